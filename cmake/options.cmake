@@ -1,0 +1,28 @@
+# Compiler settings shared by every target, and the compiler cache where there is one.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(quire_options INTERFACE)
+target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(quire_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  -fno-math-errno -ffp-contract=off -fdiagnostics-color=auto)
+target_compile_definitions(quire_options INTERFACE QUIRE_VERSION="${PROJECT_VERSION}")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports false positives of these two inside the standard library and Asio's coroutines.
+  target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+endif()
+
+if(QUIRE_SANITIZE STREQUAL "address")
+  target_compile_options(quire_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer -g1)
+  target_link_options(quire_options INTERFACE -fsanitize=address,undefined)
+elseif(QUIRE_SANITIZE STREQUAL "thread")
+  target_compile_options(quire_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -g1)
+  target_link_options(quire_options INTERFACE -fsanitize=thread)
+elseif(NOT QUIRE_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "QUIRE_SANITIZE must be empty, address or thread")
+endif()

@@ -1,0 +1,45 @@
+// The process log: one line per event to stderr, text or JSON. Any thread.
+// spdlog stays behind this header, which keeps its cost out of every file that logs.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace quire {
+
+struct LogOptions {
+  std::string level = "info";   // trace, debug, info, warn, error, off
+  std::string format = "text";  // text, json
+};
+
+}  // namespace quire
+
+namespace quire::log {
+
+enum class Level { kTrace, kDebug, kInfo, kWarn, kError };
+
+void configure(const LogOptions& options);
+bool enabled(Level level);
+void write(Level level, std::string_view message);
+
+template <class... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(Level::kDebug)) write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(Level::kInfo)) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(Level::kWarn)) write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void error(fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(Level::kError)) write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace quire::log

@@ -1,0 +1,52 @@
+// Result<T>: the value, or an Error that a client can be told. Value types; any thread.
+// An Error carries what every API shape needs: its kind decides the HTTP status, code and param are OpenAI's.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace quire {
+
+enum class ErrorKind {
+  kInvalidRequest,  // 400
+  kUnauthorized,    // 401
+  kForbidden,       // 403
+  kNotFound,        // 404
+  kTooLarge,        // 413
+  kRateLimited,     // 429
+  kInternal,        // 500
+  kUnavailable,     // 503
+  kTimeout,         // 504: a deadline passed
+};
+
+struct Error {
+  ErrorKind kind = ErrorKind::kInvalidRequest;
+  std::string message;
+  std::string code;   // OpenAI-style string: "context_length_exceeded", "model_not_found", ...; may be empty
+  std::string param;  // the offending field: "messages[0].content"; may be empty
+  std::optional<std::chrono::seconds> retry_after = std::nullopt;
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+
+inline tl::unexpected<Error> invalid(std::string message, std::string param = {}, std::string code = {}) {
+  return tl::make_unexpected(
+      Error{ErrorKind::kInvalidRequest, std::move(message), std::move(code), std::move(param), std::nullopt});
+}
+
+inline tl::unexpected<Error> failure(ErrorKind kind, std::string message, std::string code = {}) {
+  return tl::make_unexpected(Error{kind, std::move(message), std::move(code), {}, std::nullopt});
+}
+
+// A bad configuration or model file: one line saying what and what to do. Thrown while starting, caught once in main: exit 2.
+class StartupError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace quire

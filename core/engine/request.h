@@ -1,0 +1,76 @@
+// Request: what a client asked of the engine, complete and validated. Immutable after construction; any thread.
+// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails, because its owner
+// made room for num_choices * (max_tokens + 1) events before the request was queued.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/result.h"
+#include "core/grammar/grammar.h"
+#include "core/sampling/sampling_params.h"
+
+namespace quire {
+
+using Clock = std::chrono::steady_clock;
+
+enum class Pooling { kNone, kMean, kLast, kCls };
+
+struct Request {
+  std::string id;          // unique among live requests
+  std::string key_name;    // the API key's name, "" where there are no keys; fairness and limits count by it
+  std::string cache_salt;  // prefix blocks are shared only within equal salts
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  std::int32_t num_choices = 1;  // n: sequences that share the prompt's blocks
+  std::int32_t priority = 0;     // lower runs earlier
+  std::shared_ptr<const Grammar> grammar;  // may be null
+  Pooling pooling = Pooling::kNone;        // not kNone: an embedding is asked for, no token is generated
+  std::optional<Clock::time_point> deadline;
+  Clock::time_point arrival{};
+};
+
+struct TokenLogprob {
+  TokenId token;
+  float logprob = 0.0F;
+  std::vector<std::pair<TokenId, float>> top;  // descending
+};
+
+enum class FinishReason { kStop, kLength, kAbort, kError };
+
+// Sent with the last event of each choice.
+struct FinishInfo {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<TokenId> stop_token;  // the end-of-sequence or stop token that ended it
+  std::optional<Error> error;         // with kError, and with kAbort where a deadline or a drain cut it
+  std::int32_t num_prompt_tokens = 0;
+  std::int32_t num_cached_tokens = 0;  // of the prompt, served from the prefix cache
+  std::int32_t num_generated_tokens = 0;
+  std::int32_t num_preemptions = 0;
+  Clock::duration queue_time{};
+  Clock::duration prefill_time{};
+  Clock::duration decode_time{};
+};
+
+struct OutputEvent {
+  std::int32_t choice = 0;
+  std::vector<TokenId> tokens;         // normally one; several where a grammar forced text; none on a bare finish
+  std::vector<TokenLogprob> logprobs;  // one per token where asked for
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs;  // in the first event of choice 0, where asked for
+  std::vector<float> embedding;                              // where pooling was asked for
+  std::optional<FinishInfo> finish;
+  std::int32_t num_cached_tokens = 0;  // known from the first event on
+};
+
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+  virtual void send(OutputEvent event) noexcept = 0;  // Engine thread only
+};
+
+}  // namespace quire

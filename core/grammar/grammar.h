@@ -1,0 +1,35 @@
+// Grammar: a compiled constraint on the text of a generation, shared by the sequences that use it; Immutable after construction.
+// GrammarState: where one sequence stands in it; Engine thread only.
+// Invariant: never fails open: after any accepted prefix the mask allows exactly the tokens that keep the text completable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+
+namespace quire {
+
+class GrammarState {
+ public:
+  virtual ~GrammarState() = default;
+  // Sets bit (id % 32) of mask[id / 32] for every token allowed next; clears the others. End-of-sequence tokens are allowed
+  // exactly where the text so far is complete. mask: ceil(vocab_size / 32) words.
+  virtual void fill_mask(std::span<std::uint32_t> mask) = 0;
+  // Advances over one sampled token; false where the grammar forbids it (the state is then unchanged).
+  virtual bool accept(TokenId token) = 0;
+  // True where nothing but end-of-sequence may follow.
+  virtual bool finished() const = 0;
+  // The tokens that the grammar forces next, without asking the model (jump-forward); may be empty.
+  virtual std::vector<TokenId> forced_tokens() = 0;
+};
+
+class Grammar {
+ public:
+  virtual ~Grammar() = default;
+  virtual std::unique_ptr<GrammarState> start() const = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+// GgufFile: a GGUF v2/v3 file mapped read-only; its metadata and tensor table, every count and offset checked before use.
+// Immutable after construction; any thread. Source: the GGUF specification of ggml.
+// Invariant: nothing is allocated in proportion to a number in the file that the file's own size does not justify.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace quire {
+
+// Arrays of strings are views into the mapping.
+using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
+                               std::vector<std::int64_t>, std::vector<double>, std::vector<bool>,
+                               std::vector<std::string_view>>;
+
+struct GgufTensor {
+  std::string_view name;
+  std::uint32_t ggml_type = 0;       // as the file says; see `type`
+  std::optional<DType> type;         // absent: a type that Quire does not compute with
+  std::vector<std::int64_t> shape;   // ggml order: shape[0] is the contiguous dimension
+  std::span<const std::byte> data;   // empty where the type is unknown
+};
+
+class GgufFile {
+ public:
+  // Throws StartupError: one line with the path, what is wrong and where.
+  static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
+  // The same over bytes in memory (tests, fuzzing); they must outlive the file.
+  static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);
+  virtual ~GgufFile() = default;
+
+  virtual const std::map<std::string_view, GgufValue>& metadata() const = 0;
+  virtual const std::vector<GgufTensor>& tensors() const = 0;
+  virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
+  virtual std::uint32_t version() const = 0;
+  virtual std::uint64_t file_bytes() const = 0;
+
+  // Typed look-ups; numbers convert where the value fits. Absent or of another kind: nothing.
+  std::optional<std::int64_t> get_int(std::string_view key) const;
+  std::optional<double> get_float(std::string_view key) const;
+  std::optional<bool> get_bool(std::string_view key) const;
+  std::optional<std::string_view> get_string(std::string_view key) const;
+  const std::vector<std::string_view>* get_strings(std::string_view key) const;
+};
+
+}  // namespace quire

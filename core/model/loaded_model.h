@@ -1,0 +1,58 @@
+// LoadedModel: everything that a model's file or directory holds, read and checked: configuration, text side, weights' sources.
+// Immutable after construction; any thread. open_model maps and checks; build packs the weights for a backend.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
+
+namespace quire {
+
+// What generation_config.json or the GGUF's metadata recommends; absent: OpenAI's neutral defaults.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<std::int32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+};
+
+struct ModelInfo {
+  std::string architecture;  // llama, qwen2, qwen3
+  std::string name;          // for people
+  std::string file_type;     // the type of most weights: "Q4_K"
+  std::int64_t num_parameters = 0;
+  std::uint64_t file_bytes = 0;
+  std::int64_t max_context = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  KvLayout kv_layout;  // num_blocks, block_size and dtype left at their defaults
+};
+
+class LoadedModel {
+ public:
+  virtual ~LoadedModel() = default;
+  virtual const ModelInfo& info() const = 0;
+  virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;
+  virtual const std::string& chat_template() const = 0;  // empty where the model has none
+  virtual const GenerationDefaults& generation_defaults() const = 0;
+  // Bytes that build() will keep resident on this backend.
+  virtual std::size_t weight_bytes(const Backend& backend) const = 0;
+  // Packs all weights; `progress` is told bytes done of bytes in all.
+  virtual std::unique_ptr<Model> build(Backend& backend,
+                                       const std::function<void(std::uint64_t, std::uint64_t)>& progress) const = 0;
+};
+
+// `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line.
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path);
+
+// The text side alone of the same paths (vocabulary-only GGUF files, or a folder with just tokenizer.json, included).
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
+
+}  // namespace quire

@@ -1,0 +1,36 @@
+// Model: a transformer's graph over a Backend: token ids in, logits out. Engine thread only.
+// Invariant: a row's logits depend only on its own sequence's tokens (see Backend's batch invariance).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+// One step as flat arrays, derived from a Batch. Rows of a sequence are consecutive.
+struct ModelInput {
+  std::span<const std::int32_t> token_ids;  // [rows]
+  std::span<const std::int32_t> positions;  // [rows]
+  AttentionBatch attention;
+  std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Logits of input.logit_rows: [logit_rows, vocab_size], valid until the next call.
+  virtual MatrixView forward(const ModelInput& input, KvStorage& kv) = 0;
+  // The final-norm hidden states of input.logit_rows instead of logits: [logit_rows, dim], for embeddings.
+  virtual MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) = 0;
+
+  virtual std::int64_t vocab_size() const = 0;
+  virtual std::int64_t hidden_size() const = 0;
+  virtual std::int64_t max_context() const = 0;  // tokens, as the model's file says
+  virtual KvLayout kv_layout() const = 0;        // num_blocks, block_size and dtype are the caller's to fill in
+};
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// What a client asked of the choice of each next token. Plain, immutable once in a Request; any thread.
+// Defaults are OpenAI's neutral ones. Ranges are validated where the request is parsed; the sampler trusts them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/ids.h"
+
+namespace quire {
+
+struct DryParams {
+  float multiplier = 0.0F;  // 0: off
+  float base = 1.75F;
+  std::int32_t allowed_length = 2;
+  std::int32_t penalty_last_n = -1;           // -1: the whole context
+  std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
+};
+
+struct SamplingParams {
+  float temperature = 1.0F;  // 0: greedy
+  float top_p = 1.0F;
+  std::int32_t top_k = 0;  // 0 or negative: off
+  float min_p = 0.0F;
+  float typical_p = 1.0F;
+  float repetition_penalty = 1.0F;
+  float frequency_penalty = 0.0F;
+  float presence_penalty = 0.0F;
+  float xtc_probability = 0.0F;
+  float xtc_threshold = 0.1F;
+  DryParams dry;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<TokenId> allowed_token_ids;            // empty: all
+  std::vector<std::vector<TokenId>> bad_words;       // token sequences that must not be completed
+  std::optional<std::uint64_t> seed;                 // absent: the engine draws one
+  std::optional<std::int32_t> num_logprobs;          // absent: none; k: the sampled token's and the top k
+  std::optional<std::int32_t> num_prompt_logprobs;
+
+  std::int32_t max_tokens = 16;  // new tokens per choice
+  std::int32_t min_tokens = 0;   // before it, end-of-sequence and stop tokens cannot be sampled
+  bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids;  // end the sequence, kept out of the text
+
+  // Reasoning models: after this many tokens without `end`, `end` is forced.
+  struct ThinkingBudget {
+    std::int32_t max_tokens = 0;
+    std::vector<TokenId> end;
+  };
+  std::optional<ThinkingBudget> thinking_budget;
+};
+
+}  // namespace quire

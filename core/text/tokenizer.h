@@ -1,0 +1,45 @@
+// Tokenizer: text to token ids and token ids to bytes. Immutable after construction; any thread.
+// Invariant: special tokens are found only where the caller trusts the text; user text can never forge one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/result.h"
+
+namespace quire {
+
+// A piece of text and whether special tokens written in it are to be taken as such (template text) or as plain characters
+// (what a user wrote). Adjacent pieces are tokenized as one text: merges run across their borders.
+struct TextPiece {
+  std::string text;
+  bool trusted = false;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // add_special: what the model's file says belongs around a prompt (BOS, EOS). Invalid UTF-8 is encoded as U+FFFD would be.
+  virtual std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const = 0;
+  std::vector<TokenId> encode(std::string_view text, bool add_special, bool parse_special) const;
+
+  virtual std::int32_t vocab_size() const = 0;
+  // The bytes a token stands for in running text ("▁the" is " the", "<0xE2>" is one byte); a special token's own text.
+  // Empty for ids out of range.
+  virtual std::string_view token_bytes(TokenId id) const = 0;
+  virtual bool is_special(TokenId id) const = 0;  // control and unknown tokens: not part of the text
+  virtual std::optional<TokenId> find_token(std::string_view text) const = 0;  // by its exact text in the vocabulary
+  virtual std::optional<TokenId> bos() const = 0;
+  virtual std::span<const TokenId> end_of_generation() const = 0;  // eos, eot, ... : each ends a generation
+  // True where decoding drops one leading space of a text's first token (SentencePiece's dummy prefix).
+  virtual bool strips_leading_space() const = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,145 @@
+// Backend: the hardware, as a small set of batch-shaped operations over plain views. The caller owns every view.
+// Engine thread only, except the loading calls (one thread at a time, before the first step).
+// Invariant (batch invariance): each output row depends only on its own inputs; the operations that make it and their order
+// never depend on how many other rows there are, how the batch was cut into chunks, or how many threads run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace quire {
+
+// Row-major f32 activations [rows, cols]; `stride` floats from one row to the next.
+struct MatrixView {
+  float* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+};
+
+// A weight matrix as the file holds it: row-major [rows = output features, cols = input features], rows contiguous.
+struct WeightSource {
+  DType type = DType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* data = nullptr;
+};
+
+// A weight matrix packed for the backend; made by load_linear. Immutable after construction.
+class Linear {
+ public:
+  virtual ~Linear() = default;
+  virtual std::int64_t in_features() const = 0;
+  virtual std::int64_t out_features() const = 0;
+  virtual std::size_t bytes() const = 0;  // resident bytes
+};
+
+// Token embeddings, looked up by row; made by load_embedding. Immutable after construction.
+class Embedding {
+ public:
+  virtual ~Embedding() = default;
+  virtual std::int64_t dim() const = 0;
+};
+
+// A contiguous f32 array in the backend's memory. Move-only owner.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual float* data() = 0;
+  virtual std::int64_t size() const = 0;  // floats
+};
+
+enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
+
+struct KvLayout {
+  std::int64_t num_layers = 0;
+  std::int64_t num_blocks = 0;
+  std::int64_t block_size = 16;  // tokens per block; a multiple of 16
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  KvDType dtype = KvDType::kF16;
+};
+
+// The paged K and V of every layer. How a block is laid out inside is the backend's own affair.
+class KvStorage {
+ public:
+  virtual ~KvStorage() = default;
+  virtual const KvLayout& layout() const = 0;
+  virtual std::size_t block_bytes() const = 0;  // one block, all layers, K and V
+  virtual void copy_block(std::int32_t source, std::int32_t destination) = 0;
+  virtual void read_block(std::int32_t block, std::span<std::byte> out) const = 0;  // out: block_bytes()
+  virtual void write_block(std::int32_t block, std::span<const std::byte> in) = 0;
+};
+
+enum class RopeStyle : std::uint8_t {
+  kInterleaved,  // pairs (2i, 2i+1): GGUF `llama`
+  kHalf,         // pairs (i, i + rotary_dim/2): Hugging Face, GGUF `qwen2`, `qwen3`
+};
+
+// The sequences of one step. Row r of the step belongs to sequence s where query_start[s] <= r < query_start[s+1]; its
+// position is context_len[s] - (query_start[s+1] - r). Block tables hold enough blocks for context_len[s] tokens.
+struct AttentionBatch {
+  std::span<const std::int32_t> query_start;        // [num_seqs + 1]
+  std::span<const std::int32_t> context_len;        // [num_seqs], tokens in the cache including this step's
+  std::span<const std::int32_t> block_table_start;  // [num_seqs + 1] offsets into block_tables
+  std::span<const std::int32_t> block_tables;       // block ids, sequences concatenated
+  std::span<const std::int32_t> slots;              // [rows] block_id * block_size + offset: where row r's K/V are stored
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;  // "cpu/avx512"
+
+  // --- loading -----------------------------------------------------------------------------------------------------
+  // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV, gate+up.
+  // bias: sum(rows) floats or empty.
+  virtual std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) = 0;
+  // Keeps a view of the source, which must outlive it.
+  virtual std::unique_ptr<Embedding> load_embedding(const WeightSource& table) = 0;
+  virtual std::unique_ptr<Buffer> upload(std::span<const float> values) = 0;
+  virtual std::unique_ptr<Buffer> allocate(std::int64_t num_floats) = 0;
+  virtual std::unique_ptr<KvStorage> allocate_kv(const KvLayout& layout) = 0;
+  // What load_linear / allocate_kv will take, for the memory plan.
+  virtual std::size_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) const = 0;
+  virtual std::size_t kv_block_bytes(const KvLayout& layout) const = 0;
+
+  // --- operations, in the order a layer uses them -------------------------------------------------------------------
+  virtual void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) = 0;
+  // out[r] = x[r] / rms(x[r]) * weight. x and out may be the same.
+  virtual void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
+  // The same over each of `num_heads` heads of `head_dim` within every row of x, in place (Qwen3's QK-norm).
+  virtual void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight, float eps) = 0;
+  // out = x W^T + bias, or out += ... where `accumulate` (the residual). Quantises x once for all parts of W.
+  virtual void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) = 0;
+  // cos and sin [rows, rotary_dim / 2] of position * inv_freq, times `scale` (YaRN's attention factor).
+  virtual void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
+                           MatrixView cos, MatrixView sin) = 0;
+  // Rotates the first rotary_dim (= 2 * cos.cols) elements of each head in place.
+  virtual void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
+                    MatrixView sin) = 0;
+  // Writes this step's k, v [rows, num_kv_heads * head_dim] to batch.slots of `layer`.
+  virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
+  // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of num_kv_heads.
+  virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
+                         std::int64_t num_heads, float scale, MatrixView out) = 0;
+  // out[:, j] = silu(gate_up[:, j]) * gate_up[:, cols/2 + j]
+  virtual void swiglu(MatrixView gate_up, MatrixView out) = 0;
+  virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
+
+  // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is the
+  // smallest piece worth a thread.
+  virtual void parallel_for(std::int64_t count, std::int64_t grain,
+                            const std::function<void(std::int64_t begin, std::int64_t end)>& body) = 0;
+  // Makes what the operations wrote visible to the host (a no-op on the CPU).
+  virtual void synchronize() = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,12 @@
+# One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/isa_<level>*.cpp.
+# Everything else is built for baseline x86-64, so that one binary runs anywhere.
+function(quire_isa level)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/isa_${level}*.cpp)
+  if(sources)
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN};-O3;-fno-exceptions")
+  endif()
+endfunction()
+
+quire_isa(avx2 -mavx2 -mfma -mf16c)
+quire_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c)
+quire_isa(amx -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mavx2 -mfma -mf16c -mamx-tile -mamx-int8 -mamx-bf16)

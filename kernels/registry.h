@@ -1,0 +1,33 @@
+// Which backends and ISA levels this build and this machine have; makes one by options. Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+struct CpuOptions {
+  std::string isa = "auto";  // auto, scalar, avx2, avx512, amx
+  int threads = 0;           // compute threads; 0: the cores this process may use (affinity and cgroup quota)
+  bool pin = true;           // pin compute threads to cores
+};
+
+struct BackendOptions {
+  std::string device = "auto";  // auto, cpu, cuda
+  CpuOptions cpu;
+};
+
+struct IsaLevel {
+  std::string name;
+  bool supported;  // by this processor and operating system
+};
+
+std::vector<IsaLevel> cpu_isa_levels();  // ascending
+
+// Throws std::runtime_error with one clear line where the options name what this machine has not.
+std::unique_ptr<Backend> create_backend(const BackendOptions& options);
+
+}  // namespace quire
