@@ -1,4 +1,54 @@
-# Two commands do everything on a fresh Debian 12: `make run` and `make test`. Each installs what is missing, then builds.
+# Two commands do everything on a fresh Debian 12:
+#   make run    installs what is missing, builds, serves the bundled model on 127.0.0.1:8080
+#   make test   installs what is missing, builds and passes every check
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
-  libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev zlib1g-dev
-TEST_PACKAGES := catch2 clang-format clang-tidy nodejs npm curl
+  libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
+  zlib1g-dev
+TEST_PACKAGES := catch2 clang-format clang-tidy-16 git nodejs npm curl procps python3
+
+MODEL ?= deploy/demo-model/quire-demo.gguf
+ARGS ?=
+export CCACHE_SLOPPINESS ?= time_macros
+
+.PHONY: run test build lint check asan tsan e2e bench packages test-packages image clean
+
+run: build
+	@exec build/release/quire serve --model $(MODEL) $(ARGS)
+
+build: packages
+	@test -f build/release/build.ninja || cmake --preset release
+	@ninja --quiet -C build/release quire
+
+# The whole proof, in the order in which a mistake shows soonest.
+test: test-packages lint check asan tsan
+
+lint: build/dev/build.ninja
+	tests/lint/run.sh build/dev
+
+check: build/dev/build.ninja
+	ninja --quiet -C build/dev
+	ctest --test-dir build/dev --output-on-failure
+
+asan: build/asan/build.ninja
+	ninja --quiet -C build/asan
+	ctest --test-dir build/asan --output-on-failure --label-exclude no-sanitizer
+
+# ThreadSanitizer reaches what has threads: kernels' workers, engine, server.
+tsan: build/tsan/build.ninja
+	ninja --quiet -C build/tsan quire kernel_tests engine_tests server_tests
+	ctest --test-dir build/tsan --output-on-failure --label-regex tsan
+
+build/%/build.ninja: | test-packages
+	cmake --preset $*
+
+packages:
+	@deploy/install-packages.sh $(PACKAGES)
+
+test-packages:
+	@deploy/install-packages.sh $(PACKAGES) $(TEST_PACKAGES)
+
+image:
+	docker build -t quire .
+
+clean:
+	rm -rf build

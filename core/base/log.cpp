@@ -53,7 +53,9 @@ void configure(const LogOptions& options) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-bool enabled(Level level) { return spdlog::default_logger_raw()->should_log(to_spdlog(level)); }
+bool enabled(Level level) {
+  return spdlog::default_logger_raw()->should_log(to_spdlog(level));
+}
 
 void write(Level level, std::string_view message) {
   spdlog::logger* logger = spdlog::default_logger_raw();

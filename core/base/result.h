@@ -43,7 +43,8 @@ inline tl::unexpected<Error> failure(ErrorKind kind, std::string message, std::s
   return tl::make_unexpected(Error{kind, std::move(message), std::move(code), {}, std::nullopt});
 }
 
-// A bad configuration or model file: one line saying what and what to do. Thrown while starting, caught once in main: exit 2.
+// A bad configuration or model file: one line saying what and what to do. Thrown while starting, caught once in main:
+// exit 2.
 class StartupError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -24,7 +24,8 @@ std::string read_file(const std::filesystem::path& path) {
   if (file == nullptr) FAIL("cannot open " << path);
   std::string text;
   char buffer[1 << 16];
-  for (int n = 0; (n = gzread(file, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  for (int n = 0; (n = gzread(file, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
   gzclose(file);
   return text;
 }

@@ -8,8 +8,8 @@
 
 namespace quire::test {
 
-// The file or folder `relative` inside the material ($QUIRE_TEST_MATERIAL, else ../shared/material beside the source tree),
-// or nothing where it is absent.
+// The file or folder `relative` inside the material ($QUIRE_TEST_MATERIAL, else ../shared/material beside the source
+// tree), or nothing where it is absent.
 std::optional<std::filesystem::path> material(const std::string& relative);
 
 // The lines of a text file, gunzipped by name (.gz); fails the running test where it cannot be read.
@@ -21,10 +21,10 @@ std::string read_file(const std::filesystem::path& path);
 }  // namespace quire::test
 
 // Ends the test case with a line that names what was skipped and why.
-#define QUIRE_REQUIRE_MATERIAL(variable, relative)                                          \
-  const auto variable##_found = quire::test::material(relative);                            \
-  if (!variable##_found) {                                                                  \
-    WARN("skipped: test material '" << (relative) << "' is absent (QUIRE_TEST_MATERIAL)");   \
-    return;                                                                                 \
-  }                                                                                         \
+#define QUIRE_REQUIRE_MATERIAL(variable, relative)                                         \
+  const auto variable##_found = quire::test::material(relative);                           \
+  if (!variable##_found) {                                                                 \
+    WARN("skipped: test material '" << (relative) << "' is absent (QUIRE_TEST_MATERIAL)"); \
+    return;                                                                                \
+  }                                                                                        \
   const std::filesystem::path variable = *variable##_found

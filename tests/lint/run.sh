@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# What a machine checks of how the tree reads: format, forbidden includes, sizes, naming. One argument: a configured build folder
+# with compile_commands.json. Exit 1 and one line per finding.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+build=$1
+failed=0
+
+report() { # title, findings
+  [ -z "$2" ] && return
+  printf '%s\n%s\n' "$1" "$2"
+  failed=1
+}
+
+mapfile -t sources < <(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh')
+[ ${#sources[@]} -gt 0 ] || { echo "no sources found"; exit 1; }
+
+report "not formatted (run clang-format -i):" \
+  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -P 2 -n 20 clang-format --dry-run 2>&1 |
+     sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)"
+
+# server -> core -> kernels, never backwards; config only from main.
+forbid() { # folder, pattern, why
+  report "forbidden include in $1/ ($3):" "$(grep -rnE "^#include [\"<]($2)" "$1" --include='*.h' --include='*.cpp' --include='*.cu')"
+}
+forbid kernels '(core|server|config)/|nlohmann|boost|yaml-cpp|CLI' "kernels know tensors only"
+forbid core '(server|config)/|boost|yaml-cpp|CLI|openssl' "core knows no sockets, HTTP or YAML"
+forbid config 'boost' "config maps YAML and flags to option structs"
+report "config/ included outside main.cpp:" \
+  "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
+report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
+
+report "files over 500 lines:" \
+  "$(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.py' '*.mjs' '*.js' '*.sh' '*.html' '*.css' | grep -v -x -F -f tests/lint/generated.txt |
+     xargs -r wc -l | awk '$2 != "total" && $1 > 500 { print "  " $2 ": " $1 }')"
+
+report "headers without #pragma once or an opening comment:" \
+  "$(git ls-files -co --exclude-standard -- '*.h' | while read -r header; do
+       grep -q '^#pragma once' "$header" && head -1 "$header" | grep -q '^//' || echo "  $header"
+     done)"
+report "header comments over 8 lines:" \
+  "$(git ls-files -co --exclude-standard -- '*.h' | while read -r header; do
+       lines=$(awk '!/^\/\// { print NR - 1; exit }' "$header")
+       [ "${lines:-0}" -le 8 ] || echo "  $header: $lines"
+     done)"
+report "folder READMEs over 60 lines:" \
+  "$(for folder in server core kernels config tests deploy; do
+       [ -f "$folder/README.md" ] || { echo "  $folder/README.md is missing"; continue; }
+       [ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  $folder/README.md"
+     done)"
+report "marks of unfinished work:" \
+  "$(grep -rnE '\b(TODO|FIXME|XXX|HACK|DEFERRED)\b' server core kernels config deploy tests --include='*.h' --include='*.cpp' --include='*.py' --include='*.mjs')"
+
+tests/lint/tidy.sh "$build" || failed=1
+[ $failed -eq 0 ] && echo "lint: clean, ${#sources[@]} files"
+exit $failed
