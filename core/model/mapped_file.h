@@ -1,0 +1,31 @@
+// MappedFile: a regular file mapped read-only, whole. Immutable after construction; any thread.
+// Pages come in as they are touched: opening costs nothing in proportion to the file.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+class MappedFile {
+ public:
+  // Throws StartupError where the path is absent, unreadable, not a regular file or empty.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// Text from a file made fit for one line of a message: control characters and bytes above ASCII escaped, the length
+// bounded.
+std::string printable(std::string_view text);
+
+}  // namespace quire
