@@ -62,7 +62,7 @@ struct OutputEvent {
   std::vector<TokenId> tokens;         // normally one; several where a grammar forced text; none on a bare finish
   std::vector<TokenLogprob> logprobs;  // one per token where asked for
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;  // in the first event of choice 0, where asked for
-  std::vector<float> embedding;                              // where pooling was asked for
+  std::vector<float> embedding;  // where pooling was asked for: L2-normalised
   std::optional<FinishInfo> finish;
   std::int32_t num_cached_tokens = 0;  // known from the first event on
 };

@@ -1,57 +1,108 @@
 // RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread, except
-// drain_into and wait, which are Engine thread only. Bounds are decided here, before a request costs anything more.
+// drain_into, wait and note_progress, which are Engine thread only. Bounds are decided here, before a request costs more.
 // Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/base/thread_role.h"
 #include "core/engine/request.h"
 
 namespace quire {
 
+// What may wait at once; 0 in a per-key bound: no bound of its own.
 struct QueueOptions {
   std::int64_t max_queued_requests = 1024;
   std::int64_t max_queued_tokens = 4 << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // request bodies that wait to be parsed or scheduled
+  std::int64_t max_queued_requests_per_key = 0;
+  std::int64_t max_queued_tokens_per_key = 0;
+  std::int64_t max_queued_bytes_per_key = 0;
+  double max_queue_time_s = 0.0;  // a request that waited longer without starting is refused with 503; 0: no bound
 };
 
-// One message to the engine: a new request with its sink, or the id of one to abort.
+class RequestQueue;
+
+// A request's share of what may wait, given back when it starts to run or is destroyed, whichever is first.
+// One thread at a time; movable. Must not outlive its queue.
+class QueueTicket {
+ public:
+  QueueTicket() = default;
+  QueueTicket(QueueTicket&& other) noexcept;
+  QueueTicket& operator=(QueueTicket&& other) noexcept;
+  ~QueueTicket() { give_back(); }
+  void give_back();
+
+ private:
+  friend class RequestQueue;
+  RequestQueue* queue_ = nullptr;
+  std::string key_name_;
+  std::int64_t num_tokens_ = 0;
+  std::int64_t num_bytes_ = 0;
+};
+
+// One message to the engine: a new request with its sink. `ticket` comes from reserve(); without one, submit() makes it.
 struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<OutputSink> sink;
+  QueueTicket ticket = {};
 };
 
 class RequestQueue {
  public:
   explicit RequestQueue(const QueueOptions& options) : options_(options) {}
 
-  // Refuses with kUnavailable (draining, or the server's bound) or kRateLimited; retry_after is filled in by the measured rate.
+  // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining, failed,
+  // or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
+  Result<QueueTicket> reserve(const std::string& key_name, std::int64_t body_bytes);
+  // Hands the request to the engine; refuses as reserve() does, now with its number of tokens known.
   Result<void> submit(Submission submission);
   // Ends the request within one step; unknown ids are ignored.
   void abort(std::string request_id);
-  // New submissions are refused from now on.
-  void close();
+  // New submissions are refused with this error from now on.
+  void close(Error reason);
+  void close();  // because the server is draining
   void wake();
 
+  const QueueOptions& options() const { return options_; }
+
   // Moves everything that arrived into the vectors (cleared first, capacity kept).
-  void drain_into(std::vector<Submission>& submissions, std::vector<std::string>& aborts);
-  // Blocks until something arrives, wake() or close().
-  void wait();
+  void drain_into(std::vector<Submission>& submissions, std::vector<std::string>& aborts) QUIRE_REQUIRES(kEngineThread);
+  // Blocks until something arrives, wake(), close(), or `until`.
+  void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
+  // The recent service rate, from which Retry-After is computed.
+  void note_progress(double tokens_per_second) QUIRE_REQUIRES(kEngineThread);
 
  private:
+  friend class QueueTicket;
+  struct Usage {
+    std::int64_t num_requests = 0;
+    std::int64_t num_tokens = 0;
+    std::int64_t num_bytes = 0;
+  };
+  // The first bound that adding the given amounts would break, as an error; requires mutex_.
+  std::optional<Error> refusal(const std::string& key_name, Usage added) const;
+  void add(const std::string& key_name, Usage added);
+  void remove(const QueueTicket& ticket);
+  std::chrono::seconds retry_after(std::int64_t queued_tokens) const;
+
   QueueOptions options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Submission> submissions_;
   std::vector<std::string> aborts_;
-  bool closed_ = false;
+  Usage total_;
+  std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
+  double tokens_per_second_ = 0.0;
+  std::optional<Error> closed_;
   bool woken_ = false;
 };
 

@@ -1,0 +1,26 @@
+// ThreadRole: "Engine thread only" as something the compiler checks. Any thread.
+// A function that needs a role says QUIRE_REQUIRES(role); the one place that knows it runs there calls role.assume(). Clang's
+// thread-safety analysis (-Wthread-safety) rejects every other caller; with other compilers the annotations vanish.
+#pragma once
+
+#if defined(__clang__)
+#define QUIRE_CAPABILITY(name) __attribute__((capability(name)))
+#define QUIRE_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
+#define QUIRE_ASSUMES(...) __attribute__((assert_capability(__VA_ARGS__)))
+#else
+#define QUIRE_CAPABILITY(name)
+#define QUIRE_REQUIRES(...)
+#define QUIRE_ASSUMES(...)
+#endif
+
+namespace quire {
+
+class QUIRE_CAPABILITY("thread role") ThreadRole {
+ public:
+  // The caller vouches that this thread has the role: the loop that is the thread, or a test that stands in for it.
+  void assume() const QUIRE_ASSUMES(this) {}
+};
+
+inline constexpr ThreadRole kEngineThread;
+
+}  // namespace quire

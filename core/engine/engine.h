@@ -1,0 +1,66 @@
+// Engine: the loop that turns queued requests into tokens; owns the scheduler, the KV cache and the sampler, and the thread
+// `engine` that runs them. Public calls: Any thread, except step(), which is Engine thread only.
+// Invariants: a submitted request gets exactly one finish event per choice; one request's fate never touches another's; after
+// a device failure nothing more is computed and every request, present or future, ends with an error.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/base/thread_role.h"
+#include "core/engine/engine_stats.h"
+#include "core/engine/request_queue.h"
+#include "core/kv/kv_options.h"
+#include "core/model/model.h"
+#include "core/sched/scheduler_options.h"
+
+namespace quire {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  KvCacheOptions kv_cache;  // the storage's layout decides block size and number of blocks
+  QueueOptions queue;
+  std::uint64_t seed = 0;  // from which requests without a seed draw theirs; 0: from the operating system
+};
+
+// What a request must keep within to be accepted; known before the first request.
+struct EngineLimits {
+  std::int64_t max_model_len = 0;  // prompt + max_tokens
+  std::int32_t max_num_choices = 0;
+};
+
+class Engine {
+ public:
+  // `model` and `backend` must outlive the engine. end_of_generation: the tokenizer's tokens that end a sequence.
+  Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, std::vector<TokenId> end_of_generation,
+         const EngineOptions& options);
+  ~Engine();  // stop()
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Starts the thread. At most once.
+  void start();
+  // Refuses new requests and finishes those it has; at the deadline the rest are cut with an error. Returns at once.
+  void drain(Clock::time_point deadline);
+  // Waits until drained; false where `until` came first.
+  bool wait_drained(Clock::time_point until);
+  // Cuts whatever is left and joins the thread. Idempotent.
+  void stop();
+
+  RequestQueue& queue();
+  const EngineLimits& limits() const;
+  EngineStats stats() const;
+  // False once the device has failed: readiness turns red and stays so.
+  bool healthy() const;
+
+  // One turn of the loop without the thread, for tests and benchmarks that are the engine thread themselves; `now` is the
+  // time that deadlines and ages are judged by. Returns false where there was nothing to do.
+  bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
