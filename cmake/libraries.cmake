@@ -38,7 +38,8 @@ quire_library(quire_model FOLDERS core/model LINK quire_text)
 quire_library(quire_engine FOLDERS core/kv core/sched core/sampling core/engine
   LINK quire_model quire_grammar PkgConfig::XXHASH)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL)
+find_package(ZLIB REQUIRED)
+quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
 
 add_executable(quire server/main.cpp)

@@ -1,0 +1,52 @@
+// What a load run measured, and how it is told: a table for people, JSON for scripts. Plain values; one thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace quire::bench {
+
+// One finished request, times in seconds since the run began.
+struct RequestRecord {
+  bool ok = false;
+  int status = 0;     // HTTP status; 0 where there was no answer
+  std::string error;  // where not ok
+  double sent = 0;
+  double finished = 0;
+  std::vector<double> events;  // arrival of each event that carried text
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t output_tokens = 0;  // the server's own count where it gives one, else the events that carried text
+};
+
+struct Summary {
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double mean = 0;
+};
+
+// Percentiles by linear interpolation; zeros for no values.
+Summary summarize(std::vector<double> values);
+
+struct ServeReport {
+  std::int64_t num_requests = 0;
+  std::int64_t num_errors = 0;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t output_tokens = 0;
+  double seconds = 0;                      // first request sent to last one finished
+  Summary ttft;                            // seconds to the first event with text
+  Summary itl;                             // seconds between events with text
+  Summary e2e;                             // seconds to the end of the answer
+  std::vector<std::string> sample_errors;  // the first few, distinct
+};
+
+ServeReport make_report(const std::vector<RequestRecord>& records);
+std::string to_table(const ServeReport& report);
+nlohmann::ordered_json to_json(const ServeReport& report);
+
+}  // namespace quire::bench

@@ -1,0 +1,37 @@
+// `quire bench serve`: loads any OpenAI-compatible server and measures what its users would see. One thread at a time.
+// Closed loop: `concurrency` clients, each sending its next request when its last one ended. Open loop: requests leave
+// at their planned arrival, however many are under way.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "server/cli/bench/report.h"
+#include "server/cli/bench/workload.h"
+
+namespace quire::bench {
+
+struct ServeBenchOptions {
+  std::string url = "http://127.0.0.1:8080";  // scheme, host, port; "/v1/completions" is added
+  std::string model;                          // empty: the first that /v1/models lists
+  std::string api_key;
+  int concurrency = 32;
+  double temperature = 0;
+  double timeout_seconds = 3600;  // of one request
+};
+
+struct Progress {
+  std::size_t done = 0;
+  std::size_t total = 0;
+  std::int64_t events = 0;  // events with text so far
+  double seconds = 0;
+};
+
+// Runs the whole workload; `progress` is called about once a second. Errors: no server at the URL, no model listed.
+Result<std::vector<RequestRecord>> run_serve_bench(const ServeBenchOptions& options,
+                                                   const std::vector<PlannedRequest>& workload,
+                                                   const std::function<void(const Progress&)>& progress);
+
+}  // namespace quire::bench

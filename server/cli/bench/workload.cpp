@@ -1,0 +1,168 @@
+#include "server/cli/bench/workload.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string_view>
+
+namespace quire::bench {
+
+namespace {
+
+constexpr std::array<std::string_view, 64> kWords = {
+    "time",    "year",   "people",   "way",      "day",     "man",     "thing", "woman", "life",    "child",  "world",
+    "school",  "state",  "family",   "group",    "country", "problem", "hand",  "part",  "place",   "case",   "week",
+    "company", "system", "program",  "question", "work",    "number",  "night", "point", "home",    "water",  "room",
+    "mother",  "area",   "money",    "story",    "fact",    "month",   "lot",   "right", "study",   "book",   "eye",
+    "job",     "word",   "business", "issue",    "side",    "kind",    "head",  "house", "service", "friend", "father",
+    "power",   "hour",   "game",     "line",     "end",     "member",  "law",   "car",   "city"};
+
+using Generator = std::mt19937_64;
+
+std::int64_t draw(Generator& generator, const Range& range) {
+  return std::uniform_int_distribution<std::int64_t>(range.low, range.high)(generator);
+}
+
+std::string draw_words(Generator& generator, std::int64_t count) {
+  std::string text;
+  std::uniform_int_distribution<std::size_t> pick(0, kWords.size() - 1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i > 0) text += ' ';
+    text += kWords[pick(generator)];
+  }
+  return text;
+}
+
+struct TraceRow {
+  double seconds = 0;
+  std::int64_t input = 0;
+  std::int64_t output = 0;
+  std::vector<std::int64_t> blocks;  // Mooncake's prefix blocks of 512 tokens
+};
+
+constexpr std::int64_t kTraceBlockTokens = 512;
+
+// "2023-11-16 18:15:46.6805900,374,44"
+std::optional<TraceRow> parse_azure(const std::string& line) {
+  std::tm when{};
+  const char* rest = strptime(line.c_str(), "%Y-%m-%d %H:%M:%S", &when);
+  if (rest == nullptr) return std::nullopt;
+  TraceRow row;
+  row.seconds = static_cast<double>(timegm(&when));
+  if (*rest == '.') {
+    char* end = nullptr;
+    row.seconds += std::strtod(rest, &end);
+    rest = end;
+  }
+  if (std::sscanf(rest, ",%ld,%ld", &row.input, &row.output) != 2) return std::nullopt;
+  return row;
+}
+
+std::optional<TraceRow> parse_mooncake(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  TraceRow row;
+  row.seconds = json.value("timestamp", 0.0) / 1000.0;
+  row.input = json.value("input_length", std::int64_t{0});
+  row.output = json.value("output_length", std::int64_t{0});
+  row.blocks = json.value("hash_ids", std::vector<std::int64_t>{});
+  return row;
+}
+
+Result<std::vector<TraceRow>> read_trace(const std::filesystem::path& path, std::int64_t limit) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) return invalid("cannot open the trace " + path.string());
+  const bool azure = path.extension() == ".csv";
+  std::vector<TraceRow> rows;
+  std::vector<char> buffer(1 << 20);
+  bool header = azure;
+  while (static_cast<std::int64_t>(rows.size()) < limit &&
+         gzgets(file.get(), buffer.data(), static_cast<int>(buffer.size())) != nullptr) {
+    if (std::exchange(header, false)) continue;
+    const std::string line(buffer.data());
+    auto row = azure ? parse_azure(line) : parse_mooncake(line);
+    if (!row || row->input < 1 || row->output < 1)
+      return invalid("malformed line in the trace " + path.string() + ": " + line);
+    rows.push_back(std::move(*row));
+  }
+  if (rows.empty()) return invalid("the trace " + path.string() + " is empty");
+  return rows;
+}
+
+// The words of a trace's prefix block are a function of its id, so equal ids give equal text.
+std::string trace_prompt(const TraceRow& row, std::uint64_t seed, std::size_t index) {
+  std::string text;
+  std::int64_t left = row.input;
+  for (const std::int64_t block : row.blocks) {
+    Generator generator(seed * 1'000'003 + static_cast<std::uint64_t>(block));
+    const std::int64_t count = std::min(left, kTraceBlockTokens);
+    if (!text.empty()) text += ' ';
+    text += draw_words(generator, count);
+    left -= count;
+  }
+  if (left > 0) {
+    Generator generator(seed * 7'368'787 + index);
+    if (!text.empty()) text += ' ';
+    text += draw_words(generator, left);
+  }
+  return text;
+}
+
+Result<std::vector<PlannedRequest>> plan_trace(const WorkloadOptions& options) {
+  const auto rows = read_trace(options.trace, options.num_requests);
+  if (!rows) return tl::make_unexpected(rows.error());
+  std::vector<PlannedRequest> plan;
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    const TraceRow& row = (*rows)[i];
+    plan.push_back(
+        {trace_prompt(row, options.seed, i), row.output, (row.seconds - rows->front().seconds) / options.trace_speed});
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::optional<Range> parse_range(const std::string& text) {
+  Range range;
+  const char* end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), end, range.low);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  range.high = range.low;
+  if (parsed.ptr != end) {
+    if (*parsed.ptr != '-') return std::nullopt;
+    parsed = std::from_chars(parsed.ptr + 1, end, range.high);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  }
+  if (range.low < 1 || range.high < range.low) return std::nullopt;
+  return range;
+}
+
+Result<std::vector<PlannedRequest>> plan_workload(const WorkloadOptions& options) {
+  if (!options.trace.empty()) return plan_trace(options);
+  Generator generator(options.seed);
+  const std::string shared = draw_words(generator, options.shared_prefix_words);
+  std::exponential_distribution<double> gap(options.requests_per_second > 0 ? options.requests_per_second : 1.0);
+  double arrival = 0;
+  std::vector<PlannedRequest> plan;
+  for (std::int64_t i = 0; i < options.num_requests; ++i) {
+    PlannedRequest request;
+    const std::string own = draw_words(generator, draw(generator, options.prompt_words));
+    request.prompt = shared.empty() ? own : shared + ' ' + own;
+    request.max_tokens = draw(generator, options.output_tokens);
+    if (options.requests_per_second > 0) {
+      arrival += gap(generator);
+      request.arrival_seconds = arrival;
+    }
+    plan.push_back(std::move(request));
+  }
+  return plan;
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,43 @@
+// Workload: the list of requests that a load run sends, fixed by its options and seed alone, so that every server gets
+// the same work. Immutable after construction; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace quire::bench {
+
+struct Range {
+  std::int64_t low = 0;
+  std::int64_t high = 0;  // inclusive
+};
+
+// "128-512" or "256".
+std::optional<Range> parse_range(const std::string& text);
+
+struct WorkloadOptions {
+  std::int64_t num_requests = 128;
+  Range prompt_words{128, 512};  // common English words: one token each in the usual vocabularies
+  Range output_tokens{64, 128};
+  std::int64_t shared_prefix_words = 0;  // the same first words in every prompt
+  double requests_per_second = 0;        // 0: closed loop; otherwise Poisson arrivals at this rate
+  std::filesystem::path trace;           // recorded lengths and arrivals: Azure's .csv or Mooncake's .jsonl[.gz]
+  double trace_speed = 1;                // arrivals of the trace, that many times faster
+  std::uint64_t seed = 1;
+};
+
+struct PlannedRequest {
+  std::string prompt;
+  std::int64_t max_tokens = 0;
+  std::optional<double> arrival_seconds;  // since the start; absent in a closed loop
+};
+
+// Errors: an unreadable or malformed trace.
+Result<std::vector<PlannedRequest>> plan_workload(const WorkloadOptions& options);
+
+}  // namespace quire::bench
