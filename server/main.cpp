@@ -1,10 +1,39 @@
-#include <cstdio>
-#include <cstring>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/result.h"
+#include "server/cli/commands.h"
+
+namespace {
+
+constexpr int kExitBadInput = 2;  // a bad configuration, model file or command line
+
+int run(int argc, char** argv) {
+  CLI::App app("Quire serves large language models over HTTP with continuous batching.");
+  app.set_version_flag("--version", "quire " QUIRE_VERSION);
+  app.require_subcommand(1);
+  quire::cli::add_bench(app);
+  quire::cli::add_probe(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitBadInput;
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
-    std::puts("quire " QUIRE_VERSION);
-    return 0;
+  try {
+    return run(argc, argv);
+  } catch (const quire::StartupError& error) {
+    fmt::print(stderr, "quire: {}\n", error.what());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "quire: {}\n", error.what());
   }
-  return 2;
+  return kExitBadInput;
 }

@@ -27,4 +27,4 @@ std::string read_file(const std::filesystem::path& path);
     WARN("skipped: test material '" << (relative) << "' is absent (QUIRE_TEST_MATERIAL)"); \
     return;                                                                                \
   }                                                                                        \
-  const std::filesystem::path variable = *variable##_found
+  const std::filesystem::path& variable = *variable##_found

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "server/cli/bench/serve_bench.h"
+#include "server/cli/bench/throughput.h"
+#include "server/cli/commands.h"
+
+namespace quire::cli {
+
+namespace {
+
+struct ServeArguments {
+  bench::ServeBenchOptions run;
+  bench::WorkloadOptions workload;
+  std::string prompt = "128-512";
+  std::string output = "64-128";
+  std::string json_path;
+};
+
+void require_range(const std::string& text, const char* flag, bench::Range& range) {
+  const auto parsed = bench::parse_range(text);
+  if (!parsed) throw CLI::ValidationError(flag, "expected a number or LOW-HIGH, not '" + text + "'");
+  range = *parsed;
+}
+
+void show_progress(const bench::Progress& progress) {
+  fmt::print(stderr, "\r{:>4.0f} s  {}/{} requests  {} events ({:.1f}/s) ", progress.seconds, progress.done,
+             progress.total, progress.events, static_cast<double>(progress.events) / progress.seconds);
+  if (progress.done == progress.total) fmt::print(stderr, "\n");
+  std::fflush(stderr);
+}
+
+void run_serve(ServeArguments& arguments) {
+  require_range(arguments.prompt, "--prompt", arguments.workload.prompt_words);
+  require_range(arguments.output, "--output", arguments.workload.output_tokens);
+  const auto workload = bench::plan_workload(arguments.workload);
+  const auto records = workload ? bench::run_serve_bench(arguments.run, *workload, show_progress)
+                                : tl::make_unexpected(workload.error());
+  if (!records) {
+    fmt::print(stderr, "quire bench serve: {}\n", records.error().message);
+    throw CLI::RuntimeError(2);
+  }
+  const bench::ServeReport report = bench::make_report(*records);
+  fmt::print("{}", bench::to_table(report));
+  if (!arguments.json_path.empty()) std::ofstream(arguments.json_path) << bench::to_json(report).dump(2) << '\n';
+  if (report.num_errors > 0) throw CLI::RuntimeError(1);
+}
+
+void add_bench_serve(CLI::App& bench) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App* serve =
+      bench.add_subcommand("serve", "load any OpenAI-compatible server and measure what its users would see");
+  serve->add_option("--url", arguments->run.url, "the server")->capture_default_str();
+  serve->add_option("--model", arguments->run.model, "model name (default: the first one listed)");
+  serve->add_option("--api-key", arguments->run.api_key, "sent as a bearer token");
+  serve->add_option("--concurrency", arguments->run.concurrency, "closed loop: requests under way at any time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  serve->add_option("--requests", arguments->workload.num_requests, "requests in all")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  serve->add_option("--prompt", arguments->prompt, "words per prompt, N or LOW-HIGH")->capture_default_str();
+  serve->add_option("--output", arguments->output, "tokens per answer, N or LOW-HIGH")->capture_default_str();
+  serve->add_option("--shared-prefix", arguments->workload.shared_prefix_words, "the same first words in every prompt");
+  serve->add_option("--rate", arguments->workload.requests_per_second, "open loop: Poisson arrivals per second");
+  serve->add_option("--trace", arguments->workload.trace,
+                    "open loop: recorded arrivals (Azure .csv, Mooncake .jsonl[.gz])");
+  serve->add_option("--trace-speed", arguments->workload.trace_speed, "play the trace that many times faster")
+      ->check(CLI::PositiveNumber);
+  serve->add_option("--temperature", arguments->run.temperature)->capture_default_str();
+  serve->add_option("--seed", arguments->workload.seed, "of prompts, lengths and arrivals")->capture_default_str();
+  serve->add_option("--timeout", arguments->run.timeout_seconds, "seconds for one request")->capture_default_str();
+  serve->add_option("--json", arguments->json_path, "also write the figures to this file");
+  serve->callback([arguments] { run_serve(*arguments); });
+}
+
+nlohmann::ordered_json to_json(const bench::ThroughputReport& report) {
+  nlohmann::ordered_json rows = nlohmann::json::array();
+  for (const bench::ThroughputRow& row : report.rows) {
+    rows.push_back({{"sequences", row.num_sequences},
+                    {"prompt_tokens_per_second", row.prompt_tokens_per_second},
+                    {"decode_tokens_per_second", row.decode_tokens_per_second},
+                    {"weight_gigabytes_per_second", row.weight_gigabytes_per_second}});
+  }
+  return {{"model", report.model}, {"backend", report.backend}, {"file_bytes", report.file_bytes}, {"rows", rows}};
+}
+
+struct ThroughputArguments {
+  bench::ThroughputOptions run;
+  std::string json_path;
+};
+
+void run_throughput(const ThroughputArguments& arguments) {
+  const auto report =
+      bench::run_throughput(arguments.run, [](const std::string& what) { fmt::print(stderr, "{}\n", what); });
+  fmt::print("{} on {}, {:.2f} GB of weights; prompts {}, outputs {}\n", report.model, report.backend,
+             static_cast<double>(report.file_bytes) * 1e-9, arguments.run.prompt_tokens, arguments.run.output_tokens);
+  fmt::print("{:>10}{:>16}{:>16}{:>20}\n", "sequences", "prompt tok/s", "decode tok/s", "weights read GB/s");
+  for (const bench::ThroughputRow& row : report.rows) {
+    fmt::print("{:>10}{:>16.1f}{:>16.1f}{:>20.2f}\n", row.num_sequences, row.prompt_tokens_per_second,
+               row.decode_tokens_per_second, row.weight_gigabytes_per_second);
+  }
+  if (!arguments.json_path.empty()) std::ofstream(arguments.json_path) << to_json(report).dump(2) << '\n';
+}
+
+void add_bench_throughput(CLI::App& bench) {
+  auto arguments = std::make_shared<ThroughputArguments>();
+  CLI::App* command =
+      bench.add_subcommand("throughput", "offline batches of equal requests: the engine without a network");
+  command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
+  command->add_option("--isa", arguments->run.backend.cpu.isa, "auto, scalar, avx2, avx512, amx")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->run.backend.cpu.threads, "compute threads; 0: all cores")
+      ->capture_default_str();
+  command->add_option("--prompt", arguments->run.prompt_tokens)->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--output", arguments->run.output_tokens)->check(CLI::Range(2, 1 << 20))->capture_default_str();
+  command->add_option("--sequences", arguments->run.batch_sizes, "batch sizes, comma-separated")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--max-num-batched-tokens", arguments->run.max_num_batched_tokens)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--repeats", arguments->run.repeats, "passes; medians are printed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--json", arguments->json_path, "also write the figures to this file");
+  command->callback([arguments] { run_throughput(*arguments); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine, this engine, or any server");
+  bench->require_subcommand(1);
+  add_bench_serve(*bench);
+  add_bench_throughput(*bench);
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,15 @@
+// The subcommands of `quire` other than `serve`, each a function that adds itself to the command line. One thread at a
+// time. A command's callback throws CLI::RuntimeError with the exit code where it fails, and StartupError for a bad
+// model.
+#pragma once
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace quire::cli {
+
+void add_bench(CLI::App& app);
+void add_probe(CLI::App& app);
+
+}  // namespace quire::cli
