@@ -1,0 +1,64 @@
+// AttentionRunner: shares paged attention out over the compute threads. One thread at a time.
+// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, whoever computes them; which of
+// the two ways of sharing is taken changes no bit of the result.
+#pragma once
+
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_kv.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire {
+
+class AttentionRunner {
+ public:
+  AttentionRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  void run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q, std::int64_t num_heads,
+           float scale, MatrixView out);
+
+ private:
+  // Some consecutive rows of one sequence; times each K/V head it is a unit of work.
+  struct Item {
+    std::int64_t first_row = 0;
+    std::int64_t num_rows = 0;
+    std::int64_t first_position = 0;
+    const std::int32_t* block_table = nullptr;
+    std::int64_t partitions = 0;
+    std::int64_t first_unit = 0;   // in split sharing: its (head, partition) units
+    std::int64_t first_state = 0;  // in split sharing: its states, one per (head, partition, query tile)
+  };
+  // The arguments of one run.
+  struct Call {
+    const CpuKvStorage* kv;
+    std::int64_t layer;
+    MatrixView q;
+    MatrixView out;
+    std::int64_t num_heads;
+    std::int64_t num_kv_heads;
+    std::int64_t group;
+    std::int64_t padded_dim;
+    float scale;
+  };
+
+  void plan(const AttentionBatch& batch, std::int64_t max_rows, std::int64_t group, std::int64_t num_kv_heads);
+  void run_whole(const Call& call);
+  void run_split(const Call& call);
+  QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile) const;
+  void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile, const SoftmaxState& state);
+  SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
+  void prepare_workers(std::int64_t head_dim, std::int64_t padded_dim, std::int64_t tiles_per_item);
+
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  std::vector<Item> items_;
+  std::int64_t num_units_ = 0;
+  std::int64_t num_states_ = 0;
+  std::vector<Scratch> worker_scratch_;
+  std::vector<float*> worker_memory_;
+  Scratch states_;
+};
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+// CpuKvStorage: the paged K and V, laid out [layer][block][K heads | V heads], one head as KvHeadView describes. Engine thread
+// only. Invariant: a new storage is zeros; the padding of V is never written.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/memory.h"
+
+namespace quire {
+
+// Sizes of one block of one layer.
+struct KvGeometry {
+  explicit KvGeometry(const KvLayout& layout);
+
+  std::size_t key_bytes = 0;    // one head
+  std::size_t value_bytes = 0;  // one head
+  std::size_t layer_bytes = 0;  // one block of one layer, all heads
+  std::int64_t padded_dim = 0;
+  KvElement element = KvElement::kF16;
+};
+
+class CpuKvStorage final : public KvStorage {
+ public:
+  explicit CpuKvStorage(const KvLayout& layout);
+
+  const KvLayout& layout() const override { return layout_; }
+  std::size_t block_bytes() const override;
+  void copy_block(std::int32_t source, std::int32_t destination) override;
+  void read_block(std::int32_t block, std::span<std::byte> out) const override;
+  void write_block(std::int32_t block, std::span<const std::byte> in) override;
+
+  KvHeadView head(std::int64_t layer, std::int64_t kv_head) const;
+
+ private:
+  std::byte* at(std::int64_t layer, std::int32_t block) const;
+
+  KvLayout layout_;
+  KvGeometry geometry_;
+  AlignedMemory memory_;
+};
+
+}  // namespace quire

@@ -1,0 +1,112 @@
+#include "kernels/cpu/cpu_linear.h"
+
+#include <algorithm>
+
+#include "kernels/check.h"
+
+namespace quire {
+namespace {
+
+bool is_quantised(DType type) { return dtype_info(type).block_size > 1; }
+
+// Weights of one piece stay in the second-level cache while all row tiles pass over them.
+constexpr std::int64_t kPieceBytes = 192 << 10;
+constexpr std::int64_t kPanelStep = 4;  // the widest register block, in panels
+
+std::int64_t panels_per_piece(const CpuLinear::Part& part, int threads) {
+  const std::int64_t total = num_panels(part.rows);
+  const std::int64_t fitting = kPieceBytes / static_cast<std::int64_t>(part.layout.bytes);
+  const std::int64_t fair = total / (4 * threads);
+  const std::int64_t wanted = std::max<std::int64_t>(1, std::min(fitting, fair));
+  return wanted >= kPanelStep ? wanted / kPanelStep * kPanelStep : wanted;
+}
+
+}  // namespace
+
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool) {
+  QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
+  in_features_ = parts[0].cols;
+  std::size_t bytes = 0;
+  for (const WeightSource& source : parts) {
+    QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
+    QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
+    parts_.push_back({source.type, source.rows, out_features_, panel_layout(source.type, source.cols), nullptr});
+    bytes += parts_.back().layout.bytes * static_cast<std::size_t>(num_panels(source.rows));
+    out_features_ += source.rows;
+  }
+  QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
+  bias_.assign(bias.begin(), bias.end());
+  memory_ = AlignedMemory(bytes);
+  std::byte* at = memory_.data();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts_[i].panels = at;
+    const std::size_t stride = parts_[i].layout.bytes;
+    const std::int64_t count = num_panels(parts[i].rows);
+    // Packed by the threads that will read it: first touch places the pages.
+    pool.run(count, [&](int, std::int64_t panel) { pack_panel(parts[i], panel, at + static_cast<std::size_t>(panel) * stride); });
+    at += stride * static_cast<std::size_t>(count);
+  }
+}
+
+void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
+  QUIRE_CHECK(x.cols == weights.in_features() && out.cols == weights.out_features() && x.rows == out.rows,
+              "linear: shapes do not fit");
+  if (x.rows == 0) return;
+  pack_activations(weights, x);
+  plan(weights, x, out, accumulate);
+  pool_.run(static_cast<std::int64_t>(pieces_.size()), [&](int, std::int64_t index) {
+    const Piece& piece = pieces_[static_cast<std::size_t>(index)];
+    kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range);
+  });
+}
+
+void LinearRunner::pack_activations(const CpuLinear& weights, MatrixView x) {
+  const auto any = [&](bool quantised) {
+    return std::ranges::any_of(weights.parts(), [&](const auto& part) { return is_quantised(part.type) == quantised; });
+  };
+  const std::int64_t tiles = (x.rows + kRowTile - 1) / kRowTile;
+  const auto padded_rows = static_cast<std::size_t>(tiles * kRowTile);
+  const auto depth = static_cast<std::size_t>(x.cols);
+  blocks_ = any(true) ? blocks_scratch_.get<ActBlock>(padded_rows * (depth / kQuantBlock)) : nullptr;
+  floats_ = any(false) ? floats_scratch_.get<float>(padded_rows * depth) : nullptr;
+  pool_.run(tiles, [&](int, std::int64_t tile) {
+    const std::int64_t row = tile * kRowTile;
+    const std::int64_t rows = std::min<std::int64_t>(kRowTile, x.rows - row);
+    const float* from = x.data + row * x.stride;
+    if (blocks_ != nullptr) kernels_.quantize_tile(from, x.stride, rows, x.cols, blocks_ + row * (x.cols / kQuantBlock));
+    if (floats_ != nullptr) kernels_.pack_tile(from, x.stride, rows, x.cols, floats_ + row * x.cols);
+  });
+}
+
+void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
+  pieces_.clear();
+  const std::int64_t tiles = (x.rows + kRowTile - 1) / kRowTile;
+  const std::int64_t wanted_pieces = 4 * pool_.size();
+  for (const CpuLinear::Part& part : weights.parts()) {
+    GemmArgs args{.weights = part.panels,
+                  .panel_bytes = part.layout.bytes,
+                  .quants_offset = part.layout.quants_offset,
+                  .depth = x.cols,
+                  .rows = x.rows,
+                  .blocks = blocks_,
+                  .floats = floats_,
+                  .out = out.data + part.first_output,
+                  .out_stride = out.stride,
+                  .out_cols = part.rows,
+                  .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
+                  .accumulate = accumulate};
+    const std::int64_t total = num_panels(part.rows);
+    const std::int64_t step = panels_per_piece(part, pool_.size());
+    const std::int64_t columns = (total + step - 1) / step;
+    const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
+    const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;
+    for (std::int64_t panel = 0; panel < total; panel += step) {
+      for (std::int64_t tile = 0; tile < tiles; tile += tile_step) {
+        const GemmRange range{panel, std::min(total, panel + step), tile, std::min(tiles, tile + tile_step)};
+        pieces_.push_back({args, part.type, range});
+      }
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,72 @@
+// CpuLinear: weights packed in panels; LinearRunner: the product of activations with one. Packed weights are immutable after
+// construction; a runner belongs to one thread at a time.
+// Invariant: activations are packed once per operation, and each output row is the same whatever rows come with it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/packing.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire {
+
+class CpuLinear final : public Linear {
+ public:
+  struct Part {
+    DType type = DType::kF32;
+    std::int64_t rows = 0;
+    std::int64_t first_output = 0;
+    PanelLayout layout;
+    const std::byte* panels = nullptr;
+  };
+
+  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool);
+
+  std::int64_t in_features() const override { return in_features_; }
+  std::int64_t out_features() const override { return out_features_; }
+  std::size_t bytes() const override { return memory_.size() + bias_.size() * sizeof(float); }
+
+  std::span<const Part> parts() const { return parts_; }
+  const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }
+
+ private:
+  std::int64_t in_features_ = 0;
+  std::int64_t out_features_ = 0;
+  std::vector<Part> parts_;
+  std::vector<float> bias_;
+  AlignedMemory memory_;
+};
+
+class LinearRunner {
+ public:
+  LinearRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  // out = x W^T + bias, or out += ...
+  void run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate);
+
+ private:
+  // A share of one part: some of its panels times some of the row tiles.
+  struct Piece {
+    GemmArgs args;
+    DType type;
+    GemmRange range;
+  };
+
+  void pack_activations(const CpuLinear& weights, MatrixView x);
+  void plan(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate);
+
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  Scratch blocks_scratch_;
+  Scratch floats_scratch_;
+  ActBlock* blocks_ = nullptr;
+  float* floats_ = nullptr;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace quire

@@ -1,0 +1,101 @@
+// Matrix products with F32, F16 and BF16 weights: f32 activations, one fused multiply-add per input feature in order.
+// Any thread. Included by an ISA level's file behind gemm_int_impl.h; everything here has internal linkage.
+// Invariant: one row's arithmetic is a single chain over the depth, the same in every register block.
+#pragma once
+
+#include "kernels/cpu/gemm_int_impl.h"
+
+namespace quire {
+namespace {
+
+struct WeightF32 {
+  static constexpr std::size_t kBytes = 4;
+  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
+    return Simd::load(reinterpret_cast<const float*>(p));
+  }
+};
+struct WeightF16 {
+  static constexpr std::size_t kBytes = 2;
+  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) { return Simd::load_f16(halves(p)); }
+};
+struct WeightBF16 {
+  static constexpr std::size_t kBytes = 2;
+  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) { return Simd::load_bf16(halves(p)); }
+};
+
+template <class W, int kRows, int kPanels>
+[[gnu::always_inline]] inline void float_block(const GemmArgs& args, std::int64_t panel, const float* x,
+                                               std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
+  using F = typename Simd::F;
+  F acc[kPanels][kVecs][kRows];
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kVecs; ++v) {
+      for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::zero();
+    }
+  }
+  const std::byte* w = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
+  for (std::int64_t k = 0; k < args.depth; ++k) {
+    for (int p = 0; p < kPanels; ++p) {
+      for (int v = 0; v < kVecs; ++v) {
+        const F weight = W::load(w + static_cast<std::size_t>(p) * args.panel_bytes + v * Simd::kLanes * W::kBytes);
+        for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::fma(weight, Simd::set1(x[r]), acc[p][v][r]);
+      }
+    }
+    w += kPanelCols * W::kBytes;
+    x += x_stride;
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kVecs; ++v) {
+      for (int r = 0; r < kRows && r < valid_rows; ++r) {
+        write_out(args, row + r, (panel + p) * kPanelCols + v * Simd::kLanes, acc[p][v][r]);
+      }
+    }
+  }
+}
+
+template <class W, int kRows, int kPanels>
+void float_rows(const GemmArgs& args, std::int64_t panel, const float* x, std::int64_t x_stride, std::int64_t row,
+                std::int64_t valid_rows) {
+  float_block<W, kRows, kPanels>(args, panel, x, x_stride, row, valid_rows);
+}
+
+template <class W, int kPanels>
+void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
+  const std::int64_t row = tile * kRowTile;
+  const std::int64_t left = args.rows - row;
+  const std::int64_t valid = left < kRowTile ? left : kRowTile;
+  const std::int64_t padded = padded_tile_rows(valid);
+  const float* x = args.floats + row * args.depth;
+  if (padded == 1) return float_rows<W, 1, kPanels>(args, panel, x, padded, row, valid);
+  if (padded == 2) return float_rows<W, 2, kPanels>(args, panel, x, padded, row, valid);
+  constexpr int kPair = kPanels > 2 ? 2 : kPanels;  // many rows need the registers that few rows spend on panels
+  const std::int64_t step = padded < Simd::kFloatRows ? padded : Simd::kFloatRows;
+  for (std::int64_t r = 0; r < padded; r += step) {
+    for (std::int64_t p = 0; p < kPanels; p += kPair) {
+      if (step == 4) {
+        float_rows<W, 4, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
+      } else {
+        float_rows<W, Simd::kFloatRows, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
+      }
+    }
+  }
+}
+
+template <class W>
+void gemm_float(const GemmArgs& args, const GemmRange& range) {
+  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
+    std::int64_t panel = range.panel_begin;
+    for (; panel + 4 <= range.panel_end; panel += 4) float_tile<W, 4>(args, panel, tile);
+    for (; panel < range.panel_end; ++panel) float_tile<W, 1>(args, panel, tile);
+  }
+}
+
+void pack_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out) {
+  const std::int64_t padded = padded_tile_rows(rows);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    for (std::int64_t r = 0; r < padded; ++r) out[k * padded + r] = r < rows ? x[r * stride + k] : 0.0f;
+  }
+}
+
+}  // namespace
+}  // namespace quire

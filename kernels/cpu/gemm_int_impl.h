@@ -1,0 +1,288 @@
+// Matrix products with quantised weights: integer dot products per block of 32, scaled into f32 in block order. Any thread.
+// Included by an ISA level's file behind its Simd wrapper; everything here has internal linkage.
+// Invariant: one row's arithmetic is a chain over blocks that is the same in every register block.
+#pragma once
+
+#include "kernels/cpu/kernel_table.h"
+
+namespace quire {
+namespace {
+
+constexpr int kVecs = kPanelCols / Simd::kLanes;  // vectors that span a panel
+constexpr int kVecBytes = 4 * Simd::kLanes;
+
+// Compile-time facts of a packed type. Meta is the scales' region: a header per super-block, then one entry per 32.
+template <int kBitsT, int kZeroT, int kGroupsT, int kHeaderT, int kEntryT>
+struct Packing {
+  static constexpr int kBits = kBitsT;
+  static constexpr int kZero = kZeroT;
+  static constexpr int kGroups = kGroupsT;  // blocks of 32 per super-block
+  static constexpr int kHeader = kHeaderT;
+  static constexpr int kEntry = kEntryT;
+  static constexpr int kQuantBytes = 64 * kBitsT;  // of 32 x 16 quants
+};
+
+struct PackedQ8_0 : Packing<8, 128, 1, 0, 32> {};
+struct PackedQ4_0 : Packing<4, 8, 1, 0, 32> {};
+struct PackedQ4_1 : Packing<4, 0, 1, 0, 64> {};
+struct PackedQ5_0 : Packing<5, 16, 1, 0, 32> {};
+struct PackedQ5_1 : Packing<5, 0, 1, 0, 64> {};
+struct PackedQ4_K : Packing<4, 0, 8, 64, 32> {};
+struct PackedQ5_K : Packing<5, 0, 8, 64, 32> {};
+struct PackedQ6_K : Packing<6, 32, 8, 32, 32> {};
+
+// The quants of 32 x kLanes columns, one vector per group of four.
+template <int kBits>
+struct Quants;
+
+template <>
+struct Quants<8> {
+  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
+    for (int g = 0; g < 8; ++g) w[g] = Simd::load_bytes(q + 64 * g);
+  }
+};
+
+template <>
+struct Quants<4> {
+  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
+    for (int i = 0; i < 4; ++i) {
+      const typename Simd::B pair = Simd::load_bytes(q + 64 * i);
+      w[2 * i] = Simd::low_nibbles(pair);
+      w[2 * i + 1] = Simd::high_nibbles(pair);
+    }
+  }
+};
+
+template <>
+struct Quants<5> {
+  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
+    const typename Simd::B plane = Simd::load_bytes(q);
+    Quants<4>::load(q + 64, w);
+    w[0] = Simd::merge_bits<4, 0x10>(w[0], plane);
+    w[1] = Simd::merge_bits<3, 0x10>(w[1], plane);
+    w[2] = Simd::merge_bits<2, 0x10>(w[2], plane);
+    w[3] = Simd::merge_bits<1, 0x10>(w[3], plane);
+    w[4] = Simd::merge_bits<0, 0x10>(w[4], plane);
+    w[5] = Simd::merge_bits<-1, 0x10>(w[5], plane);
+    w[6] = Simd::merge_bits<-2, 0x10>(w[6], plane);
+    w[7] = Simd::merge_bits<-3, 0x10>(w[7], plane);
+  }
+};
+
+template <>
+struct Quants<6> {
+  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
+    Quants<4>::load(q + 128, w);
+    for (int p = 0; p < 2; ++p) {
+      const typename Simd::B plane = Simd::load_bytes(q + 64 * p);
+      w[4 * p] = Simd::merge_bits<4, 0x30>(w[4 * p], plane);
+      w[4 * p + 1] = Simd::merge_bits<2, 0x30>(w[4 * p + 1], plane);
+      w[4 * p + 2] = Simd::merge_bits<0, 0x30>(w[4 * p + 2], plane);
+      w[4 * p + 3] = Simd::merge_bits<-2, 0x30>(w[4 * p + 3], plane);
+    }
+  }
+};
+
+[[gnu::always_inline]] inline const std::uint16_t* halves(const std::byte* p) {
+  return reinterpret_cast<const std::uint16_t*>(p);
+}
+[[gnu::always_inline]] inline const std::uint8_t* octets(const std::byte* p) {
+  return reinterpret_cast<const std::uint8_t*>(p);
+}
+
+// Scales of 32 x kLanes columns: first and second multiply the quants (of each 16 for Q6_K), minimum is added per activation.
+struct Scales {
+  typename Simd::F first;
+  typename Simd::F second;
+};
+
+template <class P>
+[[gnu::always_inline]] inline Scales load_scales(const std::byte* header, const std::byte* entry, int vec) {
+  const int lane = vec * Simd::kLanes;
+  Scales s;
+  if constexpr (P::kGroups == 1) {
+    s.first = Simd::load_f16(halves(entry) + lane);
+    s.second = P::kZero == 0 ? Simd::load_f16(halves(entry) + 16 + lane) : Simd::zero();
+  } else if constexpr (P::kBits == 6) {
+    const typename Simd::F d = Simd::load_f16(halves(header) + lane);
+    const auto* sub = reinterpret_cast<const std::int8_t*>(entry);
+    s.first = Simd::mul(d, Simd::load_i8(sub + lane));
+    s.second = Simd::mul(d, Simd::load_i8(sub + 16 + lane));
+  } else {
+    const typename Simd::F d = Simd::load_f16(halves(header) + lane);
+    const typename Simd::F m = Simd::load_f16(halves(header) + 16 + lane);
+    s.first = Simd::mul(d, Simd::load_u8(octets(entry) + lane));
+    s.second = Simd::sub(Simd::zero(), Simd::mul(m, Simd::load_u8(octets(entry) + 16 + lane)));
+  }
+  return s;
+}
+
+// acc + (32 quantised weights per lane) . (32 quantised activations)
+template <class P>
+[[gnu::always_inline]] inline typename Simd::F accumulate(typename Simd::F acc, const typename Simd::B* w, const Scales& s,
+                                                          const ActBlock& x) {
+  using F = typename Simd::F;
+  F sum;
+  if constexpr (P::kBits == 6) {
+    const F zero = Simd::set1(static_cast<float>(P::kZero));
+    const F low = Simd::fnma(zero, Simd::set1(x.half_sum[0]), Simd::template dot<6, 0, 4>(w, x.quants));
+    const F high = Simd::fnma(zero, Simd::set1(x.half_sum[1]), Simd::template dot<6, 4, 8>(w, x.quants));
+    sum = Simd::fma(high, s.second, Simd::mul(low, s.first));
+  } else {
+    F dot = Simd::template dot<P::kBits, 0, 8>(w, x.quants);
+    if constexpr (P::kZero == 0) {
+      sum = Simd::fma(Simd::set1(x.sum), s.second, Simd::mul(dot, s.first));
+    } else {
+      // Integers below 2^24 throughout: this subtraction is exact.
+      if constexpr (!(P::kBits == 8 && Simd::kCentred8)) {
+        dot = Simd::fnma(Simd::set1(static_cast<float>(P::kZero)), Simd::set1(x.sum), dot);
+      }
+      sum = Simd::mul(dot, s.first);
+    }
+  }
+  return Simd::fma(sum, Simd::set1(x.scale), acc);
+}
+
+// Adds bias and what is already there as asked, and writes the valid columns.
+[[gnu::always_inline]] inline void write_out(const GemmArgs& args, std::int64_t row, std::int64_t col,
+                                             typename Simd::F value) {
+  const std::int64_t valid = args.out_cols - col;
+  if (valid <= 0) return;
+  float* out = args.out + row * args.out_stride + col;
+  if (valid >= Simd::kLanes) {
+    if (args.bias != nullptr) value = Simd::add(value, Simd::load(args.bias + col));
+    if (args.accumulate) value = Simd::add(Simd::load(out), value);
+    Simd::store(out, value);
+    return;
+  }
+  if (args.bias != nullptr) value = Simd::add(value, Simd::load_partial(args.bias + col, valid));
+  if (args.accumulate) value = Simd::add(Simd::load_partial(out, valid), value);
+  Simd::store_partial(out, value, valid);
+}
+
+// kRows rows of a tile times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
+template <class P, int kRows, int kPanels, int kVec, int kSpan>
+[[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel, const ActBlock* x,
+                                             std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
+  using F = typename Simd::F;
+  F acc[kPanels][kSpan][kRows];
+  const std::byte* meta[kPanels];
+  const std::byte* quants[kPanels];
+  for (int p = 0; p < kPanels; ++p) {
+    meta[p] = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
+    quants[p] = meta[p] + args.quants_offset;
+    for (int v = 0; v < kSpan; ++v) {
+      for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::zero();
+    }
+  }
+  const std::int64_t num_blocks = args.depth / kQuantBlock;
+  for (std::int64_t b = 0; b < num_blocks; b += P::kGroups) {
+    const std::byte* header[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      header[p] = meta[p];
+      meta[p] += P::kHeader;
+    }
+#pragma GCC unroll 1
+    for (int g = 0; g < P::kGroups; ++g) {
+      for (int v = 0; v < kSpan; ++v) {
+        typename Simd::B w[kPanels][8];
+        Scales s[kPanels];
+        for (int p = 0; p < kPanels; ++p) {
+          Quants<P::kBits>::load(quants[p] + (kVec + v) * kVecBytes, w[p]);
+          s[p] = load_scales<P>(header[p], meta[p], kVec + v);
+        }
+        for (int r = 0; r < kRows; ++r) {
+          for (int p = 0; p < kPanels; ++p) acc[p][v][r] = accumulate<P>(acc[p][v][r], w[p], s[p], x[r]);
+        }
+      }
+      for (int p = 0; p < kPanels; ++p) {
+        meta[p] += P::kEntry;
+        quants[p] += P::kQuantBytes;
+      }
+      x += x_stride;
+    }
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kSpan; ++v) {
+      for (int r = 0; r < kRows && r < valid_rows; ++r) {
+        write_out(args, row + r, (panel + p) * kPanelCols + (kVec + v) * Simd::kLanes, acc[p][v][r]);
+      }
+    }
+  }
+}
+
+// One row reads each weight vector once; more rows go one vector of columns at a time to stay in registers.
+template <class P, int kRows, int kPanels>
+void int_rows(const GemmArgs& args, std::int64_t panel, const ActBlock* x, std::int64_t x_stride, std::int64_t row,
+              std::int64_t valid_rows) {
+  if constexpr (kRows == 1 || kVecs == 1) {
+    int_block<P, kRows, kPanels, 0, kVecs>(args, panel, x, x_stride, row, valid_rows);
+  } else {
+    int_block<P, kRows, kPanels, 0, 1>(args, panel, x, x_stride, row, valid_rows);
+    int_block<P, kRows, kPanels, 1, 1>(args, panel, x, x_stride, row, valid_rows);
+  }
+}
+
+template <class P, int kPanels>
+void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
+  const std::int64_t row = tile * kRowTile;
+  const std::int64_t left = args.rows - row;
+  const std::int64_t valid = left < kRowTile ? left : kRowTile;
+  const std::int64_t padded = padded_tile_rows(valid);
+  const ActBlock* x = args.blocks + row * (args.depth / kQuantBlock);
+  if (padded == 1) return int_rows<P, 1, kPanels>(args, panel, x, padded, row, valid);
+  if (padded == 2) return int_rows<P, 2, kPanels>(args, panel, x, padded, row, valid);
+  for (std::int64_t r = 0; r < padded; r += Simd::kGemmRows) {
+    int_rows<P, Simd::kGemmRows, kPanels>(args, panel, x + r, padded, row + r, valid - r);
+  }
+}
+
+template <class P>
+void gemm_int(const GemmArgs& args, const GemmRange& range) {
+  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
+    std::int64_t panel = range.panel_begin;
+    for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {
+      int_tile<P, Simd::kGemmPanels>(args, panel, tile);
+    }
+    if constexpr (Simd::kGemmPanels > 1) {
+      for (; panel < range.panel_end; ++panel) int_tile<P, 1>(args, panel, tile);
+    }
+  }
+}
+
+void quantize_block(const float* x, ActBlock& out) {
+  using F = typename Simd::F;
+  constexpr int kParts = kQuantBlock / Simd::kLanes;
+  F part[kParts];
+  F largest = Simd::zero();
+  for (int i = 0; i < kParts; ++i) {
+    part[i] = Simd::load(x + i * Simd::kLanes);
+    largest = Simd::max(largest, Simd::abs(part[i]));
+  }
+  const float bound = Simd::reduce_max(largest);
+  const F inverse = Simd::set1(bound > 1e-30f ? 127.0f / bound : 0.0f);  // below, 127 / bound could overflow
+  for (int i = 0; i < kParts; ++i) Simd::store_i8(out.quants + i * Simd::kLanes, Simd::mul(part[i], inverse));
+  out.scale = bound / 127.0f;
+  int sums[2] = {0, 0};
+  for (int i = 0; i < kQuantBlock; ++i) sums[i / 16] += out.quants[i];
+  out.half_sum[0] = static_cast<float>(sums[0]);
+  out.half_sum[1] = static_cast<float>(sums[1]);
+  out.sum = static_cast<float>(sums[0] + sums[1]);
+}
+
+void quantize_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out) {
+  const std::int64_t padded = padded_tile_rows(rows);
+  for (std::int64_t b = 0; b < depth / kQuantBlock; ++b) {
+    for (std::int64_t r = 0; r < padded; ++r) {
+      ActBlock& block = out[b * padded + r];
+      if (r < rows) {
+        quantize_block(x + r * stride + b * kQuantBlock, block);
+      } else {
+        block = ActBlock{};
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,11 @@
+// The tables of the ISA levels, defined in isa_<level>.cpp; each may be used only where cpu_features says so.
+// Immutable facts; any thread. Included by the level files: no containers here.
+#pragma once
+
+#include "kernels/cpu/kernel_table.h"
+
+namespace quire {
+
+extern const KernelTable kScalarKernels;
+
+}  // namespace quire

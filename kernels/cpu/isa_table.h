@@ -1,0 +1,33 @@
+// Fills the KernelTable of the level whose Simd wrapper was included before. Internal linkage; any thread.
+#pragma once
+
+#include "kernels/cpu/attention_impl.h"
+#include "kernels/cpu/gemm_float_impl.h"
+#include "kernels/cpu/gemm_int_impl.h"
+
+namespace quire {
+namespace {
+
+constexpr KernelTable make_table(const char* name) {
+  return KernelTable{
+      .name = name,
+      .quantize_tile = quantize_tile,
+      .pack_tile = pack_tile,
+      // In the order of DType.
+      .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ8_0>,
+               gemm_int<PackedQ4_0>, gemm_int<PackedQ4_1>, gemm_int<PackedQ5_0>, gemm_int<PackedQ5_1>,
+               gemm_int<PackedQ4_K>, gemm_int<PackedQ5_K>, gemm_int<PackedQ6_K>},
+      .rms_norm = rms_norm,
+      .swiglu = swiglu,
+      .rope_half = rope_half,
+      .rope_interleaved = rope_interleaved,
+      .store_key = store_key,
+      .store_value = store_value,
+      .attend = attend,
+      .merge = merge,
+      .finish = finish,
+  };
+}
+
+}  // namespace
+}  // namespace quire

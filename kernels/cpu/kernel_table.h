@@ -1,0 +1,110 @@
+// KernelTable: what one ISA level provides, as plain function pointers over plain structs. Immutable facts; any thread.
+// Included by the ISA level files, so it names no standard container and defines no function with external linkage.
+// Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on which others come with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+inline constexpr int kPanelCols = 16;  // output columns interleaved in packed weights
+inline constexpr int kRowTile = 8;     // rows of activations packed together
+inline constexpr int kQuantBlock = 32;
+inline constexpr int kQueryTile = 8;        // query vectors that share the loads of one K/V head
+inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
+inline constexpr int kNumWeightTypes = 11;  // indexed by DType
+
+// 32 activations as int8 with their scale; the sums are of the quantised values, exact integers in f32.
+struct ActBlock {
+  std::int8_t quants[kQuantBlock];
+  float scale;
+  float sum;          // of all 32
+  float half_sum[2];  // of each 16
+};
+
+// Rows of a tile are padded to 1, 2, 4 or 8, so that few instances of each kernel serve every row count.
+constexpr std::int64_t padded_tile_rows(std::int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
+
+// out[rows, out_cols] (+)= x W^T + bias for panels of one packed weight matrix.
+struct GemmArgs {
+  const std::byte* weights = nullptr;
+  std::size_t panel_bytes = 0;
+  std::size_t quants_offset = 0;  // inside a panel, of the quants behind scales; 0 for float types
+  std::int64_t depth = 0;         // input features
+  std::int64_t rows = 0;
+  const ActBlock* blocks = nullptr;   // [tile][depth / 32][padded rows of the tile], quantised types
+  const float* floats = nullptr;      // [tile][depth][padded rows of the tile], float types
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t out_cols = 0;
+  const float* bias = nullptr;  // [out_cols] or null
+  bool accumulate = false;
+};
+
+// Panels [panel_begin, panel_end) times row tiles [tile_begin, tile_end).
+struct GemmRange {
+  std::int64_t panel_begin = 0;
+  std::int64_t panel_end = 0;
+  std::int64_t tile_begin = 0;
+  std::int64_t tile_end = 0;
+};
+
+enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8 };
+
+// One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for int8
+// followed by block_size f32 scales.
+struct KvHeadView {
+  std::byte* base = nullptr;      // of block 0: K of this head
+  std::size_t block_stride = 0;   // bytes from one block to the next
+  std::size_t value_offset = 0;   // bytes from K to V of the same head
+  std::int64_t block_size = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t padded_dim = 0;    // head_dim rounded up to 16; the padding of V stays zero
+  KvElement element = KvElement::kF16;
+};
+
+// Up to kQueryTile query vectors over the same sequence and K/V head.
+struct QueryTile {
+  std::int64_t count = 0;
+  const float* query[kQueryTile];
+  std::int64_t visible[kQueryTile];  // tokens of context that this query may see
+  float scale = 1.0f;
+};
+
+// Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
+// weighted sum of V [padded_dim].
+struct SoftmaxState {
+  float* maximum = nullptr;    // [kQueryTile]
+  float* sum = nullptr;        // [kQueryTile]
+  float* weighted = nullptr;   // [kQueryTile][padded_dim]
+};
+
+struct AttentionScratch {
+  float* queries = nullptr;  // [head_dim][kQueryTile]
+  float* scores = nullptr;   // [kQueryTile][kPartition]
+};
+
+struct KernelTable {
+  const char* name;
+  // Packs rows [tile * 8, ...) of x into one tile.
+  void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
+  void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);
+  void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range);
+
+  void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);
+  void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out);
+  void (*rope_half)(float* head, const float* cos, const float* sin, std::int64_t half);
+  void (*rope_interleaved)(float* head, const float* cos, const float* sin, std::int64_t half);
+
+  void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
+  void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
+  // Tokens [partition * kPartition, ...) of the context, for every query of the tile.
+  void (*attend)(const KvHeadView& kv, const std::int32_t* block_table, const QueryTile& tile, std::int64_t partition,
+                 const AttentionScratch& scratch, const SoftmaxState& out);
+  // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
+  void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
+  void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
+};
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// The packed layout of weights, shared by all levels: panels of 16 output columns, for quantised types first the scales, then
+// the quants interleaved by groups of four input features (the order of VNNI). Any thread.
+// Invariant: scales and quants are the source's own bits; nothing is rounded.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cpu/kernel_table.h"
+
+namespace quire {
+
+struct PanelLayout {
+  std::size_t bytes = 0;          // one panel, a multiple of 64
+  std::size_t quants_offset = 0;  // quantised types: where the quants begin
+};
+
+PanelLayout panel_layout(DType type, std::int64_t cols);
+
+// Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`; rows beyond the source's are zeros.
+void pack_panel(const WeightSource& source, std::int64_t panel, std::byte* out);
+
+inline std::int64_t num_panels(std::int64_t rows) { return (rows + kPanelCols - 1) / kPanelCols; }
+
+}  // namespace quire

@@ -1,0 +1,179 @@
+// The SIMD wrapper of the scalar level: sixteen lanes as plain loops. Any thread.
+// Every level's wrapper offers these operations under the name `Simd`; internal linkage, one level per translation unit.
+#pragma once
+
+#include "kernels/half.h"
+
+namespace quire {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 16;
+  static constexpr bool kCentred8 = false;  // whether dot<8> already subtracts the 128 of Q8_0
+  static constexpr int kGemmRows = 4;       // rows per register block, quantised types
+  static constexpr int kGemmPanels = 1;
+  static constexpr int kFloatRows = 4;
+  static constexpr int kValueVecs = 2;      // vectors of V per register block at eight queries
+
+  struct F {
+    float v[kLanes];
+  };
+  struct B {
+    std::uint8_t v[4 * kLanes];
+  };
+
+  template <class Op>
+  static F map(Op op) {
+    F out;
+    for (int i = 0; i < kLanes; ++i) out.v[i] = op(i);
+    return out;
+  }
+
+  static F zero() { return set1(0.0f); }
+  static F set1(float x) {
+    return map([&](int) { return x; });
+  }
+  static F load(const float* p) {
+    return map([&](int i) { return p[i]; });
+  }
+  static void store(float* p, F a) {
+    for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
+  }
+  static F load_partial(const float* p, std::int64_t n) {
+    return map([&](int i) { return i < n ? p[i] : 0.0f; });
+  }
+  static void store_partial(float* p, F a, std::int64_t n) {
+    for (int i = 0; i < kLanes && i < n; ++i) p[i] = a.v[i];
+  }
+  static F load_f16(const std::uint16_t* p) {
+    return map([&](int i) { return f16_to_float(p[i]); });
+  }
+  static F load_bf16(const std::uint16_t* p) {
+    return map([&](int i) { return bf16_to_float(p[i]); });
+  }
+  static F load_i8(const std::int8_t* p) {
+    return map([&](int i) { return static_cast<float>(p[i]); });
+  }
+  static F load_u8(const std::uint8_t* p) {
+    return map([&](int i) { return static_cast<float>(p[i]); });
+  }
+  static void store_f16(std::uint16_t* p, F a) {
+    for (int i = 0; i < kLanes; ++i) p[i] = float_to_f16(a.v[i]);
+  }
+  static void store_bf16(std::uint16_t* p, F a) {
+    for (int i = 0; i < kLanes; ++i) p[i] = float_to_bf16(a.v[i]);
+  }
+  // Rounds half to even; |a| <= 127.5 or the result is clamped.
+  static void store_i8(std::int8_t* p, F a) {
+    const F rounded = round(a);
+    for (int i = 0; i < kLanes; ++i) {
+      const float x = rounded.v[i];
+      p[i] = static_cast<std::int8_t>(x > 127.0f ? 127 : x >= -127.0f ? static_cast<int>(x) : -127);
+    }
+  }
+  static F add(F a, F b) {
+    return map([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  static F sub(F a, F b) {
+    return map([&](int i) { return a.v[i] - b.v[i]; });
+  }
+  static F mul(F a, F b) {
+    return map([&](int i) { return a.v[i] * b.v[i]; });
+  }
+  static F div(F a, F b) {
+    return map([&](int i) { return a.v[i] / b.v[i]; });
+  }
+  static F max(F a, F b) {
+    return map([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+  }
+  static F min(F a, F b) {
+    return map([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+  }
+  static F abs(F a) {
+    return map([&](int i) { return a.v[i] < 0.0f ? -a.v[i] : a.v[i]; });
+  }
+  static F fma(F a, F b, F c) {
+    return map([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+  }
+  static F fnma(F a, F b, F c) {
+    return map([&](int i) { return c.v[i] - a.v[i] * b.v[i]; });
+  }
+  // Adding and subtracting 1.5 * 2^23 rounds |a| < 2^22 half to even.
+  static F round(F a) {
+    return map([&](int i) {
+      const float shifted = a.v[i] + 12582912.0f;
+      return shifted - 12582912.0f;
+    });
+  }
+  // 2^n for integral n in [-126, 127].
+  static F pow2(F n) {
+    return map([&](int i) { return bits_to_float(static_cast<std::uint32_t>(static_cast<int>(n.v[i]) + 127) << 23); });
+  }
+  // Lanes i >= n are replaced by `fill`.
+  static F keep_first(F a, std::int64_t n, float fill) {
+    return map([&](int i) { return i < n ? a.v[i] : fill; });
+  }
+  // a where test >= limit, else zero.
+  static F zero_below(F a, F test, float limit) {
+    return map([&](int i) { return test.v[i] >= limit ? a.v[i] : 0.0f; });
+  }
+  static float reduce_add(F a) {
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+    }
+    return a.v[0];
+  }
+  static float reduce_max(F a) {
+    float out = a.v[0];
+    for (int i = 1; i < kLanes; ++i) out = a.v[i] > out ? a.v[i] : out;
+    return out;
+  }
+  static F swap_pairs(F a) {
+    return map([&](int i) { return a.v[i ^ 1]; });
+  }
+  // p[0], p[0], p[1], p[1], ...
+  static F load_doubled(const float* p) {
+    return map([&](int i) { return p[i / 2]; });
+  }
+  // Even lanes negated.
+  static F negate_even(F a) {
+    return map([&](int i) { return i % 2 == 0 ? -a.v[i] : a.v[i]; });
+  }
+
+  static B load_bytes(const void* p) {
+    B out;
+    __builtin_memcpy(out.v, p, sizeof out.v);
+    return out;
+  }
+  static B low_nibbles(B a) {
+    for (std::uint8_t& x : a.v) x &= 0xf;
+    return a;
+  }
+  static B high_nibbles(B a) {
+    for (std::uint8_t& x : a.v) x = static_cast<std::uint8_t>(x >> 4);
+    return a;
+  }
+  // a | ((plane moved left by kShift, or right where negative) & kMask)
+  template <int kShift, int kMask>
+  static B merge_bits(B a, B plane) {
+    for (int i = 0; i < 4 * kLanes; ++i) {
+      const int moved = kShift >= 0 ? plane.v[i] << (kShift >= 0 ? kShift : 0) : plane.v[i] >> (kShift < 0 ? -kShift : 0);
+      a.v[i] = static_cast<std::uint8_t>(a.v[i] | (moved & kMask));
+    }
+    return a;
+  }
+  // Per lane the sum over the groups [kBegin, kEnd) of four unsigned quants times four signed activations; kBits wide quants.
+  template <int kBits, int kBegin, int kEnd>
+  static F dot(const B* w, const std::int8_t* x) {
+    return map([&](int i) {
+      int sum = 0;
+      for (int g = kBegin; g < kEnd; ++g) {
+        for (int j = 0; j < 4; ++j) sum += w[g].v[4 * i + j] * x[4 * g + j];
+      }
+      return static_cast<float>(sum);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace quire

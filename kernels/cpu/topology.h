@@ -1,0 +1,24 @@
+// Which processors this process may use: affinity, hyper-threads and the container's CPU quota. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+// One allowed processor per physical core, ascending. Two hyper-threads of a core share its vector units, so only the first
+// is counted.
+std::vector<int> usable_cores();
+
+// The content of a cgroup v2 `cpu.max` file as whole processors (rounded down, at least 1); nothing for "max" or garbage.
+std::optional<int> parse_cpu_max(std::string_view text);
+
+// The smallest quota from this process's cgroup up to the root.
+std::optional<int> cgroup_cpu_limit();
+
+// Compute threads to use by default: usable cores, bounded by the quota.
+int default_threads();
+
+}  // namespace quire

@@ -1,0 +1,179 @@
+// linear() of every weight type on every level: against double precision over the rounded inputs, and bit for bit the same
+// for a row alone and among others.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/half.h"
+#include "tests/kernels/level_backends.h"
+#include "tests/kernels/random_data.h"
+
+namespace quire::test {
+namespace {
+
+constexpr std::int64_t kRowCounts[] = {1, 2, 3, 5, 8, 16, 17, 33, 64};
+
+bool is_quantised(DType type) { return dtype_info(type).block_size > 1; }
+
+// What a level does to activations before multiplying: int8 per 32 for quantised weights, nothing otherwise.
+std::vector<double> rounded_row(const Matrix& x, std::int64_t row, DType type) {
+  const float* from = x.data.data() + row * x.stride;
+  std::vector<double> out(from, from + x.cols);
+  if (!is_quantised(type)) return out;
+  for (std::size_t begin = 0; begin < out.size(); begin += 32) {
+    float bound = 0.0f;
+    for (std::size_t i = begin; i < begin + 32; ++i) bound = std::max(bound, std::fabs(static_cast<float>(out[i])));
+    if (bound == 0.0f) continue;
+    const float inverse = 127.0f / bound;
+    for (std::size_t i = begin; i < begin + 32; ++i) {
+      out[i] = std::nearbyint(static_cast<float>(out[i]) * inverse) * static_cast<double>(bound / 127.0f);
+    }
+  }
+  return out;
+}
+
+struct Expected {
+  double value = 0.0;
+  double magnitude = 0.0;  // sum of |w x|: what rounding errors are relative to
+};
+
+Expected dot(const std::vector<double>& x, const float* w) {
+  Expected out;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    out.value += x[k] * static_cast<double>(w[k]);
+    out.magnitude += std::fabs(x[k] * static_cast<double>(w[k]));
+  }
+  return out;
+}
+
+struct Shape {
+  std::int64_t outputs;
+  std::int64_t depth;
+};
+
+std::vector<Shape> shapes_of(DType type) {
+  const std::int64_t block = dtype_info(type).block_size;
+  if (block == 1) return {{8, 8}, {17, 64}, {64, 172}, {172, 33}, {1, 5}, {100, 256}};
+  if (block == 32) return {{8, 32}, {17, 64}, {96, 96}, {130, 352}};
+  return {{8, 256}, {17, 512}, {130, 768}};
+}
+
+void check_against_double(Backend& backend, DType type, Shape shape, std::mt19937& random) {
+  const Weights weights = random_weights(random, type, shape.outputs, shape.depth);
+  const std::vector<float> decoded = weights.decoded();
+  const std::vector<float> bias = random_floats(random, shape.outputs);
+  const WeightSource source = weights.source();
+  const auto linear = backend.load_linear({&source, 1}, bias);
+  REQUIRE(linear->in_features() == shape.depth);
+  REQUIRE(linear->out_features() == shape.outputs);
+  for (const std::int64_t rows : kRowCounts) {
+    Matrix x = random_matrix(random, rows, shape.depth);
+    Matrix out = random_matrix(random, rows, shape.outputs);
+    Matrix before = out;
+    const bool accumulate = rows % 2 == 1;
+    backend.linear(*linear, x.view(), out.view(), accumulate);
+    INFO(rows << " rows, " << shape.outputs << " x " << shape.depth);
+    CHECK(out.padding_untouched());
+    double worst = 0.0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::vector<double> inputs = rounded_row(x, row, type);
+      for (std::int64_t col = 0; col < shape.outputs; ++col) {
+        const Expected expected = dot(inputs, decoded.data() + col * shape.depth);
+        const double base = static_cast<double>(bias[static_cast<std::size_t>(col)]) +
+                            (accumulate ? static_cast<double>(before.at(row, col)) : 0.0);
+        const double error = std::fabs(static_cast<double>(out.at(row, col)) - expected.value - base);
+        worst = std::max(worst, error / (expected.magnitude + std::fabs(base)));
+      }
+    }
+    CHECK(worst < 2e-6);
+  }
+}
+
+bool same_bits(Matrix& a, std::int64_t row_a, Matrix& b, std::int64_t row_b) {
+  for (std::int64_t col = 0; col < a.cols; ++col) {
+    if (float_to_bits(a.at(row_a, col)) != float_to_bits(b.at(row_b, col))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("linear agrees with double precision for every type, level and row count") {
+  for (LevelBackend& level : level_backends(2)) {
+    for (const DType type : kAllTypes) {
+      std::mt19937 random(7);
+      for (const Shape shape : shapes_of(type)) {
+        INFO(level.level << " " << dtype_info(type).name);
+        check_against_double(*level.backend, type, shape, random);
+      }
+    }
+  }
+}
+
+TEST_CASE("linear gives a row the same bits alone, among others and on any number of threads") {
+  for (const DType type : kAllTypes) {
+    std::mt19937 random(11);
+    const Weights weights = random_weights(random, type, 200, 512);
+    const WeightSource source = weights.source();
+    Matrix x = random_matrix(random, 64, 512);
+    for (LevelBackend& level : level_backends(1)) {
+      INFO(level.level << " " << dtype_info(type).name);
+      const auto linear = level.backend->load_linear({&source, 1}, {});
+      Matrix alone(64, 200);
+      for (std::int64_t row = 0; row < 64; ++row) {
+        level.backend->linear(*linear, x.rows_from(row, 1), alone.rows_from(row, 1), false);
+      }
+      for (const int threads : {1, 2, 3}) {
+        auto backends = level_backends(threads);
+        const auto same = std::ranges::find(backends, level.level, &LevelBackend::level);
+        const auto again = same->backend->load_linear({&source, 1}, {});
+        for (const std::int64_t rows : {2, 3, 5, 8, 16, 17, 33, 64}) {
+          Matrix out(rows, 200);
+          const std::int64_t first = 64 - rows;
+          same->backend->linear(*again, x.rows_from(first, rows), out.view(), false);
+          bool equal = true;
+          for (std::int64_t row = 0; row < rows; ++row) equal = equal && same_bits(out, row, alone, first + row);
+          INFO(rows << " rows on " << threads << " threads");
+          CHECK(equal);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("linear stacks parts of different types into one operation") {
+  std::mt19937 random(5);
+  const Weights first = random_weights(random, DType::kQ4_K, 40, 256);
+  const Weights second = random_weights(random, DType::kF32, 9, 256);
+  const Weights third = random_weights(random, DType::kQ6_K, 33, 256);
+  const WeightSource parts[] = {first.source(), second.source(), third.source()};
+  const std::vector<float> bias = random_floats(random, 82);
+  Matrix x = random_matrix(random, 6, 256);
+  for (LevelBackend& level : level_backends(2)) {
+    INFO(level.level);
+    Matrix stacked(6, 82);
+    level.backend->linear(*level.backend->load_linear(parts, bias), x.view(), stacked.view(), false);
+    std::int64_t offset = 0;
+    for (const WeightSource& part : parts) {
+      Matrix single(6, part.rows);
+      const auto part_bias = std::span(bias).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(part.rows));
+      level.backend->linear(*level.backend->load_linear({&part, 1}, part_bias), x.view(), single.view(), false);
+      for (std::int64_t row = 0; row < 6; ++row) {
+        for (std::int64_t col = 0; col < part.rows; ++col) CHECK(single.at(row, col) == stacked.at(row, offset + col));
+      }
+      offset += part.rows;
+    }
+  }
+}
+
+TEST_CASE("packed weights stay within three percent of their source") {
+  for (LevelBackend& level : level_backends(1)) {
+    for (const DType type : kAllTypes) {
+      INFO(level.level << " " << dtype_info(type).name);
+      const double source = static_cast<double>(dtype_bytes(type, 2048 * 2048));
+      CHECK(static_cast<double>(level.backend->packed_bytes(type, 2048, 2048)) <= 1.03 * source);
+    }
+  }
+}
+
+}  // namespace quire::test

@@ -1,0 +1,46 @@
+// Random inputs of the kernel tests: floats, matrices and weights of every type, the same on every run. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire::test {
+
+inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
+                                      DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+// Row-major [rows, cols] with `padding` unused floats behind each row, preset to a mark that no operation may overwrite.
+struct Matrix {
+  Matrix(std::int64_t rows, std::int64_t cols, std::int64_t padding = 3);
+  MatrixView view();
+  MatrixView rows_from(std::int64_t first, std::int64_t count);
+  float& at(std::int64_t row, std::int64_t col);
+  bool padding_untouched() const;
+
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t stride;
+  std::vector<float> data;
+};
+
+Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols, float deviation = 1.0f);
+std::vector<float> random_floats(std::mt19937& random, std::int64_t count, float deviation = 1.0f);
+
+// Random quants with finite scales of about 0.01 to 0.1 per weight.
+struct Weights {
+  WeightSource source() const { return {type, rows, cols, bytes.data()}; }
+  std::vector<float> decoded() const;  // [rows * cols]
+
+  DType type = DType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::byte> bytes;
+};
+
+Weights random_weights(std::mt19937& random, DType type, std::int64_t rows, std::int64_t cols);
+
+}  // namespace quire::test
