@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/result.h"
+#include "core/model/ggml_types.h"
 #include "core/model/mapped_file.h"
 
 namespace quire {
@@ -29,40 +30,6 @@ constexpr std::uint32_t kMaxDims = 4;
 constexpr std::int64_t kDefaultAlignment = 32;
 constexpr std::int64_t kMinAlignment = 8;
 constexpr std::int64_t kMaxAlignment = 1 << 20;
-
-enum ValueType : std::uint32_t {
-  kU8,
-  kI8,
-  kU16,
-  kI16,
-  kU32,
-  kI32,
-  kFloat32,
-  kBool,
-  kString,
-  kArray,
-  kU64,
-  kI64,
-  kFloat64,
-};
-
-// ggml's numbers of the types that Quire computes with.
-struct GgmlType {
-  std::uint32_t number;
-  DType type;
-};
-constexpr GgmlType kGgmlTypes[] = {
-    {0, DType::kF32},   {1, DType::kF16},   {2, DType::kQ4_0},  {3, DType::kQ4_1},
-    {6, DType::kQ5_0},  {7, DType::kQ5_1},  {8, DType::kQ8_0},  {12, DType::kQ4_K},
-    {13, DType::kQ5_K}, {14, DType::kQ6_K}, {30, DType::kBF16},
-};
-
-std::optional<DType> dtype_of(std::uint32_t ggml_type) {
-  for (const auto& entry : kGgmlTypes) {
-    if (entry.number == ggml_type) return entry.type;
-  }
-  return std::nullopt;
-}
 
 // Reads values front to back; every read is checked against the end of the file.
 class Cursor {
@@ -111,38 +78,25 @@ class ValueReader {
   GgufValue read(std::string_view key) {
     key_ = key;
     const auto type = cursor_.read<std::uint32_t>("a value's type");
-    return type == kArray ? read_array() : read_scalar(type);
+    return type == kGgufArray ? read_array() : read_scalar(type);
   }
 
  private:
   GgufValue read_scalar(std::uint32_t type) {
     switch (type) {
-      case kU8:
-        return std::uint64_t{number<std::uint8_t>()};
-      case kU16:
-        return std::uint64_t{number<std::uint16_t>()};
-      case kU32:
-        return std::uint64_t{number<std::uint32_t>()};
-      case kU64:
-        return number<std::uint64_t>();
-      case kI8:
-        return std::int64_t{number<std::int8_t>()};
-      case kI16:
-        return std::int64_t{number<std::int16_t>()};
-      case kI32:
-        return std::int64_t{number<std::int32_t>()};
-      case kI64:
-        return number<std::int64_t>();
-      case kFloat32:
-        return double{number<float>()};
-      case kFloat64:
-        return number<double>();
-      case kBool:
-        return boolean();
-      case kString:
-        return text();
-      default:
-        cursor_.fail(fmt::format("key '{}' has the unknown value type {}", printable(key_), type));
+      case kGgufU8: return std::uint64_t{number<std::uint8_t>()};
+      case kGgufU16: return std::uint64_t{number<std::uint16_t>()};
+      case kGgufU32: return std::uint64_t{number<std::uint32_t>()};
+      case kGgufU64: return number<std::uint64_t>();
+      case kGgufI8: return std::int64_t{number<std::int8_t>()};
+      case kGgufI16: return std::int64_t{number<std::int16_t>()};
+      case kGgufI32: return std::int64_t{number<std::int32_t>()};
+      case kGgufI64: return number<std::int64_t>();
+      case kGgufF32: return double{number<float>()};
+      case kGgufF64: return number<double>();
+      case kGgufBool: return boolean();
+      case kGgufString: return text();
+      default: cursor_.fail(fmt::format("key '{}' has the unknown value type {}", printable(key_), type));
     }
   }
 
@@ -150,34 +104,20 @@ class ValueReader {
     const auto type = cursor_.read<std::uint32_t>("an array's type");
     const auto count = cursor_.read<std::uint64_t>("an array's length");
     switch (type) {
-      case kU8:
-        return numbers<std::uint8_t, std::uint64_t>(count);
-      case kU16:
-        return numbers<std::uint16_t, std::uint64_t>(count);
-      case kU32:
-        return numbers<std::uint32_t, std::uint64_t>(count);
-      case kU64:
-        return numbers<std::uint64_t, std::uint64_t>(count);
-      case kI8:
-        return numbers<std::int8_t, std::int64_t>(count);
-      case kI16:
-        return numbers<std::int16_t, std::int64_t>(count);
-      case kI32:
-        return numbers<std::int32_t, std::int64_t>(count);
-      case kI64:
-        return numbers<std::int64_t, std::int64_t>(count);
-      case kFloat32:
-        return numbers<float, double>(count);
-      case kFloat64:
-        return numbers<double, double>(count);
-      case kBool:
-        return elements<bool>(count, 1, [&] { return boolean(); });
-      case kString:
-        return elements<std::string_view>(count, sizeof(std::uint64_t), [&] { return text(); });
-      case kArray:
-        cursor_.fail(fmt::format("key '{}' holds an array of arrays", printable(key_)));
-      default:
-        cursor_.fail(fmt::format("key '{}' holds an array of the unknown type {}", printable(key_), type));
+      case kGgufU8: return numbers<std::uint8_t, std::uint64_t>(count);
+      case kGgufU16: return numbers<std::uint16_t, std::uint64_t>(count);
+      case kGgufU32: return numbers<std::uint32_t, std::uint64_t>(count);
+      case kGgufU64: return numbers<std::uint64_t, std::uint64_t>(count);
+      case kGgufI8: return numbers<std::int8_t, std::int64_t>(count);
+      case kGgufI16: return numbers<std::int16_t, std::int64_t>(count);
+      case kGgufI32: return numbers<std::int32_t, std::int64_t>(count);
+      case kGgufI64: return numbers<std::int64_t, std::int64_t>(count);
+      case kGgufF32: return numbers<float, double>(count);
+      case kGgufF64: return numbers<double, double>(count);
+      case kGgufBool: return elements<bool>(count, 1, [&] { return boolean(); });
+      case kGgufString: return elements<std::string_view>(count, sizeof(std::uint64_t), [&] { return text(); });
+      case kGgufArray: cursor_.fail(fmt::format("key '{}' holds an array of arrays", printable(key_)));
+      default: cursor_.fail(fmt::format("key '{}' holds an array of the unknown type {}", printable(key_), type));
     }
   }
 
@@ -235,6 +175,10 @@ class ParsedFile final : public GgufFile {
   std::uint32_t version() const override { return version_; }
   std::uint64_t file_bytes() const override { return bytes_.size(); }
 
+  void release(std::span<const std::byte> data) const override {
+    if (mapping_) mapping_->release(data);
+  }
+
   const GgufTensor* find_tensor(std::string_view name) const override {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? nullptr : &tensors_[found->second];
@@ -259,8 +203,7 @@ class ParsedFile final : public GgufFile {
 };
 
 void ParsedFile::read_header(Cursor& cursor) {
-  constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
-  if (cursor.read<std::uint32_t>("the magic number") != kMagic) cursor.fail("it does not begin with 'GGUF'");
+  if (cursor.read<std::uint32_t>("the magic number") != kGgufMagic) cursor.fail("it does not begin with 'GGUF'");
   version_ = cursor.read<std::uint32_t>("the version");
   if ((version_ & 0xFFFFU) == 0) cursor.fail("it is big-endian, which is not supported");
   if (version_ != 2 && version_ != 3) cursor.fail(fmt::format("version {} is not supported (2 and 3 are)", version_));
@@ -320,7 +263,7 @@ GgufTensor ParsedFile::read_tensor(Cursor& cursor, std::uint64_t& offset) const 
   }
   if (tensor.shape.empty()) tensor.shape.push_back(1);
   tensor.ggml_type = cursor.read<std::uint32_t>("a tensor's type");
-  tensor.type = dtype_of(tensor.ggml_type);
+  tensor.type = dtype_of_ggml_type(tensor.ggml_type);
   if (tensor.type && tensor.shape[0] % dtype_info(*tensor.type).block_size != 0) {
     cursor.fail(fmt::format("tensor '{}' has rows of {} elements, not a multiple of {}'s block of {}",
                             printable(tensor.name), tensor.shape[0], dtype_info(*tensor.type).name,

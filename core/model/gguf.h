@@ -1,6 +1,6 @@
-// GgufFile: a GGUF v2/v3 file mapped read-only; its metadata and tensor table, every count and offset checked before use.
-// Immutable after construction; any thread. Source: the GGUF specification of ggml.
-// Invariant: nothing is allocated in proportion to a number in the file that the file's own size does not justify.
+// GgufFile: a GGUF v2/v3 file mapped read-only; its metadata and tensor table, every count and offset checked before
+// use. Immutable after construction; any thread. Source: the GGUF specification of ggml. Invariant: nothing is
+// allocated in proportion to a number in the file that the file's own size does not justify.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@
 namespace quire {
 
 // Arrays of strings are views into the mapping.
-using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
-                               std::vector<std::int64_t>, std::vector<double>, std::vector<bool>,
-                               std::vector<std::string_view>>;
+using GgufValue =
+    std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
+                 std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string_view>>;
 
 struct GgufTensor {
   std::string_view name;
-  std::uint32_t ggml_type = 0;       // as the file says; see `type`
-  std::optional<DType> type;         // absent: a type that Quire does not compute with
-  std::vector<std::int64_t> shape;   // ggml order: shape[0] is the contiguous dimension
-  std::span<const std::byte> data;   // empty where the type is unknown
+  std::uint32_t ggml_type = 0;      // as the file says; see `type`
+  std::optional<DType> type;        // absent: a type that Quire does not compute with
+  std::vector<std::int64_t> shape;  // ggml order: shape[0] is the contiguous dimension
+  std::span<const std::byte> data;  // empty where the type is unknown
 };
 
 class GgufFile {
@@ -45,6 +45,8 @@ class GgufFile {
   virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
   virtual std::uint32_t version() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
+  // Takes the pages of a tensor's bytes out of memory once they are not needed soon; reading them again maps them anew.
+  virtual void release(std::span<const std::byte> data) const = 0;
 
   // Typed look-ups; numbers convert where the value fits. Absent or of another kind: nothing.
   std::optional<std::int64_t> get_int(std::string_view key) const;

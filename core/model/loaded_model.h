@@ -1,5 +1,5 @@
-// LoadedModel: everything that a model's file or directory holds, read and checked: configuration, text side, weights' sources.
-// Immutable after construction; any thread. open_model maps and checks; build packs the weights for a backend.
+// LoadedModel: everything that a model's file or directory holds, read and checked: configuration, text side, weights'
+// sources. Immutable after construction; any thread. open_model maps and checks; build packs the weights for a backend.
 #pragma once
 
 #include <cstdint>

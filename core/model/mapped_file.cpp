@@ -53,6 +53,16 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::release(std::span<const std::byte> range) const {
+  // Whole pages only: what shares a page with the range's ends stays.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<std::size_t>(range.data() - bytes_.data());
+  const std::size_t begin = (offset + page - 1) / page * page;
+  const std::size_t end = (offset + range.size()) / page * page;
+  // A failure costs memory for a while and nothing else.
+  if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
+}
+
 std::string printable(std::string_view text) {
   constexpr std::size_t kMaxLength = 80;
   std::string out;

@@ -20,6 +20,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Takes the pages within `range` (a part of bytes()) out of this process's memory; reading them again maps them anew.
+  void release(std::span<const std::byte> range) const;
+
  private:
   std::span<const std::byte> bytes_;
 };

@@ -8,19 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace quire::test {
+#include "core/model/ggml_types.h"
 
-// Value types of the GGUF specification.
-enum : std::uint32_t {
-  kGgufU8 = 0,
-  kGgufU32 = 4,
-  kGgufI32 = 5,
-  kGgufF32 = 6,
-  kGgufBool = 7,
-  kGgufString = 8,
-  kGgufArray = 9,
-  kGgufU64 = 10
-};
+namespace quire::test {
 
 class GgufBytes {
  public:

@@ -10,11 +10,8 @@
 #include "tests/support/material.h"
 
 using Catch::Contains;
-using quire::DType;
-using quire::GgufFile;
-using quire::StartupError;
+using namespace quire;
 using quire::test::GgufBytes;
-using namespace quire::test;
 
 namespace {
 

@@ -1,0 +1,33 @@
+// Checkpoint: what a reader of one file format found, ready for LoadedModel. Immutable after construction; any thread.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/model/loaded_model.h"
+#include "core/model/model_config.h"
+#include "core/model/weight_sources.h"
+
+namespace quire {
+
+struct Checkpoint {
+  ModelConfig config;
+  WeightSources weights;  // views into `files`
+  std::string name;       // for people
+  std::uint64_t file_bytes = 0;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::string chat_template;
+  GenerationDefaults generation;
+  std::shared_ptr<const void> files;
+  // Tells the system that these bytes of `files` are not needed soon.
+  std::function<void(std::span<const std::byte>)> release;
+};
+
+// Each throws StartupError with one line that begins with the path.
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path);
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory);
+
+}  // namespace quire

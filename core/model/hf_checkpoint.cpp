@@ -1,0 +1,124 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/result.h"
+#include "core/model/checkpoint.h"
+#include "core/model/hf_config.h"
+#include "core/model/json_file.h"
+#include "core/model/safetensors.h"
+
+namespace quire {
+
+namespace {
+
+using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+
+// `prefix`: "model." in a causal language model, nothing in a bare one (embedding models are published so).
+TensorNames hf_names(const std::string& prefix) {
+  return {.embedding = prefix + "embed_tokens.weight",
+          .final_norm = prefix + "norm.weight",
+          .head = "lm_head.weight",
+          .layer_prefix = prefix + "layers.",
+          .attention_norm = "input_layernorm",
+          .query = "self_attn.q_proj",
+          .key = "self_attn.k_proj",
+          .value = "self_attn.v_proj",
+          .attention_output = "self_attn.o_proj",
+          .query_norm = "self_attn.q_norm",
+          .key_norm = "self_attn.k_norm",
+          .ffn_norm = "post_attention_layernorm",
+          .gate = "mlp.gate_proj",
+          .up = "mlp.up_proj",
+          .down = "mlp.down_proj"};
+}
+
+// Old files carry the RoPE frequencies that follow from the configuration.
+bool is_derived(const StoredTensor& tensor) {
+  return tensor.name.ends_with("rotary_emb.inv_freq");
+}
+
+TensorTable tensor_table(const Files& files, const std::string& where) {
+  std::vector<StoredTensor> tensors;
+  for (const auto& file : files) {
+    std::ranges::copy_if(file->tensors(), std::back_inserter(tensors), [](const auto& t) { return !is_derived(t); });
+  }
+  return {where, std::move(tensors)};
+}
+
+// A tied head may be stored under either name or both; the embedding counts where both are there.
+TensorNames resolve_head(TensorNames names, TensorTable& tensors, ModelConfig& config) {
+  const bool has_head = tensors.contains(names.head);
+  const bool has_embedding = tensors.contains(names.embedding);
+  if (!has_head && !has_embedding)
+    throw StartupError(fmt::format("{}: the tensor '{}' is missing", tensors.where(), names.embedding));
+  if (!config.tied_head) return names;
+  if (!has_embedding) {
+    names.embedding = names.head;
+  } else if (has_head) {
+    tensors.take_matrix(names.head, config.vocab_size, config.hidden_size);
+  }
+  return names;
+}
+
+std::string read_chat_template(const std::filesystem::path& directory) {
+  if (const auto text = read_text_file(directory / "chat_template.jinja")) return *text;
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
+    const auto path = directory / name;
+    const auto parsed = read_json_file(path);
+    if (!parsed) continue;
+    if (auto text = read_hf_chat_template(*parsed, path.string()); !text.empty()) return text;
+  }
+  return "";
+}
+
+void release(const Files& files, std::span<const std::byte> data) {
+  for (const auto& file : files) {
+    const auto bytes = file->mapping().bytes();
+    if (data.data() >= bytes.data() && data.data() + data.size() <= bytes.data() + bytes.size())
+      file->mapping().release(data);
+  }
+}
+
+std::string model_name(const std::filesystem::path& directory, const nlohmann::json& config) {
+  const auto name = JsonObject(config, directory.string()).text("_name_or_path").value_or("");
+  if (!name.empty()) return std::filesystem::path(name).filename().string();
+  // A path written with a slash at its end has an empty last part.
+  const auto path = directory.has_filename() ? directory : directory.parent_path();
+  return path.filename().string();
+}
+
+}  // namespace
+
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
+  const std::string where = directory.string();
+  const auto config_path = directory / "config.json";
+  const auto config = read_json_file(config_path);
+  if (!config) throw StartupError(fmt::format("{}: is missing", config_path.string()));
+  Checkpoint out;
+  out.config = read_hf_config(*config, config_path.string());
+  check_config(out.config, config_path.string());
+
+  const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
+  TensorTable tensors = tensor_table(*files, where);
+  const std::string prefix = tensors.contains("norm.weight") ? "" : "model.";
+  const TensorNames names = resolve_head(hf_names(prefix), tensors, out.config);
+  out.weights = collect_weights(out.config, names, tensors);
+  tensors.refuse_unused(out.config.architecture);
+
+  const auto generation_path = directory / "generation_config.json";
+  if (const auto generation = read_json_file(generation_path)) {
+    out.generation = read_hf_generation(*generation, generation_path.string());
+  }
+  out.chat_template = read_chat_template(directory);
+  out.name = model_name(directory, *config);
+  for (const auto& file : *files)
+    out.file_bytes += file->mapping().bytes().size();
+  out.files = files;
+  out.release = [files](std::span<const std::byte> data) { release(*files, data); };
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// JSON files of a model's directory: read with bounds, looked up with messages that name file and key. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// Parses an object. Throws StartupError, one line that begins with `where`, on bad JSON, an object key that occurs
+// twice, or nesting deeper than `max_depth`.
+nlohmann::json parse_json_object(std::string_view text, const std::string& where, int max_depth);
+
+// The object in a file of at most 64 MiB; nothing where the file is absent.
+std::optional<nlohmann::json> read_json_file(const std::filesystem::path& path);
+
+// The file's text; nothing where the file is absent. Throws StartupError above 64 MiB.
+std::optional<std::string> read_text_file(const std::filesystem::path& path);
+
+// Typed members of one object. An absent or null member is nothing; one of another kind throws StartupError naming it.
+class JsonObject {
+ public:
+  // `object` must outlive this; `where` begins every message.
+  JsonObject(const nlohmann::json& object, std::string where);
+
+  bool has(const char* key) const;
+  std::optional<std::int64_t> integer(const char* key) const;
+  std::optional<double> number(const char* key) const;
+  std::optional<bool> boolean(const char* key) const;
+  std::optional<std::string> text(const char* key) const;
+  std::optional<JsonObject> object(const char* key) const;
+  const nlohmann::json* find(const char* key) const;  // null where absent or null
+
+  std::int64_t required_integer(const char* key) const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  const nlohmann::json* object_;
+  std::string where_;
+};
+
+}  // namespace quire

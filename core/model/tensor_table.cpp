@@ -1,0 +1,65 @@
+#include "core/model/tensor_table.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "core/base/result.h"
+#include "core/model/mapped_file.h"
+
+namespace quire {
+
+TensorTable::TensorTable(std::string where, std::vector<StoredTensor> tensors)
+    : where_(std::move(where)), tensors_(std::move(tensors)), taken_(tensors_.size()) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    by_name_.emplace(tensors_[i].name, i);
+}
+
+const StoredTensor& TensorTable::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) throw StartupError(fmt::format("{}: the tensor '{}' is missing", where_, name));
+  return tensors_[found->second];
+}
+
+const std::vector<std::int64_t>& TensorTable::shape_of(const std::string& name) const {
+  return find(name).shape;
+}
+
+const StoredTensor& TensorTable::take(const std::string& name, const std::vector<std::int64_t>& shape) {
+  const StoredTensor& tensor = find(name);
+  if (tensor.shape != shape) {
+    throw StartupError(fmt::format("{}: the tensor '{}' has the shape [{}], and the model's configuration needs [{}]",
+                                   where_, name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+  }
+  if (!tensor.type) {
+    throw StartupError(
+        fmt::format("{}: the tensor '{}' has the type {}, which is not supported (supported: F32, F16, BF16, "
+                    "Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)",
+                    where_, name, tensor.type_name));
+  }
+  taken_[static_cast<std::size_t>(&tensor - tensors_.data())] = true;
+  return tensor;
+}
+
+WeightSource TensorTable::take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  const StoredTensor& tensor = take(name, {rows, cols});
+  return {.type = *tensor.type, .rows = rows, .cols = cols, .data = tensor.data.data()};
+}
+
+std::vector<float> TensorTable::take_vector(const std::string& name, std::int64_t size) {
+  const StoredTensor& tensor = take(name, {size});
+  std::vector<float> values(static_cast<std::size_t>(size));
+  dequantize(*tensor.type, tensor.data.data(), size, values.data());
+  return values;
+}
+
+void TensorTable::refuse_unused(const std::string& architecture) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (taken_[i]) continue;
+    throw StartupError(fmt::format("{}: the tensor '{}' is not part of the architecture {} as Quire computes it",
+                                   where_, printable(tensors_[i].name), architecture));
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// TensorTable: the named tensors of a model's files, GGUF or safetensors, and which of them the model has taken.
+// One thread at a time. Invariant: what take() returns has the shape that was asked for and a type that Quire computes
+// with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+struct StoredTensor {
+  std::string name;
+  std::string type_name;            // as the file says
+  std::optional<DType> type;        // absent: a type that Quire does not compute with
+  std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
+  std::span<const std::byte> data;
+};
+
+class TensorTable {
+ public:
+  // `where` begins every message: the model's path.
+  TensorTable(std::string where, std::vector<StoredTensor> tensors);
+
+  bool contains(const std::string& name) const { return by_name_.contains(name); }
+  // The shape without taking it; throws StartupError where the tensor is absent.
+  const std::vector<std::int64_t>& shape_of(const std::string& name) const;
+
+  // Each throws StartupError where the tensor is absent, of another shape or of an unsupported type.
+  WeightSource take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
+  std::vector<float> take_vector(const std::string& name, std::int64_t size);  // decoded
+
+  // Throws StartupError that names a tensor which nothing took: the model would compute something else without it.
+  void refuse_unused(const std::string& architecture) const;
+
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::string& where() const { return where_; }
+
+ private:
+  const StoredTensor& find(const std::string& name) const;
+  const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
+
+  std::string where_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t> by_name_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// ModelRunner: drives a Model without scheduler or engine: one sequence, its blocks in a shuffled order. One thread at
+// a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model/loaded_model.h"
+
+namespace quire::test {
+
+using Logits = std::vector<std::vector<float>>;  // one row per token
+
+class ModelRunner {
+ public:
+  ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2);
+  ~ModelRunner();
+
+  // Begins a new sequence.
+  void reset();
+  // Appends the tokens in one step; the logits of every one of them.
+  Logits append(std::span<const std::int32_t> ids);
+  // The same in steps of at most `chunk` tokens.
+  Logits append_chunked(std::span<const std::int32_t> ids, std::size_t chunk);
+  // Continues a fresh sequence greedily after `prompt`.
+  std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count);
+
+  Model& model() { return *model_; }
+  KvStorage& kv() { return *kv_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvStorage> kv_;
+  std::vector<std::int32_t> block_table_;
+  std::int32_t context_ = 0;
+};
+
+// The levels that this machine can run.
+std::vector<std::string> supported_isa_levels();
+
+std::int32_t argmax(std::span<const float> logits);
+
+}  // namespace quire::test
