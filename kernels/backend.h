@@ -1,7 +1,7 @@
 // Backend: the hardware, as a small set of batch-shaped operations over plain views. The caller owns every view.
 // Engine thread only, except the loading calls (one thread at a time, before the first step).
-// Invariant (batch invariance): each output row depends only on its own inputs; the operations that make it and their order
-// never depend on how many other rows there are, how the batch was cut into chunks, or how many threads run.
+// Invariant (batch invariance): each output row depends only on its own inputs; the operations that make it and their
+// order never depend on how many other rows there are, how the batch was cut into chunks, or how many threads run.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +90,7 @@ struct AttentionBatch {
   std::span<const std::int32_t> context_len;        // [num_seqs], tokens in the cache including this step's
   std::span<const std::int32_t> block_table_start;  // [num_seqs + 1] offsets into block_tables
   std::span<const std::int32_t> block_tables;       // block ids, sequences concatenated
-  std::span<const std::int32_t> slots;              // [rows] block_id * block_size + offset: where row r's K/V are stored
+  std::span<const std::int32_t> slots;  // [rows] block_id * block_size + offset: where row r's K/V are stored
 };
 
 class Backend {
@@ -99,8 +99,8 @@ class Backend {
   virtual std::string name() const = 0;  // "cpu/avx512"
 
   // --- loading -----------------------------------------------------------------------------------------------------
-  // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV, gate+up.
-  // bias: sum(rows) floats or empty.
+  // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,
+  // gate+up. bias: sum(rows) floats or empty.
   virtual std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) = 0;
   // Keeps a view of the source, which must outlive it.
   virtual std::unique_ptr<Embedding> load_embedding(const WeightSource& table) = 0;
@@ -116,7 +116,8 @@ class Backend {
   // out[r] = x[r] / rms(x[r]) * weight. x and out may be the same.
   virtual void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
   // The same over each of `num_heads` heads of `head_dim` within every row of x, in place (Qwen3's QK-norm).
-  virtual void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight, float eps) = 0;
+  virtual void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
+                             float eps) = 0;
   // out = x W^T + bias, or out += ... where `accumulate` (the residual). Quantises x once for all parts of W.
   virtual void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) = 0;
   // cos and sin [rows, rotary_dim / 2] of position * inv_freq, times `scale` (YaRN's attention factor).
@@ -127,15 +128,16 @@ class Backend {
                     MatrixView sin) = 0;
   // Writes this step's k, v [rows, num_kv_heads * head_dim] to batch.slots of `layer`.
   virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
-  // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of num_kv_heads.
+  // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of
+  // num_kv_heads.
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   // out[:, j] = silu(gate_up[:, j]) * gate_up[:, cols/2 + j]
   virtual void swiglu(MatrixView gate_up, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
 
-  // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is the
-  // smallest piece worth a thread.
+  // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
+  // the smallest piece worth a thread.
   virtual void parallel_for(std::int64_t count, std::int64_t grain,
                             const std::function<void(std::int64_t begin, std::int64_t end)>& body) = 0;
   // Makes what the operations wrote visible to the host (a no-op on the CPU).

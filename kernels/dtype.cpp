@@ -35,18 +35,13 @@ void decode_group(DType type, const QuantGroup& group, float* out) {
     const auto q = static_cast<float>(quant);
     switch (type) {
       case DType::kQ4_1:
-      case DType::kQ5_1:
-        out[i] = q * d + m;
-        break;
+      case DType::kQ5_1: out[i] = q * d + m; break;
       case DType::kQ4_K:
       case DType::kQ5_K:
         out[i] = d * static_cast<float>(group.sub_scale[0]) * q - m * static_cast<float>(group.sub_minimum);
         break;
-      case DType::kQ6_K:
-        out[i] = d * static_cast<float>(group.sub_scale[i < 16 ? 0 : 1]) * q;
-        break;
-      default:
-        out[i] = q * d;
+      case DType::kQ6_K: out[i] = d * static_cast<float>(group.sub_scale[i < 16 ? 0 : 1]) * q; break;
+      default: out[i] = q * d;
     }
   }
 }

@@ -6,7 +6,9 @@
 namespace quire {
 namespace {
 
-const std::uint8_t* bytes(const std::byte* source) { return reinterpret_cast<const std::uint8_t*>(source); }
+const std::uint8_t* bytes(const std::byte* source) {
+  return reinterpret_cast<const std::uint8_t*>(source);
+}
 
 // Sixteen bytes hold elements 0..15 in their low and 16..31 in their high nibbles.
 void split_nibbles(const std::uint8_t* packed, QuantGroup& out) {
@@ -82,35 +84,27 @@ void split_quant_group(DType type, const std::byte* source, int group, QuantGrou
   switch (type) {
     case DType::kQ8_0:
       out.scale_f16 = load_u16(block);
-      for (std::size_t i = 0; i < 32; ++i) out.quants[i] = block[2 + i] ^ 0x80;
+      for (std::size_t i = 0; i < 32; ++i)
+        out.quants[i] = block[2 + i] ^ 0x80;
       return;
     case DType::kQ4_0:
     case DType::kQ4_1:
     case DType::kQ5_0:
-    case DType::kQ5_1:
-      return split_simple(type, block, out);
+    case DType::kQ5_1: return split_simple(type, block, out);
     case DType::kQ4_K:
-    case DType::kQ5_K:
-      return split_k45(type, block, group, out);
-    case DType::kQ6_K:
-      return split_q6_k(block, group, out);
-    default:
-      QUIRE_CHECK(false, "not a quantised type");
+    case DType::kQ5_K: return split_k45(type, block, group, out);
+    case DType::kQ6_K: return split_q6_k(block, group, out);
+    default: QUIRE_CHECK(false, "not a quantised type");
   }
 }
 
 int quant_zero(DType type) {
   switch (type) {
-    case DType::kQ8_0:
-      return 128;
-    case DType::kQ4_0:
-      return 8;
-    case DType::kQ5_0:
-      return 16;
-    case DType::kQ6_K:
-      return 32;
-    default:
-      return 0;
+    case DType::kQ8_0: return 128;
+    case DType::kQ4_0: return 8;
+    case DType::kQ5_0: return 16;
+    case DType::kQ6_K: return 32;
+    default: return 0;
   }
 }
 

@@ -1,6 +1,6 @@
-// The blocks of GGUF's quantised types, split into unsigned quants and scales: the one place that knows their bit layout.
-// Any thread. Shared by dequantize and by the packing of weights. Source: ggml's GGUF specification.
-// Invariant: value = scale * (quant - zero), or scale * quant - minimum for the types with minima.
+// The blocks of GGUF's quantised types, split into unsigned quants and scales: the one place that knows their bit
+// layout. Any thread. Shared by dequantize and by the packing of weights. Source: ggml's GGUF specification. Invariant:
+// value = scale * (quant - zero), or scale * quant - minimum for the types with minima.
 #pragma once
 
 #include <array>

@@ -43,13 +43,15 @@ std::unique_ptr<Backend> create_cpu(const CpuOptions& options) {
 
 std::vector<IsaLevel> cpu_isa_levels() {
   std::vector<IsaLevel> levels;
-  for (const CpuLevel& level : cpu_levels()) levels.push_back({std::string(level.name), level.supported()});
+  for (const CpuLevel& level : cpu_levels())
+    levels.push_back({std::string(level.name), level.supported()});
   return levels;
 }
 
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
   if (options.device == "auto" || options.device == "cpu") return create_cpu(options.cpu);
-  if (options.device == "cuda") throw std::runtime_error("this build has no CUDA backend; device must be \"auto\" or \"cpu\"");
+  if (options.device == "cuda")
+    throw std::runtime_error("this build has no CUDA backend; device must be \"auto\" or \"cpu\"");
   throw std::runtime_error("unknown device \"" + options.device + "\"; known are auto, cpu, cuda");
 }
 

@@ -1,6 +1,6 @@
-// Attention of a tile of query vectors over one partition of a paged context, and the merging of partitions. Any thread.
-// Included by an ISA level's file behind elementwise_impl.h; everything here has internal linkage.
-// Invariant: a query's result depends on the partition's tokens that it may see; those beyond count as exact zeros.
+// Attention of a tile of query vectors over one partition of a paged context, and the merging of partitions. Any
+// thread. Included by an ISA level's file behind elementwise_impl.h; everything here has internal linkage. Invariant: a
+// query's result depends on the partition's tokens that it may see; those beyond count as exact zeros.
 #pragma once
 
 #include "kernels/cpu/elementwise_impl.h"
@@ -43,7 +43,8 @@ struct Span {
   std::int64_t end;
 };
 
-[[gnu::always_inline]] inline const std::byte* key_block(const KvHeadView& kv, const std::int32_t* table, std::int64_t token) {
+[[gnu::always_inline]] inline const std::byte* key_block(const KvHeadView& kv, const std::int32_t* table,
+                                                         std::int64_t token) {
   return kv.base + static_cast<std::size_t>(table[token / kv.block_size]) * kv.block_stride;
 }
 
@@ -58,17 +59,20 @@ void score_keys(const KvHeadView& kv, const std::int32_t* table, const QueryTile
     const std::byte* block = key_block(kv, table, t);
     const std::byte* key = block + inside * E::kBytes;
     F acc[kCount];
-    for (int q = 0; q < kCount; ++q) acc[q] = Simd::zero();
+    for (int q = 0; q < kCount; ++q)
+      acc[q] = Simd::zero();
     for (std::int64_t d = 0; d < kv.head_dim; ++d) {
       const F k = E::load(key + d * kv.block_size * E::kBytes);
-      for (int q = 0; q < kCount; ++q) acc[q] = Simd::fma(k, Simd::set1(scratch.queries[d * kQueryTile + q]), acc[q]);
+      for (int q = 0; q < kCount; ++q)
+        acc[q] = Simd::fma(k, Simd::set1(scratch.queries[d * kQueryTile + q]), acc[q]);
     }
     F factor = scale;
     if constexpr (E::kScaled) {
       const auto* scales = reinterpret_cast<const float*>(block + kv.head_dim * kv.block_size);
       factor = Simd::mul(scale, Simd::load(scales + inside));
     }
-    for (int q = 0; q < kCount; ++q) Simd::store(scratch.scores + q * kPartition + (t - span.begin), Simd::mul(acc[q], factor));
+    for (int q = 0; q < kCount; ++q)
+      Simd::store(scratch.scores + q * kPartition + (t - span.begin), Simd::mul(acc[q], factor));
   }
 }
 
@@ -99,7 +103,8 @@ void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, c
   using F = typename Simd::F;
   F acc[kCount][kWidth];
   for (int q = 0; q < kCount; ++q) {
-    for (int w = 0; w < kWidth; ++w) acc[q][w] = Simd::zero();
+    for (int w = 0; w < kWidth; ++w)
+      acc[q][w] = Simd::zero();
   }
   for (std::int64_t t = span.begin; t < span.end;) {
     const std::byte* block = key_block(kv, table, t) + kv.value_offset;
@@ -109,15 +114,18 @@ void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, c
     for (; t < end; ++t, value += kv.padded_dim * E::kBytes) {
       const float* p = scores + (t - span.begin);
       F v[kWidth];
-      for (int w = 0; w < kWidth; ++w) v[w] = E::load(value + w * Simd::kLanes * E::kBytes);
+      for (int w = 0; w < kWidth; ++w)
+        v[w] = E::load(value + w * Simd::kLanes * E::kBytes);
       for (int q = 0; q < kCount; ++q) {
         const F weight = Simd::set1(p[q * kPartition]);
-        for (int w = 0; w < kWidth; ++w) acc[q][w] = Simd::fma(weight, v[w], acc[q][w]);
+        for (int w = 0; w < kWidth; ++w)
+          acc[q][w] = Simd::fma(weight, v[w], acc[q][w]);
       }
     }
   }
   for (int q = 0; q < kCount; ++q) {
-    for (int w = 0; w < kWidth; ++w) Simd::store(weighted + q * kv.padded_dim + column + w * Simd::kLanes, acc[q][w]);
+    for (int w = 0; w < kWidth; ++w)
+      Simd::store(weighted + q * kv.padded_dim + column + w * Simd::kLanes, acc[q][w]);
   }
 }
 
@@ -138,11 +146,13 @@ template <class E, int kCount>
 void attend_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
                  const AttentionScratch& scratch, const SoftmaxState& out) {
   Span span{partition * kPartition, partition * kPartition};
-  for (std::int64_t q = 0; q < tile.count; ++q) span.end = tile.visible[q] > span.end ? tile.visible[q] : span.end;
+  for (std::int64_t q = 0; q < tile.count; ++q)
+    span.end = tile.visible[q] > span.end ? tile.visible[q] : span.end;
   if (span.end > span.begin + kPartition) span.end = span.begin + kPartition;
   for (std::int64_t q = 0; q < kCount; ++q) {
     const float* query = tile.query[q < tile.count ? q : 0];
-    for (std::int64_t d = 0; d < kv.head_dim; ++d) scratch.queries[d * kQueryTile + q] = query[d];
+    for (std::int64_t d = 0; d < kv.head_dim; ++d)
+      scratch.queries[d * kQueryTile + q] = query[d];
   }
   score_keys<E, kCount>(kv, table, tile, span, scratch);
   const std::int64_t count = span.end - span.begin;
@@ -174,14 +184,10 @@ void attend_element(const KvHeadView& kv, const std::int32_t* table, const Query
 void attend(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
             const AttentionScratch& scratch, const SoftmaxState& out) {
   switch (kv.element) {
-    case KvElement::kF32:
-      return attend_element<KvF32>(kv, table, tile, partition, scratch, out);
-    case KvElement::kF16:
-      return attend_element<KvF16>(kv, table, tile, partition, scratch, out);
-    case KvElement::kBF16:
-      return attend_element<KvBF16>(kv, table, tile, partition, scratch, out);
-    case KvElement::kI8:
-      return attend_element<KvI8>(kv, table, tile, partition, scratch, out);
+    case KvElement::kF32: return attend_element<KvF32>(kv, table, tile, partition, scratch, out);
+    case KvElement::kF16: return attend_element<KvF16>(kv, table, tile, partition, scratch, out);
+    case KvElement::kBF16: return attend_element<KvBF16>(kv, table, tile, partition, scratch, out);
+    case KvElement::kI8: return attend_element<KvI8>(kv, table, tile, partition, scratch, out);
   }
 }
 

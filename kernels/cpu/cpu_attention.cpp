@@ -13,9 +13,13 @@ constexpr std::int64_t kItemQueries = 64;
 // Split sharing pays only while its states are small beside K and V.
 constexpr std::int64_t kMaxSplitStates = 1 << 16;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
-std::int64_t state_floats(std::int64_t padded_dim) { return kQueryTile * (padded_dim + 2); }
+std::int64_t state_floats(std::int64_t padded_dim) {
+  return kQueryTile * (padded_dim + 2);
+}
 
 }  // namespace
 
@@ -82,7 +86,8 @@ void AttentionRunner::prepare_workers(std::int64_t head_dim, std::int64_t padded
 }
 
 // Query vectors of an item are ordered by row, then by head of the group.
-QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile) const {
+QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t kv_head,
+                                     std::int64_t tile) const {
   QueryTile out;
   const std::int64_t first = tile * kQueryTile;
   const std::int64_t head_dim = call.kv->layout().head_dim;
@@ -134,7 +139,8 @@ void AttentionRunner::run_whole(const Call& call) {
     float* states = scratch.scores + kQueryTile * kPartition;
     const SoftmaxState part = state_at(states, 0, call.padded_dim);
     const std::int64_t tiles = ceil_div(item.num_rows * call.group, kQueryTile);
-    for (std::int64_t t = 0; t < tiles; ++t) reset(state_at(states, 1 + t, call.padded_dim), call.padded_dim);
+    for (std::int64_t t = 0; t < tiles; ++t)
+      reset(state_at(states, 1 + t, call.padded_dim), call.padded_dim);
     for (std::int64_t p = 0; p < item.partitions; ++p) {
       for (std::int64_t t = 0; t < tiles; ++t) {
         const QueryTile tile = make_tile(call, item, kv_head, t);
@@ -143,7 +149,8 @@ void AttentionRunner::run_whole(const Call& call) {
         kernels_.merge(state_at(states, 1 + t, call.padded_dim), part, tile.count, call.padded_dim);
       }
     }
-    for (std::int64_t t = 0; t < tiles; ++t) write_tile(call, item, kv_head, t, state_at(states, 1 + t, call.padded_dim));
+    for (std::int64_t t = 0; t < tiles; ++t)
+      write_tile(call, item, kv_head, t, state_at(states, 1 + t, call.padded_dim));
   });
 }
 
@@ -181,7 +188,8 @@ void AttentionRunner::run_split(const Call& call) {
       reset(total, call.padded_dim);
       const std::int64_t count = std::min<std::int64_t>(kQueryTile, queries - t * kQueryTile);
       for (std::int64_t p = 0; p < item.partitions; ++p) {
-        kernels_.merge(total, state_at(states, state_index(item, kv_head, p, t), call.padded_dim), count, call.padded_dim);
+        kernels_.merge(total, state_at(states, state_index(item, kv_head, p, t), call.padded_dim), count,
+                       call.padded_dim);
       }
       write_tile(call, item, kv_head, t, total);
     }

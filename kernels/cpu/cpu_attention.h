@@ -1,6 +1,6 @@
 // AttentionRunner: shares paged attention out over the compute threads. One thread at a time.
-// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, whoever computes them; which of
-// the two ways of sharing is taken changes no bit of the result.
+// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, whoever computes them;
+// which of the two ways of sharing is taken changes no bit of the result.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ class AttentionRunner {
  public:
   AttentionRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  void run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q, std::int64_t num_heads,
-           float scale, MatrixView out);
+  void run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
+           std::int64_t num_heads, float scale, MatrixView out);
 
  private:
   // Some consecutive rows of one sequence; times each K/V head it is a unit of work.
@@ -47,7 +47,8 @@ class AttentionRunner {
   void run_whole(const Call& call);
   void run_split(const Call& call);
   QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile) const;
-  void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile, const SoftmaxState& state);
+  void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
+                  const SoftmaxState& state);
   SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
   void prepare_workers(std::int64_t head_dim, std::int64_t padded_dim, std::int64_t tiles_per_item);
 

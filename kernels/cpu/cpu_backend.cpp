@@ -102,7 +102,8 @@ class CpuBackend final : public Backend {
   void for_rows(std::int64_t rows, std::int64_t cols, const Body& body) {
     const std::int64_t step = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, cols));
     pool_.run((rows + step - 1) / step, [&](int, std::int64_t piece) {
-      for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row) body(row);
+      for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row)
+        body(row);
     });
   }
 
@@ -118,7 +119,8 @@ void CpuBackend::embed(const Embedding& table, std::span<const std::int32_t> ids
   for_rows(static_cast<std::int64_t>(ids.size()), source.cols, [&](std::int64_t row) {
     const std::int32_t id = ids[static_cast<std::size_t>(row)];
     QUIRE_CHECK(id >= 0 && id < source.rows, "token id outside the embedding table");
-    dequantize(source.type, source.data + static_cast<std::size_t>(id) * row_bytes, source.cols, out.data + row * out.stride);
+    dequantize(source.type, source.data + static_cast<std::size_t>(id) * row_bytes, source.cols,
+               out.data + row * out.stride);
   });
 }
 
@@ -156,7 +158,8 @@ void CpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
   const auto rotate = style == RopeStyle::kHalf ? kernels_.rope_half : kernels_.rope_interleaved;
   for_rows(x.rows, num_heads * head_dim, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < num_heads; ++head) {
-      rotate(x.data + row * x.stride + head * head_dim, cos.data + row * cos.stride, sin.data + row * sin.stride, cos.cols);
+      rotate(x.data + row * x.stride + head * head_dim, cos.data + row * cos.stride, sin.data + row * sin.stride,
+             cos.cols);
     }
   });
 }
@@ -189,7 +192,8 @@ void CpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, M
   for_rows(static_cast<std::int64_t>(rows.size()), x.cols, [&](std::int64_t row) {
     const std::int32_t from = rows[static_cast<std::size_t>(row)];
     QUIRE_CHECK(from >= 0 && from < x.rows, "gathered row out of range");
-    std::memcpy(out.data + row * out.stride, x.data + from * x.stride, static_cast<std::size_t>(x.cols) * sizeof(float));
+    std::memcpy(out.data + row * out.stride, x.data + from * x.stride,
+                static_cast<std::size_t>(x.cols) * sizeof(float));
   });
 }
 

@@ -9,25 +9,18 @@ namespace {
 
 std::size_t element_size(KvDType dtype) {
   switch (dtype) {
-    case KvDType::kF32:
-      return 4;
-    case KvDType::kI8:
-      return 1;
-    default:
-      return 2;
+    case KvDType::kF32: return 4;
+    case KvDType::kI8: return 1;
+    default: return 2;
   }
 }
 
 KvElement element_of(KvDType dtype) {
   switch (dtype) {
-    case KvDType::kF32:
-      return KvElement::kF32;
-    case KvDType::kF16:
-      return KvElement::kF16;
-    case KvDType::kBF16:
-      return KvElement::kBF16;
-    default:
-      return KvElement::kI8;
+    case KvDType::kF32: return KvElement::kF32;
+    case KvDType::kF16: return KvElement::kF16;
+    case KvDType::kBF16: return KvElement::kBF16;
+    default: return KvElement::kI8;
   }
 }
 
@@ -69,14 +62,16 @@ void CpuKvStorage::copy_block(std::int32_t source, std::int32_t destination) {
 void CpuKvStorage::read_block(std::int32_t block, std::span<std::byte> out) const {
   QUIRE_CHECK(out.size() == block_bytes(), "KV block of another size");
   for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer) {
-    std::memcpy(out.data() + static_cast<std::size_t>(layer) * geometry_.layer_bytes, at(layer, block), geometry_.layer_bytes);
+    std::memcpy(out.data() + static_cast<std::size_t>(layer) * geometry_.layer_bytes, at(layer, block),
+                geometry_.layer_bytes);
   }
 }
 
 void CpuKvStorage::write_block(std::int32_t block, std::span<const std::byte> in) {
   QUIRE_CHECK(in.size() == block_bytes(), "KV block of another size");
   for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer) {
-    std::memcpy(at(layer, block), in.data() + static_cast<std::size_t>(layer) * geometry_.layer_bytes, geometry_.layer_bytes);
+    std::memcpy(at(layer, block), in.data() + static_cast<std::size_t>(layer) * geometry_.layer_bytes,
+                geometry_.layer_bytes);
   }
 }
 

@@ -1,5 +1,5 @@
-// CpuKvStorage: the paged K and V, laid out [layer][block][K heads | V heads], one head as KvHeadView describes. Engine thread
-// only. Invariant: a new storage is zeros; the padding of V is never written.
+// CpuKvStorage: the paged K and V, laid out [layer][block][K heads | V heads], one head as KvHeadView describes. Engine
+// thread only. Invariant: a new storage is zeros; the padding of V is never written.
 #pragma once
 
 #include "kernels/backend.h"

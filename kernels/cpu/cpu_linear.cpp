@@ -7,7 +7,9 @@
 namespace quire {
 namespace {
 
-bool is_quantised(DType type) { return dtype_info(type).block_size > 1; }
+bool is_quantised(DType type) {
+  return dtype_info(type).block_size > 1;
+}
 
 // Weights of one piece stay in the second-level cache while all row tiles pass over them.
 constexpr std::int64_t kPieceBytes = 192 << 10;
@@ -43,7 +45,9 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
     const std::size_t stride = parts_[i].layout.bytes;
     const std::int64_t count = num_panels(parts[i].rows);
     // Packed by the threads that will read it: first touch places the pages.
-    pool.run(count, [&](int, std::int64_t panel) { pack_panel(parts[i], panel, at + static_cast<std::size_t>(panel) * stride); });
+    pool.run(count, [&](int, std::int64_t panel) {
+      pack_panel(parts[i], panel, at + static_cast<std::size_t>(panel) * stride);
+    });
     at += stride * static_cast<std::size_t>(count);
   }
 }
@@ -73,7 +77,8 @@ void LinearRunner::pack_activations(const CpuLinear& weights, MatrixView x) {
     const std::int64_t row = tile * kRowTile;
     const std::int64_t rows = std::min<std::int64_t>(kRowTile, x.rows - row);
     const float* from = x.data + row * x.stride;
-    if (blocks_ != nullptr) kernels_.quantize_tile(from, x.stride, rows, x.cols, blocks_ + row * (x.cols / kQuantBlock));
+    if (blocks_ != nullptr)
+      kernels_.quantize_tile(from, x.stride, rows, x.cols, blocks_ + row * (x.cols / kQuantBlock));
     if (floats_ != nullptr) kernels_.pack_tile(from, x.stride, rows, x.cols, floats_ + row * x.cols);
   });
 }

@@ -1,6 +1,6 @@
-// CpuLinear: weights packed in panels; LinearRunner: the product of activations with one. Packed weights are immutable after
-// construction; a runner belongs to one thread at a time.
-// Invariant: activations are packed once per operation, and each output row is the same whatever rows come with it.
+// CpuLinear: weights packed in panels; LinearRunner: the product of activations with one. Packed weights are immutable
+// after construction; a runner belongs to one thread at a time. Invariant: activations are packed once per operation,
+// and each output row is the same whatever rows come with it.
 #pragma once
 
 #include <memory>

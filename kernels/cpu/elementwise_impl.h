@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-// exp(x) for x <= 88: 2^n times a degree-6 polynomial of the remainder (Taylor, |r| <= ln2 / 2). Relative error below 4e-7;
-// results below 2^-126 are zero.
+// exp(x) for x <= 88: 2^n times a degree-6 polynomial of the remainder (Taylor, |r| <= ln2 / 2). Relative error below
+// 4e-7; results below 2^-126 are zero.
 [[gnu::always_inline]] inline typename Simd::F exp_vector(typename Simd::F x) {
   using F = typename Simd::F;
   const F clamped = Simd::min(Simd::max(x, Simd::set1(-87.0f)), Simd::set1(88.0f));

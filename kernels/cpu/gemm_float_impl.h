@@ -30,7 +30,8 @@ template <class W, int kRows, int kPanels>
   F acc[kPanels][kVecs][kRows];
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kVecs; ++v) {
-      for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::zero();
+      for (int r = 0; r < kRows; ++r)
+        acc[p][v][r] = Simd::zero();
     }
   }
   const std::byte* w = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
@@ -38,7 +39,8 @@ template <class W, int kRows, int kPanels>
     for (int p = 0; p < kPanels; ++p) {
       for (int v = 0; v < kVecs; ++v) {
         const F weight = W::load(w + static_cast<std::size_t>(p) * args.panel_bytes + v * Simd::kLanes * W::kBytes);
-        for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::fma(weight, Simd::set1(x[r]), acc[p][v][r]);
+        for (int r = 0; r < kRows; ++r)
+          acc[p][v][r] = Simd::fma(weight, Simd::set1(x[r]), acc[p][v][r]);
       }
     }
     w += kPanelCols * W::kBytes;
@@ -85,15 +87,18 @@ template <class W>
 void gemm_float(const GemmArgs& args, const GemmRange& range) {
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
     std::int64_t panel = range.panel_begin;
-    for (; panel + 4 <= range.panel_end; panel += 4) float_tile<W, 4>(args, panel, tile);
-    for (; panel < range.panel_end; ++panel) float_tile<W, 1>(args, panel, tile);
+    for (; panel + 4 <= range.panel_end; panel += 4)
+      float_tile<W, 4>(args, panel, tile);
+    for (; panel < range.panel_end; ++panel)
+      float_tile<W, 1>(args, panel, tile);
   }
 }
 
 void pack_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out) {
   const std::int64_t padded = padded_tile_rows(rows);
   for (std::int64_t k = 0; k < depth; ++k) {
-    for (std::int64_t r = 0; r < padded; ++r) out[k * padded + r] = r < rows ? x[r * stride + k] : 0.0f;
+    for (std::int64_t r = 0; r < padded; ++r)
+      out[k * padded + r] = r < rows ? x[r * stride + k] : 0.0f;
   }
 }
 

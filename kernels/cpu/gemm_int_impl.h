@@ -1,6 +1,6 @@
-// Matrix products with quantised weights: integer dot products per block of 32, scaled into f32 in block order. Any thread.
-// Included by an ISA level's file behind its Simd wrapper; everything here has internal linkage.
-// Invariant: one row's arithmetic is a chain over blocks that is the same in every register block.
+// Matrix products with quantised weights: integer dot products per block of 32, scaled into f32 in block order. Any
+// thread. Included by an ISA level's file behind its Simd wrapper; everything here has internal linkage. Invariant: one
+// row's arithmetic is a chain over blocks that is the same in every register block.
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"
@@ -38,7 +38,8 @@ struct Quants;
 template <>
 struct Quants<8> {
   [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
-    for (int g = 0; g < 8; ++g) w[g] = Simd::load_bytes(q + 64 * g);
+    for (int g = 0; g < 8; ++g)
+      w[g] = Simd::load_bytes(q + 64 * g);
   }
 };
 
@@ -90,7 +91,8 @@ struct Quants<6> {
   return reinterpret_cast<const std::uint8_t*>(p);
 }
 
-// Scales of 32 x kLanes columns: first and second multiply the quants (of each 16 for Q6_K), minimum is added per activation.
+// Scales of 32 x kLanes columns: first and second multiply the quants (of each 16 for Q6_K), minimum is added per
+// activation.
 struct Scales {
   typename Simd::F first;
   typename Simd::F second;
@@ -119,8 +121,8 @@ template <class P>
 
 // acc + (32 quantised weights per lane) . (32 quantised activations)
 template <class P>
-[[gnu::always_inline]] inline typename Simd::F accumulate(typename Simd::F acc, const typename Simd::B* w, const Scales& s,
-                                                          const ActBlock& x) {
+[[gnu::always_inline]] inline typename Simd::F accumulate(typename Simd::F acc, const typename Simd::B* w,
+                                                          const Scales& s, const ActBlock& x) {
   using F = typename Simd::F;
   F sum;
   if constexpr (P::kBits == 6) {
@@ -172,7 +174,8 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
     meta[p] = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
     quants[p] = meta[p] + args.quants_offset;
     for (int v = 0; v < kSpan; ++v) {
-      for (int r = 0; r < kRows; ++r) acc[p][v][r] = Simd::zero();
+      for (int r = 0; r < kRows; ++r)
+        acc[p][v][r] = Simd::zero();
     }
   }
   const std::int64_t num_blocks = args.depth / kQuantBlock;
@@ -192,7 +195,8 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         }
         for (int r = 0; r < kRows; ++r) {
-          for (int p = 0; p < kPanels; ++p) acc[p][v][r] = accumulate<P>(acc[p][v][r], w[p], s[p], x[r]);
+          for (int p = 0; p < kPanels; ++p)
+            acc[p][v][r] = accumulate<P>(acc[p][v][r], w[p], s[p], x[r]);
         }
       }
       for (int p = 0; p < kPanels; ++p) {
@@ -245,7 +249,8 @@ void gemm_int(const GemmArgs& args, const GemmRange& range) {
       int_tile<P, Simd::kGemmPanels>(args, panel, tile);
     }
     if constexpr (Simd::kGemmPanels > 1) {
-      for (; panel < range.panel_end; ++panel) int_tile<P, 1>(args, panel, tile);
+      for (; panel < range.panel_end; ++panel)
+        int_tile<P, 1>(args, panel, tile);
     }
   }
 }
@@ -261,10 +266,12 @@ void quantize_block(const float* x, ActBlock& out) {
   }
   const float bound = Simd::reduce_max(largest);
   const F inverse = Simd::set1(bound > 1e-30f ? 127.0f / bound : 0.0f);  // below, 127 / bound could overflow
-  for (int i = 0; i < kParts; ++i) Simd::store_i8(out.quants + i * Simd::kLanes, Simd::mul(part[i], inverse));
+  for (int i = 0; i < kParts; ++i)
+    Simd::store_i8(out.quants + i * Simd::kLanes, Simd::mul(part[i], inverse));
   out.scale = bound / 127.0f;
   int sums[2] = {0, 0};
-  for (int i = 0; i < kQuantBlock; ++i) sums[i / 16] += out.quants[i];
+  for (int i = 0; i < kQuantBlock; ++i)
+    sums[i / 16] += out.quants[i];
   out.half_sum[0] = static_cast<float>(sums[0]);
   out.half_sum[1] = static_cast<float>(sums[1]);
   out.sum = static_cast<float>(sums[0] + sums[1]);

@@ -7,5 +7,7 @@
 namespace quire {
 
 extern const KernelTable kScalarKernels;
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
 
 }  // namespace quire

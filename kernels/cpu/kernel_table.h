@@ -1,6 +1,7 @@
 // KernelTable: what one ISA level provides, as plain function pointers over plain structs. Immutable facts; any thread.
 // Included by the ISA level files, so it names no standard container and defines no function with external linkage.
-// Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on which others come with it.
+// Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on which others come with
+// it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,9 @@ struct ActBlock {
 };
 
 // Rows of a tile are padded to 1, 2, 4 or 8, so that few instances of each kernel serve every row count.
-constexpr std::int64_t padded_tile_rows(std::int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
+constexpr std::int64_t padded_tile_rows(std::int64_t rows) {
+  return rows > 4 ? 8 : rows > 2 ? 4 : rows;
+}
 
 // out[rows, out_cols] (+)= x W^T + bias for panels of one packed weight matrix.
 struct GemmArgs {
@@ -33,8 +36,8 @@ struct GemmArgs {
   std::size_t quants_offset = 0;  // inside a panel, of the quants behind scales; 0 for float types
   std::int64_t depth = 0;         // input features
   std::int64_t rows = 0;
-  const ActBlock* blocks = nullptr;   // [tile][depth / 32][padded rows of the tile], quantised types
-  const float* floats = nullptr;      // [tile][depth][padded rows of the tile], float types
+  const ActBlock* blocks = nullptr;  // [tile][depth / 32][padded rows of the tile], quantised types
+  const float* floats = nullptr;     // [tile][depth][padded rows of the tile], float types
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
@@ -52,15 +55,15 @@ struct GemmRange {
 
 enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8 };
 
-// One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for int8
-// followed by block_size f32 scales.
+// One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
+// int8 followed by block_size f32 scales.
 struct KvHeadView {
-  std::byte* base = nullptr;      // of block 0: K of this head
-  std::size_t block_stride = 0;   // bytes from one block to the next
-  std::size_t value_offset = 0;   // bytes from K to V of the same head
+  std::byte* base = nullptr;     // of block 0: K of this head
+  std::size_t block_stride = 0;  // bytes from one block to the next
+  std::size_t value_offset = 0;  // bytes from K to V of the same head
   std::int64_t block_size = 0;
   std::int64_t head_dim = 0;
-  std::int64_t padded_dim = 0;    // head_dim rounded up to 16; the padding of V stays zero
+  std::int64_t padded_dim = 0;  // head_dim rounded up to 16; the padding of V stays zero
   KvElement element = KvElement::kF16;
 };
 
@@ -75,9 +78,9 @@ struct QueryTile {
 // Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
 // weighted sum of V [padded_dim].
 struct SoftmaxState {
-  float* maximum = nullptr;    // [kQueryTile]
-  float* sum = nullptr;        // [kQueryTile]
-  float* weighted = nullptr;   // [kQueryTile][padded_dim]
+  float* maximum = nullptr;   // [kQueryTile]
+  float* sum = nullptr;       // [kQueryTile]
+  float* weighted = nullptr;  // [kQueryTile][padded_dim]
 };
 
 struct AttentionScratch {

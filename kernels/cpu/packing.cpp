@@ -18,28 +18,21 @@ struct Format {
 
 Format format_of(DType type) {
   switch (type) {
-    case DType::kQ8_0:
-      return {8, 1, 0, 32};
-    case DType::kQ4_0:
-      return {4, 1, 0, 32};
-    case DType::kQ4_1:
-      return {4, 1, 0, 64};
-    case DType::kQ5_0:
-      return {5, 1, 0, 32};
-    case DType::kQ5_1:
-      return {5, 1, 0, 64};
-    case DType::kQ4_K:
-      return {4, 8, 64, 32};
-    case DType::kQ5_K:
-      return {5, 8, 64, 32};
-    case DType::kQ6_K:
-      return {6, 8, 32, 32};
-    default:
-      return {0, 1, 0, 0};
+    case DType::kQ8_0: return {8, 1, 0, 32};
+    case DType::kQ4_0: return {4, 1, 0, 32};
+    case DType::kQ4_1: return {4, 1, 0, 64};
+    case DType::kQ5_0: return {5, 1, 0, 32};
+    case DType::kQ5_1: return {5, 1, 0, 64};
+    case DType::kQ4_K: return {4, 8, 64, 32};
+    case DType::kQ5_K: return {5, 8, 64, 32};
+    case DType::kQ6_K: return {6, 8, 32, 32};
+    default: return {0, 1, 0, 0};
   }
 }
 
-void put_u16(std::byte* at, std::size_t column, std::uint16_t value) { std::memcpy(at + 2 * column, &value, 2); }
+void put_u16(std::byte* at, std::size_t column, std::uint16_t value) {
+  std::memcpy(at + 2 * column, &value, 2);
+}
 
 void pack_scales(DType type, const Format& format, const QuantGroup& group, bool first, std::size_t column,
                  std::byte* header, std::byte* entry) {
@@ -61,7 +54,8 @@ void pack_scales(DType type, const Format& format, const QuantGroup& group, bool
 void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byte* out) {
   auto* bytes = reinterpret_cast<std::uint8_t*>(out);
   if (bits == 8) {
-    for (std::size_t g = 0; g < 8; ++g) std::memcpy(bytes + 64 * g + 4 * column, &group.quants[4 * g], 4);
+    for (std::size_t g = 0; g < 8; ++g)
+      std::memcpy(bytes + 64 * g + 4 * column, &group.quants[4 * g], 4);
     return;
   }
   const std::size_t planes = static_cast<std::size_t>(bits - 4);
@@ -107,11 +101,14 @@ void pack_float(const WeightSource& source, std::int64_t first_row, std::size_t 
   const auto cols = static_cast<std::size_t>(source.cols);
   for (std::size_t column = 0; column < columns; ++column) {
     const std::byte* row = source.data + (static_cast<std::size_t>(first_row) + column) * cols * size;
-    for (std::size_t k = 0; k < cols; ++k) std::memcpy(out + (k * kPanelCols + column) * size, row + k * size, size);
+    for (std::size_t k = 0; k < cols; ++k)
+      std::memcpy(out + (k * kPanelCols + column) * size, row + k * size, size);
   }
 }
 
-std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 }  // namespace
 
@@ -120,7 +117,8 @@ PanelLayout panel_layout(DType type, std::int64_t cols) {
   const auto depth = static_cast<std::size_t>(cols);
   if (format.bits == 0) return {round_up(depth * kPanelCols * dtype_info(type).block_bytes), 0};
   const std::size_t num_blocks = depth / kSubBlock;
-  const std::size_t meta = num_blocks * format.entry + num_blocks / static_cast<std::size_t>(format.groups) * format.header;
+  const std::size_t meta =
+      num_blocks * format.entry + num_blocks / static_cast<std::size_t>(format.groups) * format.header;
   return {round_up(meta) + num_blocks * 64 * static_cast<std::size_t>(format.bits), round_up(meta)};
 }
 

@@ -1,6 +1,6 @@
-// The packed layout of weights, shared by all levels: panels of 16 output columns, for quantised types first the scales, then
-// the quants interleaved by groups of four input features (the order of VNNI). Any thread.
-// Invariant: scales and quants are the source's own bits; nothing is rounded.
+// The packed layout of weights, shared by all levels: panels of 16 output columns, for quantised types first the
+// scales, then the quants interleaved by groups of four input features (the order of VNNI). Any thread. Invariant:
+// scales and quants are the source's own bits; nothing is rounded.
 #pragma once
 
 #include "kernels/backend.h"
@@ -18,6 +18,8 @@ PanelLayout panel_layout(DType type, std::int64_t cols);
 // Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`; rows beyond the source's are zeros.
 void pack_panel(const WeightSource& source, std::int64_t panel, std::byte* out);
 
-inline std::int64_t num_panels(std::int64_t rows) { return (rows + kPanelCols - 1) / kPanelCols; }
+inline std::int64_t num_panels(std::int64_t rows) {
+  return (rows + kPanelCols - 1) / kPanelCols;
+}
 
 }  // namespace quire

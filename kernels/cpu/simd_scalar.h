@@ -1,5 +1,6 @@
 // The SIMD wrapper of the scalar level: sixteen lanes as plain loops. Any thread.
-// Every level's wrapper offers these operations under the name `Simd`; internal linkage, one level per translation unit.
+// Every level's wrapper offers these operations under the name `Simd`; internal linkage, one level per translation
+// unit.
 #pragma once
 
 #include "kernels/half.h"
@@ -13,7 +14,7 @@ struct Simd {
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
   static constexpr int kGemmPanels = 1;
   static constexpr int kFloatRows = 4;
-  static constexpr int kValueVecs = 2;      // vectors of V per register block at eight queries
+  static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries
 
   struct F {
     float v[kLanes];
@@ -25,7 +26,8 @@ struct Simd {
   template <class Op>
   static F map(Op op) {
     F out;
-    for (int i = 0; i < kLanes; ++i) out.v[i] = op(i);
+    for (int i = 0; i < kLanes; ++i)
+      out.v[i] = op(i);
     return out;
   }
 
@@ -37,13 +39,15 @@ struct Simd {
     return map([&](int i) { return p[i]; });
   }
   static void store(float* p, F a) {
-    for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
+    for (int i = 0; i < kLanes; ++i)
+      p[i] = a.v[i];
   }
   static F load_partial(const float* p, std::int64_t n) {
     return map([&](int i) { return i < n ? p[i] : 0.0f; });
   }
   static void store_partial(float* p, F a, std::int64_t n) {
-    for (int i = 0; i < kLanes && i < n; ++i) p[i] = a.v[i];
+    for (int i = 0; i < kLanes && i < n; ++i)
+      p[i] = a.v[i];
   }
   static F load_f16(const std::uint16_t* p) {
     return map([&](int i) { return f16_to_float(p[i]); });
@@ -58,10 +62,12 @@ struct Simd {
     return map([&](int i) { return static_cast<float>(p[i]); });
   }
   static void store_f16(std::uint16_t* p, F a) {
-    for (int i = 0; i < kLanes; ++i) p[i] = float_to_f16(a.v[i]);
+    for (int i = 0; i < kLanes; ++i)
+      p[i] = float_to_f16(a.v[i]);
   }
   static void store_bf16(std::uint16_t* p, F a) {
-    for (int i = 0; i < kLanes; ++i) p[i] = float_to_bf16(a.v[i]);
+    for (int i = 0; i < kLanes; ++i)
+      p[i] = float_to_bf16(a.v[i]);
   }
   // Rounds half to even; |a| <= 127.5 or the result is clamped.
   static void store_i8(std::int8_t* p, F a) {
@@ -119,13 +125,15 @@ struct Simd {
   }
   static float reduce_add(F a) {
     for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+      for (int i = 0; i < width; ++i)
+        a.v[i] += a.v[i + width];
     }
     return a.v[0];
   }
   static float reduce_max(F a) {
     float out = a.v[0];
-    for (int i = 1; i < kLanes; ++i) out = a.v[i] > out ? a.v[i] : out;
+    for (int i = 1; i < kLanes; ++i)
+      out = a.v[i] > out ? a.v[i] : out;
     return out;
   }
   static F swap_pairs(F a) {
@@ -146,29 +154,34 @@ struct Simd {
     return out;
   }
   static B low_nibbles(B a) {
-    for (std::uint8_t& x : a.v) x &= 0xf;
+    for (std::uint8_t& x : a.v)
+      x &= 0xf;
     return a;
   }
   static B high_nibbles(B a) {
-    for (std::uint8_t& x : a.v) x = static_cast<std::uint8_t>(x >> 4);
+    for (std::uint8_t& x : a.v)
+      x = static_cast<std::uint8_t>(x >> 4);
     return a;
   }
   // a | ((plane moved left by kShift, or right where negative) & kMask)
   template <int kShift, int kMask>
   static B merge_bits(B a, B plane) {
     for (int i = 0; i < 4 * kLanes; ++i) {
-      const int moved = kShift >= 0 ? plane.v[i] << (kShift >= 0 ? kShift : 0) : plane.v[i] >> (kShift < 0 ? -kShift : 0);
+      const int moved =
+          kShift >= 0 ? plane.v[i] << (kShift >= 0 ? kShift : 0) : plane.v[i] >> (kShift < 0 ? -kShift : 0);
       a.v[i] = static_cast<std::uint8_t>(a.v[i] | (moved & kMask));
     }
     return a;
   }
-  // Per lane the sum over the groups [kBegin, kEnd) of four unsigned quants times four signed activations; kBits wide quants.
+  // Per lane the sum over the groups [kBegin, kEnd) of four unsigned quants times four signed activations; kBits wide
+  // quants.
   template <int kBits, int kBegin, int kEnd>
   static F dot(const B* w, const std::int8_t* x) {
     return map([&](int i) {
       int sum = 0;
       for (int g = kBegin; g < kEnd; ++g) {
-        for (int j = 0; j < 4; ++j) sum += w[g].v[4 * i + j] * x[4 * g + j];
+        for (int j = 0; j < 4; ++j)
+          sum += w[g].v[4 * i + j] * x[4 * g + j];
       }
       return static_cast<float>(sum);
     });

@@ -48,12 +48,14 @@ ThreadPool::~ThreadPool() {
   stopping_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : workers_)
+    worker.join();
 }
 
 void ThreadPool::run_erased(std::int64_t num_pieces, Function function, const void* body) {
   if (num_pieces == 1 || workers_.empty()) {
-    for (std::int64_t piece = 0; piece < num_pieces; ++piece) function(body, 0, piece);
+    for (std::int64_t piece = 0; piece < num_pieces; ++piece)
+      function(body, 0, piece);
     return;
   }
   if (num_pieces <= 0) return;
@@ -70,7 +72,8 @@ void ThreadPool::run_erased(std::int64_t num_pieces, Function function, const vo
 void ThreadPool::drain(int worker) {
   std::int64_t left = unclaimed_.load(std::memory_order_acquire);
   while (left > 0) {
-    if (!unclaimed_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!unclaimed_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
     function_(body_, worker, left - 1);
     // Sequentially consistent with caller_parked_: either this sees the flag, or the caller sees the count.
     done_.fetch_add(1);
@@ -82,7 +85,8 @@ void ThreadPool::drain(int worker) {
 void ThreadPool::wait_until_done(std::int64_t num_pieces) {
   if (spin([&] { return done_.load(std::memory_order_acquire) == num_pieces; })) return;
   caller_parked_.store(true);
-  for (std::int64_t done = done_.load(); done != num_pieces; done = done_.load()) done_.wait(done);
+  for (std::int64_t done = done_.load(); done != num_pieces; done = done_.load())
+    done_.wait(done);
   caller_parked_.store(false);
 }
 

@@ -8,11 +8,12 @@
 
 namespace quire {
 
-// One allowed processor per physical core, ascending. Two hyper-threads of a core share its vector units, so only the first
-// is counted.
+// One allowed processor per physical core, ascending. Two hyper-threads of a core share its vector units, so only the
+// first is counted.
 std::vector<int> usable_cores();
 
-// The content of a cgroup v2 `cpu.max` file as whole processors (rounded down, at least 1); nothing for "max" or garbage.
+// The content of a cgroup v2 `cpu.max` file as whole processors (rounded down, at least 1); nothing for "max" or
+// garbage.
 std::optional<int> parse_cpu_max(std::string_view text);
 
 // The smallest quota from this process's cgroup up to the root.

@@ -46,7 +46,8 @@ TEST_CASE("every element type has a name that parses back, in any case") {
   for (const DType type : kAllTypes) {
     std::string name(dtype_info(type).name);
     CHECK(parse_dtype(name) == type);
-    for (char& c : name) c = static_cast<char>(std::tolower(c));
+    for (char& c : name)
+      c = static_cast<char>(std::tolower(c));
     CHECK(parse_dtype(name) == type);
   }
   CHECK_FALSE(parse_dtype("Q3_X"));
@@ -107,7 +108,8 @@ TEST_CASE("dequantisation equals ggml's to the bit") {
     ++checked[field(line, "type")];
   }
   CHECK(checked.size() == 10);
-  for (const auto& [name, count] : checked) CHECK(count == 8);
+  for (const auto& [name, count] : checked)
+    CHECK(count == 8);
 }
 
 }  // namespace quire::test

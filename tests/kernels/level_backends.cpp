@@ -9,7 +9,8 @@ std::vector<LevelBackend> level_backends(int threads) {
   std::vector<LevelBackend> out;
   for (const CpuLevel& level : cpu_levels()) {
     if (!level.supported()) continue;
-    out.push_back({std::string(level.name), make_cpu_backend({.kernels = level.table, .threads = threads, .pin = false})});
+    out.push_back(
+        {std::string(level.name), make_cpu_backend({.kernels = level.table, .threads = threads, .pin = false})});
   }
   return out;
 }

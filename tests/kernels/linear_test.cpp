@@ -1,5 +1,5 @@
-// linear() of every weight type on every level: against double precision over the rounded inputs, and bit for bit the same
-// for a row alone and among others.
+// linear() of every weight type on every level: against double precision over the rounded inputs, and bit for bit the
+// same for a row alone and among others.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::int64_t kRowCounts[] = {1, 2, 3, 5, 8, 16, 17, 33, 64};
 
-bool is_quantised(DType type) { return dtype_info(type).block_size > 1; }
+bool is_quantised(DType type) {
+  return dtype_info(type).block_size > 1;
+}
 
 // What a level does to activations before multiplying: int8 per 32 for quantised weights, nothing otherwise.
 std::vector<double> rounded_row(const Matrix& x, std::int64_t row, DType type) {
@@ -22,7 +24,8 @@ std::vector<double> rounded_row(const Matrix& x, std::int64_t row, DType type) {
   if (!is_quantised(type)) return out;
   for (std::size_t begin = 0; begin < out.size(); begin += 32) {
     float bound = 0.0f;
-    for (std::size_t i = begin; i < begin + 32; ++i) bound = std::max(bound, std::fabs(static_cast<float>(out[i])));
+    for (std::size_t i = begin; i < begin + 32; ++i)
+      bound = std::max(bound, std::fabs(static_cast<float>(out[i])));
     if (bound == 0.0f) continue;
     const float inverse = 127.0f / bound;
     for (std::size_t i = begin; i < begin + 32; ++i) {
@@ -132,7 +135,8 @@ TEST_CASE("linear gives a row the same bits alone, among others and on any numbe
           const std::int64_t first = 64 - rows;
           same->backend->linear(*again, x.rows_from(first, rows), out.view(), false);
           bool equal = true;
-          for (std::int64_t row = 0; row < rows; ++row) equal = equal && same_bits(out, row, alone, first + row);
+          for (std::int64_t row = 0; row < rows; ++row)
+            equal = equal && same_bits(out, row, alone, first + row);
           INFO(rows << " rows on " << threads << " threads");
           CHECK(equal);
         }
@@ -156,10 +160,12 @@ TEST_CASE("linear stacks parts of different types into one operation") {
     std::int64_t offset = 0;
     for (const WeightSource& part : parts) {
       Matrix single(6, part.rows);
-      const auto part_bias = std::span(bias).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(part.rows));
+      const auto part_bias =
+          std::span(bias).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(part.rows));
       level.backend->linear(*level.backend->load_linear({&part, 1}, part_bias), x.view(), single.view(), false);
       for (std::int64_t row = 0; row < 6; ++row) {
-        for (std::int64_t col = 0; col < part.rows; ++col) CHECK(single.at(row, col) == stacked.at(row, offset + col));
+        for (std::int64_t col = 0; col < part.rows; ++col)
+          CHECK(single.at(row, col) == stacked.at(row, offset + col));
       }
       offset += part.rows;
     }

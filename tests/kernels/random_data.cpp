@@ -20,20 +20,13 @@ void fix_scales(DType type, std::byte* block, std::mt19937& random) {
   switch (type) {
     case DType::kQ8_0:
     case DType::kQ4_0:
-    case DType::kQ5_0:
-      return put_f16(block, scale(random));
+    case DType::kQ5_0: return put_f16(block, scale(random));
     case DType::kQ4_1:
-    case DType::kQ5_1:
-      put_f16(block, scale(random));
-      return put_f16(block + 2, -8.0f * scale(random));
+    case DType::kQ5_1: put_f16(block, scale(random)); return put_f16(block + 2, -8.0f * scale(random));
     case DType::kQ4_K:
-    case DType::kQ5_K:
-      put_f16(block, 0.1f * scale(random));
-      return put_f16(block + 2, 0.5f * scale(random));
-    case DType::kQ6_K:
-      return put_f16(block + 208, 0.05f * scale(random));
-    default:
-      return;
+    case DType::kQ5_K: put_f16(block, 0.1f * scale(random)); return put_f16(block + 2, 0.5f * scale(random));
+    case DType::kQ6_K: return put_f16(block + 208, 0.05f * scale(random));
+    default: return;
   }
 }
 
@@ -45,13 +38,17 @@ Matrix::Matrix(std::int64_t num_rows, std::int64_t num_cols, std::int64_t paddin
       stride(num_cols + padding),
       data(static_cast<std::size_t>(num_rows * (num_cols + padding)), kMark) {}
 
-MatrixView Matrix::view() { return {data.data(), rows, cols, stride}; }
+MatrixView Matrix::view() {
+  return {data.data(), rows, cols, stride};
+}
 
 MatrixView Matrix::rows_from(std::int64_t first, std::int64_t count) {
   return {data.data() + first * stride, count, cols, stride};
 }
 
-float& Matrix::at(std::int64_t row, std::int64_t col) { return data[static_cast<std::size_t>(row * stride + col)]; }
+float& Matrix::at(std::int64_t row, std::int64_t col) {
+  return data[static_cast<std::size_t>(row * stride + col)];
+}
 
 bool Matrix::padding_untouched() const {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -66,7 +63,8 @@ Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols,
   Matrix out(rows, cols);
   std::normal_distribution<float> normal(0.0f, deviation);
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t col = 0; col < cols; ++col) out.at(row, col) = normal(random);
+    for (std::int64_t col = 0; col < cols; ++col)
+      out.at(row, col) = normal(random);
   }
   return out;
 }
@@ -74,7 +72,8 @@ Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols,
 std::vector<float> random_floats(std::mt19937& random, std::int64_t count, float deviation) {
   std::vector<float> out(static_cast<std::size_t>(count));
   std::normal_distribution<float> normal(0.0f, deviation);
-  for (float& x : out) x = normal(random);
+  for (float& x : out)
+    x = normal(random);
   return out;
 }
 
@@ -93,7 +92,8 @@ Weights random_weights(std::mt19937& random, DType type, std::int64_t rows, std:
     const float value = normal(random);
     const std::uint16_t half = type == DType::kBF16 ? float_to_bf16(value) : float_to_f16(value);
     if (info.block_size > 1) {
-      for (std::size_t i = 0; i < info.block_bytes; ++i) block[i] = static_cast<std::byte>(random() & 0xff);
+      for (std::size_t i = 0; i < info.block_bytes; ++i)
+        block[i] = static_cast<std::byte>(random() & 0xff);
       fix_scales(type, block, random);
     } else if (type == DType::kF32) {
       std::memcpy(block, &value, sizeof value);

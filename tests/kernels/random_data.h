@@ -1,4 +1,5 @@
-// Random inputs of the kernel tests: floats, matrices and weights of every type, the same on every run. One thread at a time.
+// Random inputs of the kernel tests: floats, matrices and weights of every type, the same on every run. One thread at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,12 @@
 
 namespace quire::test {
 
-inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-                                      DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
+                                      DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
-// Row-major [rows, cols] with `padding` unused floats behind each row, preset to a mark that no operation may overwrite.
+// Row-major [rows, cols] with `padding` unused floats behind each row, preset to a mark that no operation may
+// overwrite.
 struct Matrix {
   Matrix(std::int64_t rows, std::int64_t cols, std::int64_t padding = 3);
   MatrixView view();

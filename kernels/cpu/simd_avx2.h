@@ -1,0 +1,151 @@
+// The SIMD wrapper of AVX2 with FMA and F16C: eight lanes. Any thread.
+// The same operations as simd_scalar.h describes; internal linkage, one level per translation unit.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 8;
+  static constexpr bool kCentred8 = true;
+  static constexpr int kGemmRows = 4;
+  static constexpr int kGemmPanels = 1;
+  static constexpr int kFloatRows = 4;
+  static constexpr int kValueVecs = 1;
+
+  using F = __m256;
+  using B = __m256i;
+
+  // All ones in the lanes i < n.
+  static __m256i first_lanes(std::int64_t n) {
+    const int bounded = n > kLanes ? kLanes : n < 0 ? 0 : static_cast<int>(n);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(bounded), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+  }
+
+  static F zero() { return _mm256_setzero_ps(); }
+  static F set1(float x) { return _mm256_set1_ps(x); }
+  static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, F a) { _mm256_storeu_ps(p, a); }
+  static F load_partial(const float* p, std::int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
+  static void store_partial(float* p, F a, std::int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), a); }
+  static __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static __m128i load64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
+  static void store128(void* p, __m128i a) { _mm_storeu_si128(static_cast<__m128i*>(p), a); }
+  static F load_f16(const std::uint16_t* p) { return _mm256_cvtph_ps(load128(p)); }
+  static F load_bf16(const std::uint16_t* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
+  }
+  static F load_i8(const std::int8_t* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load64(p))); }
+  static F load_u8(const std::uint8_t* p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load64(p))); }
+  static void store_f16(std::uint16_t* p, F a) {
+    store128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static void store_bf16(std::uint16_t* p, F a) {
+    const __m256i bits = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    const __m256i out = _mm256_blendv_epi8(rounded, quiet, nan);
+    store128(p, _mm_packus_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1)));
+  }
+  static void store_i8(std::int8_t* p, F a) {
+    const __m256i rounded = _mm256_max_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(-127));
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+  }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F abs(F a) { return _mm256_andnot_ps(set1(-0.0f), a); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
+  static F round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F pow2(F n) {
+    const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+  }
+  static F keep_first(F a, std::int64_t n, float fill) {
+    return _mm256_blendv_ps(set1(fill), a, _mm256_castsi256_ps(first_lanes(n)));
+  }
+  static F zero_below(F a, F test, float limit) {
+    return _mm256_and_ps(_mm256_cmp_ps(test, set1(limit), _CMP_GE_OQ), a);
+  }
+  static float reduce_add(F a) {
+    __m128 sum = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+  }
+  static float reduce_max(F a) {
+    __m128 top = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    top = _mm_max_ps(top, _mm_movehl_ps(top, top));
+    return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
+  }
+  static F swap_pairs(F a) { return _mm256_permute_ps(a, 0xb1); }
+  static F load_doubled(const float* p) {
+    const __m256 half = _mm256_castps128_ps256(_mm_loadu_ps(p));
+    return _mm256_permutevar8x32_ps(half, _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0));
+  }
+  static F negate_even(F a) {
+    return _mm256_xor_ps(a, _mm256_set_ps(0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f));
+  }
+
+  static B load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static B low_nibbles(B a) { return _mm256_and_si256(a, _mm256_set1_epi8(0xf)); }
+  static B high_nibbles(B a) { return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(0xf)); }
+  // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
+  template <int kShift, int kMask>
+  static B merge_bits(B a, B plane) {
+    B moved = plane;
+    if constexpr (kShift > 0) moved = _mm256_slli_epi16(plane, kShift);
+    if constexpr (kShift < 0) moved = _mm256_srli_epi16(plane, -kShift);
+    return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
+  }
+  template <int kBits, int kBegin, int kEnd>
+  [[gnu::always_inline]] static F dot(const B* w, const std::int8_t* x) {
+    if constexpr (kBits == 8) return dot_signed(w, x);
+    // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
+    constexpr int kPairs = 32767 / (2 * ((1 << kBits) - 1) * 127);
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i total = _mm256_setzero_si256();
+    for (int g = kBegin; g < kEnd;) {
+      __m256i pairs = _mm256_maddubs_epi16(w[g], four(x + 4 * g));
+      ++g;
+      for (int i = 1; i < kPairs && g < kEnd; ++i, ++g) {
+        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[g], four(x + 4 * g)));
+      }
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+    }
+    return _mm256_cvtepi32_ps(total);
+  }
+
+ private:
+  static __m256i four(const std::int8_t* x) {
+    int bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return _mm256_set1_epi32(bits);
+  }
+  // Quants of Q8_0 use all eight bits, where pairs of products would saturate: |w| times x with w's sign cannot.
+  [[gnu::always_inline]] static F dot_signed(const B* w, const std::int8_t* x) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i total = _mm256_setzero_si256();
+    for (int g = 0; g < 8; ++g) {
+      const __m256i centred = _mm256_xor_si256(w[g], _mm256_set1_epi8(-128));
+      const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four(x + 4 * g), centred));
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+    }
+    return _mm256_cvtepi32_ps(total);
+  }
+};
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,114 @@
+// The SIMD wrapper of AVX-512 with VNNI: sixteen lanes. Any thread.
+// The same operations as simd_scalar.h describes; internal linkage, one level per translation unit.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 16;
+  static constexpr bool kCentred8 = false;
+  static constexpr int kGemmRows = 4;
+  static constexpr int kGemmPanels = 2;
+  static constexpr int kFloatRows = 8;
+  static constexpr int kValueVecs = 2;
+
+  using F = __m512;
+  using B = __m512i;
+
+  static __mmask16 first_lanes(std::int64_t n) {
+    return n >= kLanes ? static_cast<__mmask16>(0xffff) : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << n) - 1);
+  }
+
+  static F zero() { return _mm512_setzero_ps(); }
+  static F set1(float x) { return _mm512_set1_ps(x); }
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+  static F load_partial(const float* p, std::int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+  static void store_partial(float* p, F a, std::int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), a); }
+  static __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static F load_f16(const std::uint16_t* p) { return _mm512_cvtph_ps(load256(p)); }
+  static F load_bf16(const std::uint16_t* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load256(p)), 16));
+  }
+  static F load_i8(const std::int8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load128(p))); }
+  static F load_u8(const std::uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load128(p))); }
+  static void store256(void* p, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
+  static void store_f16(std::uint16_t* p, F a) {
+    store256(p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static void store_bf16(std::uint16_t* p, F a) {
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+    const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    store256(p, _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet)));
+  }
+  static void store_i8(std::int8_t* p, F a) {
+    const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(-127));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(rounded));
+  }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }
+  static F abs(F a) { return _mm512_abs_ps(a); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
+  static F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F pow2(F n) {
+    const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23));
+  }
+  static F keep_first(F a, std::int64_t n, float fill) { return _mm512_mask_blend_ps(first_lanes(n), set1(fill), a); }
+  static F zero_below(F a, F test, float limit) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(test, set1(limit), _CMP_GE_OQ), a);
+  }
+  static float reduce_add(F a) { return _mm512_reduce_add_ps(a); }
+  static float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
+  static F swap_pairs(F a) { return _mm512_permute_ps(a, 0xb1); }
+  static F load_doubled(const float* p) {
+    const __m512 half = _mm512_castps256_ps512(_mm256_loadu_ps(p));
+    const __m512i index = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(index, half);
+  }
+  static F negate_even(F a) { return _mm512_mask_sub_ps(a, 0x5555, zero(), a); }
+
+  static B load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static B low_nibbles(B a) { return _mm512_and_si512(a, _mm512_set1_epi8(0xf)); }
+  static B high_nibbles(B a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(0xf)); }
+  // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
+  template <int kShift, int kMask>
+  static B merge_bits(B a, B plane) {
+    B moved = plane;
+    if constexpr (kShift > 0) moved = _mm512_slli_epi16(plane, kShift);
+    if constexpr (kShift < 0) moved = _mm512_srli_epi16(plane, -kShift);
+    return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(kMask), 0xf8);  // a | (moved & mask)
+  }
+  template <int kBits, int kBegin, int kEnd>
+  [[gnu::always_inline]] static F dot(const B* w, const std::int8_t* x) {
+    // Two chains hide the latency of the dot product; integers, so their order is free.
+    __m512i even = _mm512_setzero_si512();
+    __m512i odd = _mm512_setzero_si512();
+    for (int g = kBegin; g < kEnd; g += 2) {
+      int pair[2];
+      __builtin_memcpy(pair, x + 4 * g, sizeof pair);
+      even = _mm512_dpbusd_epi32(even, w[g], _mm512_set1_epi32(pair[0]));
+      odd = _mm512_dpbusd_epi32(odd, w[g + 1], _mm512_set1_epi32(pair[1]));
+    }
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
+  }
+};
+
+}  // namespace
+}  // namespace quire
