@@ -1,0 +1,298 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "core/base/result.h"
+#include "core/text/tokenizer/json_components.h"
+#include "core/text/tokenizer/text_tokenizer.h"
+#include "core/text/tokenizer_data.h"
+#include "core/text/unicode.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+
+json parse(const std::string& text, const char* file) {
+  if (text.empty()) return json::object();
+  try {
+    json parsed = json::parse(text);
+    if (parsed.is_object()) return parsed;
+  } catch (const json::exception& error) {
+    throw StartupError(fmt::format("{}: {}", file, error.what()));
+  }
+  throw StartupError(fmt::format("{} is not a JSON object", file));
+}
+
+json member(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? json() : *found;
+}
+
+// A field whose absence and null mean the same.
+template <class T>
+T value_or(const json& object, const char* key, T otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
+}
+
+struct Documents {
+  json tokenizer;
+  json config;
+  json special_map;
+  json generation;
+};
+
+struct Vocabulary {
+  std::vector<std::string> texts;  // by id, as written; empty where no token has the id
+  std::vector<AddedToken> added;
+};
+
+std::size_t checked_id(const json& id) {
+  // Far more than any vocabulary; what a file can make us allocate.
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+  const auto value = id.get<std::int64_t>();
+  if (value < 0 || value >= kMostTokens) throw StartupError(fmt::format("tokenizer.json: {} is no token id", value));
+  return static_cast<std::size_t>(value);
+}
+
+AddedToken read_added(const json& object, std::size_t id) {
+  return {.content = object.at("content").get<std::string>(),
+          .id = TokenId{static_cast<std::int32_t>(id)},
+          .special = value_or(object, "special", false),
+          .single_word = value_or(object, "single_word", false),
+          .lstrip = value_or(object, "lstrip", false),
+          .rstrip = value_or(object, "rstrip", false),
+          .normalized = value_or(object, "normalized", false)};
+}
+
+Vocabulary read_vocabulary(const Documents& documents) {
+  Vocabulary vocabulary;
+  const auto put = [&](std::size_t id, const std::string& text) {
+    if (id >= vocabulary.texts.size()) vocabulary.texts.resize(id + 1);
+    vocabulary.texts[id] = text;
+  };
+  const json& vocab = documents.tokenizer.at("model").at("vocab");
+  vocabulary.texts.reserve(vocab.size());
+  for (const auto& [text, id] : vocab.items())
+    put(checked_id(id), text);
+  const auto add = [&](const json& object, std::size_t id) {
+    AddedToken token = read_added(object, id);
+    put(id, token.content);
+    vocabulary.added.push_back(std::move(token));
+  };
+  for (const json& object : member(documents.tokenizer, "added_tokens"))
+    add(object, checked_id(object.at("id")));
+  // Tokens that only tokenizer_config.json knows are added as well.
+  std::unordered_set<std::string> known;
+  for (const AddedToken& token : vocabulary.added)
+    known.insert(token.content);
+  const json decoder = member(documents.config, "added_tokens_decoder");
+  for (const auto& [key, object] : decoder.items()) {
+    const json id = json::parse(key, nullptr, false);
+    if (!id.is_number_integer())
+      throw StartupError("tokenizer_config.json: added_tokens_decoder has the key '" + key + "'");
+    if (known.count(object.at("content").get<std::string>()) == 0) add(object, checked_id(id));
+  }
+  return vocabulary;
+}
+
+std::vector<std::pair<std::string, std::string>> read_merges(const json& merges, bool byte_level,
+                                                             const std::unordered_set<std::string>& control) {
+  std::vector<std::pair<std::string, std::string>> out;
+  out.reserve(merges.size());
+  for (const json& merge : merges) {
+    std::string left;
+    std::string right;
+    if (merge.is_array()) {
+      left = merge.at(0).get<std::string>();
+      right = merge.at(1).get<std::string>();
+    } else {
+      const auto& text = merge.get_ref<const std::string&>();
+      const std::size_t space = text.find(' ');
+      if (space != std::string::npos) {
+        left = text.substr(0, space);
+        right = text.substr(space + 1);
+      }
+    }
+    // Nothing that somebody wrote may merge to a control token.
+    if (control.count(left + right) != 0) continue;
+    auto left_bytes = byte_level ? unicode::bytes_from_alphabet(left) : std::optional(std::move(left));
+    auto right_bytes = byte_level ? unicode::bytes_from_alphabet(right) : std::optional(std::move(right));
+    if (!left_bytes || !right_bytes || left_bytes->empty() || right_bytes->empty()) {
+      throw StartupError(fmt::format("tokenizer.json: merge {} is not two tokens", out.size()));
+    }
+    out.emplace_back(std::move(*left_bytes), std::move(*right_bytes));
+  }
+  return out;
+}
+
+void refuse_unsupported(const json& model) {
+  const auto type = value_or<std::string>(model, "type", "BPE");
+  if (type != "BPE") throw StartupError(fmt::format("tokenizer.json: the model '{}' is not supported: BPE is", type));
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!value_or<std::string>(model, key, "").empty()) {
+      throw StartupError(fmt::format("tokenizer.json: model.{} is not supported", key));
+    }
+  }
+  if (value_or(model, "dropout", 0.0) != 0.0) throw StartupError("tokenizer.json: model.dropout is not supported");
+}
+
+MergeModel read_model(const json& model, const Vocabulary& vocabulary, bool byte_level) {
+  refuse_unsupported(model);
+  MergeOptions options{.byte_level = byte_level,
+                       .ignore_merges = value_or(model, "ignore_merges", false),
+                       .byte_fallback = value_or(model, "byte_fallback", false),
+                       .fuse_unknown = value_or(model, "fuse_unk", false)};
+  options.byte_tokens.fill(-1);
+  std::vector<std::string> texts = vocabulary.texts;
+  std::unordered_set<std::string> control;
+  for (const AddedToken& token : vocabulary.added) {
+    texts[static_cast<std::size_t>(token.id.value)].clear();
+    if (token.special) control.insert(token.content);
+  }
+  const auto unknown = value_or<std::string>(model, "unk_token", "");
+  for (std::size_t id = 0; id < texts.size(); ++id) {
+    if (!unknown.empty() && vocabulary.texts[id] == unknown) options.unknown = static_cast<std::int32_t>(id);
+    if (const auto byte = options.byte_fallback ? byte_token_value(texts[id]) : std::nullopt) {
+      options.byte_tokens[*byte] = static_cast<std::int32_t>(id);
+      texts[id].clear();
+    }
+    if (byte_level) texts[id] = unicode::bytes_from_alphabet(texts[id]).value_or(std::string());
+  }
+  if (!unknown.empty() && options.unknown < 0) {
+    throw StartupError(fmt::format("tokenizer.json: the unknown token '{}' is not in the vocabulary", unknown));
+  }
+  return MergeModel(texts, read_merges(model.at("merges"), byte_level, control), options);
+}
+
+// What each token stands for, by the file's decoder.
+std::vector<std::string> decoded_texts(const Vocabulary& vocabulary, const JsonDecoder& decoder) {
+  std::vector<std::string> out = vocabulary.texts;
+  for (std::string& text : out) {
+    if (decoder.byte_level) {
+      if (auto bytes = unicode::bytes_from_alphabet(text)) text = std::move(*bytes);
+      continue;
+    }
+    for (const auto& [from, to] : decoder.replacements) {
+      for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+        text.replace(at, from.size(), to);
+      }
+    }
+    if (const auto byte = decoder.byte_fallback ? byte_token_value(text) : std::nullopt)
+      text = static_cast<char>(*byte);
+  }
+  for (const AddedToken& token : vocabulary.added)
+    out[static_cast<std::size_t>(token.id.value)] = token.content;
+  return out;
+}
+
+// "bos_token" and its like are a string or an object with `content`.
+std::optional<TokenId> named_token(const Documents& documents, const char* key, const TextIndex& names) {
+  for (const json* source : {&documents.config, &documents.special_map}) {
+    const json found = member(*source, key);
+    const std::string text =
+        found.is_object() ? found.at("content").get<std::string>() : value_or<std::string>(*source, key, "");
+    const std::int32_t id = text.empty() ? -1 : names.find(text);
+    if (id >= 0) return TokenId{id};
+  }
+  return std::nullopt;
+}
+
+void read_ends(const Documents& documents, const Vocabulary& vocabulary, TextTokenizerParts& parts) {
+  auto& ends = parts.end_of_generation;
+  if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
+  const json listed = member(documents.generation, "eos_token_id");
+  for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
+    ends.push_back(TokenId{static_cast<std::int32_t>(checked_id(id))});
+  }
+  for (const AddedToken& token : vocabulary.added) {
+    if (token.special && is_end_of_generation_text(token.content)) ends.push_back(token.id);
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+}
+
+void read_prefix_and_suffix(const Documents& documents, TextTokenizerParts& parts) {
+  JsonPostProcessor post = read_post_processor(member(documents.tokenizer, "post_processor"));
+  parts.prefix = std::move(post.prefix);
+  parts.suffix = std::move(post.suffix);
+  for (const auto* ids : {&parts.prefix, &parts.suffix}) {
+    for (const TokenId id : *ids) {
+      if (id.value < 0 || static_cast<std::size_t>(id.value) >= parts.bytes.size()) {
+        throw StartupError(
+            fmt::format("tokenizer.json: the post-processor's token {} is not in the vocabulary", id.value));
+      }
+    }
+  }
+  // Transformers rebuilds the Llama tokenizers' post-processor from these two flags.
+  if (!value_or<std::string>(documents.config, "tokenizer_class", "").starts_with("LlamaTokenizer")) return;
+  const auto eos = named_token(documents, "eos_token", parts.names);
+  if (const json flag = member(documents.config, "add_bos_token"); flag.is_boolean()) {
+    parts.prefix.clear();
+    if (flag.get<bool>() && parts.bos) parts.prefix = {*parts.bos};
+  }
+  if (const json flag = member(documents.config, "add_eos_token"); flag.is_boolean()) {
+    parts.suffix.clear();
+    if (flag.get<bool>() && eos) parts.suffix = {*eos};
+  }
+}
+
+std::shared_ptr<const Tokenizer> build(const Documents& documents) {
+  const json& tokenizer = documents.tokenizer;
+  Vocabulary vocabulary = read_vocabulary(documents);
+  JsonNormalizer normalizer = read_normalizer(member(tokenizer, "normalizer"));
+  JsonPreTokenizer pre_tokenizer = read_pre_tokenizer(member(tokenizer, "pre_tokenizer"));
+  JsonDecoder decoder = read_decoder(member(tokenizer, "decoder"));
+  const bool byte_level = normalizer.byte_level || pre_tokenizer.byte_level;
+  decoder.byte_level = decoder.byte_level || (byte_level && member(tokenizer, "decoder").is_null());
+
+  TextTokenizerParts parts;
+  parts.model = read_model(tokenizer.at("model"), vocabulary, byte_level);
+  parts.bytes = decoded_texts(vocabulary, decoder);
+  parts.special.resize(vocabulary.texts.size());
+  parts.names.reserve(vocabulary.texts.size());
+  for (std::size_t id = 0; id < vocabulary.texts.size(); ++id) {
+    if (!vocabulary.texts[id].empty()) parts.names.insert(vocabulary.texts[id], static_cast<std::int32_t>(id));
+  }
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  Regex::Matcher matcher;
+  for (AddedToken& token : vocabulary.added) {
+    parts.special[static_cast<std::size_t>(token.id.value)] = token.special;
+    // A control token is looked for in the text as written: normalising cannot say which text is trusted.
+    if (!token.normalized || token.special || normalizer.normalizer.empty()) {
+      raw.push_back(token);
+    } else {
+      normalized.push_back(token);
+      normalized.back().content = normalizer.normalizer.apply(token.content, matcher);
+    }
+  }
+  parts.bos = named_token(documents, "bos_token", parts.names);
+  read_ends(documents, vocabulary, parts);
+  read_prefix_and_suffix(documents, parts);
+  parts.added = AddedTokens(std::move(raw));
+  parts.added_normalized = AddedTokens(std::move(normalized));
+  parts.normalizer = std::move(normalizer.normalizer);
+  parts.pre_tokenizer = std::move(pre_tokenizer.pre_tokenizer);
+  parts.strips_leading_space = decoder.strips_leading_space;
+  return std::make_shared<TextTokenizer>(std::move(parts));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerFiles& files) {
+  const Documents documents{parse(files.tokenizer_json, "tokenizer.json"),
+                            parse(files.tokenizer_config_json, "tokenizer_config.json"),
+                            parse(files.special_tokens_map_json, "special_tokens_map.json"),
+                            parse(files.generation_config_json, "generation_config.json")};
+  try {
+    return build(documents);
+  } catch (const json::exception& error) {
+    throw StartupError(fmt::format("tokenizer.json or its companions are not as expected: {}", error.what()));
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// The components of a tokenizer.json, each read from its JSON object. All functions throw StartupError naming what
+// Quire does not have, or nlohmann's exception where a field is missing or of the wrong type. Any thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/text/tokenizer/normalizer.h"
+#include "core/text/tokenizer/pre_tokenizer.h"
+
+namespace quire {
+
+struct JsonNormalizer {
+  Normalizer normalizer;
+  bool byte_level = false;
+};
+JsonNormalizer read_normalizer(const nlohmann::json& object);  // null: none
+
+struct JsonPreTokenizer {
+  PreTokenizer pre_tokenizer;
+  bool byte_level = false;
+};
+JsonPreTokenizer read_pre_tokenizer(const nlohmann::json& object);
+
+struct JsonDecoder {
+  bool byte_level = false;
+  bool byte_fallback = false;
+  bool strips_leading_space = false;
+  std::vector<std::pair<std::string, std::string>> replacements;
+};
+JsonDecoder read_decoder(const nlohmann::json& object);
+
+struct JsonPostProcessor {
+  std::vector<TokenId> prefix;
+  std::vector<TokenId> suffix;
+};
+JsonPostProcessor read_post_processor(const nlohmann::json& object);
+
+}  // namespace quire

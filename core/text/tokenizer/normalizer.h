@@ -1,0 +1,50 @@
+// Normalizer: what a model's file does to a text before splitting it (NFC, replacements, a prefix). Immutable after
+// construction; any thread (each with a Matcher of its own).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/text/tokenizer/regex.h"
+#include "core/text/unicode.h"
+
+namespace quire {
+
+class Normalizer {
+ public:
+  struct Normalize {
+    unicode::Form form;
+  };
+  struct Lowercase {};
+  struct StripMarks {};
+  struct Replace {
+    Regex pattern;
+    std::string content;
+  };
+  struct ReplaceCharacter {  // the common replacement, of " " by "▁", without a search engine
+    char from;
+    std::string to;
+  };
+  struct Prepend {
+    std::string prefix;
+  };
+  struct Strip {
+    bool left = true;
+    bool right = true;
+  };
+  using Step = std::variant<Normalize, Lowercase, StripMarks, Replace, ReplaceCharacter, Prepend, Strip>;
+
+  void add(Step step) { steps_.push_back(std::move(step)); }
+  bool empty() const { return steps_.empty(); }
+
+  // The normalised text; an empty one stays empty (no prefix).
+  std::string apply(std::string_view text, Regex::Matcher& matcher) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+}  // namespace quire

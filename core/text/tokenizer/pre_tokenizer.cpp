@@ -1,0 +1,162 @@
+#include "core/text/tokenizer/pre_tokenizer.h"
+
+#include <algorithm>
+
+#include "core/text/unicode.h"
+
+namespace quire {
+namespace {
+
+using Word = PreTokenizer::Word;
+
+struct Piece {
+  Word span;
+  bool matched = false;
+};
+
+// Turns the pieces of one word into words; see SplitBehavior.
+class Gatherer {
+ public:
+  Gatherer(SplitBehavior behavior, std::vector<Word>& out) : behavior_(behavior), first_(out.size()), out_(out) {}
+
+  void add(const Piece& piece) {
+    if (piece.span.begin == piece.span.end) return;
+    const bool has_previous = out_.size() > first_;
+    bool joins = false;
+    switch (behavior_) {
+      case SplitBehavior::kIsolated: break;
+      case SplitBehavior::kRemoved:
+        if (piece.matched) return;
+        break;
+      case SplitBehavior::kContiguous: joins = piece.matched == previous_matched_; break;
+      case SplitBehavior::kMergedWithPrevious: joins = piece.matched && !previous_matched_; break;
+      // A match waits for its follower: the next piece that is no match is joined to it.
+      case SplitBehavior::kMergedWithNext: joins = !piece.matched && previous_matched_; break;
+    }
+    previous_matched_ = piece.matched;
+    if (joins && has_previous) {
+      out_.back().end = piece.span.end;
+    } else {
+      out_.push_back(piece.span);
+    }
+  }
+
+ private:
+  SplitBehavior behavior_;
+  bool previous_matched_ = false;
+  std::size_t first_;
+  std::vector<Word>& out_;
+};
+
+void split_word(std::string_view text, Word word, const PreTokenizer::Split& step, Regex::Matcher& matcher,
+                std::vector<Word>& out) {
+  const std::string_view subject = text.substr(word.begin, word.end - word.begin);
+  Gatherer gatherer(step.behavior, out);
+  std::size_t done = 0;
+  while (done < subject.size()) {
+    const auto match = matcher.find(step.pattern, subject, done);
+    if (!match) break;
+    gatherer.add({{word.begin + done, word.begin + match->begin}, step.invert});
+    gatherer.add({{word.begin + match->begin, word.begin + match->end}, !step.invert});
+    done = match->end;
+  }
+  gatherer.add({{word.begin + done, word.end}, step.invert});
+}
+
+// Applies one step to the words; steps that change the text write it anew.
+class StepRunner {
+ public:
+  StepRunner(PreTokenizer::Words& words, bool at_start, Regex::Matcher& matcher)
+      : words_(words), at_start_(at_start), matcher_(matcher) {}
+
+  void operator()(const PreTokenizer::Split& step) {
+    std::vector<Word> cut;
+    cut.reserve(std::max<std::size_t>(words_.words.size(), words_.text.size() / 4));
+    for (const Word word : words_.words)
+      split_word(words_.text, word, step, matcher_, cut);
+    words_.words = std::move(cut);
+  }
+
+  void operator()(const PreTokenizer::PrefixSpace&) {
+    rewrite([](std::string_view word, bool, std::string& out, std::vector<Word>& cut) {
+      const std::size_t begin = out.size();
+      if (word.front() != ' ') out += ' ';
+      out += word;
+      cut.push_back({begin, out.size()});
+    });
+  }
+
+  void operator()(const PreTokenizer::ToByteAlphabet&) {
+    rewrite([](std::string_view word, bool, std::string& out, std::vector<Word>& cut) {
+      const std::size_t begin = out.size();
+      for (const char byte : word)
+        unicode::append(out, unicode::byte_to_char(static_cast<std::uint8_t>(byte)));
+      cut.push_back({begin, out.size()});
+    });
+    in_alphabet_ = true;
+  }
+
+  void operator()(const PreTokenizer::Metaspace& step) {
+    rewrite([&](std::string_view word, bool first, std::string& out, std::vector<Word>& cut) {
+      std::size_t begin = out.size();
+      const bool wanted = step.scheme == PrependScheme::kAlways || (step.scheme == PrependScheme::kFirst && first);
+      if (wanted && word.front() != ' ' && !word.starts_with(step.replacement)) out += step.replacement;
+      for (std::size_t at = 0; at < word.size();) {
+        const bool space = word[at] == ' ';
+        const bool marks = space || word.substr(at).starts_with(step.replacement);
+        if (step.split && marks && out.size() > begin) {
+          cut.push_back({begin, out.size()});
+          begin = out.size();
+        }
+        const std::size_t length = space || !marks ? 1 : step.replacement.size();
+        out += space ? std::string_view(step.replacement) : word.substr(at, length);
+        at += length;
+      }
+      cut.push_back({begin, out.size()});
+    });
+  }
+
+  // Words in the byte alphabet become the bytes they stand for.
+  void finish() {
+    if (!in_alphabet_) return;
+    rewrite([](std::string_view word, bool, std::string& out, std::vector<Word>& cut) {
+      const std::size_t begin = out.size();
+      out += unicode::bytes_from_alphabet(word).value_or(std::string(word));
+      cut.push_back({begin, out.size()});
+    });
+  }
+
+ private:
+  template <class Write>
+  void rewrite(const Write& write) {
+    std::string out;
+    out.reserve(words_.text.size() + words_.text.size() / 2);
+    std::vector<Word> cut;
+    for (const Word word : words_.words) {
+      write(words_.text.substr(word.begin, word.end - word.begin), at_start_ && word.begin == 0, out, cut);
+    }
+    words_.rewritten = std::move(out);
+    words_.text = words_.rewritten;
+    words_.words = std::move(cut);
+  }
+
+  PreTokenizer::Words& words_;
+  bool at_start_;
+  bool in_alphabet_ = false;
+  Regex::Matcher& matcher_;
+};
+
+}  // namespace
+
+void PreTokenizer::split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words) const {
+  words.text = fragment;
+  words.words.clear();
+  if (fragment.empty()) return;
+  words.words.push_back({0, fragment.size()});
+  StepRunner run(words, at_start, matcher);
+  for (const Step& step : steps_)
+    std::visit(run, step);
+  run.finish();
+}
+
+}  // namespace quire

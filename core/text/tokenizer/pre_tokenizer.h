@@ -1,0 +1,74 @@
+// PreTokenizer: how a text is cut into the words that a model's merges stay within. Immutable after construction; any
+// thread (each with a Matcher of its own). Invariant: words are in order, do not overlap and are never empty; what is
+// cut away was named by a step that removes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/text/tokenizer/regex.h"
+
+namespace quire {
+
+// What becomes of the matches of a pattern, in the words of tokenizer.json.
+enum class SplitBehavior : std::uint8_t { kIsolated, kRemoved, kContiguous, kMergedWithPrevious, kMergedWithNext };
+
+enum class PrependScheme : std::uint8_t { kAlways, kFirst, kNever };
+
+class PreTokenizer {
+ public:
+  struct Word {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // Cuts by a pattern; with `invert` the text between matches counts as matched.
+  struct Split {
+    Regex pattern;
+    SplitBehavior behavior = SplitBehavior::kIsolated;
+    bool invert = false;
+  };
+  // Puts a space before each word that has none.
+  struct PrefixSpace {};
+  // From here on the words are bytes written in GPT-2's alphabet. Only needed where another step follows.
+  struct ToByteAlphabet {};
+  // Spaces become `replacement`, which the scheme also puts in front; words then begin at each replacement if `split`.
+  struct Metaspace {
+    std::string replacement;
+    PrependScheme scheme = PrependScheme::kAlways;
+    bool split = true;
+  };
+  using Step = std::variant<Split, PrefixSpace, ToByteAlphabet, Metaspace>;
+
+  // The words of one fragment and the text they are spans of: the fragment, or a copy that a step rewrote.
+  struct Words {
+    std::string_view text;
+    std::string rewritten;
+    std::vector<Word> words;
+  };
+
+  void add(Step step) { steps_.push_back(std::move(step)); }
+  // `at_start`: the fragment begins the whole text. `words` is reused: its memory is kept between calls.
+  void split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+// The pre-tokenizers that GGUF files name in tokenizer.ggml.pre.
+struct NamedPreTokenizer {
+  PreTokenizer pre_tokenizer;
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool add_bos = false;        // where the file does not say
+  bool nfc = false;            // the model's own tokenizer normalises to NFC first
+};
+
+// Throws StartupError for a name that is not known.
+NamedPreTokenizer make_pre_tokenizer(std::string_view name);
+
+inline constexpr std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+}  // namespace quire

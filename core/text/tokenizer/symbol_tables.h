@@ -1,0 +1,150 @@
+// The flat hash tables behind MergeModel: texts to symbols, pairs of symbols to their merge, pairs of characters.
+// Immutable once filled; any thread. Open addressing, at most half full.
+#pragma once
+
+#include <bit>
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+inline std::uint64_t mixed(std::uint64_t key) {
+  key *= 0x9E3779B97F4A7C15ULL;
+  return key ^ (key >> 32);
+}
+
+// Texts to symbols. Texts are kept in one block of memory.
+class TextIndex {
+ public:
+  void reserve(std::size_t count) { rehash(std::bit_ceil(count * 2 + 16)); }
+
+  // False, changing nothing, where the text is known already.
+  bool insert(std::string_view text, std::int32_t symbol) {
+    if (find(text) >= 0) return false;
+    if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
+    const std::uint64_t hash = hash_of(text);
+    place({static_cast<std::uint32_t>(block_.size()), static_cast<std::uint32_t>(text.size()),
+           static_cast<std::uint32_t>(hash >> 32), symbol},
+          hash);
+    block_ += text;
+    ++count_;
+    return true;
+  }
+
+  std::int32_t find(std::string_view text) const {
+    if (slots_.empty()) return -1;
+    const std::uint64_t hash = hash_of(text);
+    for (std::size_t i = hash & mask();; i = (i + 1) & mask()) {
+      const Slot& slot = slots_[i];
+      if (slot.symbol < 0) return -1;
+      if (slot.tag == static_cast<std::uint32_t>(hash >> 32) && text_of(slot) == text) return slot.symbol;
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t offset = 0;
+    std::uint32_t size = 0;
+    std::uint32_t tag = 0;
+    std::int32_t symbol = -1;
+  };
+
+  static std::uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
+  std::size_t mask() const { return slots_.size() - 1; }
+  std::string_view text_of(const Slot& slot) const { return std::string_view(block_).substr(slot.offset, slot.size); }
+  void place(const Slot& slot, std::uint64_t hash) {
+    std::size_t i = hash & mask();
+    while (slots_[i].symbol >= 0)
+      i = (i + 1) & mask();
+    slots_[i] = slot;
+  }
+  void rehash(std::size_t size) {
+    std::vector<Slot> old(size);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.symbol >= 0) place(slot, hash_of(text_of(slot)));
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::string block_;
+  std::size_t count_ = 0;
+};
+
+// Pairs of symbols to their rank (the lowest merges first) and result.
+class PairTable {
+ public:
+  static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+  struct Merge {
+    std::uint32_t rank = kNoRank;
+    std::int32_t result = -1;
+  };
+
+  void reserve(std::size_t count) { rehash(std::bit_ceil(count * 2 + 16)); }
+
+  // The first entry of a pair stays.
+  void insert(std::int32_t left, std::int32_t right, Merge merge) {
+    if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
+    Slot& slot = slots_[position(key_of(left, right))];
+    if (slot.merge.rank != kNoRank) return;
+    slot = {key_of(left, right), merge};
+    ++count_;
+  }
+
+  Merge find(std::int32_t left, std::int32_t right) const {
+    return slots_.empty() ? Merge{} : slots_[position(key_of(left, right))].merge;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    Merge merge;
+  };
+
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
+  }
+  std::size_t position(std::uint64_t key) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t i = mixed(key) & mask;
+    while (slots_[i].merge.rank != kNoRank && slots_[i].key != key)
+      i = (i + 1) & mask;
+    return i;
+  }
+  void rehash(std::size_t size) {
+    std::vector<Slot> old(size);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.merge.rank != kNoRank) slots_[position(slot.key)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t count_ = 0;
+};
+
+// A set of pairs of characters.
+class CharacterPairs {
+ public:
+  void insert(char32_t first, char32_t second) {
+    if (first < 128 && second < 128) {
+      ascii_.set(first * 128 + second);
+    } else {
+      others_.insert(static_cast<std::int32_t>(first), static_cast<std::int32_t>(second), {0, 0});
+    }
+  }
+  bool contains(char32_t first, char32_t second) const {
+    if (first < 128 && second < 128) return ascii_.test(first * 128 + second);
+    return others_.find(static_cast<std::int32_t>(first), static_cast<std::int32_t>(second)).rank == 0;
+  }
+
+ private:
+  std::bitset<128 * 128> ascii_;
+  PairTable others_;
+};
+
+}  // namespace quire

@@ -1,0 +1,129 @@
+#include "core/text/tokenizer/text_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/text/unicode.h"
+
+namespace quire {
+namespace {
+
+// The pieces as one text, and where it may be trusted.
+struct Joined {
+  std::string text;
+  std::vector<AddedTokens::Range> trusted;
+};
+
+Joined join(std::span<const TextPiece> pieces) {
+  Joined joined;
+  for (const TextPiece& piece : pieces) {
+    const std::size_t begin = joined.text.size();
+    if (unicode::is_valid(piece.text)) {
+      joined.text += piece.text;
+    } else {
+      unicode::append_sanitized(joined.text, piece.text);
+    }
+    if (!piece.trusted) continue;
+    if (!joined.trusted.empty() && joined.trusted.back().end == begin) {
+      joined.trusted.back().end = joined.text.size();
+    } else {
+      joined.trusted.push_back({begin, joined.text.size()});
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+struct TextTokenizer::Run {
+  std::vector<TokenId>& out;
+  Regex::Matcher matcher;
+  MergeModel::ScratchPtr scratch;
+  PreTokenizer::Words words;
+};
+
+std::vector<TokenId> TextTokenizer::encode(std::span<const TextPiece> pieces, bool add_special) const {
+  const Joined joined = join(pieces);
+  std::vector<TokenId> out;
+  out.reserve(parts_.prefix.size() + joined.text.size() / 3 + parts_.suffix.size());
+  if (add_special) out = parts_.prefix;
+  std::vector<AddedTokens::Part> found;
+  parts_.added.split(joined.text, joined.trusted, found);
+  Run run{out, {}, parts_.model->make_scratch(joined.text.size()), {}};
+  for (const auto& part : found) {
+    if (part.token >= 0) {
+      out.push_back(TokenId{part.token});
+    } else {
+      const auto [begin, end] = part.range;
+      encode_fragment(std::string_view(joined.text).substr(begin, end - begin), begin == 0, run);
+    }
+  }
+  if (add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
+  return out;
+}
+
+void TextTokenizer::encode_fragment(std::string_view fragment, bool at_start, Run& run) const {
+  if (parts_.normalizer.empty()) return encode_words(fragment, at_start, run);
+  const std::string normalized = parts_.normalizer.apply(fragment, run.matcher);
+  if (parts_.added_normalized.empty()) return encode_words(normalized, at_start, run);
+  std::vector<AddedTokens::Part> found;
+  parts_.added_normalized.split(normalized, {}, found);
+  for (const auto& part : found) {
+    if (part.token >= 0) {
+      run.out.push_back(TokenId{part.token});
+    } else {
+      const auto [begin, end] = part.range;
+      encode_words(std::string_view(normalized).substr(begin, end - begin), at_start && begin == 0, run);
+    }
+  }
+}
+
+void TextTokenizer::encode_words(std::string_view text, bool at_start, Run& run) const {
+  parts_.pre_tokenizer.split(text, at_start, run.matcher, run.words);
+  for (const auto [begin, end] : run.words.words) {
+    parts_.model->encode(run.words.text.substr(begin, end - begin), *run.scratch, run.out);
+  }
+}
+
+std::string_view TextTokenizer::token_bytes(TokenId id) const {
+  if (id.value < 0 || id.value >= vocab_size()) return {};
+  return parts_.bytes[static_cast<std::size_t>(id.value)];
+}
+
+bool TextTokenizer::is_special(TokenId id) const {
+  return id.value >= 0 && id.value < vocab_size() && parts_.special[static_cast<std::size_t>(id.value)];
+}
+
+std::optional<TokenId> TextTokenizer::find_token(std::string_view text) const {
+  const std::int32_t id = parts_.names.find(text);
+  return id < 0 ? std::nullopt : std::optional(TokenId{id});
+}
+
+bool is_end_of_generation_text(std::string_view text) {
+  constexpr std::array<std::string_view, 12> kTexts = {"<|eot_id|>",
+                                                       "<|eom_id|>",
+                                                       "<|im_end|>",
+                                                       "<|end|>",
+                                                       "<|endoftext|>",
+                                                       "<|end_of_text|>",
+                                                       "<end_of_turn>",
+                                                       "<|end_of_turn|>",
+                                                       "<|end▁of▁sentence|>",
+                                                       "<｜end▁of▁sentence｜>",
+                                                       "<EOT>",
+                                                       "<|EOT|>"};
+  return std::find(kTexts.begin(), kTexts.end(), text) != kTexts.end();
+}
+
+std::optional<std::uint8_t> byte_token_value(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  int value = 0;
+  for (const char c : text.substr(3, 2)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && !(c >= 'A' && c <= 'F')) return std::nullopt;
+    value = value * 16 + (digit ? c - '0' : c - 'A' + 10);
+  }
+  return static_cast<std::uint8_t>(value);
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+// TextTokenizer: the one Tokenizer, whatever file it came from: find added tokens, normalise, cut into words, merge.
+// Immutable after construction; any thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/text/tokenizer.h"
+#include "core/text/tokenizer/added_tokens.h"
+#include "core/text/tokenizer/merge_model.h"
+#include "core/text/tokenizer/normalizer.h"
+#include "core/text/tokenizer/pre_tokenizer.h"
+
+namespace quire {
+
+struct TextTokenizerParts {
+  AddedTokens added;  // found in the text as it was written
+  Normalizer normalizer;
+  AddedTokens added_normalized;  // found in the normalised text; none of them special
+  PreTokenizer pre_tokenizer;
+  std::optional<MergeModel> model;  // always there once built
+  std::vector<TokenId> prefix;      // what add_special puts around a text
+  std::vector<TokenId> suffix;
+  TextIndex names;                 // ids by the exact text in the vocabulary
+  std::vector<std::string> bytes;  // by id; see Tokenizer::token_bytes
+  std::vector<bool> special;       // by id
+  std::optional<TokenId> bos;
+  std::vector<TokenId> end_of_generation;
+  bool strips_leading_space = false;
+};
+
+class TextTokenizer final : public Tokenizer {
+ public:
+  explicit TextTokenizer(TextTokenizerParts parts) : parts_(std::move(parts)) {}
+
+  using Tokenizer::encode;
+  std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const override;
+
+  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(parts_.bytes.size()); }
+  std::string_view token_bytes(TokenId id) const override;
+  bool is_special(TokenId id) const override;
+  std::optional<TokenId> find_token(std::string_view text) const override;
+  std::optional<TokenId> bos() const override { return parts_.bos; }
+  std::span<const TokenId> end_of_generation() const override { return parts_.end_of_generation; }
+  bool strips_leading_space() const override { return parts_.strips_leading_space; }
+
+ private:
+  struct Run;  // one call's memory
+  void encode_fragment(std::string_view fragment, bool at_start, Run& run) const;
+  void encode_words(std::string_view text, bool at_start, Run& run) const;
+
+  TextTokenizerParts parts_;
+};
+
+// Texts of tokens that end a generation in the chat formats in use, where a vocabulary has them as control tokens.
+bool is_end_of_generation_text(std::string_view text);
+
+// The byte that a token stands for by its name: "<0x0A>" is 10.
+std::optional<std::uint8_t> byte_token_value(std::string_view text);
+
+}  // namespace quire
