@@ -16,13 +16,13 @@ constexpr std::int32_t kNumBlocks = 256;
 
 ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads)
     : backend_(create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}})),
-      model_(model.build(*backend_, {})),
+      model_(model.build(backend_, {})),
       block_table_(kNumBlocks) {
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = kNumBlocks;
   layout.block_size = kBlockSize;
   layout.dtype = kv_dtype;
-  kv_ = backend_->allocate_kv(layout);
+  kv_ = backend_.allocate_kv(layout);
   // An order that no arithmetic on block ids would hit by chance: 37 and 256 have no common divisor.
   for (std::int32_t i = 0; i < kNumBlocks; ++i)
     block_table_[static_cast<std::size_t>(i)] = (i * 37 + 11) % kNumBlocks;

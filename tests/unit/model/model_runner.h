@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model/loaded_model.h"
+#include "tests/unit/model/recording_backend.h"
 
 namespace quire::test {
 
@@ -28,11 +29,13 @@ class ModelRunner {
   // Continues a fresh sequence greedily after `prompt`.
   std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count);
 
+  // The inputs of all matrix products since the last call.
+  Recording take_recording() { return backend_.take(); }
   Model& model() { return *model_; }
   KvStorage& kv() { return *kv_; }
 
  private:
-  std::unique_ptr<Backend> backend_;
+  RecordingBackend backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvStorage> kv_;
   std::vector<std::int32_t> block_table_;

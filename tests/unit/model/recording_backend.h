@@ -1,0 +1,85 @@
+// RecordingBackend: passes every operation to another backend and keeps the inputs of its matrix products. One thread
+// at a time. A backend that quantises activations rounds values near a rounding edge one way or the other for the last
+// bit of a float; a reference that rounds the very values that the backend was given needs no luck to agree.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire::test {
+
+// inputs[call][row]: what the call-th product of a step was given.
+using Recording = std::vector<std::vector<std::vector<float>>>;
+
+class RecordingBackend final : public Backend {
+ public:
+  explicit RecordingBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  Recording take() { return std::exchange(inputs_, {}); }
+
+  void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) override {
+    auto& rows = inputs_.emplace_back();
+    for (std::int64_t row = 0; row < x.rows; ++row) {
+      rows.emplace_back(x.data + row * x.stride, x.data + row * x.stride + x.cols);
+    }
+    backend_->linear(weights, x, out, accumulate);
+  }
+
+  std::string name() const override { return backend_->name(); }
+  std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
+    return backend_->load_linear(parts, bias);
+  }
+  std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
+    return backend_->load_embedding(table);
+  }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return backend_->upload(values); }
+  std::unique_ptr<Buffer> allocate(std::int64_t num_floats) override { return backend_->allocate(num_floats); }
+  std::unique_ptr<KvStorage> allocate_kv(const KvLayout& layout) override { return backend_->allocate_kv(layout); }
+  std::size_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) const override {
+    return backend_->packed_bytes(type, rows, cols);
+  }
+  std::size_t kv_block_bytes(const KvLayout& layout) const override { return backend_->kv_block_bytes(layout); }
+  void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) override {
+    backend_->embed(table, ids, out);
+  }
+  void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) override {
+    backend_->rms_norm(x, weight, eps, out);
+  }
+  void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
+                     float eps) override {
+    backend_->head_rms_norm(x, num_heads, head_dim, weight, eps);
+  }
+  void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
+                   MatrixView cos, MatrixView sin) override {
+    backend_->rope_angles(positions, inv_freq, scale, cos, sin);
+  }
+  void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
+            MatrixView sin) override {
+    backend_->rope(x, num_heads, head_dim, style, cos, sin);
+  }
+  void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) override {
+    backend_->store_kv(kv, layer, batch, k, v);
+  }
+  void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
+                 std::int64_t num_heads, float scale, MatrixView out) override {
+    backend_->attention(kv, layer, batch, q, num_heads, scale, out);
+  }
+  void swiglu(MatrixView gate_up, MatrixView out) override { backend_->swiglu(gate_up, out); }
+  void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override {
+    backend_->gather_rows(x, rows, out);
+  }
+  void parallel_for(std::int64_t count, std::int64_t grain,
+                    const std::function<void(std::int64_t, std::int64_t)>& body) override {
+    backend_->parallel_for(count, grain, body);
+  }
+  void synchronize() override { backend_->synchronize(); }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  Recording inputs_;
+};
+
+}  // namespace quire::test
