@@ -1,0 +1,60 @@
+// Limits and Refusal: how much work one grammar may cost, and how its compilation is stopped. One thread at a time.
+// Refusal is thrown inside the compiler only and becomes a Result at GrammarCompiler::compile.
+// Invariant: every loop of the compiler that can grow with its input spends from a Budget.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace quire {
+
+struct GrammarLimits {
+  std::size_t max_source_bytes = 4u << 20;       // text of a schema or grammar
+  std::size_t max_depth = 256;                   // nesting of schemas, groups and JSON values
+  std::size_t max_automaton_states = 60'000;     // of one automaton over code points
+  std::size_t max_automaton_cells = 8'000'000;   // states x character classes of one automaton
+  std::size_t max_nodes = 60'000;                // value positions of one schema
+  std::size_t max_alternatives = 256;            // shapes that one value position may have
+  std::size_t max_steps = 40'000'000;            // units of work of one compilation
+  std::chrono::milliseconds max_time{10'000};    // of one compilation
+  std::size_t max_cached_grammars = 256;         // compiled grammars kept for reuse
+};
+
+}  // namespace quire
+
+namespace quire::grammar {
+
+// What cannot be compiled: `pointer` is the JSON pointer of the keyword in a schema ("#/properties/a/not"), or empty.
+class Refusal : public std::runtime_error {
+ public:
+  explicit Refusal(const std::string& message, std::string at = {}) : std::runtime_error(message), pointer(std::move(at)) {}
+  std::string pointer;
+};
+
+class Budget {
+ public:
+  explicit Budget(const GrammarLimits& limits)
+      : limits_(limits), deadline_(std::chrono::steady_clock::now() + limits.max_time) {}
+  const GrammarLimits& limits() const { return limits_; }
+  // Accounts for `units` of work; throws Refusal once the work or the time is spent.
+  void spend(std::size_t units) {
+    spent_ += units;
+    since_check_ += units;
+    if (spent_ > limits_.max_steps) throw Refusal("the grammar is too complex to compile");
+    if (since_check_ < kCheckEvery) return;
+    since_check_ = 0;
+    if (std::chrono::steady_clock::now() > deadline_) throw Refusal("the grammar takes too long to compile");
+  }
+
+ private:
+  static constexpr std::size_t kCheckEvery = 20'000;
+  GrammarLimits limits_;
+  std::chrono::steady_clock::time_point deadline_;
+  std::size_t spent_ = 0;
+  std::size_t since_check_ = 0;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,103 @@
+// Machine: the pushdown automaton over bytes that a Program describes; a set of threads reads the text in parallel.
+// One thread at a time, under Program::mutex. Invariant: every thread that step() yields can still be completed; a byte that
+// no thread survives is forbidden.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/grammar/machine/byte_set.h"
+#include "core/grammar/machine/program.h"
+#include "core/grammar/machine/stack.h"
+
+namespace quire::grammar {
+
+enum class Position : std::uint8_t {
+  kDone, kValue, kString, kBare, kObjectFirst, kKey, kColon, kAfterProperty, kNextKey, kArrayFirst, kAfterItem, kRule,
+};
+
+struct Thread {
+  Position position = Position::kDone;
+  std::uint16_t spaces = 0;  // whitespace since the last token
+  std::uint16_t string = 0;  // kString: which shape of the node
+  std::uint32_t shape = 0;   // node, or object shape for kKey
+  std::uint32_t state = 0;   // of the lexer at hand
+  std::uint32_t count = 0;   // kString: code points so far; kKey: the text before an unfinished code point
+  std::uint32_t text = 0;    // kKey: the text so far, an unfinished code point byte by byte
+  std::uint32_t frame = 0;
+  bool operator==(const Thread&) const = default;
+};
+
+using Threads = std::vector<Thread>;
+
+class Machine {
+ public:
+  explicit Machine(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+  Threads start();
+  // Appends what the threads become over one byte; whether any survive.
+  bool step(const Threads& from, std::uint8_t byte, Threads& out);
+  // Whether the text so far is complete.
+  bool complete(const Threads& threads);
+  // Whether only the end may follow.
+  static bool only_done(const Threads& threads);
+
+  // The pieces that preparing masks needs.
+  void begin_step() { called_.clear(); }
+  void finish_value(std::uint32_t frame, Threads& out);
+  void finish_key(const Thread& thread, std::uint32_t label, Threads& out);
+  void step_thread(const Thread& thread, std::uint8_t byte, Threads& out);
+  bool key_live(const Thread& thread) const;
+  // Adds the bytes that the thread may read next (perhaps some more).
+  void first_bytes(const Thread& thread, ByteSet& set);
+  // Whether an unnamed key is already in the thread's object.
+  bool used(const Frame& frame, std::uint32_t text) const;
+  // Where rules stand after `state` without its own next character: the rules that it calls. `frame` is below.
+  void enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out);
+  const StringShape& string_of(const Thread& thread) const { return program_->nodes[thread.shape].strings[thread.string]; }
+  const Program& program() const { return *program_; }
+  Stack& stack() { return stack_; }
+  // Whether a step has finished a value on kBaseFrame since the last call.
+  bool take_base_reached() { return std::exchange(base_reached_, false); }
+  // The same where the value had ended before the byte, which then belongs to what follows.
+  bool take_base_passed() { return std::exchange(base_passed_, false); }
+  // Drops what no thread stands on any more.
+  void compact(Threads& threads);
+
+ private:
+  static void push(Threads& out, const Thread& thread);
+  void begin_value(std::uint32_t node, std::uint32_t frame, std::uint8_t byte, Threads& out);
+  void step_string(const Thread& thread, std::uint8_t byte, Threads& out);
+  void step_bare(const Thread& thread, std::uint8_t byte, Threads& out);
+  void step_key(const Thread& thread, std::uint8_t byte, Threads& out);
+  void step_rule(const Thread& thread, std::uint8_t byte, Threads& out);
+  void step_object(const Thread& thread, std::uint8_t byte, Threads& out);
+  void step_array(const Thread& thread, std::uint8_t byte, Threads& out);
+  std::uint32_t extend_key(const Thread& thread, std::uint8_t byte, bool completes);
+  void begin_key(const Thread& thread, Threads& out);
+  void begin_property_value(const Thread& thread, Threads& out);
+  std::uint32_t begin_item(std::uint32_t frame, const ItemChoice& choice);
+  bool can_close_object(const Frame& frame) const;
+  bool can_close_array(const Frame& frame) const;
+  bool reach_live(const Frame& frame, const KeyReach& reach, std::uint32_t text, bool exact) const;
+  void enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out);
+  void call(const CallEdge& edge, std::uint32_t frame, Threads& out);
+  bool only_accepts(std::uint32_t state) const;
+
+  // A symbol called in the present step, the frame made for it, and whether it has already returned.
+  struct Called {
+    std::uint32_t symbol;
+    std::uint32_t frame;
+    bool returned;
+  };
+
+  std::shared_ptr<const Program> program_;
+  Stack stack_;
+  std::vector<Called> called_;
+  bool base_reached_ = false;
+  bool base_passed_ = false;
+};
+
+}  // namespace quire::grammar

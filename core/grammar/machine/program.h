@@ -1,0 +1,118 @@
+// Program: what a grammar compiles to, the fixed tables that every Machine of that grammar reads.
+// Immutable after construction, except that its lexers fill their rows on use (under Program::mutex).
+// Values of JSON are nodes with dynamic object and array frames, so that properties come in any order without a larger
+// grammar; rules of EBNF and the like are one automaton with calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/grammar/machine/byte_lexer.h"
+#include "core/grammar/machine/lengths.h"
+#include "core/grammar/regex/expression.h"
+
+namespace quire::grammar {
+
+inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFu;
+inline constexpr std::uint32_t kMaxSpaces = 512;  // longest run of JSON whitespace between two tokens
+
+// One shape of string: its characters, and how many of them.
+struct StringShape {
+  LexerPtr lexer;
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  std::shared_ptr<const Lengths> lengths;  // null where only the lexer decides
+
+  bool bounded() const { return lengths != nullptr; }
+  bool live(std::uint32_t code_state, std::uint32_t count) const {
+    if (count > max) return false;
+    return lengths->reachable(code_state, count < min ? min - count : 0, max == kUnbounded ? Lengths::kEndless : max - count);
+  }
+};
+
+// A value that a key may take, and what taking it marks as done (bits after the named keys).
+struct Choice {
+  std::uint32_t node = 0;
+  std::uint64_t marks = 0;
+};
+
+// Keys that an object treats alike. A named class is one key; others are told apart by their text.
+struct KeyClass {
+  std::vector<Choice> choices;
+  std::uint32_t named = kNoIndex;  // its bit among the seen keys
+  bool required = false;
+  bool finite = false;  // only finitely many keys of this class: prefixes can run out
+};
+
+// What can still follow a state of the key lexer.
+struct KeyReach {
+  bool endless = false;           // keys without end: some is always left
+  std::uint32_t first_named = 0;  // named keys [first_named, last_named)
+  std::uint32_t last_named = 0;
+  std::uint64_t num_finite = 0;   // keys of finite unnamed classes
+};
+
+struct ObjectShape {
+  LexerPtr keys;  // null where no key is possible; labels are classes
+  std::vector<KeyClass> classes;
+  std::vector<KeyReach> reach;  // per code state of `keys`
+  std::vector<std::uint64_t> required;  // over named keys
+  std::vector<std::uint32_t> class_of_named;
+  std::uint32_t num_named = 0;
+  std::uint32_t num_required = 0;
+  std::uint32_t num_marks = 0;  // conditions that some property must meet
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  std::size_t num_words() const { return num_named / 64 + 1 + (num_marks > 0 ? 1 : 0); }
+};
+
+// `contains`: how many items must be of a kind. Choices per item tell whether it is counted.
+struct ItemChoice {
+  std::uint32_t node = 0;
+  std::uint32_t counted = 0;  // bit i: counts for contains[i]
+};
+
+struct ContainsRule {
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  std::uint32_t last = kUnbounded;  // items from here on can no longer count
+};
+
+struct ArrayShape {
+  std::vector<std::vector<ItemChoice>> prefix;
+  std::vector<ItemChoice> rest;
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  std::vector<ContainsRule> contains;
+  bool unique = false;
+  const std::vector<ItemChoice>& choices(std::uint32_t index) const { return index < prefix.size() ? prefix[index] : rest; }
+};
+
+// A position where a JSON value stands: the union of its shapes.
+struct ValueNode {
+  LexerPtr bare;  // numbers, true, false, null; null where none is possible
+  std::vector<StringShape> strings;
+  std::vector<std::uint32_t> arrays;   // indices of Program::arrays
+  std::vector<std::uint32_t> objects;  // indices of Program::objects
+};
+
+// A symbol that a rule calls: another rule, or a JSON value.
+struct Symbol {
+  bool is_value = false;
+  std::uint32_t index = 0;  // of the node, or the start state of the rule
+};
+
+struct Program {
+  std::vector<ValueNode> nodes;
+  std::vector<ArrayShape> arrays;
+  std::vector<ObjectShape> objects;
+  LexerPtr rules;  // null for a plain JSON program
+  std::vector<Symbol> symbols;
+  Symbol start;
+  std::shared_ptr<std::mutex> mutex;  // of all lexers this program may share with others
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,77 @@
+// Stack: the frames that the threads of one generation stand on, in arenas addressed by index. One thread at a time.
+// Invariant: entries never change once a step is over, so threads share them freely, and looking ahead is undone by
+// releasing all that is younger than a mark.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/grammar/machine/program.h"
+
+namespace quire::grammar {
+
+enum class FrameKind : std::uint8_t { kRoot, kBase, kArray, kObject, kRule };
+
+struct Frame {
+  FrameKind kind = FrameKind::kRoot;
+  std::uint32_t parent = 0;
+  std::uint32_t shape = 0;         // kArray, kObject: which one of the program
+  std::uint32_t count = 0;         // items or properties begun
+  std::uint32_t words = 0;         // first word of seen keys and marks, or of what `contains` counted
+  std::uint32_t used = kNoIndex;   // unnamed keys (or unique items) so far
+  std::uint32_t pending = 0;       // kObject: the class of the property at hand
+  std::uint32_t missing = 0;       // kObject: required keys not yet seen
+  std::uint32_t edges = kNoIndex;  // kRule: where it returns to
+};
+
+// A rule called at one place of the text returns to every caller at that place.
+struct ReturnEdge {
+  std::uint32_t state;
+  std::uint32_t parent;
+  std::uint32_t next;
+};
+
+// A text read so far, as a chain of its code points; the hash is of the whole chain.
+struct TextNode {
+  std::uint32_t previous;
+  std::uint32_t length;
+  char32_t last;
+  std::uint64_t hash;
+};
+
+struct UsedText {
+  std::uint32_t text;
+  std::uint32_t next;
+  std::uint64_t hash;
+  std::uint32_t key_class;
+};
+
+inline constexpr std::uint32_t kRootFrame = 0;
+inline constexpr std::uint32_t kBaseFrame = 1;  // stands for whatever lies below, when masks are prepared
+inline constexpr std::uint32_t kEmptyText = 0;
+
+class Stack {
+ public:
+  Stack();
+
+  struct Mark {
+    std::size_t frames, edges, words, texts, used;
+  };
+  Mark mark() const { return {frames.size(), edges.size(), words.size(), texts.size(), used.size()}; }
+  void release(const Mark& mark);
+
+  std::uint32_t push(const Frame& frame);
+  std::uint32_t push_words(const std::uint64_t* from, std::size_t count);
+  std::uint32_t push_words(std::size_t count);
+  std::uint32_t extend_text(std::uint32_t text, char32_t c);
+  // Whether the chain of `text` begins with that of `prefix`.
+  bool text_starts_with(std::uint32_t text, std::uint32_t prefix) const;
+
+  std::vector<Frame> frames;
+  std::vector<ReturnEdge> edges;
+  std::vector<std::uint64_t> words;
+  std::vector<TextNode> texts;
+  std::vector<UsedText> used;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,157 @@
+#include "core/grammar/mask/compiled.h"
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/grammar/machine/machine.h"
+#include "core/grammar/mask/filler.h"
+
+namespace quire::grammar {
+
+namespace {
+
+constexpr std::size_t kCompactAt = 1u << 14;     // frames; a generation's stack is copied when it has grown past this
+constexpr std::size_t kMaxForcedBytes = 1u << 10;
+
+class CompiledState final : public GrammarState {
+ public:
+  CompiledState(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary,
+                std::shared_ptr<NodeContexts> contexts)
+      : mutex_(program->mutex), vocabulary_(std::move(vocabulary)), contexts_(std::move(contexts)), machine_(std::move(program)) {
+    const std::lock_guard lock(*mutex_);
+    threads_ = machine_.start();
+  }
+
+  void fill_mask(std::span<std::uint32_t> mask) override {
+    const std::lock_guard lock(*mutex_);
+    std::fill(mask.begin(), mask.end(), 0);
+    if (!ended_) MaskFiller(machine_, *vocabulary_, *contexts_).fill(threads_, mask);
+    if (!ended_ && !machine_.complete(threads_)) return;
+    for (const TokenId end : vocabulary_->end_tokens()) mask[static_cast<std::size_t>(end.value) / 32] |= 1u << end.value % 32;
+  }
+
+  bool accept(TokenId token) override {
+    const std::lock_guard lock(*mutex_);
+    if (vocabulary_->is_end(token)) {
+      if (!ended_ && !machine_.complete(threads_)) return false;
+      ended_ = true;
+      return true;
+    }
+    const std::string_view bytes = vocabulary_->bytes(token);
+    if (ended_ || bytes.empty()) return false;
+    const Stack::Mark mark = machine_.stack().mark();
+    Threads now = threads_;
+    for (const char byte : bytes) {
+      Threads next;
+      if (!machine_.step(now, static_cast<std::uint8_t>(byte), next)) {
+        machine_.stack().release(mark);
+        return false;
+      }
+      now = std::move(next);
+    }
+    threads_ = std::move(now);
+    if (machine_.stack().frames.size() > compact_at_) {
+      machine_.compact(threads_);
+      compact_at_ = std::max(kCompactAt, 2 * machine_.stack().frames.size());
+    }
+    return true;
+  }
+
+  bool finished() const override { return ended_ || Machine::only_done(threads_); }
+
+  std::vector<TokenId> forced_tokens() override {
+    const std::lock_guard lock(*mutex_);
+    const Stack::Mark mark = machine_.stack().mark();
+    Threads now = ended_ ? Threads{} : threads_;
+    std::string forced;
+    while (forced.size() < kMaxForcedBytes && !now.empty() && !machine_.complete(now) && force(now, forced)) {
+    }
+    const bool to_the_end = Machine::only_done(now);
+    machine_.stack().release(mark);
+    return split(forced, to_the_end);
+  }
+
+ private:
+  // Moves over the one byte that can follow; false where there are several.
+  bool force(Threads& now, std::string& forced) {
+    ByteSet first;
+    for (const Thread& thread : now) machine_.first_bytes(thread, first);
+    Threads only;
+    std::uint8_t found = 0;
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      if (!first.has(static_cast<std::uint8_t>(byte))) continue;
+      Threads next;
+      if (!machine_.step(now, static_cast<std::uint8_t>(byte), next)) continue;
+      if (!only.empty()) return false;
+      only = std::move(next);
+      found = static_cast<std::uint8_t>(byte);
+    }
+    if (only.empty()) return false;
+    now = std::move(only);
+    forced.push_back(static_cast<char>(found));
+    return true;
+  }
+
+  // The longest tokens for the text. The last one may be the beginning of a longer token, so it is left to the model unless
+  // the text ends with it.
+  std::vector<TokenId> split(std::string_view text, bool to_the_end) const {
+    const Trie& trie = vocabulary_->trie();
+    std::vector<TokenId> tokens;
+    while (!text.empty()) {
+      std::uint32_t node = 0;
+      std::size_t depth = 0;
+      std::size_t longest = 0;
+      std::int32_t best = -1;
+      while (depth < text.size()) {
+        std::uint32_t child = node + 1;
+        while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(text[depth])) child = trie[child].end;
+        if (child >= trie[node].end) break;
+        node = child;
+        ++depth;
+        if (trie.tokens_at(node).empty()) continue;
+        best = trie.tokens_at(node).front();
+        longest = depth;
+      }
+      if (best < 0) break;
+      const bool reaches_end = depth == text.size();
+      if (reaches_end && !to_the_end) break;
+      tokens.push_back(TokenId{best});
+      text.remove_prefix(longest);
+    }
+    return tokens;
+  }
+
+  std::shared_ptr<std::mutex> mutex_;
+  std::shared_ptr<const TokenVocabulary> vocabulary_;
+  std::shared_ptr<NodeContexts> contexts_;
+  Machine machine_;
+  Threads threads_;
+  std::size_t compact_at_ = kCompactAt;
+  bool ended_ = false;
+};
+
+class CompiledGrammar final : public Grammar {
+ public:
+  CompiledGrammar(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary)
+      : program_(std::move(program)), vocabulary_(std::move(vocabulary)), contexts_(std::make_shared<NodeContexts>()) {}
+
+  std::unique_ptr<GrammarState> start() const override {
+    return std::make_unique<CompiledState>(program_, vocabulary_, contexts_);
+  }
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const TokenVocabulary> vocabulary_;
+  std::shared_ptr<NodeContexts> contexts_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Grammar> make_grammar(std::shared_ptr<const Program> program,
+                                            std::shared_ptr<const TokenVocabulary> vocabulary) {
+  return std::make_shared<CompiledGrammar>(std::move(program), std::move(vocabulary));
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,86 @@
+// Context: the part of a mask that does not depend on what lies below the token at hand, prepared once per lexer state or
+// value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/grammar/machine/machine.h"
+#include "core/grammar/mask/trie.h"
+#include "core/grammar/mask/vocabulary.h"
+
+namespace quire::grammar {
+
+// A set of tokens, stored as whichever of list and bitmask is smaller.
+class TokenSet {
+ public:
+  void add(std::int32_t token) { ids_.push_back(token); }
+  void add(std::span<const std::int32_t> tokens) { ids_.insert(ids_.end(), tokens.begin(), tokens.end()); }
+  void seal(std::size_t num_words);
+  void apply(std::span<std::uint32_t> mask) const;
+
+ private:
+  std::vector<std::int32_t> ids_;
+  std::vector<std::uint32_t> words_;
+};
+
+// Tokens that leave the lexeme: what of them is left, as a trie.
+struct Exit {
+  std::uint32_t label;  // the class of a finished key; 0 for a finished value
+  Trie rest;
+};
+
+// Keys of which only some are left: tokens below `node` must be tried against the object itself.
+struct Resume {
+  std::string path;
+  std::uint32_t node;
+};
+
+struct Context {
+  TokenSet allowed;
+  std::vector<Exit> exits;
+  std::vector<Resume> resumes;
+};
+
+using ContextKey = std::tuple<Position, std::uint32_t, std::uint32_t, std::uint32_t, ByteSet>;
+
+// What follows a value inside JSON.
+const ByteSet& json_follow();
+
+struct LexerContexts {
+  std::map<ContextKey, std::shared_ptr<const Context>> known;
+};
+
+// Prepares Contexts; uses the machine's stack above its mark only.
+class ContextBuilder {
+ public:
+  ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary) : machine_(machine), vocabulary_(vocabulary) {}
+  // thread: where to begin; its frame is ignored (a key's reach is that of its object's shape).
+  // follow: bytes that may come after the value or rule.
+  std::shared_ptr<const Context> build(const Thread& thread, const ByteSet& follow);
+
+ private:
+  void walk_lexer(const Thread& thread);
+  void visit(std::uint32_t node, const Thread& thread, std::size_t depth);
+  void visit_rule(std::uint32_t node, std::uint32_t state, std::size_t depth);
+  void leave(std::uint32_t node, std::size_t depth, std::uint32_t label, const ByteSet& follow);
+  void leave_value(std::uint32_t node, std::size_t depth, bool passed);
+  void leave_subtree(std::uint32_t node, std::size_t depth, std::uint32_t label);
+  std::uint32_t closing_quote(std::uint32_t node) const;
+  bool advance(Thread& thread, std::uint8_t byte);
+  bool endless(const Thread& thread) const;
+  ByteLexer& lexer_of(const Thread& thread) const;
+
+  Machine& machine_;
+  const TokenVocabulary& vocabulary_;
+  ByteSet follow_;
+  std::shared_ptr<Context> context_;
+  std::map<std::uint32_t, std::vector<Trie::Entry>> leaving_;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,187 @@
+#include "core/grammar/mask/filler.h"
+
+#include <algorithm>
+
+#include "core/grammar/mask/walker.h"
+
+namespace quire::grammar {
+
+namespace {
+
+constexpr std::size_t kMaxContexts = 4096;  // per lexer or grammar; beyond, preparing starts anew
+constexpr std::uint32_t kFar = 1u << 30;
+
+// How far a bound is, told apart only within the reach of one token.
+std::uint32_t distance(std::uint32_t bound, std::uint32_t count, std::size_t reach) {
+  if (bound == kUnbounded) return kFar;
+  const std::uint32_t left = bound > count ? bound - count : 0;
+  return left > reach ? kFar : left;
+}
+
+}  // namespace
+
+void MaskFiller::set(Mask mask, std::span<const std::int32_t> tokens) {
+  for (const std::int32_t token : tokens) mask[static_cast<std::size_t>(token) / 32] |= 1u << token % 32;
+}
+
+void MaskFiller::fill(const Threads& threads, Mask mask) {
+  for (const Thread& thread : threads) fill_thread(thread, mask);
+}
+
+void MaskFiller::walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask) {
+  Walker walker(machine_, trie);
+  walker.below(
+      node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); }, [](std::uint32_t, std::size_t, bool) {});
+}
+
+void MaskFiller::fill_direct(const Thread& thread, Mask mask) { walk(vocabulary_.trie(), 0, {thread}, mask); }
+
+LexerContexts& MaskFiller::contexts_of(ByteLexer& lexer) {
+  if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
+  return *lexer.contexts;
+}
+
+std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const ContextKey& key,
+                                                   std::map<ContextKey, std::shared_ptr<const Context>>& known) {
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (known.size() >= kMaxContexts) known.clear();
+  auto made = ContextBuilder(machine_, vocabulary_).build(thread, std::get<ByteSet>(key));
+  known.emplace(key, made);
+  return made;
+}
+
+// The bytes that may follow once the value on `frame` is finished; inside JSON one set serves all.
+ByteSet MaskFiller::follow_of(std::uint32_t frame) {
+  const Stack::Mark mark = machine_.stack().mark();
+  Threads threads;
+  machine_.begin_step();
+  machine_.finish_value(frame, threads);
+  ByteSet follow;
+  for (const Thread& thread : threads) machine_.first_bytes(thread, follow);
+  machine_.stack().release(mark);
+  return follow.within(json_follow()) ? json_follow() : follow;
+}
+
+void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
+  const Program& program = machine_.program();
+  switch (thread.position) {
+    case Position::kDone: return;
+    case Position::kValue: return fill_value(thread, mask);
+    case Position::kKey: return fill_key(thread, mask);
+    case Position::kString: {
+      const StringShape& string = machine_.string_of(thread);
+      std::uint32_t lo = 0;
+      std::uint32_t hi = kFar;
+      if (string.bounded()) {
+        const bool dense = string.lengths->dense();
+        lo = dense ? distance(string.min, thread.count, vocabulary_.longest()) : string.min - std::min(string.min, thread.count);
+        hi = dense ? distance(string.max, thread.count, vocabulary_.longest()) : string.max - thread.count;
+      }
+      const ContextKey key{thread.position, thread.state, lo, hi, follow_of(thread.frame)};
+      return apply(*context(thread, key, contexts_of(*string.lexer).known), thread, mask);
+    }
+    case Position::kBare: {
+      ByteLexer& lexer = *program.nodes[thread.shape].bare;
+      const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
+      return apply(*context(thread, key, contexts_of(lexer).known), thread, mask);
+    }
+    case Position::kRule: {
+      const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
+      return apply(*context(thread, key, nodes_.known), thread, mask);
+    }
+    default: return fill_direct(thread, mask);
+  }
+}
+
+void MaskFiller::fill_value(const Thread& thread, Mask mask) {
+  // The run of whitespace counts only where its limit is near.
+  const bool none = thread.spaces == kMaxSpaces;
+  if (!none && thread.spaces + vocabulary_.longest() >= kMaxSpaces) return fill_direct(thread, mask);
+  Thread begin = thread;
+  begin.spaces = none ? kMaxSpaces : 0;
+  const ContextKey key{thread.position, thread.shape, none ? 1 : 0, 0, follow_of(thread.frame)};
+  apply(*context(begin, key, nodes_.known), thread, mask);
+}
+
+void MaskFiller::fill_key(const Thread& thread, Mask mask) {
+  const Frame& frame = machine_.stack().frames[thread.frame];
+  const ObjectShape& shape = machine_.program().objects[thread.shape];
+  bool endless = false;
+  shape.keys->for_each_target(thread.state, [&](std::uint32_t target) { endless = endless || shape.reach[target].endless; });
+  if (!endless || frame.count + frame.missing >= shape.max) return fill_direct(thread, mask);
+  // Reach differs between shapes that share a lexer, so these contexts belong to the grammar.
+  const ContextKey key{thread.position, thread.state, thread.shape, 0, ByteSet()};
+  const auto prepared = context(thread, key, nodes_.known);
+  if (!extends_to_used_key(thread)) return apply(*prepared, thread, mask);
+  std::vector<std::uint32_t> own(mask.size(), 0);
+  apply(*prepared, thread, own);
+  forbid_used_keys(0, thread, own);
+  for (std::size_t i = 0; i < own.size(); ++i) mask[i] |= own[i];
+}
+
+void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {
+  context.allowed.apply(mask);
+  Stack& stack = machine_.stack();
+  const Stack::Mark mark = stack.mark();
+  for (const Exit& exit : context.exits) {
+    Threads threads;
+    machine_.begin_step();
+    if (thread.position == Position::kKey) {
+      // The key's text ends within the tokens and differs between them; a repeated one is forbidden afterwards.
+      Thread unseen = thread;
+      unseen.text = stack.extend_text(thread.text, kMaxCodePoint + 1);
+      machine_.finish_key(unseen, exit.label, threads);
+      if (!threads.empty()) set(mask, exit.rest.tokens_at(0));
+    } else {
+      machine_.finish_value(thread.frame, threads);
+    }
+    if (!threads.empty()) walk(exit.rest, 0, threads, mask);
+    stack.release(mark);
+  }
+  for (const Resume& resume : context.resumes) {
+    Threads threads{thread};
+    for (const char byte : resume.path) {
+      Threads next;
+      machine_.step(threads, static_cast<std::uint8_t>(byte), next);
+      threads = std::move(next);
+    }
+    if (!threads.empty()) {
+      set(mask, vocabulary_.trie().tokens_at(resume.node));
+      walk(vocabulary_.trie(), resume.node, threads, mask);
+    }
+    stack.release(mark);
+  }
+}
+
+// Whether some key that the object already has begins with what was read of this one.
+bool MaskFiller::extends_to_used_key(const Thread& thread) {
+  const Stack& stack = machine_.stack();
+  const bool inside = machine_.program().objects[thread.shape].keys->code_state(thread.state) == ByteLexer::kInside;
+  const std::uint32_t prefix = inside ? thread.count : thread.text;
+  for (std::uint32_t entry = stack.frames[thread.frame].used; entry != kNoIndex; entry = stack.used[entry].next) {
+    if (stack.text_starts_with(stack.used[entry].text, prefix)) return true;
+  }
+  return false;
+}
+
+// Clears the tokens that would close a key which the object already has.
+void MaskFiller::forbid_used_keys(std::uint32_t node, const Thread& thread, Mask mask) {
+  const Trie& trie = vocabulary_.trie();
+  ByteLexer& lexer = *machine_.program().objects[thread.shape].keys;
+  for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
+    if (trie[child].byte == '"') {
+      if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text)) continue;
+      for (const std::int32_t token : trie.tokens_below(child)) mask[static_cast<std::size_t>(token) / 32] &= ~(1u << token % 32);
+      continue;
+    }
+    const Stack::Mark mark = machine_.stack().mark();
+    Threads next;
+    machine_.begin_step();
+    machine_.step_thread(thread, trie[child].byte, next);
+    if (!next.empty() && extends_to_used_key(next.front())) forbid_used_keys(child, Thread(next.front()), mask);
+    machine_.stack().release(mark);
+  }
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,50 @@
+// MaskFiller: the set of tokens that a Machine's threads allow next. One thread at a time, under Program::mutex.
+// Most of a mask comes from prepared Contexts; only what leaves the token at hand is tried against the stack.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/grammar/machine/machine.h"
+#include "core/grammar/mask/context.h"
+#include "core/grammar/mask/vocabulary.h"
+
+namespace quire::grammar {
+
+// Contexts of value nodes, shared by all generations under one grammar.
+struct NodeContexts {
+  std::map<ContextKey, std::shared_ptr<const Context>> known;
+};
+
+class MaskFiller {
+ public:
+  MaskFiller(Machine& machine, const TokenVocabulary& vocabulary, NodeContexts& nodes)
+      : machine_(machine), vocabulary_(vocabulary), nodes_(nodes) {}
+  // Sets the bits of the tokens that keep the text completable; other bits are left alone.
+  void fill(const Threads& threads, std::span<std::uint32_t> mask);
+
+ private:
+  using Mask = std::span<std::uint32_t>;
+  void fill_thread(const Thread& thread, Mask mask);
+  void fill_direct(const Thread& thread, Mask mask);
+  void fill_value(const Thread& thread, Mask mask);
+  void fill_key(const Thread& thread, Mask mask);
+  void apply(const Context& context, const Thread& thread, Mask mask);
+  void walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask);
+  void forbid_used_keys(std::uint32_t node, const Thread& thread, Mask mask);
+  bool extends_to_used_key(const Thread& thread);
+  ByteSet follow_of(std::uint32_t frame);
+  std::shared_ptr<const Context> context(const Thread& thread, const ContextKey& key,
+                                         std::map<ContextKey, std::shared_ptr<const Context>>& known);
+  LexerContexts& contexts_of(ByteLexer& lexer);
+  static void set(Mask mask, std::span<const std::int32_t> tokens);
+
+  Machine& machine_;
+  const TokenVocabulary& vocabulary_;
+  NodeContexts& nodes_;
+};
+
+}  // namespace quire::grammar

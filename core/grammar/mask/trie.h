@@ -1,0 +1,39 @@
+// Trie: texts and the tokens they stand for, as nodes in preorder. Immutable after construction.
+// Node 0 is the root; the children of node i are i + 1, end(i + 1), ... up to end(i); the tokens of a subtree are contiguous.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace quire::grammar {
+
+class Trie {
+ public:
+  struct Node {
+    std::uint32_t end;          // the node after this subtree
+    std::uint32_t first_token;  // into tokens()
+    std::uint8_t byte;
+  };
+  using Entry = std::pair<std::string_view, std::int32_t>;
+
+  Trie() : Trie(std::vector<Entry>{}) {}
+  explicit Trie(std::vector<Entry> entries);
+  std::uint32_t size() const { return static_cast<std::uint32_t>(nodes_.size()) - 1; }
+  const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
+  // The tokens whose text ends at the node.
+  std::span<const std::int32_t> tokens_at(std::uint32_t node) const {
+    return std::span(tokens_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
+  }
+  std::span<const std::int32_t> tokens_below(std::uint32_t node) const {
+    return std::span(tokens_).subspan(nodes_[node].first_token, nodes_[nodes_[node].end].first_token - nodes_[node].first_token);
+  }
+
+ private:
+  std::vector<Node> nodes_;  // one more than there are, to end the last one's tokens
+  std::vector<std::int32_t> tokens_;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,38 @@
+// Walker: runs a Machine over the texts of a Trie to find which of them it can read. One thread at a time.
+// Its cost is that of the live part of the trie; the machine's stack is as before when it returns.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "core/grammar/machine/machine.h"
+#include "core/grammar/mask/trie.h"
+
+namespace quire::grammar {
+
+class Walker {
+ public:
+  // on_live(node): the text of the node can be read. on_base(node, depth, passed): reading it finished the value on
+  // kBaseFrame; where it `passed`, the value had ended at depth, before the node's own byte.
+  using OnLive = std::function<void(std::uint32_t node)>;
+  using OnBase = std::function<void(std::uint32_t node, std::size_t depth, bool passed)>;
+
+  Walker(Machine& machine, const Trie& trie) : machine_(machine), trie_(trie) {}
+  // Reads what lies below `node`, where `threads` stand; `depth` is the node's.
+  void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live, const OnBase& on_base);
+
+ private:
+  void descend(std::uint32_t node, std::size_t level, std::size_t depth);
+  void string_below(std::uint32_t node, const Thread& thread, std::size_t level, std::size_t depth);
+  void arrive(std::uint32_t node, bool alive, std::size_t level, std::size_t depth);
+  Threads& level(std::size_t index);
+
+  Machine& machine_;
+  const Trie& trie_;
+  std::deque<Threads> levels_;  // grows without moving what is being read
+  const OnLive* on_live_ = nullptr;
+  const OnBase* on_base_ = nullptr;
+};
+
+}  // namespace quire::grammar
