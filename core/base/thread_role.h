@@ -1,6 +1,7 @@
 // ThreadRole: "Engine thread only" as something the compiler checks. Any thread.
-// A function that needs a role says QUIRE_REQUIRES(role); the one place that knows it runs there calls role.assume(). Clang's
-// thread-safety analysis (-Wthread-safety) rejects every other caller; with other compilers the annotations vanish.
+// A function that needs a role says QUIRE_REQUIRES(role); the one place that knows it runs there calls role.assume().
+// Clang's thread-safety analysis (-Wthread-safety) rejects every other caller; with other compilers the annotations
+// vanish.
 #pragma once
 
 #if defined(__clang__)

@@ -1,7 +1,7 @@
-// Engine: the loop that turns queued requests into tokens; owns the scheduler, the KV cache and the sampler, and the thread
-// `engine` that runs them. Public calls: Any thread, except step(), which is Engine thread only.
-// Invariants: a submitted request gets exactly one finish event per choice; one request's fate never touches another's; after
-// a device failure nothing more is computed and every request, present or future, ends with an error.
+// Engine: the loop that turns queued requests into tokens; owns the scheduler, the KV cache and the sampler, and the
+// thread `engine` that runs them. Public calls: Any thread, except step(), which is Engine thread only. Invariants: a
+// submitted request gets exactly one finish event per choice; one request's fate never touches another's; after a
+// device failure nothing more is computed and every request, present or future, ends with an error.
 #pragma once
 
 #include <memory>
@@ -54,8 +54,8 @@ class Engine {
   // False once the device has failed: readiness turns red and stays so.
   bool healthy() const;
 
-  // One turn of the loop without the thread, for tests and benchmarks that are the engine thread themselves; `now` is the
-  // time that deadlines and ages are judged by. Returns false where there was nothing to do.
+  // One turn of the loop without the thread, for tests and benchmarks that are the engine thread themselves; `now` is
+  // the time that deadlines and ages are judged by. Returns false where there was nothing to do.
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
  private:

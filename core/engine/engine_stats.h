@@ -1,5 +1,5 @@
-// EngineStats: what the engine tells the outside about itself. The engine thread writes, any thread reads, nobody waits:
-// each figure is exact, a snapshot's figures may be one step apart.
+// EngineStats: what the engine tells the outside about itself. The engine thread writes, any thread reads, nobody
+// waits: each figure is exact, a snapshot's figures may be one step apart.
 #pragma once
 
 #include <array>
@@ -9,15 +9,15 @@ namespace quire {
 
 // Upper bounds of the buckets of tokens per step; one more bucket holds what is above.
 inline constexpr std::array<std::int64_t, 15> kIterationTokenBounds = {1,   2,   4,    8,    16,   32,   64,   128,
-                                                                      256, 512, 1024, 2048, 4096, 8192, 16384};
+                                                                       256, 512, 1024, 2048, 4096, 8192, 16384};
 
 struct EngineStats {
   // Gauges.
   std::int64_t num_running = 0;  // sequences
   std::int64_t num_waiting = 0;  // requests that have not started, and preempted sequences
   std::int64_t num_blocks = 0;
-  std::int64_t num_blocks_used = 0;       // referenced by a sequence
-  std::int64_t num_blocks_cached = 0;     // kept for their content, evicted when room is needed
+  std::int64_t num_blocks_used = 0;    // referenced by a sequence
+  std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
   double tokens_per_second = 0.0;  // recent service rate, prompt and generated
 
@@ -26,15 +26,15 @@ struct EngineStats {
   std::uint64_t prefix_cache_queries = 0;  // prompt tokens looked up
   std::uint64_t prefix_cache_hits = 0;     // of them, found
   std::uint64_t num_preemptions = 0;
-  std::uint64_t prompt_tokens = 0;      // of requests that started, cached ones included
-  std::uint64_t computed_tokens = 0;    // rows that went through the model
+  std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
+  std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;
   std::uint64_t num_finished_stop = 0;  // choices
   std::uint64_t num_finished_length = 0;
   std::uint64_t num_finished_abort = 0;
   std::uint64_t num_finished_error = 0;
-  std::uint64_t num_blocks_copied = 0;  // copy-on-write
-  std::uint64_t num_blocks_restored = 0;  // from a tier below
+  std::uint64_t num_blocks_copied = 0;                                             // copy-on-write
+  std::uint64_t num_blocks_restored = 0;                                           // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
 };
 

@@ -1,6 +1,6 @@
 // Request: what a client asked of the engine, complete and validated. Immutable after construction; any thread.
-// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails, because its owner
-// made room for num_choices * (max_tokens + 1) events before the request was queued.
+// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails, because its
+// owner made room for num_choices * (max_tokens + 1) events before the request was queued.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ struct Request {
   std::string cache_salt;  // prefix blocks are shared only within equal salts
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::int32_t num_choices = 1;  // n: sequences that share the prompt's blocks
-  std::int32_t priority = 0;     // lower runs earlier
+  std::int32_t num_choices = 1;            // n: sequences that share the prompt's blocks
+  std::int32_t priority = 0;               // lower runs earlier
   std::shared_ptr<const Grammar> grammar;  // may be null
   Pooling pooling = Pooling::kNone;        // not kNone: an embedding is asked for, no token is generated
   std::optional<Clock::time_point> deadline;
@@ -46,11 +46,11 @@ enum class FinishReason { kStop, kLength, kAbort, kError };
 // Sent with the last event of each choice.
 struct FinishInfo {
   FinishReason reason = FinishReason::kStop;
-  std::optional<TokenId> stop_token;  // the end-of-sequence or stop token that ended it
-  std::optional<Error> error;         // with kError, and with kAbort where a deadline or a drain cut it
+  std::optional<TokenId> stop_token{};  // the end-of-sequence or stop token that ended it; in no event's tokens
+  std::optional<Error> error{};         // with kError, and with kAbort where a deadline or a drain cut it
   std::int32_t num_prompt_tokens = 0;
-  std::int32_t num_cached_tokens = 0;  // of the prompt, served from the prefix cache
-  std::int32_t num_generated_tokens = 0;
+  std::int32_t num_cached_tokens = 0;     // of the prompt, served from the prefix cache
+  std::int32_t num_generated_tokens = 0;  // stop_token included
   std::int32_t num_preemptions = 0;
   Clock::duration queue_time{};
   Clock::duration prefill_time{};
@@ -59,11 +59,11 @@ struct FinishInfo {
 
 struct OutputEvent {
   std::int32_t choice = 0;
-  std::vector<TokenId> tokens;         // normally one; several where a grammar forced text; none on a bare finish
-  std::vector<TokenLogprob> logprobs;  // one per token where asked for
-  std::vector<std::optional<TokenLogprob>> prompt_logprobs;  // in the first event of choice 0, where asked for
-  std::vector<float> embedding;  // where pooling was asked for: L2-normalised
-  std::optional<FinishInfo> finish;
+  std::vector<TokenId> tokens{};         // normally one; several where a grammar forced text; none on a bare finish
+  std::vector<TokenLogprob> logprobs{};  // one per token where asked for
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
+  std::vector<float> embedding{};                              // where pooling was asked for: L2-normalised
+  std::optional<FinishInfo> finish{};
   std::int32_t num_cached_tokens = 0;  // known from the first event on
 };
 

@@ -1,6 +1,6 @@
-// RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread, except
-// drain_into, wait and note_progress, which are Engine thread only. Bounds are decided here, before a request costs more.
-// Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
+// RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread,
+// except drain_into, wait and note_progress, which are Engine thread only. Bounds are decided here, before a request
+// costs more. Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
 #pragma once
 
 #include <condition_variable>
@@ -49,33 +49,42 @@ class QueueTicket {
   std::int64_t num_bytes_ = 0;
 };
 
-// One message to the engine: a new request with its sink. `ticket` comes from reserve(); without one, submit() makes it.
+// One message to the engine: a new request with its sink. `ticket` comes from reserve(); without one, submit() makes
+// it.
 struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<OutputSink> sink;
   QueueTicket ticket = {};
 };
 
+// The end of a request, or of one of its choices, asked for from outside.
+struct Abort {
+  std::string request_id;
+  std::optional<std::int32_t> choice;  // absent: all
+};
+
 class RequestQueue {
  public:
   explicit RequestQueue(const QueueOptions& options) : options_(options) {}
 
-  // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining, failed,
-  // or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
+  // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining,
+  // failed, or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
   Result<QueueTicket> reserve(const std::string& key_name, std::int64_t body_bytes);
   // Hands the request to the engine; refuses as reserve() does, now with its number of tokens known.
   Result<void> submit(Submission submission);
-  // Ends the request within one step; unknown ids are ignored.
-  void abort(std::string request_id);
+  // Ends the request, or one choice of it (its text met a stop string), within one step; unknown ids are ignored.
+  void abort(std::string request_id, std::optional<std::int32_t> choice = std::nullopt);
   // New submissions are refused with this error from now on.
   void close(Error reason);
   void close();  // because the server is draining
   void wake();
 
+  // The refusal that one more request would meet if the server's bounds were reached now.
+  Error overloaded() const;
   const QueueOptions& options() const { return options_; }
 
   // Moves everything that arrived into the vectors (cleared first, capacity kept).
-  void drain_into(std::vector<Submission>& submissions, std::vector<std::string>& aborts) QUIRE_REQUIRES(kEngineThread);
+  void drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) QUIRE_REQUIRES(kEngineThread);
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   // The recent service rate, from which Retry-After is computed.
@@ -98,7 +107,7 @@ class RequestQueue {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Submission> submissions_;
-  std::vector<std::string> aborts_;
+  std::vector<Abort> aborts_;
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   double tokens_per_second_ = 0.0;

@@ -16,7 +16,7 @@ struct DryParams {
   float multiplier = 0.0F;  // 0: off
   float base = 1.75F;
   std::int32_t allowed_length = 2;
-  std::int32_t penalty_last_n = -1;           // -1: the whole context
+  std::int32_t penalty_last_n = -1;            // -1: the whole context
   std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
 };
 
@@ -33,10 +33,10 @@ struct SamplingParams {
   float xtc_threshold = 0.1F;
   DryParams dry;
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::vector<TokenId> allowed_token_ids;            // empty: all
-  std::vector<std::vector<TokenId>> bad_words;       // token sequences that must not be completed
-  std::optional<std::uint64_t> seed;                 // absent: the engine draws one
-  std::optional<std::int32_t> num_logprobs;          // absent: none; k: the sampled token's and the top k
+  std::vector<TokenId> allowed_token_ids;       // empty: all
+  std::vector<std::vector<TokenId>> bad_words;  // token sequences that must not be completed
+  std::optional<std::uint64_t> seed;            // absent: the engine draws one
+  std::optional<std::int32_t> num_logprobs;     // absent: none; k: the sampled token's and the top k
   std::optional<std::int32_t> num_prompt_logprobs;
 
   std::int32_t max_tokens = 16;  // new tokens per choice

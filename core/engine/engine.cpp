@@ -1,0 +1,149 @@
+#include "core/engine/engine.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/engine/engine_impl.h"
+
+namespace quire {
+
+namespace {
+
+// An engine that has been idle for so long looks whether its pool is whole: never between two requests of one client.
+constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
+
+Error shutting_down() {
+  return {ErrorKind::kUnavailable,
+          "The server shut down before the request was finished.",
+          "server_shutting_down",
+          {},
+          std::chrono::seconds(5)};
+}
+
+std::uint64_t first_seed(std::uint64_t configured) {
+  if (configured != 0) return configured;
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                   std::vector<TokenId> end_of_generation, const EngineOptions& options)
+    : queue(options.queue),
+      model_(model),
+      backend_(backend),
+      storage_(std::move(storage)),
+      end_of_generation_(std::move(end_of_generation)),
+      options_(options),
+      next_seed_(first_seed(options.seed)),
+      kv_(storage_->layout().num_blocks, static_cast<std::int32_t>(storage_->layout().block_size),
+          options.kv_cache.enable_prefix_caching),
+      scheduler_(
+          [&] {
+            SchedulerOptions of_model = options.scheduler;
+            const std::int64_t context = model.max_context();
+            of_model.max_model_len = of_model.max_model_len > 0 ? std::min(of_model.max_model_len, context) : context;
+            return of_model;
+          }(),
+          kv_),
+      sampler_(backend),
+      token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs),
+      hidden_input_(kv_.block_size(), 0, 0) {
+  limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
+  stats_.num_blocks = kv_.pool().num_blocks();
+  board.publish(stats_);
+}
+
+void Engine::Impl::run() {
+  kEngineThread.assume();
+  pthread_setname_np(pthread_self(), "engine");
+  bool checked = false;
+  while (!stopping.load(std::memory_order_acquire)) {
+    if (step(Clock::now())) {
+      checked = false;
+      continue;
+    }
+    if (drain_deadline.load(std::memory_order_acquire) != kNotDraining && live_.empty()) {
+      const std::lock_guard lock(drained_mutex);
+      drained = true;
+      drained_changed.notify_all();
+    }
+    std::optional<Clock::time_point> until = next_deadline();
+    if (!checked && live_.empty()) until = Clock::now() + kIdleBeforeCheck;
+    const Clock::time_point slept = Clock::now();
+    queue.wait(until);
+    if (!checked && live_.empty() && Clock::now() - slept >= kIdleBeforeCheck) {
+      kv_.check_integrity();
+      checked = true;
+    }
+  }
+  receive(Clock::now());
+  cut_all(FinishReason::kAbort, shutting_down());
+  publish(Clock::now());
+}
+
+std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
+  std::optional<Clock::time_point> next;
+  for (const Deadlines* deadlines : {&deadlines_, &queue_deadlines_}) {
+    if (!deadlines->empty() && (!next || deadlines->begin()->first < *next)) next = deadlines->begin()->first;
+  }
+  const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
+  if (drain != kNotDraining && !live_.empty()) {
+    const Clock::time_point at{Clock::duration(drain)};
+    if (!next || at < *next) next = at;
+  }
+  return next;
+}
+
+Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+               std::vector<TokenId> end_of_generation, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(model, backend, std::move(storage), std::move(end_of_generation), options)) {}
+
+Engine::~Engine() {
+  stop();
+}
+
+void Engine::start() {
+  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+}
+
+void Engine::drain(Clock::time_point deadline) {
+  impl_->queue.close();
+  impl_->drain_deadline.store(deadline.time_since_epoch().count(), std::memory_order_release);
+  impl_->queue.wake();
+}
+
+bool Engine::wait_drained(Clock::time_point until) {
+  std::unique_lock lock(impl_->drained_mutex);
+  return impl_->drained_changed.wait_until(lock, until, [this] { return impl_->drained; });
+}
+
+void Engine::stop() {
+  impl_->queue.close();
+  impl_->stopping.store(true, std::memory_order_release);
+  impl_->queue.wake();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+RequestQueue& Engine::queue() {
+  return impl_->queue;
+}
+const EngineLimits& Engine::limits() const {
+  return impl_->limits;
+}
+EngineStats Engine::stats() const {
+  return impl_->board.read();
+}
+bool Engine::healthy() const {
+  return impl_->healthy.load(std::memory_order_acquire);
+}
+bool Engine::step(Clock::time_point now) {
+  return impl_->step(now);
+}
+
+}  // namespace quire

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/engine/engine_impl.h"
+#include "core/sampling/philox.h"
+
+namespace quire {
+
+namespace {
+
+// A whole chunk's logits are kept where the prompt's logprobs are asked for: vocabulary-wide rows, so few at a time.
+constexpr std::int64_t kPromptLogprobChunk = 64;
+
+Error timed_out() {
+  return {ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded", {}, {}};
+}
+
+}  // namespace
+
+void Engine::Impl::receive(Clock::time_point now) {
+  queue.drain_into(submissions_, aborts_);
+  for (Submission& submission : submissions_)
+    accept(std::move(submission), now);
+  for (const Abort& asked : aborts_)
+    abort(asked);
+  cut_overdue(now);
+}
+
+void Engine::Impl::accept(Submission submission, Clock::time_point now) {
+  const Request& request = *submission.request;
+  Result<void> fits = scheduler_.check(request);
+  if (request.prompt.empty()) fits = invalid("The prompt holds no tokens.", "prompt");
+  if (!healthy.load(std::memory_order_relaxed))
+    fits = failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
+  const auto [place, added] = live_.try_emplace(request.id);
+  if (!added)
+    fits = failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
+  if (!fits) {
+    if (added) live_.erase(place);
+    for (std::int32_t choice = 0; choice < request.num_choices; ++choice) {
+      OutputEvent event{.choice = choice};
+      event.finish = FinishInfo{.reason = FinishReason::kError, .error = fits.error()};
+      submission.sink->send(std::move(event));
+      ++stats_.num_finished_error;
+    }
+    return;
+  }
+  place->second = std::make_unique<LiveRequest>();
+  LiveRequest& live = *place->second;
+  live.request = std::move(submission.request);
+  live.sink = std::move(submission.sink);
+  live.ticket = std::move(submission.ticket);
+  live.seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
+  live.choices.resize(static_cast<std::size_t>(request.num_choices));
+  live.choices[0] = make_generation(live, 0);
+  if (request.deadline) deadlines_.emplace(*request.deadline, &live);
+  if (options_.queue.max_queue_time_s > 0.0) {
+    live.queue_deadline = now + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(options_.queue.max_queue_time_s));
+    queue_deadlines_.emplace(*live.queue_deadline, &live);
+  }
+  scheduler_.add(live.choices[0]->sequence);
+}
+
+std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
+  const Request& request = *live.request;
+  auto generation = std::make_unique<Generation>(
+      live, choice,
+      SamplerState(request.sampling, request.prompt, end_of_generation_, model_.vocab_size(), live.seed, choice));
+  Sequence& sequence = generation->sequence;
+  sequence.id = SequenceId{num_sequences_made_++};
+  sequence.request = live.request;
+  sequence.cache_salt = request.cache_salt;
+  if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
+  sequence.tokens = request.prompt;
+  sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (choice == 0) sequence.num_places_reserved = request.num_choices - 1;
+  if (choice == 0 && request.sampling.num_prompt_logprobs) {
+    sequence.max_chunk = kPromptLogprobChunk;
+    sequence.max_cached_tokens = 0;
+    generation->prompt_logprobs.emplace_back();  // nothing comes before the first token
+  }
+  if (request.pooling == Pooling::kMean || request.pooling == Pooling::kCls) sequence.max_cached_tokens = 0;
+  if (request.grammar != nullptr) generation->grammar = request.grammar->start();
+  generation->is_thinking = request.sampling.thinking_budget.has_value();
+  return generation;
+}
+
+void Engine::Impl::abort(const Abort& asked) {
+  const auto found = live_.find(asked.request_id);
+  if (found == live_.end()) return;
+  LiveRequest& live = *found->second;
+  if (!asked.choice) {
+    end_request(live, FinishReason::kAbort, std::nullopt);
+    return;
+  }
+  const auto choice = static_cast<std::size_t>(*asked.choice);
+  if (choice >= live.choices.size() || live.choices[choice] == nullptr) return;
+  Generation& generation = *live.choices[choice];
+  if (generation.sequence.num_places_reserved > 0) return;  // the others have not been forked from it yet
+  end(generation, finish_info(generation, FinishReason::kAbort));
+}
+
+void Engine::Impl::cut_overdue(Clock::time_point now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    end_request(*deadlines_.begin()->second, FinishReason::kAbort, timed_out());
+  }
+  while (!queue_deadlines_.empty() && queue_deadlines_.begin()->first <= now) {
+    Error error = queue.overloaded();
+    error.message = "The request waited too long to be started. Please retry later.";
+    error.code = "queue_timeout";
+    end_request(*queue_deadlines_.begin()->second, FinishReason::kError, error);
+  }
+  const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
+  if (now.time_since_epoch().count() >= drain) {
+    cut_all(FinishReason::kAbort, {ErrorKind::kUnavailable,
+                                   "The server shut down before the request was finished.",
+                                   "server_shutting_down",
+                                   {},
+                                   std::chrono::seconds(5)});
+  }
+}
+
+void Engine::Impl::note_started(Clock::time_point now) {
+  for (Sequence* sequence : batch_.started) {
+    LiveRequest& live = *sequence->generation->live;
+    live.started_at = now;
+    live.ticket.give_back();
+    if (live.queue_deadline) {
+      queue_deadlines_.erase({*live.queue_deadline, &live});
+      live.queue_deadline.reset();
+    }
+    stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
+    rate_tokens_ += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
+  }
+}
+
+FinishInfo Engine::Impl::finish_info(const Generation& generation, FinishReason reason) const {
+  const LiveRequest& live = *generation.live;
+  const Clock::time_point now = Clock::now();
+  FinishInfo info{.reason = reason};
+  info.num_prompt_tokens = static_cast<std::int32_t>(generation.sequence.num_prompt_tokens);
+  info.num_cached_tokens = static_cast<std::int32_t>(generation.sequence.num_cached_tokens);
+  info.num_generated_tokens = generation.num_generated;
+  info.num_preemptions = generation.sequence.num_preemptions;
+  const Clock::time_point started = live.started_at.value_or(now);
+  const Clock::time_point first_token = generation.first_token_at.value_or(now);
+  info.queue_time = started - live.request->arrival;
+  info.prefill_time = first_token - started;
+  info.decode_time = now - first_token;
+  return info;
+}
+
+// Sends the last event; the generation, and with its last choice the request, is gone afterwards.
+void Engine::Impl::end(Generation& generation, FinishInfo info) {
+  LiveRequest& live = *generation.live;
+  switch (info.reason) {
+    case FinishReason::kStop: ++stats_.num_finished_stop; break;
+    case FinishReason::kLength: ++stats_.num_finished_length; break;
+    case FinishReason::kAbort: ++stats_.num_finished_abort; break;
+    case FinishReason::kError: ++stats_.num_finished_error; break;
+  }
+  generation.event.num_cached_tokens = info.num_cached_tokens;
+  generation.event.finish = std::move(info);
+  scheduler_.finish(generation.sequence);
+  live.sink->send(std::move(generation.event));
+  live.choices[static_cast<std::size_t>(generation.choice)].reset();
+  if (++live.num_ended == live.request->num_choices) erase(live);
+}
+
+void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error) {
+  // Choices that were never forked end with the first one's figures.
+  if (live.choices[0] != nullptr && live.choices[0]->sequence.num_places_reserved > 0) {
+    for (std::int32_t choice = 1; choice < live.request->num_choices; ++choice) {
+      OutputEvent event{.choice = choice};
+      event.finish = finish_info(*live.choices[0], reason);
+      event.finish->error = error;
+      live.sink->send(std::move(event));
+      ++(reason == FinishReason::kAbort ? stats_.num_finished_abort : stats_.num_finished_error);
+      ++live.num_ended;
+    }
+  }
+  // The last end() erases the request: nothing of it is touched after.
+  std::int32_t num_left = live.request->num_choices - live.num_ended;
+  for (std::size_t i = 0; num_left > 0; ++i) {
+    if (live.choices[i] == nullptr) continue;
+    FinishInfo info = finish_info(*live.choices[i], reason);
+    info.error = error;
+    --num_left;
+    end(*live.choices[i], std::move(info));
+  }
+}
+
+void Engine::Impl::erase(LiveRequest& live) {
+  if (live.request->deadline) deadlines_.erase({*live.request->deadline, &live});
+  if (live.queue_deadline) queue_deadlines_.erase({*live.queue_deadline, &live});
+  const std::string id = live.request->id;
+  live_.erase(id);
+}
+
+void Engine::Impl::cut_all(FinishReason reason, const Error& error) {
+  while (!live_.empty())
+    end_request(*live_.begin()->second, reason, error);
+}
+
+}  // namespace quire

@@ -1,0 +1,347 @@
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/engine/engine_impl.h"
+
+namespace quire {
+
+namespace {
+
+constexpr double kRateWindow = 1.0;  // seconds between two looks at the service rate
+
+}  // namespace
+
+bool Engine::Impl::step(Clock::time_point now) {
+  receive(now);
+  scheduler_.schedule(batch_);
+  if (batch_.empty()) {
+    publish(now);
+    return false;
+  }
+  note_started(now);
+  const Clock::time_point began = Clock::now();
+  try {
+    build_input();
+    forward();
+  } catch (const std::exception& error) {
+    fail(error.what());
+    return true;
+  }
+  prepare_rows();
+  sampler_.sample(rows_);
+  commit(began);
+  emit();
+  publish(now);
+  return true;
+}
+
+void Engine::Impl::build_input() {
+  token_input_.clear();
+  hidden_input_.clear();
+  token_plans_.clear();
+  hidden_plans_.clear();
+  for (const BatchEntry& entry : batch_.entries) {
+    const Sequence& sequence = *entry.sequence;
+    const Pooling pooling = sequence.request->pooling;
+    const bool is_last = sequence.num_computed + entry.num_tokens == sequence.num_tokens();
+    const bool all_rows = pooling == Pooling::kMean || (sequence.generation->prompt_logprobs.size() > 0 &&
+                                                        sequence.num_computed < sequence.num_prompt_tokens);
+    const bool first_row = pooling == Pooling::kCls && sequence.num_computed == 0;
+    const std::int64_t begin =
+        all_rows || first_row ? 0 : entry.num_tokens - (is_last && pooling != Pooling::kCls ? 1 : 0);
+    const std::int64_t end = first_row ? 1 : entry.num_tokens;
+    StepInput& input = pooling == Pooling::kNone ? token_input_ : hidden_input_;
+    auto& plans = pooling == Pooling::kNone ? token_plans_ : hidden_plans_;
+    const std::int64_t index = input.add(entry, begin, end);
+    plans.push_back({sequence.generation, sequence.num_computed + begin, end - begin, index, is_last});
+  }
+}
+
+// The hidden states are read before the second pass overwrites them.
+void Engine::Impl::forward() {
+  for (const BlockCopy& copy : batch_.copies)
+    storage_->copy_block(copy.source.value, copy.destination.value);
+  stats_.num_blocks_copied += batch_.copies.size();
+  if (!hidden_input_.empty()) {
+    const MatrixView hidden = model_.forward_hidden(hidden_input_.view(), *storage_);
+    backend_.synchronize();
+    pool_hidden_states(hidden);
+  }
+  if (!token_input_.empty()) {
+    logits_ = model_.forward(token_input_.view(), *storage_);
+    backend_.synchronize();
+  }
+}
+
+// Row by row in the order of positions, so that chunks and preemptions do not change the sum.
+void Engine::Impl::pool_hidden_states(MatrixView hidden) {
+  for (const RowPlan& plan : hidden_plans_) {
+    Generation& generation = *plan.generation;
+    for (std::int64_t i = 0; i < plan.num_wanted; ++i) {
+      const Pooling pooling = generation.sequence.request->pooling;
+      if (pooling == Pooling::kMean && plan.first_position + i < generation.num_pooled) continue;
+      const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
+      generation.pooled.resize(static_cast<std::size_t>(hidden.cols), 0.0);
+      for (std::size_t j = 0; j < generation.pooled.size(); ++j)
+        generation.pooled[j] += static_cast<double>(row[j]);
+      ++generation.num_pooled;
+      generation.sequence.max_cached_tokens =
+          pooling == Pooling::kMean ? generation.num_pooled : generation.sequence.num_tokens();
+    }
+  }
+}
+
+// Finds the rows that a token is drawn from, and what else is read from the logits before drawing overwrites them.
+void Engine::Impl::prepare_rows() {
+  rows_.clear();
+  row_owners_.clear();
+  collect_prompt_logprobs();
+  std::size_t num_forks = 0;
+  for (const RowPlan& plan : token_plans_) {
+    if (plan.is_last) num_forks += static_cast<std::size_t>(plan.generation->sequence.num_places_reserved);
+  }
+  const auto width = static_cast<std::size_t>(logits_.cols);
+  forked_logits_.resize(num_forks * width);
+  std::size_t fork = 0;
+  for (const RowPlan& plan : token_plans_) {
+    Generation& generation = *plan.generation;
+    if (!plan.is_last || generation.sequence.request->sampling.max_tokens <= 0) continue;
+    const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
+    LiveRequest& live = *generation.live;
+    for (std::int32_t i = 0; i < generation.sequence.num_places_reserved; ++i, ++fork) {
+      const std::span<float> copy(forked_logits_.data() + fork * width, width);
+      std::copy(logits.begin(), logits.end(), copy.begin());
+      auto& choice = live.choices[static_cast<std::size_t>(i + 1)];
+      choice = make_generation(live, i + 1);
+      add_sample_row(*choice, copy);
+    }
+    add_sample_row(generation, logits);
+  }
+  fill_masks(width);
+}
+
+// A grammar's mask; or, at the end of a thinking budget, the one token that must come; nothing while thinking goes on.
+void Engine::Impl::fill_masks(std::size_t vocab_size) {
+  const std::size_t num_words = (vocab_size + 31) / 32;
+  masks_.resize(rows_.size() * num_words);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Generation& generation = *row_owners_[i];
+    const std::span<std::uint32_t> mask(masks_.data() + i * num_words, num_words);
+    if (generation.is_thinking) {
+      const auto& budget = *generation.sequence.request->sampling.thinking_budget;
+      if (generation.num_generated < budget.max_tokens || budget.end.empty()) continue;
+      const auto forced = static_cast<std::uint32_t>(budget.end[generation.num_end_forced++].value);
+      std::fill(mask.begin(), mask.end(), 0U);
+      mask[forced / 32] = 1U << (forced % 32);
+    } else if (generation.grammar != nullptr) {
+      generation.grammar->fill_mask(mask);
+    } else {
+      continue;
+    }
+    rows_[i].mask = mask;
+  }
+}
+
+void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logits) {
+  rows_.push_back({.logits = logits,
+                   .state = &generation.sampler,
+                   .tokens = generation.sequence.tokens,
+                   .num_prompt_tokens = generation.sequence.num_prompt_tokens,
+                   .mask = {}});
+  row_owners_.push_back(&generation);
+}
+
+void Engine::Impl::collect_prompt_logprobs() {
+  for (const RowPlan& plan : token_plans_) {
+    Generation& generation = *plan.generation;
+    if (generation.prompt_logprobs.empty()) continue;
+    const Sequence& sequence = generation.sequence;
+    const std::int32_t num_top = *sequence.request->sampling.num_prompt_logprobs;
+    const auto known = static_cast<std::int64_t>(generation.prompt_logprobs.size());
+    const std::int64_t begin = std::max(plan.first_position, known - 1);
+    const std::int64_t end = std::min(plan.first_position + plan.num_wanted, sequence.num_prompt_tokens - 1);
+    if (begin >= end) continue;
+    generation.prompt_logprobs.resize(static_cast<std::size_t>(end) + 1);
+    backend_.parallel_for(end - begin, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t position = begin + first; position < begin + last; ++position) {
+        const std::int64_t index = plan.first_index + position - plan.first_position;
+        const std::span<const float> logits(logits_.data + index * logits_.stride,
+                                            static_cast<std::size_t>(logits_.cols));
+        const auto next = static_cast<std::size_t>(position) + 1;
+        generation.prompt_logprobs[next] = Sampler::logprob_of(logits, sequence.tokens[next], num_top);
+      }
+    });
+    generation.sequence.max_cached_tokens = end;
+  }
+}
+
+void Engine::Impl::commit(Clock::time_point began) {
+  scheduler_.commit(batch_, std::chrono::duration<double>(Clock::now() - began).count());
+  touched_.clear();
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Generation& generation = *row_owners_[i];
+    if (generation.sequence.state == Sequence::State::kNew) {
+      scheduler_.fork(generation.live->choices[0]->sequence, generation.sequence);
+    }
+  }
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    take_token(*row_owners_[i], rows_[i]);
+  for (const auto* plans : {&token_plans_, &hidden_plans_}) {
+    for (const RowPlan& plan : *plans) {
+      const Request& request = *plan.generation->sequence.request;
+      if (plan.is_last && (request.pooling != Pooling::kNone || request.sampling.max_tokens <= 0)) {
+        finish_prompt_only(*plan.generation);
+      }
+    }
+  }
+}
+
+void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
+  touched_.push_back(&generation);
+  if (!generation.first_token_at) {
+    generation.first_token_at = Clock::now();
+    generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
+    generation.prompt_logprobs.clear();
+  }
+  if (!row.token) {
+    generation.finish = finish_info(generation, FinishReason::kError);
+    generation.finish->error = Error{ErrorKind::kInvalidRequest,
+                                     "The request's constraints leave no token to generate.",
+                                     "no_token_allowed",
+                                     {},
+                                     {}};
+    return;
+  }
+  append(generation, *row.token);
+  if (row.logprob && !generation.event.tokens.empty()) generation.event.logprobs.push_back(*std::move(row.logprob));
+  append_forced(generation);
+}
+
+// Takes one token into the sequence, and decides whether it ended the generation.
+void Engine::Impl::append(Generation& generation, TokenId token) {
+  Sequence& sequence = generation.sequence;
+  const SamplingParams& params = sequence.request->sampling;
+  ++generation.num_generated;
+  ++stats_.generation_tokens;
+  if (is_stop_token(generation, token)) {
+    generation.finish = finish_info(generation, FinishReason::kStop);
+    generation.finish->stop_token = token;
+    return;
+  }
+  generation.event.tokens.push_back(token);
+  sequence.tokens.push_back(token);
+  generation.sampler.append(token);
+  std::optional<FinishReason> reason;
+  if (generation.is_thinking) {
+    watch_thinking(generation);
+  } else if (generation.grammar != nullptr) {
+    const bool accepted = generation.grammar->accept(token);
+    if (!accepted || generation.grammar->finished()) reason = FinishReason::kStop;
+  }
+  if (!reason && generation.num_generated >= params.max_tokens) reason = FinishReason::kLength;
+  if (reason) generation.finish = finish_info(generation, *reason);
+}
+
+bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) const {
+  const SamplingParams& params = generation.sequence.request->sampling;
+  const auto is_in = [token](const std::vector<TokenId>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
+  // A grammar lets the end through only where the text is complete: there it is the end, whatever ignore_eos says.
+  const bool eos_ends = !params.ignore_eos || generation.grammar != nullptr;
+  return (eos_ends && is_in(end_of_generation_)) || is_in(params.stop_token_ids);
+}
+
+void Engine::Impl::watch_thinking(Generation& generation) {
+  const auto& budget = *generation.sequence.request->sampling.thinking_budget;
+  const std::vector<TokenId>& tokens = generation.sequence.tokens;
+  if (generation.num_end_forced > 0) {
+    generation.is_thinking = generation.num_end_forced < budget.end.size();
+  } else if (std::cmp_greater_equal(generation.num_generated, budget.end.size()) &&
+             std::equal(budget.end.rbegin(), budget.end.rend(), tokens.rbegin())) {
+    generation.is_thinking = false;
+  }
+}
+
+// Where the grammar leaves one way on, the model is not asked; where logprobs are, it must be.
+void Engine::Impl::append_forced(Generation& generation) {
+  const Request& request = *generation.sequence.request;
+  if (generation.grammar == nullptr || generation.finish || generation.is_thinking || request.sampling.num_logprobs)
+    return;
+  for (const TokenId token : generation.grammar->forced_tokens()) {
+    append(generation, token);
+    if (generation.finish) return;
+  }
+}
+
+void Engine::Impl::finish_prompt_only(Generation& generation) {
+  touched_.push_back(&generation);
+  generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
+  const bool embeds = generation.sequence.request->pooling != Pooling::kNone;
+  generation.finish = finish_info(generation, embeds ? FinishReason::kStop : FinishReason::kLength);
+  if (!embeds) return;
+  // The length of a mean does not survive the norm: the sum will do.
+  double square = 0.0;
+  for (const double value : generation.pooled)
+    square += value * value;
+  const double scale = square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
+  generation.event.embedding.reserve(generation.pooled.size());
+  for (const double value : generation.pooled)
+    generation.event.embedding.push_back(static_cast<float>(value * scale));
+}
+
+void Engine::Impl::emit() {
+  for (Generation* generation : touched_) {
+    if (!generation->finish) {
+      generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->sequence.num_cached_tokens);
+      generation->live->sink->send(std::exchange(generation->event, OutputEvent{.choice = generation->choice}));
+    } else if (generation->sequence.num_places_reserved > 0) {
+      end_request(*generation->live, generation->finish->reason, std::nullopt);
+    } else {
+      end(*generation, *std::move(generation->finish));
+    }
+  }
+}
+
+// Nothing is known of the device's state any more: nothing more is computed on it.
+void Engine::Impl::fail(const std::string& what) {
+  log::error("the device failed, no more requests are served: {}", what);
+  const Error error{ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}};
+  healthy.store(false, std::memory_order_release);
+  queue.close(error);
+  scheduler_.abandon(batch_);
+  cut_all(FinishReason::kError, error);
+  publish(Clock::now());
+}
+
+void Engine::Impl::publish(Clock::time_point now) {
+  const BlockPool& pool = kv_.pool();
+  stats_.num_running = scheduler_.num_running();
+  stats_.num_waiting = scheduler_.num_waiting();
+  stats_.num_blocks_used = pool.num_referenced();
+  stats_.num_blocks_cached = pool.num_cached();
+  stats_.num_blocks_used_peak = pool.peak_referenced();
+  stats_.prefix_cache_queries = scheduler_.prefix_queries();
+  stats_.prefix_cache_hits = scheduler_.prefix_hits();
+  stats_.num_preemptions = scheduler_.num_preemptions();
+  if (!batch_.empty()) {
+    ++stats_.num_steps;
+    stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
+    const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
+    ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
+  }
+  const double elapsed = std::chrono::duration<double>(now - rate_since_).count();
+  if (elapsed >= kRateWindow) {
+    // Half of the old rate stays in the new one: a few seconds of memory.
+    stats_.tokens_per_second = 0.5 * stats_.tokens_per_second + 0.5 * static_cast<double>(rate_tokens_) / elapsed;
+    queue.note_progress(stats_.tokens_per_second);
+    rate_tokens_ = 0;
+    rate_since_ = now;
+  }
+  board.publish(stats_);
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+// Generation: one choice of a live request: its sequence and what else is remembered from token to token. Engine thread
+// only. LiveRequest: a request between its arrival and its last finish event.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/request.h"
+#include "core/engine/request_queue.h"
+#include "core/grammar/grammar.h"
+#include "core/sampling/sampler.h"
+#include "core/sched/sequence.h"
+
+namespace quire {
+
+struct LiveRequest;
+
+struct Generation {
+  Generation(LiveRequest& owner, std::int32_t number, SamplerState state)
+      : live(&owner), choice(number), sampler(std::move(state)) {
+    sequence.generation = this;
+    event.choice = number;
+  }
+
+  Sequence sequence;
+  LiveRequest* const live;
+  const std::int32_t choice;
+  SamplerState sampler;
+  std::unique_ptr<GrammarState> grammar;  // null: none
+  bool is_thinking = false;               // under a thinking budget whose end has not come
+  std::size_t num_end_forced = 0;         // tokens of that end
+  OutputEvent event;                      // what this step will send
+  std::optional<FinishInfo> finish;       // decided in this step
+
+  // Of the prompt's rows that are wanted themselves.
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs;
+  std::vector<double> pooled;   // the sum of the hidden states so far, or the one that was chosen
+  std::int64_t num_pooled = 0;  // rows
+
+  std::int32_t num_generated = 0;  // a stop token included
+  std::optional<Clock::time_point> first_token_at;
+};
+
+struct LiveRequest {
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<OutputSink> sink;
+  QueueTicket ticket;
+  std::uint64_t seed = 0;
+  std::vector<std::unique_ptr<Generation>>
+      choices;  // [0] from the start, the others once the prompt is computed; null: ended
+  std::int32_t num_ended = 0;
+  std::optional<Clock::time_point> started_at;
+  std::optional<Clock::time_point> queue_deadline;  // until it has started
+};
+
+}  // namespace quire

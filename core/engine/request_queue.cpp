@@ -1,0 +1,188 @@
+#include "core/engine/request_queue.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace quire {
+
+namespace {
+
+constexpr std::chrono::seconds kMaxRetryAfter{600};
+constexpr const char* kOverloaded = "The server is overloaded. Please retry later.";
+
+Error refused(ErrorKind kind, std::string message, std::string code, std::chrono::seconds retry_after) {
+  return {kind, std::move(message), std::move(code), {}, retry_after};
+}
+
+std::int64_t num_prompt_tokens(const Submission& submission) {
+  return static_cast<std::int64_t>(submission.request->prompt.size());
+}
+
+}  // namespace
+
+QueueTicket::QueueTicket(QueueTicket&& other) noexcept {
+  *this = std::move(other);
+}
+
+QueueTicket& QueueTicket::operator=(QueueTicket&& other) noexcept {
+  if (this == &other) return *this;
+  give_back();
+  queue_ = std::exchange(other.queue_, nullptr);
+  key_name_ = std::move(other.key_name_);
+  num_tokens_ = std::exchange(other.num_tokens_, 0);
+  num_bytes_ = std::exchange(other.num_bytes_, 0);
+  return *this;
+}
+
+void QueueTicket::give_back() {
+  if (queue_ != nullptr) std::exchange(queue_, nullptr)->remove(*this);
+}
+
+Result<QueueTicket> RequestQueue::reserve(const std::string& key_name, std::int64_t body_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (auto error = refusal(key_name, {.num_requests = 1, .num_bytes = body_bytes})) {
+    return tl::make_unexpected(*std::move(error));
+  }
+  add(key_name, {.num_requests = 1, .num_bytes = body_bytes});
+  QueueTicket ticket;
+  ticket.queue_ = this;
+  ticket.key_name_ = key_name;
+  ticket.num_bytes_ = body_bytes;
+  return ticket;
+}
+
+Result<void> RequestQueue::submit(Submission submission) {
+  if (submission.ticket.queue_ == nullptr) {
+    Result<QueueTicket> reserved = reserve(submission.request->key_name, 0);
+    if (!reserved) return tl::make_unexpected(std::move(reserved.error()));
+    submission.ticket = std::move(*reserved);
+  }
+  QueueTicket refused_ticket;  // given back after the lock is released
+  {
+    const std::lock_guard lock(mutex_);
+    const Usage added{.num_tokens = num_prompt_tokens(submission)};
+    if (auto error = refusal(submission.ticket.key_name_, added)) {
+      refused_ticket = std::move(submission.ticket);
+      return tl::make_unexpected(*std::move(error));
+    }
+    add(submission.ticket.key_name_, added);
+    submission.ticket.num_tokens_ = added.num_tokens;
+    submissions_.push_back(std::move(submission));
+  }
+  arrived_.notify_one();
+  return {};
+}
+
+void RequestQueue::abort(std::string request_id, std::optional<std::int32_t> choice) {
+  {
+    const std::lock_guard lock(mutex_);
+    aborts_.push_back({std::move(request_id), choice});
+  }
+  arrived_.notify_one();
+}
+
+void RequestQueue::close() {
+  close(Error{
+      ErrorKind::kUnavailable, "The server is shutting down.", "server_shutting_down", {}, std::chrono::seconds(5)});
+}
+
+void RequestQueue::close(Error reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) closed_ = std::move(reason);
+    woken_ = true;
+  }
+  arrived_.notify_one();
+}
+
+void RequestQueue::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  arrived_.notify_one();
+}
+
+void RequestQueue::drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) {
+  submissions.clear();
+  aborts.clear();
+  const std::lock_guard lock(mutex_);
+  submissions.swap(submissions_);
+  aborts.swap(aborts_);
+}
+
+void RequestQueue::wait(std::optional<Clock::time_point> until) {
+  std::unique_lock lock(mutex_);
+  const auto something = [this] { return woken_ || !submissions_.empty() || !aborts_.empty(); };
+  if (until) {
+    arrived_.wait_until(lock, *until, something);
+  } else {
+    arrived_.wait(lock, something);
+  }
+  woken_ = false;
+}
+
+void RequestQueue::note_progress(double tokens_per_second) {
+  const std::lock_guard lock(mutex_);
+  tokens_per_second_ = tokens_per_second;
+}
+
+std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage added) const {
+  if (closed_) return closed_;
+  const auto exceeds = [](std::int64_t used, std::int64_t more, std::int64_t bound) {
+    return more > 0 && used + more > bound;
+  };
+  const auto found = per_key_.find(key_name);
+  const Usage of_key = found == per_key_.end() ? Usage{} : found->second;
+  const auto key_exceeds = [&](std::int64_t used, std::int64_t more, std::int64_t bound) {
+    return bound > 0 && exceeds(used, more, bound);
+  };
+  if (key_exceeds(of_key.num_requests, added.num_requests, options_.max_queued_requests_per_key) ||
+      key_exceeds(of_key.num_tokens, added.num_tokens, options_.max_queued_tokens_per_key) ||
+      key_exceeds(of_key.num_bytes, added.num_bytes, options_.max_queued_bytes_per_key)) {
+    return refused(ErrorKind::kRateLimited, "Too much is waiting under this API key. Please retry later.",
+                   "rate_limit_exceeded", retry_after(of_key.num_tokens));
+  }
+  if (exceeds(total_.num_requests, added.num_requests, options_.max_queued_requests) ||
+      exceeds(total_.num_tokens, added.num_tokens, options_.max_queued_tokens) ||
+      exceeds(total_.num_bytes, added.num_bytes, options_.max_queued_bytes)) {
+    return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_.num_tokens));
+  }
+  return std::nullopt;
+}
+
+Error RequestQueue::overloaded() const {
+  const std::lock_guard lock(mutex_);
+  return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_.num_tokens));
+}
+
+void RequestQueue::add(const std::string& key_name, Usage added) {
+  for (Usage* usage : {&total_, &per_key_[key_name]}) {
+    usage->num_requests += added.num_requests;
+    usage->num_tokens += added.num_tokens;
+    usage->num_bytes += added.num_bytes;
+  }
+}
+
+void RequestQueue::remove(const QueueTicket& ticket) {
+  const std::lock_guard lock(mutex_);
+  const auto key = per_key_.find(ticket.key_name_);
+  for (Usage* usage : {&total_, &key->second}) {
+    --usage->num_requests;
+    usage->num_tokens -= ticket.num_tokens_;
+    usage->num_bytes -= ticket.num_bytes_;
+  }
+  if (key->second.num_requests == 0) per_key_.erase(key);
+}
+
+// The time that what waits needs to be served at the recent rate.
+std::chrono::seconds RequestQueue::retry_after(std::int64_t queued_tokens) const {
+  if (tokens_per_second_ <= 0.0) return std::chrono::seconds(1);
+  const double seconds = std::ceil(static_cast<double>(queued_tokens) / tokens_per_second_);
+  const double bound = static_cast<double>(kMaxRetryAfter.count());
+  return std::chrono::seconds(static_cast<std::int64_t>(std::clamp(seconds, 1.0, bound)));
+}
+
+}  // namespace quire

@@ -1,0 +1,70 @@
+// BlockPool: metadata of every KV block: who refers to it, and the order in which blocks are handed out. Engine thread
+// only. A block is free (nothing in it), cached (nobody refers to it, its content is kept) or referenced. Invariants:
+// free + cached + referenced = total; an allocation takes all it asks for or nothing; each operation is O(1) per block
+// and allocates no memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+
+namespace quire {
+
+inline constexpr BlockId kNoBlock{-1};
+
+class BlockPool {
+ public:
+  explicit BlockPool(std::int64_t num_blocks);
+
+  // Takes out.size() free blocks, last freed first, each with one reference; false, and nothing changed, where fewer
+  // are free.
+  bool allocate(std::span<BlockId> out);
+  // Adds a reference to a cached or referenced block.
+  void retain(BlockId block);
+  // Drops a reference. The last one frees the block, or keeps it as the most recently used cached one.
+  void release(BlockId block, bool keep);
+  // Marks a cached block as the most recently used.
+  void touch(BlockId block);
+  // The least recently used cached block, kNoBlock where there is none; drop() frees a cached block.
+  BlockId oldest_cached() const { return lru_head_; }
+  void drop(BlockId block);
+
+  std::int32_t num_references(BlockId block) const { return links_[index(block)].num_references; }
+  bool is_cached(BlockId block) const { return links_[index(block)].state == State::kCached; }
+
+  std::int64_t num_blocks() const { return static_cast<std::int64_t>(links_.size()); }
+  std::int64_t num_free() const { return num_free_; }
+  std::int64_t num_cached() const { return num_cached_; }
+  std::int64_t num_referenced() const { return num_blocks() - num_free_ - num_cached_; }
+  std::int64_t num_available() const { return num_free_ + num_cached_; }  // what allocation can reach by evicting
+  std::int64_t peak_referenced() const { return peak_referenced_; }
+
+  // Walks everything and aborts where an invariant is broken: O(num_blocks), for idle times and tests.
+  void check_integrity() const;
+
+ private:
+  enum class State : std::int8_t { kFree, kCached, kReferenced };
+  struct Links {
+    BlockId previous = kNoBlock;  // of the cached list; the free list is linked by `next` alone
+    BlockId next = kNoBlock;
+    std::int32_t num_references = 0;
+    State state = State::kFree;
+  };
+
+  static std::size_t index(BlockId block) { return static_cast<std::size_t>(block.value); }
+  void push_free(BlockId block);
+  void push_cached(BlockId block);
+  void unlink_cached(BlockId block);
+
+  std::vector<Links> links_;
+  BlockId free_head_ = kNoBlock;
+  BlockId lru_head_ = kNoBlock;  // least recently used
+  BlockId lru_tail_ = kNoBlock;
+  std::int64_t num_free_ = 0;
+  std::int64_t num_cached_ = 0;
+  std::int64_t peak_referenced_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,28 @@
+// BlockTable: the blocks of one sequence in order, and where in the prefix tree it stands. Engine thread only.
+// Invariant: the first num_entered blocks are full and in the tree, on the path that ends at `node`; KvCache alone
+// changes it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/kv/prefix_index.h"
+
+namespace quire {
+
+struct BlockTable {
+  std::vector<BlockId> blocks;
+  std::int32_t num_entered = 0;
+  PrefixNode node{};  // of the last entered block; the salt's root where there is none
+  PrefixNode root{};
+  bool is_open = false;
+};
+
+// Contents to be moved, in this order, before the step's forward pass.
+struct BlockCopy {
+  BlockId source;
+  BlockId destination;
+};
+
+}  // namespace quire

@@ -1,0 +1,210 @@
+#include "core/kv/kv_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+std::size_t as_size(std::int64_t n) {
+  return static_cast<std::size_t>(n);
+}
+}  // namespace
+
+KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash)
+    : block_size_(block_size),
+      prefix_caching_(enable_prefix_caching),
+      pool_(num_blocks),
+      index_(num_blocks, block_size, hash) {}
+
+void KvCache::open(BlockTable& table, const std::string& salt) {
+  table.root = table.node = index_.acquire_root(salt);
+  table.is_open = true;
+}
+
+void KvCache::close(BlockTable& table) {
+  if (!table.is_open) return;
+  QUIRE_CHECK(table.blocks.empty(), "blocks are released before their table is closed");
+  index_.release_root(table.root);
+  table.is_open = false;
+}
+
+PrefixMatch KvCache::match(const BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
+  PrefixMatch found{.node = table.node};
+  if (!prefix_caching_) return found;
+  std::int64_t position = std::int64_t{table.num_entered} * block_size_;
+  for (; position + block_size_ <= limit; position += block_size_) {
+    const BlockId block = index_.find(found.node, tokens.subspan(as_size(position), as_size(block_size_)));
+    if (block == kNoBlock) break;
+    found.node = node_of(block);
+    ++found.num_blocks;
+    found.num_unreferenced += pool_.is_cached(block) ? 1 : 0;
+  }
+  if (position < limit) {
+    const auto left = std::min<std::int64_t>(limit - position, block_size_);
+    const auto partial = index_.find_partial(found.node, tokens.subspan(as_size(position), as_size(left)));
+    found.partial_block = partial.block;
+    found.num_partial_tokens = partial.num_tokens;
+  }
+  return found;
+}
+
+std::int64_t KvCache::blocks_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
+  const std::int64_t held = static_cast<std::int64_t>(table.blocks.size()) + match.num_blocks;
+  return std::max<std::int64_t>(0, blocks_for(num_tokens) - held) + match.num_unreferenced;
+}
+
+bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens,
+                    std::vector<BlockCopy>& copies) {
+  QUIRE_CHECK(std::cmp_equal(table.blocks.size(), table.num_entered), "a table is admitted at its last entered block");
+  if (blocks_needed(table, match, num_tokens) > pool_.num_available()) return false;
+  const std::size_t first = table.blocks.size();
+  table.blocks.resize(first + as_size(match.num_blocks));
+  PrefixNode node = match.node;
+  for (std::size_t i = table.blocks.size(); i-- > first; node = index_.parent(table.blocks[i])) {
+    table.blocks[i] = BlockId{node.value};
+    pool_.retain(table.blocks[i]);
+  }
+  table.num_entered += match.num_blocks;
+  table.node = match.node;
+  if (match.partial_block != kNoBlock) pool_.touch(match.partial_block);
+  const std::size_t partial_position = table.blocks.size();
+  append_new(table, blocks_for(num_tokens) - static_cast<std::int64_t>(table.blocks.size()));
+  if (match.num_partial_tokens > 0 && match.partial_block != table.blocks[partial_position]) {
+    copies.push_back({match.partial_block, table.blocks[partial_position]});
+  }
+  return true;
+}
+
+bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t num_tokens,
+                   std::vector<BlockCopy>& copies) {
+  const auto held = static_cast<std::int64_t>(table.blocks.size());
+  const std::int64_t added = std::max<std::int64_t>(0, blocks_for(num_tokens) - held);
+  const std::size_t tail = as_size(num_computed / block_size_);
+  const bool shared_tail = tail < table.blocks.size() && pool_.num_references(table.blocks[tail]) > 1;
+  if (added == 0 && !shared_tail) return true;
+  if (!make_room(added + (shared_tail ? 1 : 0))) return false;
+  if (shared_tail) {
+    BlockId copy = kNoBlock;
+    pool_.allocate({&copy, 1});
+    copies.push_back({table.blocks[tail], copy});
+    pool_.release(table.blocks[tail], index_.contains(table.blocks[tail]));
+    table.blocks[tail] = copy;
+  }
+  append_new(table, added);
+  return true;
+}
+
+std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
+                            std::int64_t limit) {
+  std::int64_t position = num_computed;
+  if (!prefix_caching_ || position != std::int64_t{table.num_entered} * block_size_) return 0;
+  for (; position + block_size_ <= limit; position += block_size_) {
+    const BlockId found = index_.find(table.node, tokens.subspan(as_size(position), as_size(block_size_)));
+    if (found == kNoBlock) break;
+    BlockId& own = table.blocks[as_size(table.num_entered)];
+    pool_.retain(found);
+    pool_.release(own, index_.contains(own));
+    own = found;
+    table.node = node_of(found);
+    ++table.num_entered;
+  }
+  return position - num_computed;
+}
+
+void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+  if (!prefix_caching_) return;
+  while ((std::int64_t{table.num_entered} + 1) * block_size_ <= num_computed) {
+    const std::int64_t position = std::int64_t{table.num_entered} * block_size_;
+    enter_full(table, tokens.subspan(as_size(position), as_size(block_size_)));
+  }
+}
+
+// Where the same content is in the tree already, the table takes that block and its own is let go: by batch invariance
+// both hold the same numbers, and one path per content keeps every entered block reachable.
+void KvCache::enter_full(BlockTable& table, std::span<const TokenId> content) {
+  BlockId& own = table.blocks[as_size(table.num_entered)];
+  const bool sole_owner = pool_.num_references(own) == 1;
+  if (index_.contains(own) && sole_owner) index_.remove(own);
+  const BlockId existing = index_.find(table.node, content);
+  if (existing != kNoBlock) {
+    pool_.retain(existing);
+    pool_.release(own, index_.contains(own));
+    own = existing;
+  } else {
+    QUIRE_CHECK(sole_owner, "only its one owner fills a block");
+    index_.insert(own, table.node, content);
+    ++content_version_;
+  }
+  table.node = node_of(own);
+  ++table.num_entered;
+}
+
+void KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+  const std::int64_t position = std::int64_t{table.num_entered} * block_size_;
+  if (!prefix_caching_ || num_computed <= position) return;
+  const BlockId own = table.blocks[as_size(table.num_entered)];
+  if (index_.contains(own)) {
+    if (index_.num_tokens(own) >= num_computed - position || pool_.num_references(own) > 1) return;
+    index_.remove(own);
+  }
+  const auto content = tokens.subspan(as_size(position), as_size(num_computed - position));
+  if (std::cmp_equal(index_.find_partial(table.node, content).num_tokens, content.size())) return;
+  index_.insert(own, table.node, content);
+  ++content_version_;
+}
+
+void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) {
+  QUIRE_CHECK(to.blocks.empty() && to.root == from.root, "a fork begins empty, under the same salt");
+  to.blocks.assign(from.blocks.begin(), from.blocks.begin() + blocks_for(num_computed));
+  for (const BlockId block : to.blocks)
+    pool_.retain(block);
+  to.num_entered = from.num_entered;
+  to.node = from.node;
+}
+
+void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+  if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
+  for (std::size_t i = table.blocks.size(); i-- > 0;)
+    pool_.release(table.blocks[i], index_.contains(table.blocks[i]));
+  table.blocks.clear();
+  table.num_entered = 0;
+  table.node = table.root;
+}
+
+bool KvCache::make_room(std::int64_t num_blocks) {
+  if (num_blocks > pool_.num_available()) return false;
+  while (pool_.num_free() < num_blocks)
+    evict_oldest();
+  return true;
+}
+
+void KvCache::evict_oldest() {
+  const BlockId block = pool_.oldest_cached();
+  index_.remove(block);
+  pool_.drop(block);
+}
+
+void KvCache::append_new(BlockTable& table, std::int64_t num_blocks) {
+  if (num_blocks <= 0) return;
+  QUIRE_CHECK(make_room(num_blocks), "room was counted before");
+  const std::size_t first = table.blocks.size();
+  table.blocks.resize(first + as_size(num_blocks));
+  QUIRE_CHECK(pool_.allocate(std::span(table.blocks).subspan(first)), "room was made before");
+}
+
+void KvCache::check_integrity() const {
+  pool_.check_integrity();
+  index_.check_integrity();
+  for (std::int64_t i = 0; i < pool_.num_blocks(); ++i) {
+    const BlockId block{static_cast<std::int32_t>(i)};
+    if (pool_.is_cached(block)) QUIRE_CHECK(index_.contains(block), "a cached block can be found");
+    if (!pool_.is_cached(block) && pool_.num_references(block) == 0) {
+      QUIRE_CHECK(!index_.contains(block), "a free block cannot be found");
+    }
+  }
+}
+
+}  // namespace quire

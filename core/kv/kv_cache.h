@@ -1,0 +1,80 @@
+// KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only.
+// Knows which block holds what, never the numbers in it: copies are returned for the caller to do before the next
+// forward pass. Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a
+// shared one is copied first; a block is found by its content only once that content has been computed; a parent
+// outlives its children.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/kv/block_pool.h"
+#include "core/kv/block_table.h"
+#include "core/kv/prefix_index.h"
+
+namespace quire {
+
+// What of a sequence is already computed: whole blocks to share, then the first tokens of one block to copy.
+struct PrefixMatch {
+  PrefixNode node{};
+  std::int32_t num_blocks = 0;        // beyond those the table has entered
+  std::int32_t num_unreferenced = 0;  // of them, in the pool's cached list
+  BlockId partial_block = kNoBlock;
+  std::int32_t num_partial_tokens = 0;
+};
+
+class KvCache {
+ public:
+  KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash);
+
+  // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
+  void open(BlockTable& table, const std::string& salt);
+  void close(BlockTable& table);
+
+  // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them.
+  PrefixMatch match(const BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+  // Takes the match's blocks and new ones until the table holds `num_tokens` tokens. False, and nothing changed,
+  // without room.
+  bool admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
+  // Makes room for `num_tokens` tokens, those from num_computed on writable. False, and nothing changed, without room.
+  bool grow(BlockTable& table, std::int64_t num_computed, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
+  // Replaces the blocks about to be computed by ones that others have computed meanwhile; returns the tokens gained.
+  std::int64_t adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed, std::int64_t limit);
+  // Enters the blocks that became full. The first num_computed of `tokens` are in the table's blocks.
+  void commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // Enters the last block although it is not full: others may copy it.
+  void enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
+  void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
+  // Lets go of all blocks, last first; computed content stays findable until its room is needed.
+  void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+
+  std::int32_t block_size() const { return block_size_; }
+  std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
+  // New blocks that admit() would have to find, with those the match would take out of the cached list.
+  std::int64_t blocks_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
+  std::int64_t match_tokens(const PrefixMatch& match) const {
+    return std::int64_t{match.num_blocks} * block_size_ + match.num_partial_tokens;
+  }
+  const BlockPool& pool() const { return pool_; }
+  const PrefixIndex& index() const { return index_; }
+  std::uint64_t content_version() const { return content_version_; }  // changes when something new can be matched
+  bool prefix_caching() const { return prefix_caching_; }
+  void check_integrity() const;  // O(num_blocks)
+
+ private:
+  bool make_room(std::int64_t num_blocks);
+  void evict_oldest();
+  void append_new(BlockTable& table, std::int64_t num_blocks);
+  void enter_full(BlockTable& table, std::span<const TokenId> content);
+
+  const std::int32_t block_size_;
+  const bool prefix_caching_;
+  BlockPool pool_;
+  PrefixIndex index_;
+  std::uint64_t content_version_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,169 @@
+#include "core/kv/prefix_index.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/check.h"
+
+namespace quire {
+
+static_assert(sizeof(TokenId) == sizeof(std::int32_t), "tokens are compared and hashed as plain 32-bit words");
+
+std::uint64_t content_hash(std::uint64_t parent, std::span<const TokenId> tokens) {
+  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent);
+}
+
+PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash)
+    : block_size_(block_size),
+      hash_(hash),
+      entries_(static_cast<std::size_t>(num_blocks)),
+      buckets_(std::bit_ceil(static_cast<std::size_t>(num_blocks) + 1), kNoBlock),
+      tokens_(new std::int32_t[static_cast<std::size_t>(num_blocks) * static_cast<std::size_t>(block_size)]) {}
+
+PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
+  auto [found, added] = root_of_salt_.try_emplace(salt);
+  if (added) {
+    if (free_roots_.empty()) {
+      roots_.emplace_back();
+      free_roots_.push_back(PrefixNode{static_cast<std::int32_t>(-static_cast<std::int64_t>(roots_.size()))});
+    }
+    found->second = free_roots_.back();
+    free_roots_.pop_back();
+    Root& root = roots_[root_index(found->second)];
+    root = {.salt = salt, .hash = XXH3_64bits(salt.data(), salt.size())};
+  }
+  ++roots_[root_index(found->second)].num_users;
+  return found->second;
+}
+
+void PrefixIndex::release_root(PrefixNode root) {
+  --roots_[root_index(root)].num_users;
+  forget_root_if_unused(root);
+}
+
+void PrefixIndex::forget_root_if_unused(PrefixNode node) {
+  const Root& root = roots_[root_index(node)];
+  if (root.num_users > 0 || root.first_child != kNoBlock) return;
+  root_of_salt_.erase(root.salt);
+  free_roots_.push_back(node);
+}
+
+BlockId PrefixIndex::find(PrefixNode parent, std::span<const TokenId> tokens) const {
+  const std::uint64_t hash = hash_(hash_at(parent), tokens);
+  BlockId block = buckets_[hash & (buckets_.size() - 1)];
+  while (block != kNoBlock) {
+    const Entry& candidate = entry(block);
+    if (candidate.hash == hash && candidate.parent == parent && same_tokens(block, tokens)) return block;
+    block = candidate.next_in_bucket;
+  }
+  return kNoBlock;
+}
+
+PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<const TokenId> wanted) const {
+  Partial best;
+  BlockId child = first_child(parent);
+  for (int i = 0; i < kMaxSiblings && child != kNoBlock; ++i, child = entry(child).next_sibling) {
+    const std::span<const TokenId> held = tokens(child);
+    const std::size_t limit = std::min(held.size(), wanted.size());
+    const auto end =
+        std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(limit), wanted.begin()).first;
+    const auto common = static_cast<std::int32_t>(end - held.begin());
+    if (common > best.num_tokens) best = {child, common};
+  }
+  return best;
+}
+
+void PrefixIndex::insert(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
+  Entry& added = entry(block);
+  QUIRE_CHECK(added.num_tokens == 0, "a block is entered once");
+  const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
+  std::memcpy(&tokens_[offset], tokens.data(), tokens.size_bytes());
+  BlockId& head = first_child(parent);
+  added = {.parent = parent, .num_tokens = static_cast<std::int32_t>(tokens.size()), .next_sibling = head};
+  if (head != kNoBlock) entry(head).previous_sibling = block;
+  head = block;
+  if (added.num_tokens == block_size_) {
+    added.hash = hash_(hash_at(parent), tokens);
+    BlockId* slot = bucket(added.hash);
+    added.next_in_bucket = *slot;
+    *slot = block;
+  }
+}
+
+void PrefixIndex::remove(BlockId block) {
+  Entry& removed = entry(block);
+  QUIRE_CHECK(removed.num_tokens > 0 && removed.first_child == kNoBlock, "children leave the tree before their parent");
+  if (removed.num_tokens == block_size_) {
+    BlockId* link = bucket(removed.hash);
+    while (*link != block)
+      link = &entry(*link).next_in_bucket;
+    *link = removed.next_in_bucket;
+  }
+  const PrefixNode parent = removed.parent;
+  (removed.previous_sibling == kNoBlock ? first_child(parent) : entry(removed.previous_sibling).next_sibling) =
+      removed.next_sibling;
+  if (removed.next_sibling != kNoBlock) entry(removed.next_sibling).previous_sibling = removed.previous_sibling;
+  removed = {};
+  if (is_root(parent)) forget_root_if_unused(parent);
+}
+
+std::span<const TokenId> PrefixIndex::tokens(BlockId block) const {
+  const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
+  return {reinterpret_cast<const TokenId*>(&tokens_[offset]), static_cast<std::size_t>(entry(block).num_tokens)};
+}
+
+std::uint64_t PrefixIndex::hash_at(PrefixNode node) const {
+  return is_root(node) ? roots_[root_index(node)].hash : entries_[static_cast<std::size_t>(node.value)].hash;
+}
+
+const std::string& PrefixIndex::salt_of(PrefixNode node) const {
+  while (!is_root(node))
+    node = entries_[static_cast<std::size_t>(node.value)].parent;
+  return roots_[root_index(node)].salt;
+}
+
+BlockId PrefixIndex::first_child(PrefixNode node) const {
+  return is_root(node) ? roots_[root_index(node)].first_child
+                       : entries_[static_cast<std::size_t>(node.value)].first_child;
+}
+
+BlockId& PrefixIndex::first_child(PrefixNode node) {
+  return is_root(node) ? roots_[root_index(node)].first_child
+                       : entries_[static_cast<std::size_t>(node.value)].first_child;
+}
+
+bool PrefixIndex::same_tokens(BlockId block, std::span<const TokenId> wanted) const {
+  const std::span<const TokenId> held = tokens(block);
+  return std::equal(held.begin(), held.end(), wanted.begin(), wanted.end());
+}
+
+void PrefixIndex::check_integrity() const {
+  std::size_t num_hashed = 0;
+  for (const BlockId head : buckets_) {
+    for (BlockId block = head; block != kNoBlock; block = entry(block).next_in_bucket)
+      ++num_hashed;
+  }
+  std::size_t num_full = 0;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const BlockId block{static_cast<std::int32_t>(i)};
+    const Entry& checked = entries_[i];
+    if (checked.num_tokens == 0) {
+      QUIRE_CHECK(checked.first_child == kNoBlock, "only entries have children");
+      continue;
+    }
+    QUIRE_CHECK(
+        is_root(checked.parent) || entries_[static_cast<std::size_t>(checked.parent.value)].num_tokens == block_size_,
+        "a parent is a full block in the tree");
+    QUIRE_CHECK(checked.next_sibling == kNoBlock || entry(checked.next_sibling).previous_sibling == block,
+                "siblings are linked both ways");
+    if (checked.num_tokens < block_size_) continue;
+    ++num_full;
+    QUIRE_CHECK(find(checked.parent, tokens(block)) == block, "a full block is found by its content");
+  }
+  QUIRE_CHECK(num_full == num_hashed, "full blocks and no others are in the hash table");
+}
+
+}  // namespace quire

@@ -1,0 +1,102 @@
+// PrefixIndex: which block holds which tokens, as a tree: a block's parent is the block before it. Engine thread only.
+// A full block is found by a chained hash, then its tokens and its parent are compared, so that a collision never
+// shares; a block that is not full is found among its parent's children by comparing tokens. Invariants: two entries
+// never have the same parent and the same full content; an entry with children is not removed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/kv/block_pool.h"
+
+namespace quire {
+
+// A place in the tree: a block, or the root of one salt.
+using PrefixNode = Id<struct PrefixNodeTag, std::int32_t>;
+
+inline constexpr PrefixNode node_of(BlockId block) {
+  return PrefixNode{block.value};
+}
+
+// Of one block's tokens after its parent's hash.
+using BlockHash = std::uint64_t (*)(std::uint64_t parent, std::span<const TokenId> tokens);
+std::uint64_t content_hash(std::uint64_t parent, std::span<const TokenId> tokens);
+
+class PrefixIndex {
+ public:
+  PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash);
+
+  // The root of a salt, kept while someone uses it or blocks hang below it.
+  PrefixNode acquire_root(const std::string& salt);
+  void release_root(PrefixNode root);
+
+  // The full block with these block_size tokens below `parent`; kNoBlock where there is none.
+  BlockId find(PrefixNode parent, std::span<const TokenId> tokens) const;
+  // The child of `parent` that begins with most of `tokens`; of the kMaxSiblings most recent ones, which bounds the
+  // cost.
+  struct Partial {
+    BlockId block = kNoBlock;
+    std::int32_t num_tokens = 0;
+  };
+  Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
+  static constexpr int kMaxSiblings = 32;
+
+  // Enters a block with 1 to block_size tokens; it must not be in the tree.
+  void insert(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
+  void remove(BlockId block);
+
+  bool contains(BlockId block) const { return entry(block).num_tokens > 0; }
+  std::int32_t num_tokens(BlockId block) const { return entry(block).num_tokens; }
+  std::span<const TokenId> tokens(BlockId block) const;
+  PrefixNode parent(BlockId block) const { return entry(block).parent; }
+  bool has_children(BlockId block) const { return entry(block).first_child != kNoBlock; }
+  std::uint64_t hash_at(PrefixNode node) const;
+  const std::string& salt_of(PrefixNode node) const;  // O(depth)
+  std::size_t num_roots() const { return root_of_salt_.size(); }
+
+  void check_integrity() const;  // O(num_blocks)
+
+ private:
+  struct Entry {
+    std::uint64_t hash = 0;
+    PrefixNode parent{};
+    std::int32_t num_tokens = 0;  // 0: not in the tree
+    BlockId first_child = kNoBlock;
+    BlockId previous_sibling = kNoBlock;
+    BlockId next_sibling = kNoBlock;
+    BlockId next_in_bucket = kNoBlock;  // full blocks only
+  };
+  struct Root {
+    std::string salt;
+    std::uint64_t hash = 0;
+    std::int64_t num_users = 0;
+    BlockId first_child = kNoBlock;
+  };
+
+  static bool is_root(PrefixNode node) { return node.value < 0; }
+  static std::size_t root_index(PrefixNode node) { return static_cast<std::size_t>(-1 - node.value); }
+  const Entry& entry(BlockId block) const { return entries_[static_cast<std::size_t>(block.value)]; }
+  Entry& entry(BlockId block) { return entries_[static_cast<std::size_t>(block.value)]; }
+  BlockId first_child(PrefixNode node) const;
+  BlockId& first_child(PrefixNode node);
+  BlockId* bucket(std::uint64_t hash) { return &buckets_[hash & (buckets_.size() - 1)]; }
+  bool same_tokens(BlockId block, std::span<const TokenId> tokens) const;
+  void forget_root_if_unused(PrefixNode root);
+
+  const std::int32_t block_size_;
+  const BlockHash hash_;
+  std::vector<Entry> entries_;
+  std::vector<BlockId> buckets_;
+  std::unique_ptr<std::int32_t[]> tokens_;  // [num_blocks, block_size]; pages are touched when a block is first entered
+  std::vector<Root> roots_;
+  std::vector<PrefixNode> free_roots_;
+  std::unordered_map<std::string, PrefixNode> root_of_salt_;
+};
+
+}  // namespace quire

@@ -1,0 +1,74 @@
+#include "core/sampling/dry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace quire {
+
+namespace {
+
+// The number of last tokens that follow the latest breaker: a repetition does not reach across one.
+std::size_t unbroken_length(const DryParams& params, std::span<const TokenId> tokens) {
+  for (std::size_t length = 0; length < tokens.size(); ++length) {
+    const auto before = tokens.first(tokens.size() - length);
+    for (const auto& breaker : params.breakers) {
+      if (!breaker.empty() && breaker.size() <= before.size() &&
+          std::equal(breaker.begin(), breaker.end(), before.end() - static_cast<std::ptrdiff_t>(breaker.size()))) {
+        return length;
+      }
+    }
+  }
+  return tokens.size();
+}
+
+// lengths[d]: how many tokens that end d tokens before the end equal the last ones (the Z function of the reversed
+// text).
+std::vector<std::size_t> repeat_lengths(std::span<const TokenId> tokens) {
+  const std::size_t n = tokens.size();
+  const auto reversed = [&](std::size_t i) { return tokens[n - 1 - i]; };
+  std::vector<std::size_t> lengths(n, 0);
+  std::size_t left = 0;
+  std::size_t right = 0;
+  for (std::size_t d = 1; d < n; ++d) {
+    std::size_t length = d < right ? std::min(right - d, lengths[d - left]) : 0;
+    while (d + length < n && reversed(length) == reversed(d + length))
+      ++length;
+    lengths[d] = length;
+    if (d + length > right) {
+      left = d;
+      right = d + length;
+    }
+  }
+  return lengths;
+}
+
+}  // namespace
+
+std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens) {
+  std::vector<DryPenalty> found;
+  if (params.multiplier <= 0.0F) return found;
+  if (params.penalty_last_n >= 0 && tokens.size() > static_cast<std::size_t>(params.penalty_last_n)) {
+    tokens = tokens.last(static_cast<std::size_t>(params.penalty_last_n));
+  }
+  const std::size_t limit = unbroken_length(params, tokens);
+  const auto allowed = static_cast<std::size_t>(std::max(params.allowed_length, 1));
+  if (limit < allowed) return found;
+  const std::vector<std::size_t> lengths = repeat_lengths(tokens);
+  for (std::size_t d = 1; d < tokens.size(); ++d) {
+    const std::size_t length = std::min(lengths[d], limit);
+    if (length < allowed) continue;
+    const auto excess = static_cast<float>(length) - static_cast<float>(params.allowed_length);
+    // Beyond this the token is out of the question; the bound keeps the power finite.
+    const float penalty = std::min(params.multiplier * std::pow(params.base, std::min(excess, 1000.0F)), 1e30F);
+    found.push_back({tokens[tokens.size() - d], penalty});
+  }
+  std::sort(found.begin(), found.end(), [](const DryPenalty& a, const DryPenalty& b) {
+    return a.token != b.token ? a.token < b.token : a.penalty > b.penalty;
+  });
+  const auto same_token = [](const DryPenalty& a, const DryPenalty& b) { return a.token == b.token; };
+  found.erase(std::unique(found.begin(), found.end(), same_token), found.end());
+  return found;
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+// DRY: what a token costs because it would continue a repetition of earlier text. Any thread; pure.
+// Source: the sampler of that name by p-e-w (text-generation-webui, 2024).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/sampling/sampling_params.h"
+
+namespace quire {
+
+struct DryPenalty {
+  TokenId token;
+  float penalty;
+};
+
+// The tokens that would continue what the end of `tokens` repeats, each once, by ascending id. O(tokens).
+std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens);
+
+}  // namespace quire

@@ -1,0 +1,216 @@
+#include "core/sampling/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "core/sampling/mask.h"
+#include "core/sampling/philox.h"
+#include "core/sampling/softmax.h"
+
+namespace quire {
+
+namespace {
+
+// Logits so far below the maximum weigh nothing in single precision.
+constexpr float kFloor = -86.0F;
+// Candidates are gathered above a threshold that is lowered until they suffice: no sort of the whole vocabulary.
+constexpr std::array kThresholds = {-4.0F, -8.0F, -16.0F, kFloor};
+
+// A temperature so low that dividing by it would overflow; greedy in all but name.
+constexpr float kGreedyBelow = 1e-5F;
+
+constexpr auto kBetter = [](const auto& a, const auto& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+};
+
+bool truncates(const SamplingParams& params, std::size_t vocab_size) {
+  return (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < vocab_size) || params.top_p < 1.0F ||
+         params.min_p > 0.0F || params.typical_p < 1.0F;
+}
+
+// top_p is a share of the whole distribution, unless top_k or typical_p cut it before.
+bool top_p_is_first(const SamplingParams& params) {
+  return params.top_p < 1.0F && params.top_k <= 0 && params.typical_p >= 1.0F;
+}
+
+template <class Candidates>
+double total_weight(const Candidates& candidates) {
+  double total = 0.0;
+  for (const auto& candidate : candidates)
+    total += static_cast<double>(candidate.weight);
+  return total;
+}
+
+}  // namespace
+
+void Sampler::sample(std::span<SampleRow> rows) {
+  backend_.parallel_for(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    for (std::int64_t i = begin; i < end; ++i)
+      sample_row(rows[static_cast<std::size_t>(i)], *scratch);
+    give_scratch(std::move(scratch));
+  });
+}
+
+void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
+  const SamplingParams& params = row.state->params_;
+  if (params.num_logprobs) scratch.raw.assign(row.logits.begin(), row.logits.end());
+  if (!row.mask.empty()) apply_mask(row.logits, row.mask);
+  row.state->apply(row.logits, row.tokens, row.num_prompt_tokens);
+  const Maximum maximum = find_maximum(row.logits);
+  row.token.reset();
+  row.logprob.reset();
+  if (maximum.id < 0) return;
+  const std::int32_t id = params.temperature < kGreedyBelow ? maximum.id : draw(row, maximum, scratch.candidates);
+  row.token = TokenId{id};
+  if (params.num_logprobs) row.logprob = logprob_of(scratch.raw, *row.token, *params.num_logprobs);
+}
+
+std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Candidates& candidates) {
+  const SamplerState& state = *row.state;
+  const SamplingParams& params = state.params_;
+  const auto position = static_cast<std::int64_t>(row.tokens.size());
+  const double u = uniform(state.seed_, state.choice_, position, Draw::kToken);
+  const bool xtc =
+      params.xtc_probability > 0.0F && params.xtc_threshold <= 0.5F &&
+      uniform(state.seed_, state.choice_, position, Draw::kXtc) < static_cast<double>(params.xtc_probability);
+  if (!xtc && !truncates(params, row.logits.size())) {
+    const float scale = 1.0F / params.temperature;
+    const double total = sum_of_exponentials(row.logits, maximum.value, scale);
+    return std::max(find_in_running_sum(row.logits, maximum.value, scale, u * total), 0);
+  }
+  collect(row.logits, maximum.value, params, xtc, candidates);
+  if (candidates.empty()) return maximum.id;  // an infinite logit leaves no finite distance to the others
+  if (params.typical_p < 1.0F) cut_typical(candidates, params.typical_p);
+  if (params.top_p < 1.0F && !top_p_is_first(params)) {
+    cut_top_p(candidates, static_cast<double>(params.top_p) * total_weight(candidates));
+  }
+  if (params.min_p > 0.0F) cut_min_p(candidates, params.min_p);
+  if (xtc) cut_xtc(candidates, params.xtc_threshold);
+  const double target = u * total_weight(candidates);
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) {
+    sum += static_cast<double>(candidate.weight);
+    if (sum > target) return candidate.id;
+  }
+  return candidates.back().id;
+}
+
+// Gathers what can still be drawn after top_k, or after top_p where that comes first, best first.
+void Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
+                      Candidates& out) {
+  const float scale = 1.0F / params.temperature;
+  const bool by_count = params.top_k > 0;
+  const bool by_mass = top_p_is_first(params);
+  const bool by_min_p = !by_count && !by_mass && params.typical_p >= 1.0F && params.min_p > 0.0F && !xtc;
+  const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
+  for (float threshold : kThresholds) {
+    if (by_min_p) threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
+    out.clear();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const float logit = (logits[i] - maximum) * scale;
+      if (logit >= threshold) out.push_back({logit, static_cast<std::int32_t>(i), 0.0F});
+    }
+    if (by_min_p || threshold <= kFloor) break;
+    if (by_count && out.size() >= static_cast<std::size_t>(params.top_k)) break;
+    for (Candidate& candidate : out)
+      candidate.weight = exp_nonpositive(candidate.logit);
+    if (by_mass && total_weight(out) >= mass) break;
+  }
+  keep_best(out, by_count ? static_cast<std::size_t>(params.top_k) : out.size());
+  for (Candidate& candidate : out)
+    candidate.weight = exp_nonpositive(candidate.logit);
+  if (by_mass) cut_top_p(out, mass);
+}
+
+void Sampler::keep_best(Candidates& candidates, std::size_t count) {
+  if (count < candidates.size()) {
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count), candidates.end(),
+                     kBetter);
+    candidates.resize(count);
+  }
+  std::sort(candidates.begin(), candidates.end(), kBetter);
+}
+
+// Keeps the tokens whose surprise is nearest to the expected one, until they make up typical_p (Meister et al., 2022).
+void Sampler::cut_typical(Candidates& candidates, float typical_p) {
+  const double total = total_weight(candidates);
+  double entropy = 0.0;
+  for (const Candidate& candidate : candidates) {
+    const double p = static_cast<double>(candidate.weight) / total;
+    if (p > 0.0) entropy -= p * std::log(p);
+  }
+  const auto deviation = [&](const Candidate& candidate) {
+    return std::abs(std::log(total) - static_cast<double>(candidate.logit) - entropy);
+  };
+  std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
+    const double of_a = deviation(a);
+    const double of_b = deviation(b);
+    return of_a != of_b ? of_a < of_b : kBetter(a, b);
+  });
+  cut_top_p(candidates, static_cast<double>(typical_p) * total);
+  std::sort(candidates.begin(), candidates.end(), kBetter);
+}
+
+// Keeps the first candidates that together reach `mass`, at least one.
+void Sampler::cut_top_p(Candidates& candidates, double mass) {
+  double sum = 0.0;
+  std::size_t kept = 0;
+  while (kept < candidates.size() && (kept == 0 || sum < mass))
+    sum += static_cast<double>(candidates[kept++].weight);
+  candidates.resize(kept);
+}
+
+void Sampler::cut_min_p(Candidates& candidates, float min_p) {
+  const float least = min_p * candidates.front().weight;
+  std::size_t kept = 1;
+  while (kept < candidates.size() && candidates[kept].weight >= least)
+    ++kept;
+  candidates.resize(kept);
+}
+
+// Removes all but the least likely of the tokens that are likely enough to be good choices (p-e-w, 2024).
+void Sampler::cut_xtc(Candidates& candidates, float threshold) {
+  const double least = static_cast<double>(threshold) * total_weight(candidates);
+  std::size_t num_likely = 0;
+  while (num_likely < candidates.size() && static_cast<double>(candidates[num_likely].weight) >= least)
+    ++num_likely;
+  if (num_likely < 2) return;
+  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(num_likely - 1));
+}
+
+TokenLogprob Sampler::logprob_of(std::span<const float> logits, TokenId token, std::int32_t num_top) {
+  const Maximum maximum = find_maximum(logits);
+  const double log_sum = std::log(sum_of_exponentials(logits, maximum.value, 1.0F));
+  const auto logprob = [&](std::size_t id) {
+    return static_cast<float>(static_cast<double>(logits[id] - maximum.value) - log_sum);
+  };
+  TokenLogprob result{.token = token, .logprob = logprob(static_cast<std::size_t>(token.value)), .top = {}};
+  if (num_top <= 0) return result;
+  Candidates best;
+  SamplingParams params;
+  params.top_k = num_top;
+  collect(logits, maximum.value, params, false, best);
+  for (const Candidate& candidate : best) {
+    result.top.emplace_back(TokenId{candidate.id}, logprob(static_cast<std::size_t>(candidate.id)));
+  }
+  return result;
+}
+
+std::unique_ptr<Sampler::Scratch> Sampler::take_scratch() {
+  const std::lock_guard lock(scratch_mutex_);
+  if (scratch_.empty()) return std::make_unique<Scratch>();
+  std::unique_ptr<Scratch> taken = std::move(scratch_.back());
+  scratch_.pop_back();
+  return taken;
+}
+
+void Sampler::give_scratch(std::unique_ptr<Scratch> scratch) {
+  const std::lock_guard lock(scratch_mutex_);
+  scratch_.push_back(std::move(scratch));
+}
+
+}  // namespace quire

@@ -1,0 +1,102 @@
+// Sampler: the choice of each next token from its row of logits. Rows are independent: a batch is sampled in parallel.
+// SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
+// threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
+// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), temperature, top_k,
+// typical_p, top_p, min_p, XTC.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/request.h"
+#include "core/sampling/sampling_params.h"
+#include "core/sampling/softmax.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+// What sampling remembers of one sequence from token to token.
+class SamplerState {
+ public:
+  // params must outlive the state. end_of_generation: tokens that min_tokens keeps away, besides the stop tokens.
+  SamplerState(const SamplingParams& params, std::span<const TokenId> prompt,
+               std::span<const TokenId> end_of_generation, std::int64_t vocab_size, std::uint64_t seed,
+               std::int32_t choice);
+
+  void append(TokenId token);  // a generated token
+
+  struct Count {
+    bool in_prompt = false;
+    std::int32_t num_generated = 0;
+  };
+
+ private:
+  friend class Sampler;
+  void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens) const;
+  void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
+  void apply_penalties(std::span<float> logits) const;
+
+  const SamplingParams& params_;
+  const std::vector<TokenId> ends_;
+  const std::uint64_t seed_;
+  const std::int32_t choice_;
+  std::vector<std::uint32_t> allowed_;              // a mask of allowed_token_ids; empty: all
+  std::unordered_map<std::int32_t, Count> counts_;  // only where a penalty needs them
+};
+
+struct SampleRow {
+  std::span<float> logits;  // [vocab_size], overwritten
+  const SamplerState* state = nullptr;
+  std::span<const TokenId> tokens;  // prompt and generated: the new token follows them
+  std::int64_t num_prompt_tokens = 0;
+  std::span<const std::uint32_t> mask;  // of a grammar; empty: none
+  // Results: no token where nothing is allowed.
+  std::optional<TokenId> token = std::nullopt;
+  std::optional<TokenLogprob> logprob = std::nullopt;  // of the model's own distribution, where asked for
+};
+
+class Sampler {
+ public:
+  explicit Sampler(Backend& backend) : backend_(backend) {}
+
+  void sample(std::span<SampleRow> rows);
+
+  // The logprob of `token` in a row of logits, with the `num_top` most likely ones.
+  static TokenLogprob logprob_of(std::span<const float> logits, TokenId token, std::int32_t num_top);
+
+ private:
+  struct Candidate {
+    float logit;  // relative to the maximum, divided by the temperature
+    std::int32_t id;
+    float weight;  // e^logit
+  };
+  using Candidates = std::vector<Candidate>;
+  struct Scratch {
+    Candidates candidates;
+    std::vector<float> raw;  // the model's own logits, where logprobs are asked for
+  };
+
+  static void sample_row(SampleRow& row, Scratch& scratch);
+  static std::int32_t draw(const SampleRow& row, Maximum maximum, Candidates& candidates);
+  static void collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
+                      Candidates& out);
+  static void keep_best(Candidates& candidates, std::size_t count);
+  static void cut_typical(Candidates& candidates, float typical_p);
+  static void cut_top_p(Candidates& candidates, double mass);
+  static void cut_min_p(Candidates& candidates, float min_p);
+  static void cut_xtc(Candidates& candidates, float threshold);
+  std::unique_ptr<Scratch> take_scratch();
+  void give_scratch(std::unique_ptr<Scratch> scratch);
+
+  Backend& backend_;
+  std::mutex scratch_mutex_;
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // one for each compute thread, kept between steps
+};
+
+}  // namespace quire

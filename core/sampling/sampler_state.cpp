@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "core/sampling/dry.h"
+#include "core/sampling/mask.h"
+#include "core/sampling/sampler.h"
+
+namespace quire {
+
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+void ban(std::span<float> logits, TokenId token) {
+  if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {
+    logits[static_cast<std::size_t>(token.value)] = kMinusInfinity;
+  }
+}
+
+bool counts_needed(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F || params.presence_penalty != 0.0F;
+}
+
+}  // namespace
+
+SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId> prompt,
+                           std::span<const TokenId> end_of_generation, std::int64_t vocab_size, std::uint64_t seed,
+                           std::int32_t choice)
+    : params_(params), ends_(end_of_generation.begin(), end_of_generation.end()), seed_(seed), choice_(choice) {
+  if (!params.allowed_token_ids.empty()) {
+    allowed_.assign(static_cast<std::size_t>((vocab_size + 31) / 32), 0);
+    for (const TokenId token : params.allowed_token_ids) {
+      if (token.value < 0 || token.value >= vocab_size) continue;
+      allowed_[static_cast<std::size_t>(token.value) / 32] |= 1U << (static_cast<std::uint32_t>(token.value) % 32);
+    }
+  }
+  if (counts_needed(params)) {
+    for (const TokenId token : prompt)
+      counts_[token.value].in_prompt = true;
+  }
+}
+
+void SamplerState::append(TokenId token) {
+  if (counts_needed(params_)) ++counts_[token.value].num_generated;
+}
+
+void SamplerState::apply(std::span<float> logits, std::span<const TokenId> tokens,
+                         std::int64_t num_prompt_tokens) const {
+  if (!allowed_.empty()) apply_mask(logits, allowed_);
+  apply_bans(logits, tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)));
+  for (const auto& [token, bias] : params_.logit_bias) {
+    if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {
+      logits[static_cast<std::size_t>(token.value)] += bias;
+    }
+  }
+  apply_penalties(logits);
+  for (const DryPenalty& dry : dry_penalties(params_.dry, tokens)) {
+    if (static_cast<std::size_t>(dry.token.value) < logits.size()) {
+      logits[static_cast<std::size_t>(dry.token.value)] -= dry.penalty;
+    }
+  }
+}
+
+void SamplerState::apply_bans(std::span<float> logits, std::span<const TokenId> generated) const {
+  if (generated.size() < static_cast<std::size_t>(std::max(params_.min_tokens, 0))) {
+    for (const TokenId token : ends_)
+      ban(logits, token);
+    for (const TokenId token : params_.stop_token_ids)
+      ban(logits, token);
+  }
+  for (const auto& word : params_.bad_words) {
+    if (word.empty() || word.size() - 1 > generated.size()) continue;
+    const auto begun = generated.last(word.size() - 1);
+    if (std::equal(begun.begin(), begun.end(), word.begin())) ban(logits, word.back());
+  }
+}
+
+// Each token's penalty is its own, so that the order in which the counts are visited does not matter.
+void SamplerState::apply_penalties(std::span<float> logits) const {
+  for (const auto& [token, count] : counts_) {
+    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
+    float& logit = logits[static_cast<std::size_t>(token)];
+    if (params_.repetition_penalty != 1.0F) {
+      logit = logit > 0.0F ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
+    }
+    if (count.num_generated == 0) continue;
+    logit -= params_.frequency_penalty * static_cast<float>(count.num_generated);
+    logit -= params_.presence_penalty;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,312 @@
+#include "core/sched/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+constexpr int kWindow = 8;       // waiting requests of a queue that are looked at for what they share
+constexpr int kMaxBypassed = 8;  // times that a waiting request lets one with more of its prompt cached go first
+constexpr std::int64_t kMinPromptChunk = 16;
+// A sequence at most so far behind streams: one token, or a few that a grammar forced.
+constexpr std::int64_t kMaxStreamingTokens = 32;
+
+auto importance(const Sequence& sequence) {
+  return std::tuple(sequence.request->priority, sequence.request->arrival, sequence.id);
+}
+
+bool more_important(const Sequence* a, const Sequence* b) {
+  return importance(*a) < importance(*b);
+}
+
+bool equally_important(const Sequence& a, const Sequence& b) {
+  return a.request->priority == b.request->priority && a.request->arrival == b.request->arrival;
+}
+
+// Blocks held for each token generated: what giving up `a` frees for what it costs.
+bool holds_more_for_less(const Sequence& a, const Sequence& b) {
+  const auto blocks_a = static_cast<std::int64_t>(a.table.blocks.size());
+  const auto blocks_b = static_cast<std::int64_t>(b.table.blocks.size());
+  return blocks_a * (b.num_generated() + 1) > blocks_b * (a.num_generated() + 1);
+}
+
+bool streams(const Sequence& sequence) {
+  return sequence.prompt_computed() && sequence.num_remaining() <= kMaxStreamingTokens;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(options), kv_(kv), waiting_(options) {
+  const std::int64_t pool_tokens = kv.pool().num_blocks() * kv.block_size();
+  options_.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, pool_tokens) : pool_tokens;
+  running_.reserve(static_cast<std::size_t>(options.max_num_seqs));
+}
+
+Result<void> Scheduler::check(const Request& request) const {
+  const auto num_prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t num_new = request.pooling == Pooling::kNone ? request.sampling.max_tokens : 0;
+  if (num_prompt + num_new > options_.max_model_len) {
+    return invalid("This model's maximum context length is " + std::to_string(options_.max_model_len) +
+                       " tokens. However, you requested " + std::to_string(num_prompt + num_new) + " tokens (" +
+                       std::to_string(num_prompt) + " in the prompt, " + std::to_string(num_new) +
+                       " for the completion). Please reduce the length of either one.",
+                   "max_tokens", "context_length_exceeded");
+  }
+  if (request.num_choices > options_.max_num_seqs) {
+    return invalid("n is " + std::to_string(request.num_choices) + ", and at most " +
+                       std::to_string(options_.max_num_seqs) + " sequences run at once",
+                   "n", "too_many_choices");
+  }
+  return {};
+}
+
+void Scheduler::add(Sequence& sequence) {
+  QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
+              "a sequence is added once, with tokens");
+  kv_.open(sequence.table, sequence.cache_salt);
+  sequence.state = Sequence::State::kWaiting;
+  waiting_.began(sequence);
+  waiting_.add(sequence);
+  blocked_ = nullptr;
+}
+
+void Scheduler::schedule(Batch& batch) {
+  batch.clear();
+  budget_ = options_.max_num_batched_tokens;
+  place_streaming(batch);
+  prompt_budget_ = prompt_budget(batch);
+  place_prompts(batch);
+  if (batch.preempted.empty()) admit_waiting(batch);
+}
+
+void Scheduler::place_streaming(Batch& batch) {
+  for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
+    Sequence& sequence = *running_[i];
+    if (streams(sequence)) {
+      const std::int64_t num_tokens = std::min(sequence.num_remaining(), budget_);
+      if (!make_room(batch, sequence, num_tokens)) {
+        preempt(batch, sequence);  // leaves running_[i] to the next one
+        continue;
+      }
+      place(batch, sequence, num_tokens);
+      ++batch.num_streaming;
+    }
+    ++i;
+  }
+}
+
+// Prompts in progress have had their blocks since they were admitted; only a long text that a grammar forced asks for
+// more.
+void Scheduler::place_prompts(Batch& batch) {
+  for (std::size_t i = 0; i < running_.size() && prompt_budget_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (streams(sequence)) continue;
+    sequence.num_computed += kv_.adopt(sequence.table, sequence.tokens, sequence.num_computed, sequence.prefix_limit());
+    const std::int64_t num_tokens = std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk});
+    if (make_room(batch, sequence, num_tokens)) place(batch, sequence, num_tokens);
+  }
+}
+
+void Scheduler::admit_waiting(Batch& batch) {
+  if (blocked_ != nullptr && !running_.empty() && kv_.pool().num_available() < blocked_need_) return;
+  blocked_ = nullptr;
+  while (prompt_budget_ > 0 && num_places_left() > 0 && !waiting_.empty()) {
+    PrefixMatch match;
+    Sequence* const chosen = choose_waiting(match);
+    if (chosen == nullptr || !try_start(batch, *chosen, match)) return;
+  }
+}
+
+void Scheduler::place(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
+  batch.entries.push_back({&sequence, num_tokens});
+  batch.num_tokens += num_tokens;
+  sequence.num_scheduled = num_tokens;
+  budget_ -= num_tokens;
+  if (!streams(sequence)) {
+    batch.num_prompt_tokens += num_tokens;
+    prompt_budget_ -= num_tokens;
+  }
+}
+
+bool Scheduler::make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
+  const std::int64_t wanted = sequence.num_computed + num_tokens;
+  while (!kv_.grow(sequence.table, sequence.num_computed, wanted, batch.copies)) {
+    Sequence* const victim = choose_victim(sequence);
+    if (victim == &sequence) return false;
+    preempt(batch, *victim);
+  }
+  return true;
+}
+
+// The least important sequence that is not in the batch, `sequence` itself where all below it are. Among those that
+// arrived together (the choices of one request), the one that holds most blocks for what it has generated.
+Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
+  auto candidate = running_.rbegin();
+  while (*candidate != &sequence && (*candidate)->num_scheduled > 0)
+    ++candidate;
+  Sequence* victim = *candidate;
+  for (; *candidate != &sequence; ++candidate) {
+    const Sequence& other = *candidate[1];
+    if (!equally_important(other, *victim)) break;
+    if (other.num_scheduled == 0 && holds_more_for_less(other, *victim)) victim = candidate[1];
+  }
+  return victim;
+}
+
+void Scheduler::preempt(Batch& batch, Sequence& sequence) {
+  leave_running(sequence);
+  kv_.release(sequence.table, sequence.tokens, sequence.num_computed);
+  sequence.num_computed = 0;
+  sequence.state = Sequence::State::kWaiting;
+  ++sequence.num_preemptions;
+  ++num_preemptions_;
+  waiting_.add(sequence);
+  batch.preempted.push_back(&sequence);
+  blocked_ = nullptr;
+}
+
+// The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
+// cached. Those whose next tokens somebody is computing right now wait for them.
+Sequence* Scheduler::choose_waiting(PrefixMatch& match) {
+  Sequence* first = nullptr;
+  Sequence* chosen = nullptr;
+  waiting_.for_each_first(kWindow, [&](Sequence& sequence, bool next_queue) {
+    if (next_queue && first != nullptr) return false;
+    if (first != nullptr && sequence.request->priority != first->request->priority) return false;
+    const PrefixMatch found = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
+    if (computed_by_another(sequence, found)) return true;
+    if (first == nullptr) {
+      first = chosen = &sequence;
+      match = found;
+      return options_.prefix_aware && !sequence.has_started && sequence.num_bypassed < kMaxBypassed;
+    }
+    if (kv_.match_tokens(found) > kv_.match_tokens(match)) {
+      chosen = &sequence;
+      match = found;
+    }
+    return true;
+  });
+  if (chosen != first) ++first->num_bypassed;
+  return chosen;
+}
+
+// Nobody waits for one who waits: the other is running, and goes on whatever this sequence does.
+bool Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
+  if (!kv_.prefix_caching()) return false;
+  const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
+  const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);
+  if (useful <= match.num_partial_tokens) return false;
+  return std::any_of(running_.begin(), running_.end(), [&](const Sequence* other) {
+    if (other->prompt_computed() || other->table.node != match.node) return false;
+    const std::int64_t begin = std::int64_t{other->table.num_entered} * kv_.block_size();
+    if (other->num_tokens() - begin < useful) return false;
+    const auto wanted = sequence.tokens.begin() + position;
+    return std::equal(wanted, wanted + useful, other->tokens.begin() + begin);
+  });
+}
+
+bool Scheduler::try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match) {
+  if (num_places_left() <= sequence.num_places_reserved) return false;
+  // One block to grow for each that runs: without it the newcomer would soon be preempted again.
+  const std::int64_t need = kv_.blocks_needed(sequence.table, match, sequence.num_tokens()) + num_running();
+  if ((!running_.empty() && kv_.pool().num_available() < need) ||
+      !kv_.admit(sequence.table, match, sequence.num_tokens(), batch.copies)) {
+    blocked_ = &sequence;
+    blocked_need_ = need;
+    return false;
+  }
+  start(batch, sequence, match);
+  return true;
+}
+
+void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match) {
+  waiting_.remove(sequence);
+  sequence.num_computed = kv_.match_tokens(match);
+  if (!sequence.has_started) {
+    sequence.has_started = true;
+    sequence.num_cached_tokens = sequence.num_computed;
+    prefix_queries_ += static_cast<std::uint64_t>(sequence.num_tokens());
+    prefix_hits_ += static_cast<std::uint64_t>(sequence.num_computed);
+    waiting_.charge(sequence, sequence.num_remaining());
+    batch.started.push_back(&sequence);
+  }
+  enter_running(sequence);
+  num_places_reserved_ += sequence.num_places_reserved;
+  place(batch, sequence, std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk}));
+}
+
+void Scheduler::enter_running(Sequence& sequence) {
+  sequence.state = Sequence::State::kRunning;
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, more_important), &sequence);
+}
+
+void Scheduler::leave_running(Sequence& sequence) {
+  const auto place = std::lower_bound(running_.begin(), running_.end(), &sequence, more_important);
+  QUIRE_CHECK(place != running_.end() && *place == &sequence, "a running sequence has one place");
+  running_.erase(place);
+  num_places_reserved_ -= sequence.num_places_reserved;
+}
+
+void Scheduler::commit(Batch& batch, double seconds) {
+  for (const BatchEntry& entry : batch.entries) {
+    Sequence& sequence = *entry.sequence;
+    const bool was_streaming = sequence.prompt_computed();
+    sequence.num_scheduled = 0;
+    sequence.num_computed += entry.num_tokens;
+    kv_.commit(sequence.table, sequence.tokens, sequence.num_computed);
+    if (was_streaming) {
+      waiting_.charge(sequence, entry.num_tokens);
+    } else if (sequence.prompt_computed()) {
+      kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
+      blocked_ = nullptr;
+    }
+  }
+  cost_.observe(batch.num_streaming, batch.num_prompt_tokens, seconds);
+}
+
+void Scheduler::abandon(Batch& batch) {
+  for (const BatchEntry& entry : batch.entries)
+    entry.sequence->num_scheduled = 0;
+  batch.clear();
+}
+
+void Scheduler::fork(Sequence& parent, Sequence& child) {
+  QUIRE_CHECK(parent.num_places_reserved > 0, "a fork takes a place that was reserved for it");
+  --parent.num_places_reserved;
+  --num_places_reserved_;
+  kv_.open(child.table, parent.cache_salt);
+  kv_.fork(parent.table, child.table, parent.num_computed);
+  child.num_computed = parent.num_computed;
+  child.num_cached_tokens = parent.num_cached_tokens;
+  child.has_started = true;
+  waiting_.began(child);
+  enter_running(child);
+}
+
+void Scheduler::finish(Sequence& sequence) {
+  QUIRE_CHECK(sequence.num_scheduled == 0, "a batch is committed before its sequences finish");
+  if (sequence.state == Sequence::State::kRunning) {
+    leave_running(sequence);
+    kv_.release(sequence.table, sequence.tokens, sequence.num_computed);
+  } else if (sequence.state == Sequence::State::kWaiting) {
+    waiting_.remove(sequence);
+    if (blocked_ == &sequence) blocked_ = nullptr;
+  } else {
+    return;
+  }
+  waiting_.ended(sequence);
+  kv_.close(sequence.table);
+  sequence.state = Sequence::State::kDone;
+}
+
+std::int64_t Scheduler::prompt_budget(const Batch& batch) const {
+  if (options_.target_itl_ms <= 0.0 || batch.num_streaming == 0) return budget_;
+  const std::int64_t fitting = cost_.prompt_tokens_within(options_.target_itl_ms / 1000.0, budget_);
+  return std::min(budget_, std::max(fitting, kMinPromptChunk));
+}
+
+}  // namespace quire

@@ -1,0 +1,83 @@
+// Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
+// Knows no clock, thread, socket or model; time is an argument. Plan, then admit, then commit: a plan that fails
+// changes nothing. Invariants: those who stream go first; each step advances at least one sequence; the most important
+// running sequence (lowest priority number, then oldest) is never preempted; a sequence in the batch keeps its blocks
+// until commit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/kv/kv_cache.h"
+#include "core/sched/batch.h"
+#include "core/sched/scheduler_options.h"
+#include "core/sched/sequence.h"
+#include "core/sched/step_cost.h"
+#include "core/sched/waiting_queue.h"
+
+namespace quire {
+
+class Scheduler {
+ public:
+  // kv must outlive the scheduler. max_model_len of the options is cut to what the pool holds.
+  Scheduler(const SchedulerOptions& options, KvCache& kv);
+
+  std::int64_t max_model_len() const { return options_.max_model_len; }
+  // Refuses what could never run: longer than max_model_len, or more choices than sequences.
+  Result<void> check(const Request& request) const;
+
+  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
+  void add(Sequence& sequence);
+  // Fills the batch; empty where nothing can run.
+  void schedule(Batch& batch);
+  // The batch was computed, in `seconds`. Called before new tokens are appended.
+  void commit(Batch& batch, double seconds);
+  // The batch will never be computed: its sequences can be finished now, and nothing else be done with them.
+  void abandon(Batch& batch);
+  // `child` (kNew) continues where `parent` stands, sharing its blocks; takes one of the parent's reserved places.
+  void fork(Sequence& parent, Sequence& child);
+  // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
+  // batch.
+  void finish(Sequence& sequence);
+
+  std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
+  std::int64_t num_waiting() const { return waiting_.size(); }
+  std::uint64_t num_preemptions() const { return num_preemptions_; }
+  std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
+  std::uint64_t prefix_hits() const { return prefix_hits_; }
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+
+ private:
+  void place_streaming(Batch& batch);
+  void place_prompts(Batch& batch);
+  void admit_waiting(Batch& batch);
+  void place(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
+  bool make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
+  Sequence* choose_victim(const Sequence& sequence) const;
+  void preempt(Batch& batch, Sequence& sequence);
+  Sequence* choose_waiting(PrefixMatch& match);
+  bool computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
+  bool try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
+  void start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
+  void enter_running(Sequence& sequence);
+  void leave_running(Sequence& sequence);
+  std::int64_t prompt_budget(const Batch& batch) const;
+  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running() - num_places_reserved_; }
+
+  SchedulerOptions options_;
+  KvCache& kv_;
+  WaitingQueue waiting_;
+  StepCost cost_;
+  std::vector<Sequence*> running_;  // most important first
+  std::int64_t num_places_reserved_ = 0;
+  std::int64_t budget_ = 0;  // tokens left in the batch being made
+  std::int64_t prompt_budget_ = 0;
+  const Sequence* blocked_ = nullptr;  // did not fit when last tried ...
+  std::int64_t blocked_need_ = 0;      // ... and will not before so many blocks are available
+  std::uint64_t num_preemptions_ = 0;
+  std::uint64_t prefix_queries_ = 0;
+  std::uint64_t prefix_hits_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
+// Its owner (the engine, a simulation) appends tokens; the Scheduler and the KvCache change the rest.
+// Invariant: 0 <= num_computed <= tokens.size(); what lies between is what the next steps compute.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/request.h"
+#include "core/kv/block_table.h"
+
+namespace quire {
+
+struct Generation;  // core/engine: what the engine knows of a sequence besides
+
+struct Sequence {
+  enum class State : std::int8_t { kNew, kWaiting, kRunning, kDone };
+
+  SequenceId id;  // in order of creation
+  std::shared_ptr<const Request> request;
+  Generation* generation = nullptr;  // where an engine owns the sequence
+  std::string cache_salt;            // prefix blocks are shared only within equal salts
+  std::vector<TokenId> tokens;       // the prompt, then what was generated
+  std::int64_t num_prompt_tokens = 0;
+  std::int64_t num_computed = 0;
+  BlockTable table;
+  State state = State::kNew;
+
+  std::int32_t num_places_reserved = 0;  // running sequences that will be forked from this one
+  std::int64_t max_chunk = std::numeric_limits<std::int64_t>::max();  // tokens in one step
+  std::int64_t max_cached_tokens =
+      std::numeric_limits<std::int64_t>::max();  // of a prefix; the rest must go through the model
+  std::int64_t num_cached_tokens = 0;            // of the prompt, found in the cache when it first started
+  std::int32_t num_preemptions = 0;
+  bool has_started = false;
+
+  // The scheduler's own.
+  std::int64_t num_scheduled = 0;  // tokens in the batch being made
+  std::int32_t num_bypassed = 0;   // times a later request was started first
+
+  std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t num_remaining() const { return num_tokens() - num_computed; }
+  std::int64_t num_generated() const { return num_tokens() - num_prompt_tokens; }
+  bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
+  // One token, the last, must always be computed: its logits are what the next token is drawn from.
+  std::int64_t prefix_limit() const { return std::min(num_tokens() - 1, max_cached_tokens); }
+};
+
+}  // namespace quire

@@ -1,0 +1,144 @@
+// A model whose every logit depends on every token of its sequence, read back through the block tables: a block that
+// was shared, copied, freed or overwritten wrongly changes the output. No arithmetic, no threads. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/model/model.h"
+#include "kernels/backend.h"
+
+namespace quire::test {
+
+class FakeStorage : public KvStorage {
+ public:
+  explicit FakeStorage(const KvLayout& layout)
+      : layout_(layout), tokens(static_cast<std::size_t>(layout.num_blocks * layout.block_size), -1) {}
+
+  const KvLayout& layout() const override { return layout_; }
+  std::size_t block_bytes() const override {
+    return static_cast<std::size_t>(layout_.block_size) * sizeof(std::int32_t);
+  }
+  void copy_block(std::int32_t source, std::int32_t destination) override {
+    std::copy_n(block(source), layout_.block_size, block(destination));
+  }
+  void read_block(std::int32_t id, std::span<std::byte> out) const override {
+    const auto* first = reinterpret_cast<const std::byte*>(&tokens[offset(id)]);
+    std::copy_n(first, out.size(), out.begin());
+  }
+  void write_block(std::int32_t id, std::span<const std::byte> in) override {
+    std::copy_n(in.begin(), in.size(), reinterpret_cast<std::byte*>(&*block(id)));
+  }
+
+ private:
+  KvLayout layout_;
+  std::size_t offset(std::int32_t id) const { return static_cast<std::size_t>(id * layout_.block_size); }
+  std::vector<std::int32_t>::iterator block(std::int32_t id) {
+    return tokens.begin() + static_cast<std::ptrdiff_t>(offset(id));
+  }
+
+ public:
+  std::vector<std::int32_t> tokens;  // by slot: the "keys and values"
+};
+
+// Only what the engine itself calls does anything.
+class FakeBackend : public Backend {
+ public:
+  std::string name() const override { return "fake"; }
+  std::unique_ptr<Linear> load_linear(std::span<const WeightSource>, std::span<const float>) override {
+    return nullptr;
+  }
+  std::unique_ptr<Embedding> load_embedding(const WeightSource&) override { return nullptr; }
+  std::unique_ptr<Buffer> upload(std::span<const float>) override { return nullptr; }
+  std::unique_ptr<Buffer> allocate(std::int64_t) override { return nullptr; }
+  std::unique_ptr<KvStorage> allocate_kv(const KvLayout& layout) override {
+    return std::make_unique<FakeStorage>(layout);
+  }
+  std::size_t packed_bytes(DType, std::int64_t, std::int64_t) const override { return 0; }
+  std::size_t kv_block_bytes(const KvLayout& layout) const override { return FakeStorage(layout).block_bytes(); }
+  void embed(const Embedding&, std::span<const std::int32_t>, MatrixView) override {}
+  void rms_norm(MatrixView, const float*, float, MatrixView) override {}
+  void head_rms_norm(MatrixView, std::int64_t, std::int64_t, const float*, float) override {}
+  void linear(const Linear&, MatrixView, MatrixView, bool) override {}
+  void rope_angles(std::span<const std::int32_t>, std::span<const double>, float, MatrixView, MatrixView) override {}
+  void rope(MatrixView, std::int64_t, std::int64_t, RopeStyle, MatrixView, MatrixView) override {}
+  void store_kv(KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, MatrixView) override {}
+  void attention(const KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, std::int64_t, float,
+                 MatrixView) override {}
+  void swiglu(MatrixView, MatrixView) override {}
+  void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
+  void parallel_for(std::int64_t count, std::int64_t,
+                    const std::function<void(std::int64_t, std::int64_t)>& body) override {
+    if (count > 0) body(0, count);
+  }
+  void synchronize() override {}
+};
+
+class FakeModel : public Model {
+ public:
+  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000) : vocab_(vocab), context_(context) {}
+
+  MatrixView forward(const ModelInput& input, KvStorage& kv) override { return run(input, kv, vocab_); }
+  MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) override { return run(input, kv, hidden_size()); }
+  std::int64_t vocab_size() const override { return vocab_; }
+  std::int64_t hidden_size() const override { return 4; }
+  std::int64_t max_context() const override { return context_; }
+  KvLayout kv_layout() const override { return {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1}; }
+
+  std::int64_t num_rows = 0;                   // computed so far
+  std::int64_t fail_after_rows = -1;           // then the device fails
+  std::vector<std::int64_t> sequences_a_step;  // of each pass
+
+ private:
+  static std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }
+
+  MatrixView run(const ModelInput& input, KvStorage& kv, std::int64_t width) {
+    auto& storage = dynamic_cast<FakeStorage&>(kv);
+    const AttentionBatch& batch = input.attention;
+    num_rows += static_cast<std::int64_t>(input.token_ids.size());
+    if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
+    sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
+    for (std::size_t row = 0; row < input.token_ids.size(); ++row) {
+      storage.tokens[static_cast<std::size_t>(batch.slots[row])] = input.token_ids[row];
+    }
+    logits_.clear();
+    std::size_t sequence = 0;
+    for (const std::int32_t row : input.logit_rows) {
+      while (batch.query_start[sequence + 1] <= row)
+        ++sequence;
+      const std::uint64_t state =
+          context_hash(storage, batch, sequence, input.positions[static_cast<std::size_t>(row)]);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const std::uint64_t bits = mix(state + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i + 1));
+        logits_.push_back(static_cast<float>(bits >> 40) * (8.0F / 16777216.0F));
+      }
+    }
+    return {logits_.data(), static_cast<std::int64_t>(input.logit_rows.size()), width, width};
+  }
+
+  static std::uint64_t context_hash(const FakeStorage& storage, const AttentionBatch& batch, std::size_t sequence,
+                                    std::int32_t position) {
+    const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
+    const auto first = static_cast<std::size_t>(batch.block_table_start[sequence]);
+    std::uint64_t hash = 1;
+    for (std::int32_t p = 0; p <= position; ++p) {
+      const std::int32_t block = batch.block_tables[first + static_cast<std::size_t>(p / block_size)];
+      const std::int32_t token = storage.tokens[static_cast<std::size_t>(block * block_size + p % block_size)];
+      hash = mix(hash * 31 + static_cast<std::uint64_t>(token) + 7);
+    }
+    return hash;
+  }
+
+  std::int64_t vocab_;
+  std::int64_t context_;
+  std::vector<float> logits_;
+};
+
+}  // namespace quire::test

@@ -1,0 +1,126 @@
+// An engine over the fake model, stepped by the test itself, and a sink that keeps what was sent. One thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "tests/support/fake_model.h"
+
+namespace quire::test {
+
+struct ChoiceOutput {
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprob> logprobs;
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs;
+  std::vector<float> embedding;
+  std::vector<FinishInfo> finishes;  // exactly one, if all is well
+  std::size_t num_events = 0;
+};
+
+class KeepingSink : public OutputSink {
+ public:
+  explicit KeepingSink(std::int32_t num_choices) : choices(static_cast<std::size_t>(num_choices)) {}
+  void send(OutputEvent event) noexcept override {
+    ChoiceOutput& choice = choices[static_cast<std::size_t>(event.choice)];
+    ++choice.num_events;
+    choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+    for (auto& logprob : event.logprobs)
+      choice.logprobs.push_back(std::move(logprob));
+    for (auto& logprob : event.prompt_logprobs)
+      choice.prompt_logprobs.push_back(std::move(logprob));
+    if (!event.embedding.empty()) choice.embedding = std::move(event.embedding);
+    if (event.finish) choice.finishes.push_back(*std::move(event.finish));
+  }
+  bool finished() const {
+    for (const ChoiceOutput& choice : choices) {
+      if (choice.finishes.empty()) return false;
+    }
+    return true;
+  }
+  std::vector<ChoiceOutput> choices;
+};
+
+struct HarnessOptions {
+  std::int64_t num_blocks = 64;
+  std::int64_t block_size = 4;
+  std::int64_t vocab = 64;
+  std::vector<TokenId> eos = {};
+  EngineOptions engine = {};
+};
+
+inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
+  std::vector<TokenId> tokens;
+  for (const int value : values)
+    tokens.push_back(TokenId{value});
+  return tokens;
+}
+
+// `count` tokens that differ by `seed`.
+inline std::vector<TokenId> made_tokens(int count, int seed, int vocab = 64) {
+  std::vector<TokenId> tokens;
+  auto state = static_cast<std::uint32_t>(seed * 2654435761U + 12345U);
+  for (int i = 0; i < count; ++i) {
+    state = state * 1664525U + 1013904223U;
+    tokens.push_back(TokenId{static_cast<int>(state >> 8) % vocab});
+  }
+  return tokens;
+}
+
+inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.temperature = 0.0F;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+class Harness {
+ public:
+  explicit Harness(const HarnessOptions& options = {})
+      : model(options.vocab),
+        engine(model, backend,
+               backend.allocate_kv({.num_layers = 1,
+                                    .num_blocks = options.num_blocks,
+                                    .block_size = options.block_size,
+                                    .num_kv_heads = 1,
+                                    .head_dim = 1}),
+               options.eos, options.engine) {}
+
+  std::shared_ptr<KeepingSink> submit(Request request) {
+    if (request.id.empty()) request.id = "r" + std::to_string(++num_submitted_);
+    request.arrival = now + std::chrono::microseconds(num_submitted_);
+    auto sink = std::make_shared<KeepingSink>(request.num_choices);
+    refused = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    return sink;
+  }
+
+  bool step() {
+    kEngineThread.assume();
+    now += std::chrono::milliseconds(1);
+    return engine.step(now);
+  }
+
+  // Until nothing is left to do; returns the number of steps.
+  int run() {
+    int num_steps = 0;
+    while (step())
+      ++num_steps;
+    return num_steps;
+  }
+
+  Clock::time_point now{std::chrono::seconds(1000)};
+  FakeBackend backend;
+  FakeModel model;
+  Engine engine;
+  Result<void> refused;  // what the last submit said
+
+ private:
+  int num_submitted_ = 0;
+};
+
+}  // namespace quire::test
