@@ -7,6 +7,7 @@
 #include "core/model/gguf.h"
 #include "core/model/gguf_config.h"
 #include "core/model/mapped_file.h"
+#include "core/model/read_tokenizer.h"
 
 namespace quire {
 
@@ -90,6 +91,8 @@ Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
   tensors.refuse_unused(out.config.architecture);
   out.name = file->get_string("general.name").value_or(path.stem().string());
   out.file_bytes = file->file_bytes();
+  out.tokenizer = read_gguf_tokenizer(*file, where);
+  check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
   out.chat_template = file->get_string("tokenizer.chat_template").value_or("");
   out.generation = read_generation(*file);
   out.files = file;

@@ -8,6 +8,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/hf_config.h"
 #include "core/model/json_file.h"
+#include "core/model/read_tokenizer.h"
 #include "core/model/safetensors.h"
 
 namespace quire {
@@ -112,6 +113,8 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
   if (const auto generation = read_json_file(generation_path)) {
     out.generation = read_hf_generation(*generation, generation_path.string());
   }
+  out.tokenizer = read_hf_tokenizer(directory);
+  check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
   out.chat_template = read_chat_template(directory);
   out.name = model_name(directory, *config);
   for (const auto& file : *files)

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "core/model/gguf_tokenizer.h"
+#include "core/model/read_tokenizer.h"
 #include "core/text/detokenizer.h"
 #include "core/text/tokenizer_data.h"
 #include "tests/support/material.h"
@@ -25,7 +25,7 @@ std::shared_ptr<const Tokenizer> gguf_vocabulary(const std::string& name) {
   if (!path) return nullptr;
   static std::map<std::string, std::shared_ptr<const Tokenizer>> loaded;
   auto& tokenizer = loaded[name];
-  if (!tokenizer) tokenizer = tokenizer_from_gguf(*GgufFile::open(*path));
+  if (!tokenizer) tokenizer = read_gguf_tokenizer(*GgufFile::open(*path), name);
   return tokenizer;
 }
 

@@ -1,4 +1,4 @@
-#include "core/model/gguf_tokenizer.h"
+#include "core/model/read_tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,8 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/model/json_file.h"
+#include "core/model/loaded_model.h"
 #include "core/text/tokenizer_data.h"
 
 namespace quire {
@@ -55,9 +57,17 @@ std::vector<TokenKind> kinds(const GgufFile& file) {
   return out;
 }
 
-}  // namespace
+// Says where the error lies.
+template <class Make>
+std::shared_ptr<const Tokenizer> located(const std::string& where, const Make& make) {
+  try {
+    return make();
+  } catch (const StartupError& error) {
+    throw StartupError(fmt::format("{}: {}", where, error.what()));
+  }
+}
 
-std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufFile& file) {
+std::shared_ptr<const Tokenizer> from_metadata(const GgufFile& file) {
   const auto model = file.get_string("tokenizer.ggml.model");
   const auto* tokens = file.get_strings("tokenizer.ggml.tokens");
   if (!model || tokens == nullptr) throw StartupError("the file has no tokenizer (tokenizer.ggml.model and .tokens)");
@@ -83,6 +93,35 @@ std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufFile& file) {
   data.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
   data.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(true);
   return make_tokenizer(data);
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> read_gguf_tokenizer(const GgufFile& file, const std::string& where) {
+  return located(where, [&] { return from_metadata(file); });
+}
+
+std::shared_ptr<const Tokenizer> read_hf_tokenizer(const std::filesystem::path& directory) {
+  const auto path = directory / "tokenizer.json";
+  auto tokenizer = read_text_file(path);
+  if (!tokenizer) throw StartupError(fmt::format("{}: is missing", path.string()));
+  TokenizerFiles files;
+  files.tokenizer_json = std::move(*tokenizer);
+  files.tokenizer_config_json = read_text_file(directory / "tokenizer_config.json").value_or("");
+  files.special_tokens_map_json = read_text_file(directory / "special_tokens_map.json").value_or("");
+  files.generation_config_json = read_text_file(directory / "generation_config.json").value_or("");
+  return located(directory.string(), [&] { return make_tokenizer(files); });
+}
+
+void check_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab_size, const std::string& where) {
+  if (tokenizer.vocab_size() <= vocab_size) return;
+  throw StartupError(fmt::format("{}: the tokenizer has {} tokens, the model's embedding {}", where,
+                                 tokenizer.vocab_size(), vocab_size));
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return read_hf_tokenizer(path);
+  return read_gguf_tokenizer(*GgufFile::open(path), path.string());
 }
 
 }  // namespace quire
