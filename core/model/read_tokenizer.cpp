@@ -23,8 +23,10 @@ std::vector<T> numbers(const GgufFile& file, std::string_view key) {
   const bool is_numbers = std::visit(
       [&](const auto& value) {
         using Value = std::decay_t<decltype(value)>;
+        // Reals count where reals are wanted: not every one is a whole number.
         if constexpr (std::is_same_v<Value, std::vector<std::uint64_t>> ||
-                      std::is_same_v<Value, std::vector<std::int64_t>> || std::is_same_v<Value, std::vector<double>>) {
+                      std::is_same_v<Value, std::vector<std::int64_t>> ||
+                      (std::is_same_v<Value, std::vector<double>> && std::is_floating_point_v<T>)) {
           out.reserve(value.size());
           for (const auto number : value)
             out.push_back(static_cast<T>(number));
