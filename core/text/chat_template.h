@@ -1,9 +1,13 @@
 // ChatTemplate: a model's Jinja chat template, parsed once, rendered per request. Immutable after construction; any thread.
 // Invariant: text that came from the client is marked untrusted through every filter, so that it can never forge a control token.
+// Renders what Python's Jinja2 3.1 does in transformers' setting (immutable sandbox, trim_blocks, lstrip_blocks, loop controls,
+// tojson, raise_exception, strftime_now, generation blocks).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,20 +19,28 @@ namespace quire {
 
 struct RenderLimits {
   std::size_t max_output_bytes = std::size_t{16} << 20;
-  std::size_t max_depth = 200;
+  std::size_t max_depth = 200;         // macro calls and recursive loops
   std::size_t max_steps = 20'000'000;  // evaluated nodes
+};
+
+struct TemplateOptions {
+  bool trim_blocks = true;    // the line end after a block goes
+  bool lstrip_blocks = true;  // so does white space between a line's begin and a block
 };
 
 class ChatTemplate {
  public:
-  static Result<ChatTemplate> parse(std::string_view source);
+  static Result<ChatTemplate> parse(std::string_view source, const TemplateOptions& options = {});
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // Renders with the given variables (messages, tools, add_generation_prompt, bos_token, ..., as transformers passes them).
-  // `context` members named in kTrustedVariables are the server's own; everything else came from the client.
-  Result<std::vector<TextPiece>> render(const nlohmann::ordered_json& context, const RenderLimits& limits = {}) const;
+  // Trusted in `context` are the variables that is_trusted_variable() names, which are the server's own and never the client's,
+  // and a message's role and a part's type where they are words the API defines. Everything else came from the client.
+  // now: what strftime_now reads, as local time; the machine's clock where absent.
+  Result<std::vector<TextPiece>> render(const nlohmann::ordered_json& context, const RenderLimits& limits = {},
+                                        std::optional<std::chrono::sys_seconds> now = std::nullopt) const;
 
   std::string_view source() const;
 
@@ -37,6 +49,9 @@ class ChatTemplate {
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Variables whose strings may hold control tokens: a server refuses them in a request's chat_template_kwargs.
+bool is_trusted_variable(std::string_view name);
 
 // Used where a model's file has no template: ChatML.
 extern const std::string_view kDefaultChatTemplate;

@@ -1,0 +1,121 @@
+// Evaluator: one rendering of a parsed template. One thread at a time; lives as long as its rendering.
+// Invariants: every evaluated node is charged against the limits, so any template ends; what refers back to itself (namespaces,
+// scopes that hold macros) is released by the destructor. Errors are Failures (failure.h).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/text/chat_template.h"
+#include "core/text/jinja/ast.h"
+#include "core/text/jinja/object.h"
+#include "core/text/jinja/value.h"
+
+namespace quire::jinja {
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string_view, Value>> variables;  // names belong to the tree, the context or the program
+
+  void set(std::string_view name, Value value);
+  const Value* find(std::string_view name) const;
+};
+
+class Evaluator {
+ public:
+  Evaluator(const RenderLimits& limits, std::chrono::sys_seconds now) : limits_(limits), now_(now) {}
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+  ~Evaluator();
+
+  // The template's text; `context` holds its variables. Once per evaluator.
+  Text render(const Body& body, std::vector<std::pair<std::string, Value>> context);
+  int line() const { return line_; }  // of the node evaluated last
+
+  void charge(std::size_t steps);
+  void check_length(std::size_t bytes) const;  // of one string
+  std::chrono::sys_seconds now() const { return now_; }  // local time as a clock on the wall shows it
+
+  Value call(const Value& callee, const Arguments& arguments);
+  Value attribute(const Value& object, std::string_view name);
+  Value item(const Value& object, const Value& key);
+  Value apply_filter(std::string_view name, const Value& input, const Arguments& arguments);
+  bool apply_test(std::string_view name, const Value& input, const Arguments& arguments);
+  // What Python's iter() gives, all of it; fails on what cannot be iterated.
+  std::vector<Value> iterate(const Value& value);
+  void sort_entries(std::vector<Dict::Entry>& entries);  // by key
+
+  std::shared_ptr<Namespace> make_namespace();
+
+  // A macro's or recursive loop's body run for its text, in a scope under `parent`.
+  Text run_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& scope);
+  Text run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth, const std::shared_ptr<Scope>& parent);
+  Value evaluate_in(const Expr& expr, const std::shared_ptr<Scope>& scope);
+
+  // Counts nested evaluation while it lives; fails beyond the limit.
+  class Depth {
+   public:
+    Depth(Evaluator& evaluator, std::size_t levels);
+    ~Depth() { evaluator_.depth_ -= levels_; }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+
+   private:
+    Evaluator& evaluator_;
+    std::size_t levels_;
+  };
+
+ private:
+  enum class Flow { kNormal, kBreak, kContinue };
+  class Capture;
+  class InScope;
+
+  Value evaluate(const Expr& expr);
+  Value evaluate_composite(const Expr& expr);
+  Value evaluate_name(const Expr& expr);
+  Value evaluate_dict(const Expr& expr);
+  Value evaluate_slice(const Expr& expr);
+  Value evaluate_concat(const Expr& expr);
+  Value evaluate_compare(const Expr& expr);
+  Value evaluate_call(const Expr& expr, const Value* caller);
+  Value evaluate_conditional(const Expr& expr);
+  std::vector<Value> evaluate_all(const std::vector<ExprPtr>& exprs);
+  Arguments evaluate_arguments(const std::vector<ArgumentExpr>& exprs);
+
+  Flow run(const Body& body);
+  Flow run(const Stmt& stmt);
+  Flow run_if(const Stmt& stmt);
+  void run_for(const Stmt& stmt);
+  void run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t depth, const std::shared_ptr<Scope>& parent);
+  std::vector<Value> loop_items(const Stmt& stmt, std::vector<Value> items, const std::shared_ptr<Scope>& parent);
+  Flow run_nested(const Stmt& stmt);
+  void run_set_block(const Stmt& stmt);
+  void run_call_block(const Stmt& stmt);
+  Flow run_with(const Stmt& stmt);
+  Value make_macro(const MacroDefinition& macro);
+  void assign(const Expr& target, Value value);
+  void emit(const Value& value);
+  void emit(const Text& text);
+  Text capture(const Body& body);
+
+  RenderLimits limits_;
+  std::chrono::sys_seconds now_;
+  std::size_t steps_ = 0;
+  std::size_t depth_ = 0;
+  std::size_t num_bytes_ = 0;
+  int line_ = 0;
+  bool autoescape_ = false;
+  Text* output_ = nullptr;
+  Value block_text_;
+  std::shared_ptr<Scope> scope_;
+  std::vector<std::pair<std::string, Value>> context_;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<Scope>> captured_scopes_;  // those a macro refers to
+};
+
+}  // namespace quire::jinja

@@ -1,0 +1,17 @@
+// Failure: how an evaluation inside core/text/jinja stops. Any thread.
+// Invariant: it never leaves this folder: Template::parse and Template::render turn it into Result<T>.
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace quire::jinja {
+
+struct Failure {
+  std::string message;
+  int line = 0;  // of the template; 0 where the evaluator adds the one it stands at
+};
+
+[[noreturn]] inline void fail(std::string message, int line = 0) { throw Failure{std::move(message), line}; }
+
+}  // namespace quire::jinja

@@ -1,0 +1,26 @@
+// Values as text: Python's str() and repr(), json.dumps, and pprint. One thread at a time.
+// Invariant: the marks of strings inside survive; what Python adds around them (quotes, brackets, digits) is trusted.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/text/jinja/value.h"
+
+namespace quire::jinja {
+
+class Evaluator;
+
+Text to_text(Evaluator& evaluator, const Value& value);  // str(value)
+Text repr(Evaluator& evaluator, const Value& value);
+
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<Text> indent;  // one level's
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+Text dump_json(Evaluator& evaluator, const Value& value, const JsonStyle& style);
+
+}  // namespace quire::jinja
