@@ -14,13 +14,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTrustedVariables[] = {
-    "bos_token", "eos_token",   "unk_token", "sep_token",   "pad_token",   "cls_token",   "mask_token",  "additional_special_tokens",
-    "date",      "date_string", "eot_token", "image_token", "video_token", "audio_token", "boi_token",   "eoi_token",
+    "bos_token",   "eos_token",   "unk_token",  "sep_token",
+    "pad_token",   "cls_token",   "mask_token", "additional_special_tokens",
+    "date",        "date_string", "eot_token",  "image_token",
+    "video_token", "audio_token", "boi_token",  "eoi_token",
 };
 
 // Words of the API itself: a template may build a control token around them, and a client can choose among them anyway.
-constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython", "model", "observation"};
-constexpr std::string_view kPartTypes[] = {"text", "image", "image_url", "audio", "input_audio", "video", "file", "function"};
+constexpr std::string_view kRoles[] = {"system",   "developer", "user",  "assistant",  "tool",
+                                       "function", "ipython",   "model", "observation"};
+constexpr std::string_view kPartTypes[] = {"text",        "image", "image_url", "audio",
+                                           "input_audio", "video", "file",      "function"};
 
 template <std::size_t Size>
 bool is_one_of(std::string_view word, const std::string_view (&words)[Size]) {
@@ -39,7 +43,8 @@ bool is_api_word(const std::string& key, const Json& value) {
 jinja::Value to_dict(const Json& json, bool trusted, std::size_t depth) {
   jinja::Dict dict;
   for (const auto& [key, value] : json.items()) {
-    dict.set(jinja::Value::string(jinja::Text(key, trusted)), to_value(value, trusted || is_api_word(key, value), depth + 1));
+    dict.set(jinja::Value::string(jinja::Text(key, trusted)),
+             to_value(value, trusted || is_api_word(key, value), depth + 1));
   }
   return jinja::Value::dict(std::move(dict));
 }
@@ -47,25 +52,20 @@ jinja::Value to_dict(const Json& json, bool trusted, std::size_t depth) {
 jinja::Value to_value(const Json& json, bool trusted, std::size_t depth) {
   if (depth > jinja::kMaxNesting) jinja::fail("the variables are nested too deeply");
   switch (json.type()) {
-    case Json::value_t::boolean:
-      return jinja::Value::boolean(json.get<bool>());
-    case Json::value_t::number_integer:
-      return jinja::Value::integer(json.get<std::int64_t>());
+    case Json::value_t::boolean: return jinja::Value::boolean(json.get<bool>());
+    case Json::value_t::number_integer: return jinja::Value::integer(json.get<std::int64_t>());
     case Json::value_t::number_unsigned:
       return jinja::Value::integer(static_cast<jinja::Integer>(json.get<std::uint64_t>()));
-    case Json::value_t::number_float:
-      return jinja::Value::real(json.get<double>());
-    case Json::value_t::string:
-      return jinja::Value::string(jinja::Text(json.get<std::string>(), trusted));
-    case Json::value_t::object:
-      return to_dict(json, trusted, depth);
+    case Json::value_t::number_float: return jinja::Value::real(json.get<double>());
+    case Json::value_t::string: return jinja::Value::string(jinja::Text(json.get<std::string>(), trusted));
+    case Json::value_t::object: return to_dict(json, trusted, depth);
     case Json::value_t::array: {
       std::vector<jinja::Value> items;
-      for (const auto& item : json) items.push_back(to_value(item, trusted, depth + 1));
+      for (const auto& item : json)
+        items.push_back(to_value(item, trusted, depth + 1));
       return jinja::Value::list(std::move(items));
     }
-    default:
-      return jinja::Value::none();
+    default: return jinja::Value::none();
   }
 }
 
@@ -114,16 +114,21 @@ Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const R
   jinja::Evaluator evaluator(limits, now.value_or(local_now()));
   try {
     std::vector<std::pair<std::string, jinja::Value>> variables;
-    for (const auto& [name, value] : context.items()) variables.emplace_back(name, to_value(value, is_trusted_variable(name)));
+    for (const auto& [name, value] : context.items())
+      variables.emplace_back(name, to_value(value, is_trusted_variable(name)));
     return evaluator.render(impl_->body(), std::move(variables)).pieces();
   } catch (const jinja::Failure& failure) {
     return invalid("chat template: " + with_line(failure.message, evaluator.line()), "messages");
   }
 }
 
-std::string_view ChatTemplate::source() const { return impl_->source(); }
+std::string_view ChatTemplate::source() const {
+  return impl_->source();
+}
 
-bool is_trusted_variable(std::string_view name) { return is_one_of(name, kTrustedVariables); }
+bool is_trusted_variable(std::string_view name) {
+  return is_one_of(name, kTrustedVariables);
+}
 
 constexpr std::string_view kDefaultSource =
     "{%- for message in messages -%}\n"

@@ -1,7 +1,7 @@
-// ChatTemplate: a model's Jinja chat template, parsed once, rendered per request. Immutable after construction; any thread.
-// Invariant: text that came from the client is marked untrusted through every filter, so that it can never forge a control token.
-// Renders what Python's Jinja2 3.1 does in transformers' setting (immutable sandbox, trim_blocks, lstrip_blocks, loop controls,
-// tojson, raise_exception, strftime_now, generation blocks).
+// ChatTemplate: a model's Jinja chat template, parsed once, rendered per request. Immutable after construction; any
+// thread. Invariant: text that came from the client is marked untrusted through every filter, so that it can never
+// forge a control token. Renders what Python's Jinja2 3.1 does in transformers' setting (immutable sandbox,
+// trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception, strftime_now, generation blocks).
 #pragma once
 
 #include <chrono>
@@ -35,10 +35,10 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // Renders with the given variables (messages, tools, add_generation_prompt, bos_token, ..., as transformers passes them).
-  // Trusted in `context` are the variables that is_trusted_variable() names, which are the server's own and never the client's,
-  // and a message's role and a part's type where they are words the API defines. Everything else came from the client.
-  // now: what strftime_now reads, as local time; the machine's clock where absent.
+  // Renders with the given variables (messages, tools, add_generation_prompt, bos_token, ..., as transformers passes
+  // them). Trusted in `context` are the variables that is_trusted_variable() names, which are the server's own and
+  // never the client's, and a message's role and a part's type where they are words the API defines. Everything else
+  // came from the client. now: what strftime_now reads, as local time; the machine's clock where absent.
   Result<std::vector<TextPiece>> render(const nlohmann::ordered_json& context, const RenderLimits& limits = {},
                                         std::optional<std::chrono::sys_seconds> now = std::nullopt) const;
 

@@ -20,7 +20,9 @@ Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
   return std::chrono::sys_seconds(std::chrono::seconds(timegm(&calendar)));
 }
 
-Json error_line(const std::string& message) { return {{"error", message}}; }
+Json error_line(const std::string& message) {
+  return {{"error", message}};
+}
 
 Json answer(const Json& request) {
   if (!request.is_object() || !request.contains("template") || !request["template"].is_string()) {

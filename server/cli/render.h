@@ -1,6 +1,7 @@
-// The work of `quire render`: JSON lines {"template": ..., "context": {...}} to {"text": ...} or {"error": ...}, with the engine the
-// server uses. One thread at a time. Optional members of a line: "now" ("2025-07-10T12:00:00", what strftime_now reads),
-// "trim_blocks" and "lstrip_blocks" (both true), "pieces" (true adds which parts of the text are trusted).
+// The work of `quire render`: JSON lines {"template": ..., "context": {...}} to {"text": ...} or {"error": ...}, with
+// the engine the server uses. One thread at a time. Optional members of a line: "now" ("2025-07-10T12:00:00", what
+// strftime_now reads), "trim_blocks" and "lstrip_blocks" (both true), "pieces" (true adds which parts of the text are
+// trusted).
 #pragma once
 
 #include <iosfwd>

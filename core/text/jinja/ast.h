@@ -1,5 +1,6 @@
 // The syntax tree of a template, after Jinja2's own nodes. Immutable after construction.
-// Invariant: no expression is higher than kMaxTreeHeight and no statement nested deeper, so walking and destroying a tree is bounded.
+// Invariant: no expression is higher than kMaxTreeHeight and no statement nested deeper, so walking and destroying a
+// tree is bounded.
 #pragma once
 
 #include <memory>
@@ -28,9 +29,9 @@ enum class ExprKind {
   kNot,
   kNegate,
   kPlus,
-  kBinary,     // children[0] name children[1], name being the operator
-  kConcat,     // children joined by ~
-  kCompare,    // children[0] operators[0] children[1] operators[1] ...
+  kBinary,   // children[0] name children[1], name being the operator
+  kConcat,   // children joined by ~
+  kCompare,  // children[0] operators[0] children[1] operators[1] ...
   kAnd,
   kOr,
   kConditional,  // children[0] if children[1] else children[2] (may be null)
@@ -59,21 +60,21 @@ struct Expr {
 };
 
 enum class StmtKind {
-  kText,       // text
-  kOutput,     // exprs
-  kIf,         // branches, else_body
-  kFor,        // target, exprs: iterable and filter (may be null), flag: recursive, body, else_body
-  kSet,        // target, exprs[0]
-  kSetBlock,   // target, exprs[0]: filters around kBlockText, body
-  kMacro,      // macro
-  kCallBlock,  // exprs[0]: the call, macro: the caller
+  kText,         // text
+  kOutput,       // exprs
+  kIf,           // branches, else_body
+  kFor,          // target, exprs: iterable and filter (may be null), flag: recursive, body, else_body
+  kSet,          // target, exprs[0]
+  kSetBlock,     // target, exprs[0]: filters around kBlockText, body
+  kMacro,        // macro
+  kCallBlock,    // exprs[0]: the call, macro: the caller
   kFilterBlock,  // exprs[0], body
-  kWith,       // targets in exprs at even places, values at odd ones, body
-  kScope,      // body, in a scope of its own: generation, block
-  kAutoescape,  // exprs[0], body
+  kWith,         // targets in exprs at even places, values at odd ones, body
+  kScope,        // body, in a scope of its own: generation, block
+  kAutoescape,   // exprs[0], body
   kBreak,
   kContinue,
-  kRefused,    // name: a statement that needs a template loader
+  kRefused,  // name: a statement that needs a template loader
 };
 
 struct Stmt;

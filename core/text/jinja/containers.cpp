@@ -41,7 +41,8 @@ Value slice_text(Evaluator& evaluator, const Value& value, const Value& start, c
   const std::int64_t count = range.size();
   if (count == 0) return Value::string(Text(), value.is_markup());
   const auto offset = [&offsets](std::int64_t index) { return offsets[static_cast<std::size_t>(index)]; };
-  if (range.step == 1) return Value::string(text.part(offset(range.start), offset(range.stop) - offset(range.start)), value.is_markup());
+  if (range.step == 1)
+    return Value::string(text.part(offset(range.start), offset(range.stop) - offset(range.start)), value.is_markup());
   Text out;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t index = range.at(i);
@@ -63,7 +64,8 @@ std::optional<Value> character_at(const Value& value, const Value& key) {
   const auto index = place_index(key, num_code_points(bytes));
   if (!index) return std::nullopt;
   std::size_t begin = 0;
-  for (std::size_t i = 0; i < *index; ++i) next_code_point(bytes, begin);
+  for (std::size_t i = 0; i < *index; ++i)
+    next_code_point(bytes, begin);
   std::size_t end = begin;
   next_code_point(bytes, end);
   return Value::string(value.text().part(begin, end - begin), value.is_markup());
@@ -79,11 +81,13 @@ Value slice(Evaluator& evaluator, const Value& object, const Value& start, const
     const Range range = slice_range(whole.size(), start, stop, step);
     return Value::range({whole.at(range.start), whole.at(range.stop), whole.step * range.step});
   }
-  if (!object.is_list() && !object.is_tuple()) fail("'" + type_name(object) + "' object is not subscriptable by a slice");
+  if (!object.is_list() && !object.is_tuple())
+    fail("'" + type_name(object) + "' object is not subscriptable by a slice");
   const auto& items = object.items();
   const Range range = slice_range(static_cast<std::int64_t>(items.size()), start, stop, step);
   std::vector<Value> out;
-  for (std::int64_t i = 0; i < range.size(); ++i) out.push_back(items[static_cast<std::size_t>(range.at(i))]);
+  for (std::int64_t i = 0; i < range.size(); ++i)
+    out.push_back(items[static_cast<std::size_t>(range.at(i))]);
   evaluator.charge(out.size());
   return Value::sequence(object.sequence().kind, std::move(out));
 }
@@ -109,7 +113,8 @@ std::optional<Value> subscript(const Value& object, const Value& key) {
 Value undefined_member(const Value& object, const Value& key) {
   const std::string owner = object.is_none() ? "'None'" : "'" + type_name(object) + " object'";
   if (key.is_string()) return Value::undefined(owner + " has no attribute '" + key.bytes() + "'");
-  if (key.is_int()) return Value::undefined(owner + " has no element " + std::to_string(static_cast<std::int64_t>(key.as_integer())));
+  if (key.is_int())
+    return Value::undefined(owner + " has no element " + std::to_string(static_cast<std::int64_t>(key.as_integer())));
   return Value::undefined(owner + " has no such element");
 }
 
@@ -126,8 +131,7 @@ std::vector<Value> characters(const Text& text) {
 
 std::vector<Value> iterate_value(Evaluator& evaluator, const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined:
-      return {};
+    case Kind::kUndefined: return {};
     case Kind::kString:
       evaluator.charge(value.text().size() * 4);  // a character is much smaller than its value
       return characters(value.text());
@@ -139,36 +143,32 @@ std::vector<Value> iterate_value(Evaluator& evaluator, const Value& value) {
     }
     case Kind::kDict: {
       std::vector<Value> keys;
-      for (const auto& entry : value.dict().entries()) keys.push_back(entry.first);
+      for (const auto& entry : value.dict().entries())
+        keys.push_back(entry.first);
       return keys;
     }
     case Kind::kRange: {
       const Range& range = value.range();
       evaluator.charge(static_cast<std::size_t>(range.size()));
       std::vector<Value> out;
-      for (std::int64_t i = 0; i < range.size(); ++i) out.push_back(Value::integer(range.at(i)));
+      for (std::int64_t i = 0; i < range.size(); ++i)
+        out.push_back(Value::integer(range.at(i)));
       return out;
     }
-    default:
-      fail("'" + type_name(value) + "' object is not iterable");
+    default: fail("'" + type_name(value) + "' object is not iterable");
   }
 }
 
 std::optional<std::size_t> length_of(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined:
-      return 0;
-    case Kind::kString:
-      return num_code_points(value.bytes());
+    case Kind::kUndefined: return 0;
+    case Kind::kString: return num_code_points(value.bytes());
     case Kind::kSequence:
       if (value.is_sequence(SequenceKind::kGenerator)) return std::nullopt;
       return value.items().size();
-    case Kind::kDict:
-      return value.dict().size();
-    case Kind::kRange:
-      return static_cast<std::size_t>(value.range().size());
-    default:
-      return std::nullopt;
+    case Kind::kDict: return value.dict().size();
+    case Kind::kRange: return static_cast<std::size_t>(value.range().size());
+    default: return std::nullopt;
   }
 }
 

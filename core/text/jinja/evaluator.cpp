@@ -44,14 +44,17 @@ Evaluator::Depth::Depth(Evaluator& evaluator, std::size_t levels) : evaluator_(e
 }
 
 Evaluator::~Evaluator() {
-  for (const auto& scope : captured_scopes_) scope->variables.clear();
-  for (const auto& space : namespaces_) space->release();
+  for (const auto& scope : captured_scopes_)
+    scope->variables.clear();
+  for (const auto& space : namespaces_)
+    space->release();
 }
 
 Text Evaluator::render(const Body& body, std::vector<std::pair<std::string, Value>> context) {
   context_ = std::move(context);
   scope_ = std::make_shared<Scope>();
-  for (auto& [name, value] : context_) scope_->variables.emplace_back(name, value);
+  for (auto& [name, value] : context_)
+    scope_->variables.emplace_back(name, value);
   scope_ = std::make_shared<Scope>(Scope{scope_, {}});
   Text text;
   output_ = &text;
@@ -65,7 +68,8 @@ void Evaluator::charge(std::size_t steps) {
 }
 
 void Evaluator::check_length(std::size_t bytes) const {
-  if (bytes > limits_.max_output_bytes) fail("the template makes a text of more than " + std::to_string(limits_.max_output_bytes) + " bytes");
+  if (bytes > limits_.max_output_bytes)
+    fail("the template makes a text of more than " + std::to_string(limits_.max_output_bytes) + " bytes");
 }
 
 std::shared_ptr<Namespace> Evaluator::make_namespace() {
@@ -78,14 +82,10 @@ Value Evaluator::evaluate(const Expr& expr) {
   charge(1);
   line_ = expr.line;
   switch (expr.kind) {
-    case ExprKind::kConstant:
-      return expr.value;
-    case ExprKind::kName:
-      return evaluate_name(expr);
-    case ExprKind::kBlockText:
-      return block_text_;
-    default:
-      break;
+    case ExprKind::kConstant: return expr.value;
+    case ExprKind::kName: return evaluate_name(expr);
+    case ExprKind::kBlockText: return block_text_;
+    default: break;
   }
   const Depth depth(*this, 1);
   return evaluate_composite(expr);
@@ -94,22 +94,16 @@ Value Evaluator::evaluate(const Expr& expr) {
 Value Evaluator::evaluate_composite(const Expr& expr) {
   const auto operand = [this, &expr](std::size_t i) { return evaluate(*expr.children[i]); };
   switch (expr.kind) {
-    case ExprKind::kList:
-      return Value::list(evaluate_all(expr.children));
-    case ExprKind::kTuple:
-      return Value::tuple(evaluate_all(expr.children));
-    case ExprKind::kDict:
-      return evaluate_dict(expr);
-    case ExprKind::kAttribute:
-      return attribute(operand(0), expr.name);
+    case ExprKind::kList: return Value::list(evaluate_all(expr.children));
+    case ExprKind::kTuple: return Value::tuple(evaluate_all(expr.children));
+    case ExprKind::kDict: return evaluate_dict(expr);
+    case ExprKind::kAttribute: return attribute(operand(0), expr.name);
     case ExprKind::kItem: {
       const Value object = operand(0);
       return item(object, operand(1));
     }
-    case ExprKind::kSlice:
-      return evaluate_slice(expr);
-    case ExprKind::kCall:
-      return evaluate_call(expr, nullptr);
+    case ExprKind::kSlice: return evaluate_slice(expr);
+    case ExprKind::kCall: return evaluate_call(expr, nullptr);
     case ExprKind::kFilter: {
       const Value input = operand(0);
       return apply_filter(expr.name, input, evaluate_arguments(expr.arguments));
@@ -118,20 +112,15 @@ Value Evaluator::evaluate_composite(const Expr& expr) {
       const Value input = operand(0);
       return Value::boolean(apply_test(expr.name, input, evaluate_arguments(expr.arguments)));
     }
-    case ExprKind::kNot:
-      return Value::boolean(!truthy(operand(0)));
-    case ExprKind::kNegate:
-      return negate(operand(0));
-    case ExprKind::kPlus:
-      return unary_plus(operand(0));
+    case ExprKind::kNot: return Value::boolean(!truthy(operand(0)));
+    case ExprKind::kNegate: return negate(operand(0));
+    case ExprKind::kPlus: return unary_plus(operand(0));
     case ExprKind::kBinary: {
       const Value left = operand(0);
       return binary(*this, expr.name, left, operand(1));
     }
-    case ExprKind::kConcat:
-      return evaluate_concat(expr);
-    case ExprKind::kCompare:
-      return evaluate_compare(expr);
+    case ExprKind::kConcat: return evaluate_concat(expr);
+    case ExprKind::kCompare: return evaluate_compare(expr);
     case ExprKind::kAnd: {
       Value left = operand(0);
       return truthy(left) ? operand(1) : left;
@@ -140,10 +129,8 @@ Value Evaluator::evaluate_composite(const Expr& expr) {
       Value left = operand(0);
       return truthy(left) ? left : operand(1);
     }
-    case ExprKind::kConditional:
-      return evaluate_conditional(expr);
-    default:
-      return {};
+    case ExprKind::kConditional: return evaluate_conditional(expr);
+    default: return {};
   }
 }
 
@@ -156,7 +143,8 @@ Value Evaluator::evaluate_name(const Expr& expr) {
 std::vector<Value> Evaluator::evaluate_all(const std::vector<ExprPtr>& exprs) {
   std::vector<Value> values;
   values.reserve(exprs.size());
-  for (const auto& expr : exprs) values.push_back(evaluate(*expr));
+  for (const auto& expr : exprs)
+    values.push_back(evaluate(*expr));
   return values;
 }
 
@@ -180,7 +168,8 @@ Value Evaluator::evaluate_slice(const Expr& expr) {
 
 Value Evaluator::evaluate_concat(const Expr& expr) {
   Text text;
-  for (const auto& child : expr.children) text.append(to_text(*this, evaluate(*child)));
+  for (const auto& child : expr.children)
+    text.append(to_text(*this, evaluate(*child)));
   check_length(text.size());
   charge(text.size() / 32);
   return Value::string(std::move(text));
@@ -207,14 +196,11 @@ Arguments Evaluator::evaluate_arguments(const std::vector<ArgumentExpr>& exprs) 
   for (const auto& expr : exprs) {
     Value value = evaluate(*expr.value);
     switch (expr.kind) {
-      case ArgumentExpr::Kind::kPositional:
-        arguments.positional.push_back(std::move(value));
-        break;
-      case ArgumentExpr::Kind::kKeyword:
-        arguments.keywords.emplace_back(expr.name, std::move(value));
-        break;
+      case ArgumentExpr::Kind::kPositional: arguments.positional.push_back(std::move(value)); break;
+      case ArgumentExpr::Kind::kKeyword: arguments.keywords.emplace_back(expr.name, std::move(value)); break;
       case ArgumentExpr::Kind::kSpread:
-        for (auto& item : iterate(value)) arguments.positional.push_back(std::move(item));
+        for (auto& item : iterate(value))
+          arguments.positional.push_back(std::move(item));
         break;
       case ArgumentExpr::Kind::kSpreadKeywords:
         if (!value.is_dict()) fail("argument after ** must be a mapping, not " + type_name(value));
@@ -279,7 +265,8 @@ std::vector<Value> Evaluator::iterate(const Value& value) {
 }
 
 void Evaluator::sort_entries(std::vector<Dict::Entry>& entries) {
-  std::stable_sort(entries.begin(), entries.end(), [this](const auto& a, const auto& b) { return compare(*this, "<", a.first, b.first); });
+  std::stable_sort(entries.begin(), entries.end(),
+                   [this](const auto& a, const auto& b) { return compare(*this, "<", a.first, b.first); });
 }
 
 Value Evaluator::evaluate_in(const Expr& expr, const std::shared_ptr<Scope>& scope) {

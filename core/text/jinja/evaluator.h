@@ -1,6 +1,6 @@
 // Evaluator: one rendering of a parsed template. One thread at a time; lives as long as its rendering.
-// Invariants: every evaluated node is charged against the limits, so any template ends; what refers back to itself (namespaces,
-// scopes that hold macros) is released by the destructor. Errors are Failures (failure.h).
+// Invariants: every evaluated node is charged against the limits, so any template ends; what refers back to itself
+// (namespaces, scopes that hold macros) is released by the destructor. Errors are Failures (failure.h).
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ class Evaluator {
   int line() const { return line_; }  // of the node evaluated last
 
   void charge(std::size_t steps);
-  void check_length(std::size_t bytes) const;  // of one string
+  void check_length(std::size_t bytes) const;            // of one string
   std::chrono::sys_seconds now() const { return now_; }  // local time as a clock on the wall shows it
 
   Value call(const Value& callee, const Arguments& arguments);
@@ -54,7 +54,8 @@ class Evaluator {
 
   // A macro's or recursive loop's body run for its text, in a scope under `parent`.
   Text run_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& scope);
-  Text run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth, const std::shared_ptr<Scope>& parent);
+  Text run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth,
+                     const std::shared_ptr<Scope>& parent);
   Value evaluate_in(const Expr& expr, const std::shared_ptr<Scope>& scope);
 
   // Counts nested evaluation while it lives; fails beyond the limit.

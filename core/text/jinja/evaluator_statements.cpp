@@ -65,26 +65,17 @@ Evaluator::Flow Evaluator::run(const Stmt& stmt) {
   charge(1);
   line_ = stmt.line;
   switch (stmt.kind) {
-    case StmtKind::kText:
-      emit(stmt.text.text());
-      return Flow::kNormal;
+    case StmtKind::kText: emit(stmt.text.text()); return Flow::kNormal;
     case StmtKind::kOutput:
-      for (const auto& expr : stmt.exprs) emit(evaluate(*expr));
+      for (const auto& expr : stmt.exprs)
+        emit(evaluate(*expr));
       return Flow::kNormal;
-    case StmtKind::kSet:
-      assign(*stmt.target, evaluate(*stmt.exprs[0]));
-      return Flow::kNormal;
-    case StmtKind::kMacro:
-      scope_->set(stmt.macro->name, make_macro(*stmt.macro));
-      return Flow::kNormal;
-    case StmtKind::kBreak:
-      return Flow::kBreak;
-    case StmtKind::kContinue:
-      return Flow::kContinue;
-    case StmtKind::kRefused:
-      fail("'" + stmt.name + "' needs other templates, which a chat template has not");
-    default:
-      break;
+    case StmtKind::kSet: assign(*stmt.target, evaluate(*stmt.exprs[0])); return Flow::kNormal;
+    case StmtKind::kMacro: scope_->set(stmt.macro->name, make_macro(*stmt.macro)); return Flow::kNormal;
+    case StmtKind::kBreak: return Flow::kBreak;
+    case StmtKind::kContinue: return Flow::kContinue;
+    case StmtKind::kRefused: fail("'" + stmt.name + "' needs other templates, which a chat template has not");
+    default: break;
   }
   const Depth depth(*this, 2);
   return run_nested(stmt);
@@ -92,18 +83,11 @@ Evaluator::Flow Evaluator::run(const Stmt& stmt) {
 
 Evaluator::Flow Evaluator::run_nested(const Stmt& stmt) {
   switch (stmt.kind) {
-    case StmtKind::kIf:
-      return run_if(stmt);
-    case StmtKind::kFor:
-      run_for(stmt);
-      return Flow::kNormal;
+    case StmtKind::kIf: return run_if(stmt);
+    case StmtKind::kFor: run_for(stmt); return Flow::kNormal;
     case StmtKind::kSetBlock:
-    case StmtKind::kFilterBlock:
-      run_set_block(stmt);
-      return Flow::kNormal;
-    case StmtKind::kCallBlock:
-      run_call_block(stmt);
-      return Flow::kNormal;
+    case StmtKind::kFilterBlock: run_set_block(stmt); return Flow::kNormal;
+    case StmtKind::kCallBlock: run_call_block(stmt); return Flow::kNormal;
     case StmtKind::kAutoescape: {
       const bool enabled = truthy(evaluate(*stmt.exprs[0]));
       const bool previous = std::exchange(autoescape_, enabled);
@@ -112,8 +96,7 @@ Evaluator::Flow Evaluator::run_nested(const Stmt& stmt) {
       autoescape_ = previous;
       return flow;
     }
-    default:
-      return run_with(stmt);
+    default: return run_with(stmt);
   }
 }
 
@@ -166,7 +149,8 @@ Text Evaluator::run_macro(const MacroDefinition& macro, const std::shared_ptr<Sc
   return capture(macro.body);
 }
 
-std::vector<Value> Evaluator::loop_items(const Stmt& stmt, std::vector<Value> items, const std::shared_ptr<Scope>& parent) {
+std::vector<Value> Evaluator::loop_items(const Stmt& stmt, std::vector<Value> items,
+                                         const std::shared_ptr<Scope>& parent) {
   if (!stmt.exprs[1]) return items;
   std::vector<Value> kept;
   for (auto& item : items) {
@@ -182,13 +166,15 @@ void Evaluator::run_for(const Stmt& stmt) {
   run_loop(stmt, std::move(items), 0, scope_);
 }
 
-Text Evaluator::run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth, const std::shared_ptr<Scope>& parent) {
+Text Evaluator::run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth,
+                              const std::shared_ptr<Scope>& parent) {
   Capture captured(*this);
   run_loop(loop, std::move(items), depth, parent);
   return std::move(captured.text);
 }
 
-void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t depth, const std::shared_ptr<Scope>& parent) {
+void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t depth,
+                         const std::shared_ptr<Scope>& parent) {
   const Depth nested(*this, 2);
   items = loop_items(stmt, std::move(items), parent);
   if (items.empty()) {
@@ -219,9 +205,11 @@ void Evaluator::assign(const Expr& target, Value value) {
   const std::size_t expected = target.children.size();
   if (items.size() > expected) fail("too many values to unpack (expected " + std::to_string(expected) + ")");
   if (items.size() < expected) {
-    fail("not enough values to unpack (expected " + std::to_string(expected) + ", got " + std::to_string(items.size()) + ")");
+    fail("not enough values to unpack (expected " + std::to_string(expected) + ", got " + std::to_string(items.size()) +
+         ")");
   }
-  for (std::size_t i = 0; i < expected; ++i) assign(*target.children[i], items[i]);
+  for (std::size_t i = 0; i < expected; ++i)
+    assign(*target.children[i], items[i]);
 }
 
 }  // namespace quire::jinja

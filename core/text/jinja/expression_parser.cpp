@@ -11,16 +11,11 @@ namespace {
 
 std::string describe(const Token& token) {
   switch (token.kind) {
-    case TokenKind::kBlockEnd:
-      return "end of statement block";
-    case TokenKind::kVariableEnd:
-      return "end of print statement";
-    case TokenKind::kEnd:
-      return "end of template";
-    case TokenKind::kData:
-      return "template data / text";
-    default:
-      return token.text.empty() ? "begin of a tag" : token.text;
+    case TokenKind::kBlockEnd: return "end of statement block";
+    case TokenKind::kVariableEnd: return "end of print statement";
+    case TokenKind::kEnd: return "end of template";
+    case TokenKind::kData: return "template data / text";
+    default: return token.text.empty() ? "begin of a tag" : token.text;
   }
 }
 
@@ -40,7 +35,9 @@ ExpressionParser::Nested::Nested(ExpressionParser& parser) : parser_(parser) {
   }
 }
 
-void ExpressionParser::fail_here(const std::string& message) const { fail(message, current().line); }
+void ExpressionParser::fail_here(const std::string& message) const {
+  fail(message, current().line);
+}
 
 void ExpressionParser::fail_unexpected(const std::string& expected) const {
   fail_here("unexpected '" + describe(current()) + "'" + (expected.empty() ? "" : ", expected " + expected));
@@ -75,7 +72,8 @@ ExprPtr ExpressionParser::make(ExprKind kind, std::vector<ExprPtr> children, std
   for (const auto& child : children) {
     if (child) node->height = std::max(node->height, child->height + 1);
   }
-  if (node->height > kMaxTreeHeight) fail_here("an expression has more than " + std::to_string(kMaxTreeHeight) + " levels");
+  if (node->height > kMaxTreeHeight)
+    fail_here("an expression has more than " + std::to_string(kMaxTreeHeight) + " levels");
   node->children = std::move(children);
   return node;
 }
@@ -130,7 +128,8 @@ ExprPtr ExpressionParser::parse_compare() {
   std::vector<ExprPtr> operands;
   std::vector<std::string> operators;
   for (;;) {
-    const bool symbol = is(TokenKind::kOperator) && std::find(std::begin(kOperators), std::end(kOperators), current().text) != std::end(kOperators);
+    const bool symbol = is(TokenKind::kOperator) &&
+                        std::find(std::begin(kOperators), std::end(kOperators), current().text) != std::end(kOperators);
     if (symbol) {
       operators.push_back(next().text);
     } else if (skip_name("in")) {
@@ -165,7 +164,8 @@ ExprPtr ExpressionParser::parse_concat() {
   auto first = parse_product();
   if (!is_operator("~")) return first;
   auto parts = children_of(std::move(first));
-  while (skip_operator("~")) parts.push_back(parse_product());
+  while (skip_operator("~"))
+    parts.push_back(parse_product());
   return make(ExprKind::kConcat, std::move(parts));
 }
 
@@ -240,7 +240,8 @@ ExprPtr ExpressionParser::parse_primary() {
   if (is(TokenKind::kString)) {
     std::string text;
     auto node = make(ExprKind::kConstant);
-    while (is(TokenKind::kString)) text += next().text;
+    while (is(TokenKind::kString))
+      text += next().text;
     node->value = Value::string(text);
     return node;
   }
@@ -359,7 +360,8 @@ ExprPtr ExpressionParser::parse_subscribed(ExprPtr node) {
       if (!indices.empty() || !is_operator("]")) fail_here("a slice cannot be part of a tuple of indices");
       bounds.resize(3);
       next();
-      return make(ExprKind::kSlice, children_of(std::move(node), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2])));
+      return make(ExprKind::kSlice,
+                  children_of(std::move(node), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2])));
     }
     indices.push_back(std::move(bounds[0]));
   }
@@ -403,7 +405,8 @@ std::vector<ArgumentExpr> ExpressionParser::parse_arguments() {
 namespace {
 
 void attach(Expr& node, std::vector<ArgumentExpr> arguments) {
-  for (const auto& argument : arguments) node.height = std::max(node.height, argument.value->height + 1);
+  for (const auto& argument : arguments)
+    node.height = std::max(node.height, argument.value->height + 1);
   if (node.height > kMaxTreeHeight) fail("an expression has too many levels", node.line);
   node.arguments = std::move(arguments);
 }
@@ -418,7 +421,8 @@ ExprPtr ExpressionParser::parse_call(ExprPtr node) {
 
 std::string ExpressionParser::parse_dotted_name() {
   std::string name = expect_name();
-  while (skip_operator(".")) name += "." + expect_name();
+  while (skip_operator("."))
+    name += "." + expect_name();
   return name;
 }
 
@@ -442,8 +446,9 @@ ExprPtr ExpressionParser::parse_test(ExprPtr node) {
     arguments = parse_arguments();
   } else if (is_name("is")) {
     fail_here("You cannot chain multiple tests with is");
-  } else if ((is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and")) || is(TokenKind::kString) ||
-             is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_operator("[") || is_operator("{")) {
+  } else if ((is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and")) ||
+             is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_operator("[") ||
+             is_operator("{")) {
     ArgumentExpr argument;
     argument.value = parse_postfix(parse_primary());
     arguments.push_back(std::move(argument));
@@ -456,7 +461,8 @@ ExprPtr ExpressionParser::parse_test(ExprPtr node) {
 ExprPtr ExpressionParser::parse_target(bool with_tuple, EndNames end_names, bool with_namespace) {
   static constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
   const auto check_name = [this](const Expr& node) {
-    if (node.kind == ExprKind::kConstant || std::find(std::begin(kConstants), std::end(kConstants), node.name) != std::end(kConstants)) {
+    if (node.kind == ExprKind::kConstant ||
+        std::find(std::begin(kConstants), std::end(kConstants), node.name) != std::end(kConstants)) {
       fail_here("can't assign to a constant");
     }
     if (node.kind != ExprKind::kName) fail_here("can't assign to this expression");
@@ -473,7 +479,8 @@ ExprPtr ExpressionParser::parse_target(bool with_tuple, EndNames end_names, bool
     if (is_tuple && (is_tuple_end(end_names) || is_operator("="))) break;
     auto item = parse_primary();
     if (item->kind == ExprKind::kTuple) {
-      for (const auto& child : item->children) check_name(*child);
+      for (const auto& child : item->children)
+        check_name(*child);
     } else {
       check_name(*item);
     }

@@ -12,6 +12,8 @@ struct Failure {
   int line = 0;  // of the template; 0 where the evaluator adds the one it stands at
 };
 
-[[noreturn]] inline void fail(std::string message, int line = 0) { throw Failure{std::move(message), line}; }
+[[noreturn]] inline void fail(std::string message, int line = 0) {
+  throw Failure{std::move(message), line};
+}
 
 }  // namespace quire::jinja

@@ -67,20 +67,22 @@ Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments&
   return Value::string(std::move(kept), input.is_markup());
 }
 
-// Splits a line into words and the white space between them, words also after hyphens between letters (textwrap's chunks).
+// Splits a line into words and the white space between them, words also after hyphens between letters (textwrap's
+// chunks).
 std::vector<Text> wrap_chunks(const Text& line, bool at_hyphens) {
   std::vector<Text> chunks;
   const std::string& bytes = line.bytes();
   const auto is_blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   const auto is_letter = [&bytes](std::size_t i) {
-    return i < bytes.size() && (std::isalpha(static_cast<unsigned char>(bytes[i])) != 0 || static_cast<unsigned char>(bytes[i]) >= 0x80);
+    return i < bytes.size() &&
+           (std::isalpha(static_cast<unsigned char>(bytes[i])) != 0 || static_cast<unsigned char>(bytes[i]) >= 0x80);
   };
   for (std::size_t begin = 0; begin < bytes.size();) {
     std::size_t end = begin + 1;
     const bool blank = is_blank(bytes[begin]);
     while (end < bytes.size() && is_blank(bytes[end]) == blank) {
-      const bool hyphen = at_hyphens && !blank && bytes[end - 1] == '-' && end >= begin + 3 && is_letter(end - 2) && is_letter(end - 3) &&
-                          is_letter(end) && is_letter(end + 1);
+      const bool hyphen = at_hyphens && !blank && bytes[end - 1] == '-' && end >= begin + 3 && is_letter(end - 2) &&
+                          is_letter(end - 3) && is_letter(end) && is_letter(end + 1);
       if (hyphen) break;
       ++end;
     }
@@ -90,7 +92,9 @@ std::vector<Text> wrap_chunks(const Text& line, bool at_hyphens) {
   return chunks;
 }
 
-bool is_blank_chunk(const Text& chunk) { return strip(chunk, nullptr, Side::kBoth).empty(); }
+bool is_blank_chunk(const Text& chunk) {
+  return strip(chunk, nullptr, Side::kBoth).empty();
+}
 
 class LineWrapper {
  public:
@@ -105,7 +109,8 @@ class LineWrapper {
       if (!line.empty() && is_blank_chunk(line.back())) line.pop_back();
       if (line.empty()) continue;
       Text joined;
-      for (const auto& chunk : line) joined.append(chunk);
+      for (const auto& chunk : line)
+        joined.append(chunk);
       lines.push_back(std::move(joined));
     }
     return lines;
@@ -154,7 +159,8 @@ Value filter_wordwrap(Evaluator& evaluator, const Value& input, const Arguments&
   Text out;
   bool first = true;
   for (const auto& line : split_lines(input.text(), false)) {
-    auto wrapped = LineWrapper(static_cast<std::size_t>(width), bound.flag(1, true)).wrap(wrap_chunks(line, bound.flag(3, true)));
+    auto wrapped =
+        LineWrapper(static_cast<std::size_t>(width), bound.flag(1, true)).wrap(wrap_chunks(line, bound.flag(3, true)));
     if (wrapped.empty()) wrapped.emplace_back();
     for (const auto& piece : wrapped) {
       if (!first) out.append(separator);
@@ -177,7 +183,8 @@ Value filter_tojson(Evaluator& evaluator, const Value& input, const Arguments& a
   }
   if (bound.has(2) && !bound[2].is_none()) {
     const auto separators = evaluator.iterate(bound[2]);
-    if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string()) fail("separators must be two strings");
+    if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string())
+      fail("separators must be two strings");
     style.item_separator = separators[0].bytes();
     style.key_separator = separators[1].bytes();
   }
@@ -190,7 +197,8 @@ Value filter_pprint(Evaluator& evaluator, const Value& input, const Arguments& a
   const Bound bound("pprint", arguments, "");
   constexpr std::size_t kLineWidth = 80;
   Text text = repr(evaluator, input);
-  if (text.size() > kLineWidth && (input.is_dict() || input.is_sequence())) fail("pprint of a value wider than a line is not supported");
+  if (text.size() > kLineWidth && (input.is_dict() || input.is_sequence()))
+    fail("pprint of a value wider than a line is not supported");
   return Value::string(std::move(text));
 }
 
@@ -201,7 +209,8 @@ Value filter_xmlattr(Evaluator& evaluator, const Value& input, const Arguments& 
   for (const auto& [key, value] : input.dict().entries()) {
     if (value.is_none() || value.is_undefined()) continue;
     const Text name = to_text(evaluator, key);
-    if (name.bytes().find_first_of(" \t\n\f\r/>=") != std::string::npos) fail("Invalid character in attribute name: '" + name.bytes() + "'");
+    if (name.bytes().find_first_of(" \t\n\f\r/>=") != std::string::npos)
+      fail("Invalid character in attribute name: '" + name.bytes() + "'");
     if (!out.empty() || bound.flag(0, true)) out.append(" ", true);
     out.append(escape_html(name));
     out.append("=\"", true);
@@ -218,6 +227,8 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> layout_filters() { return kFilters; }
+std::span<const FilterEntry> layout_filters() {
+  return kFilters;
+}
 
 }  // namespace quire::jinja

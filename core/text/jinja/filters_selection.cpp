@@ -59,7 +59,8 @@ Value filter_select(Evaluator& evaluator, const Value& input, const Arguments& a
   for (const auto& item : evaluator.iterate(input)) {
     evaluator.charge(1);
     const Value value = getter(item);
-    const bool holds = has_test ? evaluator.apply_test(arguments.positional[kTestAt].bytes(), value, rest) : truthy(value);
+    const bool holds =
+        has_test ? evaluator.apply_test(arguments.positional[kTestAt].bytes(), value, rest) : truthy(value);
     if (holds == Wanted) kept.push_back(item);
   }
   return Value::generator(std::move(kept));
@@ -75,6 +76,8 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> selection_filters() { return kFilters; }
+std::span<const FilterEntry> selection_filters() {
+  return kFilters;
+}
 
 }  // namespace quire::jinja

@@ -9,7 +9,9 @@
 
 namespace quire::jinja {
 
-Value ignore_case(const Value& value) { return value.is_string() ? Value::string(to_lower(value.text())) : value; }
+Value ignore_case(const Value& value) {
+  return value.is_string() ? Value::string(to_lower(value.text())) : value;
+}
 
 Getter attribute_getter(Evaluator& evaluator, const Value& attribute, const Value* fallback) {
   std::vector<Value> parts;
@@ -90,14 +92,16 @@ Value filter_reverse(Evaluator& evaluator, const Value& input, const Arguments& 
 // Sorts by keys made once; the order is Python's, and stable in either direction.
 std::vector<Value> sorted_by(Evaluator& evaluator, std::vector<Value> items, const Getter& key, bool reverse) {
   std::vector<std::pair<Value, std::size_t>> keys;
-  for (std::size_t i = 0; i < items.size(); ++i) keys.emplace_back(key(items[i]), i);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    keys.emplace_back(key(items[i]), i);
   std::stable_sort(keys.begin(), keys.end(), [&evaluator, reverse](const auto& a, const auto& b) {
     evaluator.charge(1 + std::min(a.first.weight(), b.first.weight()));
     return reverse ? order(evaluator, b.first, a.first) < 0 : order(evaluator, a.first, b.first) < 0;
   });
   std::vector<Value> sorted;
   sorted.reserve(items.size());
-  for (const auto& entry : keys) sorted.push_back(items[entry.second]);
+  for (const auto& entry : keys)
+    sorted.push_back(items[entry.second]);
   return sorted;
 }
 
@@ -106,13 +110,15 @@ Getter sort_key(Evaluator& evaluator, const Value& attribute, bool case_sensitiv
   std::vector<Getter> getters;
   if (attribute.is_string()) {
     const Value parts = find_method(attribute, "split")(evaluator, attribute, {{Value::string(",")}, {}});
-    for (const auto& part : parts.items()) getters.push_back(attribute_getter(evaluator, part));
+    for (const auto& part : parts.items())
+      getters.push_back(attribute_getter(evaluator, part));
   } else {
     getters.push_back(attribute_getter(evaluator, attribute));
   }
   return [getters, case_sensitive](const Value& item) {
     std::vector<Value> key;
-    for (const auto& getter : getters) key.push_back(case_sensitive ? getter(item) : ignore_case(getter(item)));
+    for (const auto& getter : getters)
+      key.push_back(case_sensitive ? getter(item) : ignore_case(getter(item)));
     return Value::list(std::move(key));
   };
 }
@@ -127,7 +133,8 @@ Value filter_dictsort(Evaluator& evaluator, const Value& input, const Arguments&
   const Bound bound("dictsort", arguments, "case_sensitive,by,reverse");
   const std::string by = bound.text(1, "key").bytes();
   if (by != "key" && by != "value") fail("You can only sort by either \"key\" or \"value\"");
-  if (!input.is_dict()) fail(input.is_undefined() ? input.undefined_reason() : "dictsort needs a mapping, not " + type_name(input));
+  if (!input.is_dict())
+    fail(input.is_undefined() ? input.undefined_reason() : "dictsort needs a mapping, not " + type_name(input));
   const std::size_t index = by == "key" ? 0 : 1;
   const bool case_sensitive = bound.flag(0);
   const auto key = [index, case_sensitive](const Value& item) {
@@ -157,7 +164,9 @@ Value filter_extreme(Evaluator& evaluator, const Value& input, const Arguments& 
   const auto getter = attribute_getter(evaluator, bound.value_or(1, Value::none()));
   const auto items = evaluator.iterate(input);
   if (items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
-  const auto key_of = [&bound, &getter](const Value& item) { return bound.flag(0) ? getter(item) : ignore_case(getter(item)); };
+  const auto key_of = [&bound, &getter](const Value& item) {
+    return bound.flag(0) ? getter(item) : ignore_case(getter(item));
+  };
   std::size_t best = 0;
   Value best_key = key_of(items[0]);
   for (std::size_t i = 1; i < items.size(); ++i) {
@@ -175,7 +184,8 @@ Value filter_sum(Evaluator& evaluator, const Value& input, const Arguments& argu
   const auto getter = attribute_getter(evaluator, bound.value_or(0, Value::none()));
   Value total = bound.value_or(1, Value::integer(0));
   if (total.is_string()) fail("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const auto& item : evaluator.iterate(input)) total = binary(evaluator, "+", total, getter(item));
+  for (const auto& item : evaluator.iterate(input))
+    total = binary(evaluator, "+", total, getter(item));
   return total;
 }
 
@@ -212,7 +222,8 @@ Value filter_slice(Evaluator& evaluator, const Value& input, const Arguments& ar
   for (std::size_t i = 0; i < slices; ++i) {
     const bool extra = i < items.size() % slices;
     const std::size_t end = begin + items.size() / slices + (extra ? 1 : 0);
-    std::vector<Value> slice_items(items.begin() + static_cast<std::ptrdiff_t>(begin), items.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<Value> slice_items(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   items.begin() + static_cast<std::ptrdiff_t>(end));
     if (!extra && bound.has(1) && !bound[1].is_none()) slice_items.push_back(bound[1]);
     out.push_back(Value::list(std::move(slice_items)));
     begin = end;
@@ -225,14 +236,18 @@ Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& 
   const Value fallback = bound.value_or(1, Value::none());
   const auto getter = attribute_getter(evaluator, bound[0], &fallback);
   const bool case_sensitive = bound.flag(2);
-  const auto key_of = [&getter, case_sensitive](const Value& item) { return case_sensitive ? getter(item) : ignore_case(getter(item)); };
+  const auto key_of = [&getter, case_sensitive](const Value& item) {
+    return case_sensitive ? getter(item) : ignore_case(getter(item));
+  };
   const auto items = sorted_by(evaluator, evaluator.iterate(input), key_of, false);
   std::vector<Value> groups;
   for (std::size_t begin = 0; begin < items.size();) {
     const Value key = key_of(items[begin]);
     std::size_t end = begin + 1;
-    while (end < items.size() && equal(key_of(items[end]), key)) ++end;
-    std::vector<Value> members(items.begin() + static_cast<std::ptrdiff_t>(begin), items.begin() + static_cast<std::ptrdiff_t>(end));
+    while (end < items.size() && equal(key_of(items[end]), key))
+      ++end;
+    std::vector<Value> members(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                               items.begin() + static_cast<std::ptrdiff_t>(end));
     groups.push_back(Value::sequence(SequenceKind::kGroup, {getter(items[begin]), Value::list(std::move(members))}));
     begin = end;
   }
@@ -240,14 +255,17 @@ Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& 
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"list", filter_list},     {"first", filter_first},         {"last", filter_last},          {"join", filter_join},
-    {"reverse", filter_reverse}, {"sort", filter_sort},         {"dictsort", filter_dictsort},  {"unique", filter_unique},
-    {"min", filter_extreme<false>}, {"max", filter_extreme<true>}, {"sum", filter_sum},         {"batch", filter_batch},
-    {"slice", filter_slice},   {"groupby", filter_groupby},
+    {"list", filter_list},         {"first", filter_first},     {"last", filter_last},
+    {"join", filter_join},         {"reverse", filter_reverse}, {"sort", filter_sort},
+    {"dictsort", filter_dictsort}, {"unique", filter_unique},   {"min", filter_extreme<false>},
+    {"max", filter_extreme<true>}, {"sum", filter_sum},         {"batch", filter_batch},
+    {"slice", filter_slice},       {"groupby", filter_groupby},
 };
 
 }  // namespace
 
-std::span<const FilterEntry> sequence_filters() { return kFilters; }
+std::span<const FilterEntry> sequence_filters() {
+  return kFilters;
+}
 
 }  // namespace quire::jinja

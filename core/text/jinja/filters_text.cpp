@@ -11,7 +11,9 @@ namespace quire::jinja {
 namespace {
 
 // soft_str: markup stays what it is, everything else becomes str().
-Value soft(Evaluator& evaluator, const Value& input) { return input.is_string() ? input : Value::string(to_text(evaluator, input)); }
+Value soft(Evaluator& evaluator, const Value& input) {
+  return input.is_string() ? input : Value::string(to_text(evaluator, input));
+}
 
 template <const char* const& Name>
 Value filter_method(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -34,7 +36,9 @@ Value filter_trim(Evaluator& evaluator, const Value& input, const Arguments& arg
 Value filter_title(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("title", arguments, "");
   const Text text = to_text(evaluator, input);
-  const auto is_break = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
+  const auto is_break = [](char32_t c) {
+    return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+  };
   Text out;
   bool at_start = true;
   for (std::size_t i = 0; i < text.size();) {
@@ -49,7 +53,8 @@ Value filter_title(Evaluator& evaluator, const Value& input, const Arguments& ar
 Value filter_replace(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("replace", arguments, "old,new,count", 2);
   const Integer count = bound.has(2) && !bound[2].is_none() ? bound.integer(2, -1) : -1;
-  return Value::string(replace(evaluator, to_text(evaluator, input), to_text(evaluator, bound[0]).bytes(), to_text(evaluator, bound[1]), count),
+  return Value::string(replace(evaluator, to_text(evaluator, input), to_text(evaluator, bound[0]).bytes(),
+                               to_text(evaluator, bound[1]), count),
                        input.is_markup());
 }
 
@@ -74,10 +79,13 @@ Value filter_safe(Evaluator& evaluator, const Value& input, const Arguments& arg
 }
 
 Value filter_format(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-  if (!arguments.keywords.empty() && !arguments.positional.empty()) fail("can't handle positional and keyword arguments at the same time");
-  if (arguments.keywords.empty()) return percent_format(evaluator, soft(evaluator, input), Value::tuple(arguments.positional));
+  if (!arguments.keywords.empty() && !arguments.positional.empty())
+    fail("can't handle positional and keyword arguments at the same time");
+  if (arguments.keywords.empty())
+    return percent_format(evaluator, soft(evaluator, input), Value::tuple(arguments.positional));
   Dict named;
-  for (const auto& [name, value] : arguments.keywords) named.set(Value::string(name), value);
+  for (const auto& [name, value] : arguments.keywords)
+    named.set(Value::string(name), value);
   return percent_format(evaluator, soft(evaluator, input), Value::dict(std::move(named)));
 }
 
@@ -156,7 +164,8 @@ Value filter_striptags(Evaluator& evaluator, const Value& input, const Arguments
     folded.append(word.text());
   }
   static constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
-      {"&lt;", "<"}, {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&nbsp;", "\xC2\xA0"}, {"&amp;", "&"}};
+      {"&lt;", "<"},    {"&gt;", ">"},          {"&#39;", "'"}, {"&#34;", "\""},
+      {"&quot;", "\""}, {"&nbsp;", "\xC2\xA0"}, {"&amp;", "&"}};
   for (const auto& [entity, character] : kEntities) {
     // An entity the client wrote stands for a character the client wrote.
     const bool trusted = folded.pieces().size() <= 1 && (folded.empty() || folded.trusted_at(0));
@@ -185,6 +194,8 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() {
+  return kFilters;
+}
 
 }  // namespace quire::jinja

@@ -69,7 +69,8 @@ Value round_integer(Integer value, int precision) {
   if (precision >= 0) return Value::integer(value);
   if (precision < -38) return Value::integer(0);
   Integer scale = 1;
-  for (int i = 0; i < -precision; ++i) scale *= 10;
+  for (int i = 0; i < -precision; ++i)
+    scale *= 10;
   const Integer rest = ((value % scale) + scale) % scale;
   Integer rounded = value - rest;
   if (rest * 2 > scale || (rest * 2 == scale && (rounded / scale) % 2 != 0)) rounded += scale;
@@ -84,7 +85,8 @@ Value filter_round(Evaluator&, const Value& input, const Arguments& arguments) {
   if (input.is_undefined()) fail(input.undefined_reason());
   if (!input.is_number()) fail("type " + type_name(input) + " doesn't define __round__ method");
   if (method == "common") {
-    return input.is_integral() ? round_integer(input.as_integer(), precision) : Value::real(round_half_even(input.as_double(), precision));
+    return input.is_integral() ? round_integer(input.as_integer(), precision)
+                               : Value::real(round_half_even(input.as_double(), precision));
   }
   const double scale = std::pow(10.0, precision);
   const double scaled = input.as_double() * scale;
@@ -124,7 +126,8 @@ Value filter_filesizeformat(Evaluator& evaluator, const Value& input, const Argu
   const Bound bound("filesizeformat", arguments, "binary");
   static constexpr const char* kDecimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
   static constexpr const char* kBinary[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
-  const auto number = input.is_number() ? std::optional(input.as_double()) : parse_float(to_text(evaluator, input).bytes());
+  const auto number =
+      input.is_number() ? std::optional(input.as_double()) : parse_float(to_text(evaluator, input).bytes());
   if (!number) fail("could not convert the value to a number");
   const double base = bound.flag(0) ? 1024.0 : 1000.0;
   if (*number == 1.0) return Value::string("1 Byte");
@@ -135,24 +138,37 @@ Value filter_filesizeformat(Evaluator& evaluator, const Value& input, const Argu
   }
   double unit = base * base;
   std::size_t prefix = 0;
-  for (; *number >= unit && prefix < 7; ++prefix) unit *= base;
+  for (; *number >= unit && prefix < 7; ++prefix)
+    unit *= base;
   std::snprintf(buffer, sizeof buffer, "%.1f %s", base * *number / unit, (bound.flag(0) ? kBinary : kDecimal)[prefix]);
   return Value::string(std::string_view(buffer));
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"d", filter_default},     {"default", filter_default}, {"int", filter_int},     {"float", filter_float},
-    {"round", filter_round},   {"abs", filter_abs},         {"count", filter_length}, {"length", filter_length},
-    {"attr", filter_attr},     {"items", filter_items},     {"filesizeformat", filter_filesizeformat},
+    {"d", filter_default},
+    {"default", filter_default},
+    {"int", filter_int},
+    {"float", filter_float},
+    {"round", filter_round},
+    {"abs", filter_abs},
+    {"count", filter_length},
+    {"length", filter_length},
+    {"attr", filter_attr},
+    {"items", filter_items},
+    {"filesizeformat", filter_filesizeformat},
 };
 
 }  // namespace
 
-std::span<const FilterEntry> value_filters() { return kFilters; }
+std::span<const FilterEntry> value_filters() {
+  return kFilters;
+}
 
 FilterBody find_filter(std::string_view name) {
-  for (const auto filters : {text_filters(), value_filters(), sequence_filters(), selection_filters(), layout_filters()}) {
-    const auto found = std::find_if(filters.begin(), filters.end(), [name](const FilterEntry& entry) { return entry.name == name; });
+  for (const auto filters :
+       {text_filters(), value_filters(), sequence_filters(), selection_filters(), layout_filters()}) {
+    const auto found =
+        std::find_if(filters.begin(), filters.end(), [name](const FilterEntry& entry) { return entry.name == name; });
     if (found != filters.end()) return found->body;
   }
   return nullptr;

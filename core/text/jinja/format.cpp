@@ -23,7 +23,8 @@ class PercentFormatter {
       if (percent < bytes_.size()) format_one();
       evaluator_.check_length(out_.size());
     }
-    const bool unused = arguments_.is_tuple() ? num_used_ < arguments_.items().size() : num_used_ == 0 && !arguments_.is_dict();
+    const bool unused =
+        arguments_.is_tuple() ? num_used_ < arguments_.items().size() : num_used_ == 0 && !arguments_.is_dict();
     if (unused) fail("not all arguments converted during string formatting");
     return std::move(out_);
   }
@@ -80,7 +81,8 @@ class PercentFormatter {
       ++position_;
       spec.precision = count();
     }
-    while (current() == 'l' || current() == 'h' || current() == 'L') ++position_;
+    while (current() == 'l' || current() == 'h' || current() == 'L')
+      ++position_;
     spec.type = current();
     ++position_;
     return spec;
@@ -105,7 +107,8 @@ class PercentFormatter {
   }
 
   void format_numeric(const Value& value, FormatSpec spec) {
-    if (!value.is_number()) fail(std::string("%") + spec.type + " format: a number is required, not " + type_name(value));
+    if (!value.is_number())
+      fail(std::string("%") + spec.type + " format: a number is required, not " + type_name(value));
     if (spec.fill == "0") spec.align = spec.align == '<' ? '<' : '=';
     if (spec.align == '<') spec.fill = " ";
     Value number = value;
@@ -116,9 +119,11 @@ class PercentFormatter {
       fail(std::string("unsupported format character '") + spec.type + "'");
     }
     const auto digits = spec.precision;
-    if (!number.is_float() && (spec.type == 'd' || spec.type == 'x' || spec.type == 'X' || spec.type == 'o')) spec.precision.reset();
+    if (!number.is_float() && (spec.type == 'd' || spec.type == 'x' || spec.type == 'X' || spec.type == 'o'))
+      spec.precision.reset();
     std::string text = format_number(number, spec);
-    if (digits && !spec.precision && text.size() < *digits) text.insert(text[0] == '-' ? 1 : 0, *digits - text.size() + (text[0] == '-' ? 1 : 0), '0');
+    if (digits && !spec.precision && text.size() < *digits)
+      text.insert(text[0] == '-' ? 1 : 0, *digits - text.size() + (text[0] == '-' ? 1 : 0), '0');
     out_.append(text, true);
   }
 
@@ -165,7 +170,8 @@ class BraceFormatter {
   }
 
   Value positional(std::size_t index) {
-    if (index >= arguments_.positional.size()) fail("Replacement index " + std::to_string(index) + " out of range for positional args tuple");
+    if (index >= arguments_.positional.size())
+      fail("Replacement index " + std::to_string(index) + " out of range for positional args tuple");
     return arguments_.positional[index];
   }
 
@@ -226,7 +232,8 @@ class BraceFormatter {
     const FormatSpec spec = parse_format_spec(text);
     if (value.is_number() && !(value.is_bool() && spec.type == 's')) return Text(format_number(value, spec), true);
     if (!value.is_string()) fail("unsupported format string passed to " + type_name(value) + ".__format__");
-    if (spec.type != '\0' && spec.type != 's') fail(std::string("Unknown format code '") + spec.type + "' for object of type 'str'");
+    if (spec.type != '\0' && spec.type != 's')
+      fail(std::string("Unknown format code '") + spec.type + "' for object of type 'str'");
     Text shown = value.text();
     const auto offsets = code_point_offsets(shown.bytes());
     if (spec.precision && *spec.precision < offsets.size() - 1) shown = shown.part(0, offsets[*spec.precision]);
@@ -256,23 +263,12 @@ Text escape_html(const Text& text) {
   Text out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     switch (text.bytes()[i]) {
-      case '&':
-        out.append("&amp;", text.trusted_at(i));
-        break;
-      case '<':
-        out.append("&lt;", text.trusted_at(i));
-        break;
-      case '>':
-        out.append("&gt;", text.trusted_at(i));
-        break;
-      case '\'':
-        out.append("&#39;", text.trusted_at(i));
-        break;
-      case '"':
-        out.append("&#34;", text.trusted_at(i));
-        break;
-      default:
-        out.append(text, i, 1);
+      case '&': out.append("&amp;", text.trusted_at(i)); break;
+      case '<': out.append("&lt;", text.trusted_at(i)); break;
+      case '>': out.append("&gt;", text.trusted_at(i)); break;
+      case '\'': out.append("&#39;", text.trusted_at(i)); break;
+      case '"': out.append("&#34;", text.trusted_at(i)); break;
+      default: out.append(text, i, 1);
     }
   }
   return out;

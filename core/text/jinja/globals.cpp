@@ -28,10 +28,12 @@ Value make_range(Evaluator&, const Arguments& arguments) {
 // dict() and namespace(): an optional mapping or sequence of pairs, then keywords.
 Dict collect_members(Evaluator& evaluator, const Arguments& arguments) {
   Dict members;
-  if (arguments.positional.size() > 1) fail("expected at most 1 argument, got " + std::to_string(arguments.positional.size()));
+  if (arguments.positional.size() > 1)
+    fail("expected at most 1 argument, got " + std::to_string(arguments.positional.size()));
   for (const auto& source : arguments.positional) {
     if (source.is_dict()) {
-      for (const auto& [key, value] : source.dict().entries()) members.set(key, value);
+      for (const auto& [key, value] : source.dict().entries())
+        members.set(key, value);
       continue;
     }
     for (const auto& item : evaluator.iterate(source)) {
@@ -40,17 +42,21 @@ Dict collect_members(Evaluator& evaluator, const Arguments& arguments) {
       members.set(pair[0], pair[1]);
     }
   }
-  for (const auto& [name, value] : arguments.keywords) members.set(Value::string(name), value);
+  for (const auto& [name, value] : arguments.keywords)
+    members.set(Value::string(name), value);
   evaluator.charge(members.size());
   return members;
 }
 
-Value make_dict(Evaluator& evaluator, const Arguments& arguments) { return Value::dict(collect_members(evaluator, arguments)); }
+Value make_dict(Evaluator& evaluator, const Arguments& arguments) {
+  return Value::dict(collect_members(evaluator, arguments));
+}
 
 Value make_namespace(Evaluator& evaluator, const Arguments& arguments) {
   const auto space = evaluator.make_namespace();
   const Dict members = collect_members(evaluator, arguments);
-  for (const auto& [key, value] : members.entries()) space->set(key, value);
+  for (const auto& [key, value] : members.entries())
+    space->set(key, value);
   return Value::object(space);
 }
 
@@ -136,15 +142,16 @@ struct GlobalEntry {
   GlobalBody body;
 };
 constexpr GlobalEntry kGlobals[] = {
-    {"range", make_range},   {"dict", make_dict},     {"namespace", make_namespace},
-    {"cycler", make_cycler}, {"joiner", make_joiner}, {"raise_exception", raise_exception},
+    {"range", make_range},          {"dict", make_dict},     {"namespace", make_namespace},
+    {"cycler", make_cycler},        {"joiner", make_joiner}, {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},
 };
 
 }  // namespace
 
 std::optional<Value> find_global(std::string_view name) {
-  const auto found = std::find_if(std::begin(kGlobals), std::end(kGlobals), [name](const GlobalEntry& entry) { return entry.name == name; });
+  const auto found = std::find_if(std::begin(kGlobals), std::end(kGlobals),
+                                  [name](const GlobalEntry& entry) { return entry.name == name; });
   if (found == std::end(kGlobals)) return std::nullopt;
   return Value::object(std::make_shared<Function>(std::string(name), found->body, "function"));
 }

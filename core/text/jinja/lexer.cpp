@@ -13,7 +13,9 @@ namespace {
 
 constexpr auto kNotFound = std::string::npos;
 
-bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // Jinja2 works on "\n" line ends and drops one at the very end.
 std::string normalize_newlines(std::string_view source) {
@@ -33,10 +35,12 @@ std::string normalize_newlines(std::string_view source) {
 
 class Lexer {
  public:
-  Lexer(std::string_view source, const LexerOptions& options) : source_(normalize_newlines(source)), options_(options) {}
+  Lexer(std::string_view source, const LexerOptions& options)
+      : source_(normalize_newlines(source)), options_(options) {}
 
   std::vector<Token> run() {
-    while (position_ < source_.size()) lex_root();
+    while (position_ < source_.size())
+      lex_root();
     push(TokenKind::kEnd, "");
     return std::move(tokens_);
   }
@@ -60,7 +64,9 @@ class Lexer {
     return position;
   }
 
-  bool at(std::size_t position, std::string_view text) const { return source_.compare(position, text.size(), text) == 0; }
+  bool at(std::size_t position, std::string_view text) const {
+    return source_.compare(position, text.size(), text) == 0;
+  }
 
   // The tag's opening at or after `position`: "{{", "{%" or "{#".
   std::size_t find_tag(std::size_t position) const {
@@ -92,7 +98,8 @@ class Lexer {
     } else if (sign != '+' && options_.lstrip_blocks && !variable) {
       const std::size_t newline = text.rfind('\n');
       const std::size_t line_begin = newline == kNotFound ? 0 : newline + 1;
-      if ((line_begin > 0 || line_starting_) && all_space(std::string_view(text).substr(line_begin))) text.resize(line_begin);
+      if ((line_begin > 0 || line_starting_) && all_space(std::string_view(text).substr(line_begin)))
+        text.resize(line_begin);
     }
     return text;
   }
@@ -150,7 +157,8 @@ class Lexer {
   // Where the text goes on after a block's or comment's closing, whitespace control applied.
   std::size_t after_block_end(std::size_t position, char sign) const {
     if (sign == '-') return skip_space(position);
-    if (sign == '\0' && options_.trim_blocks && position < source_.size() && source_[position] == '\n') return position + 1;
+    if (sign == '\0' && options_.trim_blocks && position < source_.size() && source_[position] == '\n')
+      return position + 1;
     return position;
   }
 
@@ -250,7 +258,8 @@ class Lexer {
     std::size_t end = skip_digits(position_);
     if (!after_dot) {
       std::size_t float_end = end;
-      if (end + 1 < source_.size() && source_[end] == '.' && is_ascii_digit(source_[end + 1])) float_end = skip_digits(end + 1);
+      if (end + 1 < source_.size() && source_[end] == '.' && is_ascii_digit(source_[end + 1]))
+        float_end = skip_digits(end + 1);
       float_end = skip_exponent(float_end);
       if (float_end != end) return push_number(TokenKind::kFloat, float_end);
     }
@@ -267,25 +276,30 @@ class Lexer {
         if (base == 'x') return std::isxdigit(static_cast<unsigned char>(c)) != 0;
         return c >= '0' && c <= (base == 'o' ? '7' : '1');
       };
-      while (position < source_.size() && (is_digit_of_base(source_[position]) || source_[position] == '_')) ++position;
+      while (position < source_.size() && (is_digit_of_base(source_[position]) || source_[position] == '_'))
+        ++position;
       if (position > position_ + 2) return position;
     }
     std::size_t zeros = position_;
-    while (zeros < end && (source_[zeros] == '0' || source_[zeros] == '_')) ++zeros;
+    while (zeros < end && (source_[zeros] == '0' || source_[zeros] == '_'))
+      ++zeros;
     return zeros;
   }
 
   void lex_string(char quote) {
     std::size_t end = position_ + 1;
-    while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
+    while (end < source_.size() && source_[end] != quote)
+      end += source_[end] == '\\' ? 2 : 1;
     if (end >= source_.size()) fail("a string is not closed", line_);
-    push(TokenKind::kString, unescape_string(std::string_view(source_).substr(position_ + 1, end - position_ - 1), line_));
+    push(TokenKind::kString,
+         unescape_string(std::string_view(source_).substr(position_ + 1, end - position_ - 1), line_));
     advance_to(end + 1);
   }
 
   void lex_name() {
     std::size_t end = position_;
-    for (std::size_t next = end; next < source_.size() && is_word(next_code_point(source_, next));) end = next;
+    for (std::size_t next = end; next < source_.size() && is_word(next_code_point(source_, next));)
+      end = next;
     push(TokenKind::kName, source_.substr(position_, end - position_));
     advance_to(end);
   }
@@ -324,6 +338,8 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokenize(std::string_view source, const LexerOptions& options) { return Lexer(source, options).run(); }
+std::vector<Token> tokenize(std::string_view source, const LexerOptions& options) {
+  return Lexer(source, options).run();
+}
 
 }  // namespace quire::jinja

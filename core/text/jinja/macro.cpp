@@ -6,7 +6,9 @@
 
 namespace quire::jinja {
 
-std::string Macro::repr(Evaluator& /*evaluator*/) const { return "<Macro '" + definition_.name + "'>"; }
+std::string Macro::repr(Evaluator& /*evaluator*/) const {
+  return "<Macro '" + definition_.name + "'>";
+}
 
 std::optional<Value> Macro::attribute(Evaluator& /*evaluator*/, std::string_view name) {
   if (name == "name") return Value::string(definition_.name);
@@ -15,7 +17,8 @@ std::optional<Value> Macro::attribute(Evaluator& /*evaluator*/, std::string_view
   if (name == "catch_kwargs") return Value::boolean(definition_.uses_kwargs);
   if (name != "arguments") return std::nullopt;
   std::vector<Value> names;
-  for (const auto& parameter : definition_.parameters) names.push_back(Value::string(parameter));
+  for (const auto& parameter : definition_.parameters)
+    names.push_back(Value::string(parameter));
   return Value::tuple(std::move(names));
 }
 
@@ -24,13 +27,16 @@ bool Macro::declares(std::string_view name) const {
 }
 
 // Defaults are evaluated in the macro's own scope, where earlier parameters are already set.
-void Macro::bind_parameters(Evaluator& evaluator, const Arguments& arguments, const std::shared_ptr<Scope>& scope) const {
+void Macro::bind_parameters(Evaluator& evaluator, const Arguments& arguments,
+                            const std::shared_ptr<Scope>& scope) const {
   const std::size_t num_without_default = definition_.parameters.size() - definition_.defaults.size();
   for (std::size_t i = 0; i < definition_.parameters.size(); ++i) {
     const std::string& name = definition_.parameters[i];
-    const auto keyword = std::find_if(arguments.keywords.begin(), arguments.keywords.end(), [&name](const auto& k) { return k.first == name; });
+    const auto keyword = std::find_if(arguments.keywords.begin(), arguments.keywords.end(),
+                                      [&name](const auto& k) { return k.first == name; });
     if (i < arguments.positional.size()) {
-      if (keyword != arguments.keywords.end()) fail("macro '" + definition_.name + "' got multiple values for argument '" + name + "'");
+      if (keyword != arguments.keywords.end())
+        fail("macro '" + definition_.name + "' got multiple values for argument '" + name + "'");
       scope->set(name, arguments.positional[i]);
     } else if (keyword != arguments.keywords.end()) {
       scope->set(name, keyword->second);
@@ -63,7 +69,8 @@ void Macro::bind_rest(const Arguments& arguments, Scope& scope) const {
     if (!definition_.uses_varargs) {
       fail("macro '" + definition_.name + "' takes not more than " + std::to_string(num_parameters) + " argument(s)");
     }
-    extra.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(num_parameters), arguments.positional.end());
+    extra.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(num_parameters),
+                 arguments.positional.end());
   }
   if (definition_.uses_varargs) scope.set("varargs", Value::tuple(std::move(extra)));
 }

@@ -14,7 +14,8 @@ namespace quire::jinja {
 
 class Macro final : public Object {
  public:
-  Macro(const MacroDefinition& definition, std::shared_ptr<Scope> scope) : definition_(definition), scope_(std::move(scope)) {}
+  Macro(const MacroDefinition& definition, std::shared_ptr<Scope> scope)
+      : definition_(definition), scope_(std::move(scope)) {}
   std::string_view type_name() const override { return "Macro"; }
   std::string repr(Evaluator& evaluator) const override;
   bool callable() const override { return true; }

@@ -40,7 +40,8 @@ Value sequence_count(Evaluator& evaluator, const Value& self, const Arguments& a
   const Bound bound("count", arguments, "value,/", 1);
   evaluator.charge(self.weight());
   const auto items = iterate_value(evaluator, self);
-  return Value::integer(std::count_if(items.begin(), items.end(), [&bound](const Value& item) { return equal(item, bound[0]); }));
+  return Value::integer(
+      std::count_if(items.begin(), items.end(), [&bound](const Value& item) { return equal(item, bound[0]); }));
 }
 
 Value sequence_index(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
@@ -60,7 +61,8 @@ Value int_bit_length(Evaluator&, const Value& self, const Arguments& arguments) 
   const Bound bound("bit_length", arguments, "");
   Integer rest = self.as_integer() < 0 ? -self.as_integer() : self.as_integer();
   Integer bits = 0;
-  for (; rest != 0; rest /= 2) ++bits;
+  for (; rest != 0; rest /= 2)
+    ++bits;
   return Value::integer(bits);
 }
 
@@ -82,12 +84,14 @@ constexpr MethodEntry kIntMethods[] = {{"bit_length", int_bit_length}, {"conjuga
 constexpr MethodEntry kFloatMethods[] = {{"is_integer", float_is_integer}, {"conjugate", copy}};
 
 MethodBody find_in(std::span<const MethodEntry> methods, std::string_view name) {
-  const auto found = std::find_if(methods.begin(), methods.end(), [name](const MethodEntry& entry) { return entry.name == name; });
+  const auto found =
+      std::find_if(methods.begin(), methods.end(), [name](const MethodEntry& entry) { return entry.name == name; });
   return found == methods.end() ? nullptr : found->body;
 }
 
 bool is_mutator(const Value& self, std::string_view name) {
-  static constexpr std::string_view kList[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
+  static constexpr std::string_view kList[] = {"append", "clear",  "extend",  "insert",
+                                               "pop",    "remove", "reverse", "sort"};
   static constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   if (self.is_list()) return std::find(std::begin(kList), std::end(kList), name) != std::end(kList);
   return self.is_dict() && std::find(std::begin(kDict), std::end(kDict), name) != std::end(kDict);
@@ -117,20 +121,15 @@ MethodBody find_method(const Value& self, std::string_view name) {
       const auto found = find_in(string_search_methods(), name);
       return found != nullptr ? found : find_in(string_case_methods(), name);
     }
-    case Kind::kDict:
-      return find_in(kDictMethods, name);
+    case Kind::kDict: return find_in(kDictMethods, name);
     case Kind::kSequence:
       if (self.is_list()) return find_in(kListMethods, name);
       return self.is_tuple() ? find_in(kTupleMethods, name) : nullptr;
-    case Kind::kRange:
-      return find_in(kTupleMethods, name);
+    case Kind::kRange: return find_in(kTupleMethods, name);
     case Kind::kBool:
-    case Kind::kInt:
-      return find_in(kIntMethods, name);
-    case Kind::kFloat:
-      return find_in(kFloatMethods, name);
-    default:
-      return nullptr;
+    case Kind::kInt: return find_in(kIntMethods, name);
+    case Kind::kFloat: return find_in(kFloatMethods, name);
+    default: return nullptr;
   }
 }
 
@@ -138,13 +137,16 @@ std::optional<Value> python_attribute(Evaluator& evaluator, const Value& object,
   if (object.is_object()) return object.object()->attribute(evaluator, name);
   if (const auto method = find_method(object, name)) {
     return Value::object(std::make_shared<Function>(
-        std::string(name), [method, object](Evaluator& caller, const Arguments& arguments) { return method(caller, object, arguments); },
+        std::string(name),
+        [method, object](Evaluator& caller, const Arguments& arguments) { return method(caller, object, arguments); },
         "builtin_function_or_method", object.nesting() + 1));
   }
   if (is_mutator(object, name) || (name.starts_with("__") && name.ends_with("__"))) {
-    return Value::undefined("access to attribute '" + std::string(name) + "' of '" + type_name(object) + "' object is unsafe.");
+    return Value::undefined("access to attribute '" + std::string(name) + "' of '" + type_name(object) +
+                            "' object is unsafe.");
   }
-  if (object.is_sequence(SequenceKind::kGroup) && (name == "grouper" || name == "list")) return object.items()[name == "list" ? 1 : 0];
+  if (object.is_sequence(SequenceKind::kGroup) && (name == "grouper" || name == "list"))
+    return object.items()[name == "list" ? 1 : 0];
   if (object.is_number()) return number_attribute(object, name);
   return object.is_range() ? range_attribute(object.range(), name) : std::nullopt;
 }

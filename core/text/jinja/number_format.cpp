@@ -16,8 +16,10 @@ constexpr std::size_t kMaxWidth = 1 << 20;
 constexpr std::size_t kMaxPrecision = 1000;
 
 std::string_view strip_ascii(std::string_view text) {
-  while (!text.empty() && is_space(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
-  while (!text.empty() && is_space(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  while (!text.empty() && is_space(static_cast<unsigned char>(text.front())))
+    text.remove_prefix(1);
+  while (!text.empty() && is_space(static_cast<unsigned char>(text.back())))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -135,7 +137,9 @@ std::size_t read_count(std::string_view spec, std::size_t& i) {
   return count;
 }
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '=' || c == '^';
+}
 
 void read_fill(std::string_view spec, std::size_t& i, FormatSpec& out) {
   if (spec.empty()) return;
@@ -157,7 +161,9 @@ FormatSpec parse_format_spec(std::string_view spec) {
   FormatSpec out;
   std::size_t i = 0;
   read_fill(spec, i, out);
-  const auto at = [&spec, &i](std::string_view any) { return i < spec.size() && any.find(spec[i]) != std::string_view::npos; };
+  const auto at = [&spec, &i](std::string_view any) {
+    return i < spec.size() && any.find(spec[i]) != std::string_view::npos;
+  };
   if (at("+- ")) out.sign = spec[i++];
   if (at("#")) {
     out.alternate = true;
@@ -189,9 +195,11 @@ Text pad(const Text& text, const FormatSpec& spec, char default_align) {
   const char align = spec.align == '\0' ? default_align : spec.align;
   const std::size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   Text out;
-  for (std::size_t i = 0; i < left; ++i) out.append(spec.fill, true);
+  for (std::size_t i = 0; i < left; ++i)
+    out.append(spec.fill, true);
   out.append(text);
-  for (std::size_t i = left; i < missing; ++i) out.append(spec.fill, true);
+  for (std::size_t i = left; i < missing; ++i)
+    out.append(spec.fill, true);
   return out;
 }
 
@@ -200,7 +208,8 @@ namespace {
 std::string group_digits(const std::string& number, char separator, std::size_t every) {
   const std::size_t point = std::min(number.find_first_of(".e"), number.size());
   std::string out = number.substr(0, point);
-  for (std::size_t i = out.size(); i > every; i -= every) out.insert(i - every, 1, separator);
+  for (std::size_t i = out.size(); i > every; i -= every)
+    out.insert(i - every, 1, separator);
   return out + number.substr(point);
 }
 
@@ -219,22 +228,19 @@ std::string float_digits(double value, const FormatSpec& spec) {
     case 'e':
     case 'E':
     case 'f':
-    case 'F':
-      return printf_double(value, spec.type, precision, spec.alternate);
+    case 'F': return printf_double(value, spec.type, precision, spec.alternate);
     case 'g':
     case 'G':
     case 'n':
       return printf_double(value, spec.type == 'G' ? 'G' : 'g', std::max<std::size_t>(precision, 1), spec.alternate);
-    case '%':
-      return printf_double(value * 100, 'f', precision, spec.alternate) + "%";
+    case '%': return printf_double(value * 100, 'f', precision, spec.alternate) + "%";
     case '\0': {
       if (!spec.precision) return float_repr(value);
       std::string out = printf_double(value, 'g', std::max<std::size_t>(precision, 1), spec.alternate);
       if (out.find_first_of(".en") == std::string::npos && std::isfinite(value)) out += ".0";
       return out;
     }
-    default:
-      fail(std::string("Unknown format code '") + spec.type + "' for object of type 'float'");
+    default: fail(std::string("Unknown format code '") + spec.type + "' for object of type 'float'");
   }
 }
 
@@ -242,23 +248,17 @@ std::string integer_digits(Integer value, const FormatSpec& spec) {
   switch (spec.type) {
     case '\0':
     case 'd':
-    case 'n':
-      return format_integer(value);
-    case 'x':
-      return (spec.alternate ? "0x" : "") + format_integer(value, 16);
-    case 'X':
-      return (spec.alternate ? "0X" : "") + format_integer(value, 16, true);
-    case 'o':
-      return (spec.alternate ? "0o" : "") + format_integer(value, 8);
-    case 'b':
-      return (spec.alternate ? "0b" : "") + format_integer(value, 2);
+    case 'n': return format_integer(value);
+    case 'x': return (spec.alternate ? "0x" : "") + format_integer(value, 16);
+    case 'X': return (spec.alternate ? "0X" : "") + format_integer(value, 16, true);
+    case 'o': return (spec.alternate ? "0o" : "") + format_integer(value, 8);
+    case 'b': return (spec.alternate ? "0b" : "") + format_integer(value, 2);
     case 'c': {
       std::string out;
       append_utf8(out, static_cast<char32_t>(value));
       return out;
     }
-    default:
-      fail(std::string("Unknown format code '") + spec.type + "' for object of type 'int'");
+    default: fail(std::string("Unknown format code '") + spec.type + "' for object of type 'int'");
   }
 }
 
@@ -266,7 +266,8 @@ std::string integer_digits(Integer value, const FormatSpec& spec) {
 
 std::string format_number(const Value& value, const FormatSpec& spec) {
   static constexpr std::string_view kFloatTypes = "eEfFgG%";
-  const bool as_float = value.is_float() || (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos);
+  const bool as_float =
+      value.is_float() || (spec.type != '\0' && kFloatTypes.find(spec.type) != std::string_view::npos);
   const bool negative = as_float ? std::signbit(value.as_double()) : value.as_integer() < 0;
   std::string digits;
   if (as_float) {
@@ -281,7 +282,8 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
   }
   std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
   if (spec.align == '=' && sign.size() + digits.size() < spec.width) {
-    for (std::size_t missing = spec.width - sign.size() - digits.size(); missing > 0; --missing) sign += spec.fill;
+    for (std::size_t missing = spec.width - sign.size() - digits.size(); missing > 0; --missing)
+      sign += spec.fill;
   }
   return pad(Text(sign + digits, true), spec, '>').bytes();
 }

@@ -12,8 +12,8 @@ namespace quire::jinja {
 std::string format_integer(Integer value, unsigned base = 10, bool upper = false);
 std::string float_repr(double value);  // the shortest that reads back the same, laid out as Python's repr
 
-// int(text, base): surrounding space, sign, underscores between digits; base 0 reads the prefix. Nothing where Python raises
-// or the number does not fit.
+// int(text, base): surrounding space, sign, underscores between digits; base 0 reads the prefix. Nothing where Python
+// raises or the number does not fit.
 std::optional<Integer> parse_integer(std::string_view text, unsigned base);
 std::optional<double> parse_float(std::string_view text);
 

@@ -1,6 +1,6 @@
-// Object: a value with behaviour of its own inside one rendering: functions, macros, namespaces, the loop. One thread at a time.
-// Invariant: objects that can refer back to themselves (namespaces, scopes with macros) are released by the Evaluator, not by
-// reference counts.
+// Object: a value with behaviour of its own inside one rendering: functions, macros, namespaces, the loop. One thread
+// at a time. Invariant: objects that can refer back to themselves (namespaces, scopes with macros) are released by the
+// Evaluator, not by reference counts.
 #pragma once
 
 #include <functional>
@@ -79,7 +79,8 @@ class Namespace final : public Object {
 class Bound {
  public:
   // parameters: names separated by commas; those before a "/" cannot be given by keyword.
-  Bound(std::string_view function, const Arguments& arguments, std::string_view parameters, std::size_t num_required = 0);
+  Bound(std::string_view function, const Arguments& arguments, std::string_view parameters,
+        std::size_t num_required = 0);
   bool has(std::size_t index) const { return values_[index].has_value(); }
   const Value& operator[](std::size_t index) const { return *values_[index]; }
   bool flag(std::size_t index, bool fallback = false) const;

@@ -14,10 +14,13 @@ namespace {
 [[noreturn]] void unsupported(std::string_view op, const Value& left, const Value& right) {
   if (left.is_undefined()) fail(left.undefined_reason());
   if (right.is_undefined()) fail(right.undefined_reason());
-  fail("unsupported operand type(s) for " + std::string(op) + ": '" + type_name(left) + "' and '" + type_name(right) + "'");
+  fail("unsupported operand type(s) for " + std::string(op) + ": '" + type_name(left) + "' and '" + type_name(right) +
+       "'");
 }
 
-[[noreturn]] void too_large() { fail("an integer does not fit 128 bits"); }
+[[noreturn]] void too_large() {
+  fail("an integer does not fit 128 bits");
+}
 
 Integer floor_divide(Integer a, Integer b) {
   if (b == 0) fail("integer division or modulo by zero");
@@ -70,7 +73,8 @@ Value integer_arithmetic(std::string_view op, Integer a, Integer b) {
 
 Value arithmetic(std::string_view op, const Value& left, const Value& right) {
   if (op == "**") return power(left, right);
-  if (op != "/" && left.is_integral() && right.is_integral()) return integer_arithmetic(op, left.as_integer(), right.as_integer());
+  if (op != "/" && left.is_integral() && right.is_integral())
+    return integer_arithmetic(op, left.as_integer(), right.as_integer());
   const double a = left.as_double();
   const double b = right.as_double();
   if (op == "+") return Value::real(a + b);
@@ -90,7 +94,8 @@ Value repeat_string(Evaluator& evaluator, const Value& value, Integer count) {
   evaluator.check_length(text.size() * std::min(times, (std::size_t{1} << 62) / text.size()));
   evaluator.charge(text.size() * times / 32 + 1);
   Text out;
-  for (std::size_t i = 0; i < times; ++i) out.append(text);
+  for (std::size_t i = 0; i < times; ++i)
+    out.append(text);
   return Value::string(std::move(out), value.is_markup());
 }
 
@@ -101,13 +106,16 @@ Value repeat_sequence(Evaluator& evaluator, const Value& value, Integer count) {
   evaluator.charge(items.size() * static_cast<std::size_t>(count));
   std::vector<Value> out;
   out.reserve(items.size() * static_cast<std::size_t>(count));
-  for (Integer i = 0; i < count; ++i) out.insert(out.end(), items.begin(), items.end());
+  for (Integer i = 0; i < count; ++i)
+    out.insert(out.end(), items.begin(), items.end());
   return Value::sequence(value.sequence().kind, std::move(out));
 }
 
 Value add_strings(Evaluator& evaluator, const Value& left, const Value& right) {
   const bool markup = left.is_markup() || right.is_markup();
-  const auto part = [markup](const Value& value) { return markup && !value.is_markup() ? escape_html(value.text()) : value.text(); };
+  const auto part = [markup](const Value& value) {
+    return markup && !value.is_markup() ? escape_html(value.text()) : value.text();
+  };
   evaluator.check_length(left.text().size() + right.text().size());
   evaluator.charge((left.text().size() + right.text().size()) / 32);
   Text text = part(left);
@@ -123,7 +131,8 @@ Value add(Evaluator& evaluator, const Value& left, const Value& right) {
     items.insert(items.end(), right.items().begin(), right.items().end());
     return Value::sequence(left.sequence().kind, std::move(items));
   }
-  if (left.is_string() && !right.is_undefined()) fail("can only concatenate str (not \"" + type_name(right) + "\") to str");
+  if (left.is_string() && !right.is_undefined())
+    fail("can only concatenate str (not \"" + type_name(right) + "\") to str");
   unsupported("+", left, right);
 }
 
@@ -136,7 +145,9 @@ Value multiply(Evaluator& evaluator, const Value& left, const Value& right) {
   unsupported("*", left, right);
 }
 
-int sign_of(double difference) { return difference < 0 ? -1 : difference > 0 ? 1 : 0; }
+int sign_of(double difference) {
+  return difference < 0 ? -1 : difference > 0 ? 1 : 0;
+}
 
 int order_sequences(Evaluator& evaluator, const std::vector<Value>& a, const std::vector<Value>& b) {
   for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
@@ -194,20 +205,18 @@ int order(Evaluator& evaluator, const Value& left, const Value& right) {
 bool contains(Evaluator& evaluator, const Value& container, const Value& item) {
   evaluator.charge(container.is_dict() ? 1 : container.weight());
   switch (container.kind()) {
-    case Kind::kUndefined:
-      return false;
-    case Kind::kString:
-      return contains_in_text(container, item);
+    case Kind::kUndefined: return false;
+    case Kind::kString: return contains_in_text(container, item);
     case Kind::kDict:
       if (!hashable(item)) fail("unhashable type: '" + type_name(item) + "'");
       return container.dict().find(item) != nullptr;
     case Kind::kSequence:
     case Kind::kRange: {
       const auto items = iterate_value(evaluator, container);
-      return std::any_of(items.begin(), items.end(), [&item](const Value& candidate) { return equal(candidate, item); });
+      return std::any_of(items.begin(), items.end(),
+                         [&item](const Value& candidate) { return equal(candidate, item); });
     }
-    default:
-      fail("argument of type '" + type_name(container) + "' is not iterable");
+    default: fail("argument of type '" + type_name(container) + "' is not iterable");
   }
 }
 
@@ -217,7 +226,8 @@ bool compare(Evaluator& evaluator, std::string_view op, const Value& left, const
   evaluator.charge(std::min(left.weight(), right.weight()));
   if (op == "==") return equal(left, right);
   if (op == "!=") return !equal(left, right);
-  const bool nan = (left.is_float() && std::isnan(left.as_double())) || (right.is_float() && std::isnan(right.as_double()));
+  const bool nan =
+      (left.is_float() && std::isnan(left.as_double())) || (right.is_float() && std::isnan(right.as_double()));
   const int result = order(evaluator, left, right);
   if (nan) return false;
   if (op == "<") return result < 0;

@@ -13,7 +13,8 @@ namespace quire::jinja {
 Value negate(const Value& value);
 Value unary_plus(const Value& value);
 Value binary(Evaluator& evaluator, std::string_view op, const Value& left, const Value& right);  // + - * / // % **
-bool compare(Evaluator& evaluator, std::string_view op, const Value& left, const Value& right);  // == != < <= > >= in, not in
+bool compare(Evaluator& evaluator, std::string_view op, const Value& left,
+             const Value& right);  // == != < <= > >= in, not in
 // Negative, zero or positive; fails on values without an order. NaN is unordered, which counts as "not less".
 int order(Evaluator& evaluator, const Value& left, const Value& right);
 bool contains(Evaluator& evaluator, const Value& container, const Value& item);

@@ -55,7 +55,8 @@ class Parser : private ExpressionParser {
         expect_block_end();
       }
     }
-    if (end_names.size() != 0) fail_here("unexpected end of template, expected '" + std::string(*end_names.begin()) + "'");
+    if (end_names.size() != 0)
+      fail_here("unexpected end of template, expected '" + std::string(*end_names.begin()) + "'");
     return body;
   }
 
@@ -103,7 +104,8 @@ class Parser : private ExpressionParser {
         {"raw", &Parser::parse_refused},
     }};
     if (!is(TokenKind::kName)) fail_unexpected("a tag name");
-    const auto found = std::find_if(kStatements.begin(), kStatements.end(), [this](const Entry& e) { return is_name(e.name); });
+    const auto found =
+        std::find_if(kStatements.begin(), kStatements.end(), [this](const Entry& e) { return is_name(e.name); });
     if (found == kStatements.end()) fail_here("Encountered unknown tag '" + current().text + "'.");
     return (this->*(found->parse))();
   }
@@ -274,7 +276,8 @@ class Parser : private ExpressionParser {
   StmtPtr parse_refused() {
     auto stmt = make_stmt(StmtKind::kRefused);
     stmt->name = next().text;
-    while (!is(TokenKind::kBlockEnd) && !is(TokenKind::kEnd)) next();
+    while (!is(TokenKind::kBlockEnd) && !is(TokenKind::kEnd))
+      next();
     return stmt;
   }
 
@@ -283,6 +286,8 @@ class Parser : private ExpressionParser {
 
 }  // namespace
 
-Body parse_template(std::string_view source, const LexerOptions& options) { return Parser(tokenize(source, options)).run(); }
+Body parse_template(std::string_view source, const LexerOptions& options) {
+  return Parser(tokenize(source, options)).run();
+}
 
 }  // namespace quire::jinja

@@ -25,29 +25,20 @@ class ReprWriter {
 
   void write(const Value& value) {
     switch (value.kind()) {
-      case Kind::kUndefined:
-        return put("Undefined");
-      case Kind::kNone:
-        return put("None");
-      case Kind::kBool:
-        return put(value.as_bool() ? "True" : "False");
-      case Kind::kInt:
-        return put(format_integer(value.as_integer()));
-      case Kind::kFloat:
-        return put(float_repr(value.as_double()));
+      case Kind::kUndefined: return put("Undefined");
+      case Kind::kNone: return put("None");
+      case Kind::kBool: return put(value.as_bool() ? "True" : "False");
+      case Kind::kInt: return put(format_integer(value.as_integer()));
+      case Kind::kFloat: return put(float_repr(value.as_double()));
       case Kind::kString:
         if (!value.is_markup()) return write_string(value.text());
         put("Markup(");
         write_string(value.text());
         return put(")");
-      case Kind::kSequence:
-        return write_sequence(value.sequence());
-      case Kind::kDict:
-        return write_dict(value.dict());
-      case Kind::kRange:
-        return write_range(value.range());
-      case Kind::kObject:
-        return put(value.object()->repr(evaluator_));
+      case Kind::kSequence: return write_sequence(value.sequence());
+      case Kind::kDict: return write_dict(value.dict());
+      case Kind::kRange: return write_range(value.range());
+      case Kind::kObject: return put(value.object()->repr(evaluator_));
     }
   }
 
@@ -93,8 +84,7 @@ class ReprWriter {
         put("(");
         write_items(sequence);
         return put(sequence.items.size() == 1 ? ",)" : ")");
-      case SequenceKind::kGenerator:
-        return put("<generator object>");
+      case SequenceKind::kGenerator: return put("<generator object>");
       case SequenceKind::kList:
         put("[");
         write_items(sequence);
@@ -141,23 +131,16 @@ class JsonWriter {
 
   void write(const Value& value) {
     switch (value.kind()) {
-      case Kind::kNone:
-        return put("null");
-      case Kind::kBool:
-        return put(value.as_bool() ? "true" : "false");
-      case Kind::kInt:
-        return put(format_integer(value.as_integer()));
-      case Kind::kFloat:
-        return put(number(value.as_double()));
-      case Kind::kString:
-        return write_string(value.text());
+      case Kind::kNone: return put("null");
+      case Kind::kBool: return put(value.as_bool() ? "true" : "false");
+      case Kind::kInt: return put(format_integer(value.as_integer()));
+      case Kind::kFloat: return put(number(value.as_double()));
+      case Kind::kString: return write_string(value.text());
       case Kind::kSequence:
         if (value.is_list() || value.is_tuple()) return write_list(value.items());
         break;
-      case Kind::kDict:
-        return write_dict(value);
-      default:
-        break;
+      case Kind::kDict: return write_dict(value);
+      default: break;
     }
     fail("Object of type " + type_name(value) + " is not JSON serializable");
   }
@@ -175,22 +158,14 @@ class JsonWriter {
 
   std::string escape(char32_t c) const {
     switch (c) {
-      case '"':
-        return "\\\"";
-      case '\\':
-        return "\\\\";
-      case '\n':
-        return "\\n";
-      case '\r':
-        return "\\r";
-      case '\t':
-        return "\\t";
-      case '\f':
-        return "\\f";
-      case '\b':
-        return "\\b";
-      default:
-        break;
+      case '"': return "\\\"";
+      case '\\': return "\\\\";
+      case '\n': return "\\n";
+      case '\r': return "\\r";
+      case '\t': return "\\t";
+      case '\f': return "\\f";
+      case '\b': return "\\b";
+      default: break;
     }
     if (c >= 0x20 && (c < 0x7F || !style_.ensure_ascii)) return {};
     char buffer[16];
@@ -221,7 +196,8 @@ class JsonWriter {
   void new_line() {
     if (!style_.indent) return;
     put("\n");
-    for (std::size_t i = 0; i < depth_; ++i) out_.append(*style_.indent);
+    for (std::size_t i = 0; i < depth_; ++i)
+      out_.append(*style_.indent);
     evaluator_.check_length(out_.size());
   }
 

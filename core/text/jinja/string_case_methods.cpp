@@ -59,7 +59,9 @@ Text capitalize(const Text& text) {
 
 namespace {
 
-Value result(const Value& self, Text text) { return Value::string(std::move(text), self.is_markup()); }
+Value result(const Value& self, Text text) {
+  return Value::string(std::move(text), self.is_markup());
+}
 
 Value method_upper(Evaluator&, const Value& self, const Arguments& arguments) {
   const Bound bound("upper", arguments, "");
@@ -90,7 +92,9 @@ Value method_title(Evaluator&, const Value& self, const Arguments& arguments) {
   return result(self, std::move(out));
 }
 
-std::string swap_case(char32_t c) { return is_upper(c) ? lower_of(c) : upper_of(c); }
+std::string swap_case(char32_t c) {
+  return is_upper(c) ? lower_of(c) : upper_of(c);
+}
 
 Value method_swapcase(Evaluator&, const Value& self, const Arguments& arguments) {
   const Bound bound("swapcase", arguments, "");
@@ -118,7 +122,9 @@ Value method_all(Evaluator&, const Value& self, const Arguments& arguments) {
   return Value::boolean(!bytes.empty());
 }
 
-bool is_alphanumeric(char32_t c) { return is_alpha(c) || is_decimal(c) || is_digit(c) || is_numeric(c); }
+bool is_alphanumeric(char32_t c) {
+  return is_alpha(c) || is_decimal(c) || is_digit(c) || is_numeric(c);
+}
 
 template <bool Upper>
 Value method_is_case(Evaluator&, const Value& self, const Arguments& arguments) {
@@ -190,11 +196,15 @@ Value method_justify(Evaluator& evaluator, const Value& self, const Arguments& a
   evaluator.check_length(static_cast<std::size_t>(width));
   const std::size_t missing = static_cast<std::size_t>(width) - length;
   // CPython puts the odd one of a centred text's padding to the left where the width is odd too.
-  const std::size_t left = Align == '<' ? 0 : Align == '>' ? missing : missing / 2 + (missing & static_cast<std::size_t>(width) & 1);
+  const std::size_t left = Align == '<'   ? 0
+                           : Align == '>' ? missing
+                                          : missing / 2 + (missing & static_cast<std::size_t>(width) & 1);
   Text out;
-  for (std::size_t i = 0; i < left; ++i) out.append(fill);
+  for (std::size_t i = 0; i < left; ++i)
+    out.append(fill);
   out.append(self.text());
-  for (std::size_t i = left; i < missing; ++i) out.append(fill);
+  for (std::size_t i = left; i < missing; ++i)
+    out.append(fill);
   return result(self, std::move(out));
 }
 
@@ -266,6 +276,8 @@ constexpr MethodEntry kMethods[] = {
 
 }  // namespace
 
-std::span<const MethodEntry> string_case_methods() { return kMethods; }
+std::span<const MethodEntry> string_case_methods() {
+  return kMethods;
+}
 
 }  // namespace quire::jinja

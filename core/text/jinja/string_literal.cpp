@@ -10,26 +10,17 @@ namespace {
 
 char simple_escape(char c) {
   switch (c) {
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'r':
-      return '\r';
-    case 'a':
-      return '\a';
-    case 'b':
-      return '\b';
-    case 'f':
-      return '\f';
-    case 'v':
-      return '\v';
+    case 'n': return '\n';
+    case 't': return '\t';
+    case 'r': return '\r';
+    case 'a': return '\a';
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'v': return '\v';
     case '\\':
     case '\'':
-    case '"':
-      return c;
-    default:
-      return '\0';
+    case '"': return c;
+    default: return '\0';
   }
 }
 
@@ -53,7 +44,8 @@ char32_t read_hex(std::string_view literal, std::size_t& position, std::size_t c
 
 char32_t read_octal(std::string_view literal, std::size_t& position) {
   char32_t code_point = 0;
-  for (int i = 0; i < 3 && position < literal.size() && literal[position] >= '0' && literal[position] <= '7'; ++i, ++position) {
+  for (int i = 0; i < 3 && position < literal.size() && literal[position] >= '0' && literal[position] <= '7';
+       ++i, ++position) {
     code_point = code_point * 8 + static_cast<char32_t>(literal[position] - '0');
   }
   return code_point;

@@ -19,11 +19,13 @@ Text strip(const Text& text, const std::string* characters, Side side) {
   };
   std::size_t first = 0;
   std::size_t after = 0;
-  while (side != Side::kRight && first < bytes.size() && strippable(first, after)) first = after;
+  while (side != Side::kRight && first < bytes.size() && strippable(first, after))
+    first = after;
   std::size_t last = bytes.size();
   while (side != Side::kLeft && last > first) {
     std::size_t begin = last - 1;
-    while (begin > first && (static_cast<unsigned char>(bytes[begin]) & 0xC0) == 0x80) --begin;
+    while (begin > first && (static_cast<unsigned char>(bytes[begin]) & 0xC0) == 0x80)
+      --begin;
     if (!strippable(begin, after)) break;
     last = begin;
   }
@@ -86,7 +88,8 @@ namespace {
 Value as_list(const Value& self, const std::vector<Text>& parts) {
   std::vector<Value> items;
   items.reserve(parts.size());
-  for (const auto& part : parts) items.push_back(Value::string(part, self.is_markup()));
+  for (const auto& part : parts)
+    items.push_back(Value::string(part, self.is_markup()));
   return Value::list(std::move(items));
 }
 
@@ -97,14 +100,16 @@ std::vector<Text> split_words(const Text& text, Integer limit) {
   std::size_t i = 0;
   for (;;) {
     std::size_t begin = i;
-    while (i < bytes.size() && is_space(next_code_point(bytes, i))) begin = i;
+    while (i < bytes.size() && is_space(next_code_point(bytes, i)))
+      begin = i;
     if (begin >= bytes.size()) return words;
     if (limit-- == 0) {
       words.push_back(text.part(begin));
       return words;
     }
     std::size_t end = begin;
-    for (i = begin; i < bytes.size() && !is_space(next_code_point(bytes, i));) end = i;
+    for (i = begin; i < bytes.size() && !is_space(next_code_point(bytes, i));)
+      end = i;
     words.push_back(text.part(begin, end - begin));
     i = end;
   }
@@ -167,7 +172,8 @@ Value method_split(Evaluator& evaluator, const Value& self, const Arguments& arg
     return as_list(self, FromRight ? split_words_from_right(self.text(), limit) : split_words(self.text(), limit));
   }
   const std::string separator = bound.text(0, "").bytes();
-  return as_list(self, FromRight ? split_at_from_right(self.text(), separator, limit) : split_at(self.text(), separator, limit));
+  return as_list(
+      self, FromRight ? split_at_from_right(self.text(), separator, limit) : split_at(self.text(), separator, limit));
 }
 
 Value method_splitlines(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
@@ -191,8 +197,9 @@ Value method_partition(Evaluator&, const Value& self, const Arguments& arguments
 
 Value method_replace(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Bound bound("replace", arguments, "old,new,count,/", 2);
-  return Value::string(replace(evaluator, self.text(), bound.text(0, "").bytes(), bound.text(1, ""), bound.integer(2, -1)),
-                       self.is_markup());
+  return Value::string(
+      replace(evaluator, self.text(), bound.text(0, "").bytes(), bound.text(1, ""), bound.integer(2, -1)),
+      self.is_markup());
 }
 
 // The part of a text between code point positions `start` and `end`, as a view; nothing where start is past the end.
@@ -234,7 +241,8 @@ Value method_find(Evaluator& evaluator, const Value& self, const Arguments& argu
   if (const auto range = window(self, bound, 1)) {
     const auto part = std::string_view(self.bytes()).substr(range->first, range->second - range->first);
     const std::size_t found = FromRight ? part.rfind(needle) : part.find(needle);
-    if (found != kNone) return Value::count(num_code_points(std::string_view(self.bytes()).substr(0, range->first + found)));
+    if (found != kNone)
+      return Value::count(num_code_points(std::string_view(self.bytes()).substr(0, range->first + found)));
   }
   if (MustExist) fail("substring not found");
   return Value::integer(-1);
@@ -249,7 +257,8 @@ Value method_count(Evaluator& evaluator, const Value& self, const Arguments& arg
   const auto part = std::string_view(self.bytes()).substr(range->first, range->second - range->first);
   if (needle.empty()) return Value::count(num_code_points(part) + 1);
   std::size_t count = 0;
-  for (std::size_t at = part.find(needle); at != kNone; at = part.find(needle, at + needle.size())) ++count;
+  for (std::size_t at = part.find(needle); at != kNone; at = part.find(needle, at + needle.size()))
+    ++count;
   return Value::count(count);
 }
 
@@ -304,6 +313,8 @@ constexpr MethodEntry kMethods[] = {
 
 }  // namespace
 
-std::span<const MethodEntry> string_search_methods() { return kMethods; }
+std::span<const MethodEntry> string_search_methods() {
+  return kMethods;
+}
 
 }  // namespace quire::jinja

@@ -15,23 +15,51 @@ bool test_kind(Evaluator&, const Value& input, const Arguments& arguments) {
   return Predicate(input);
 }
 
-bool is_defined(const Value& value) { return !value.is_undefined(); }
-bool is_undefined(const Value& value) { return value.is_undefined(); }
-bool is_none(const Value& value) { return value.is_none(); }
-bool is_boolean(const Value& value) { return value.is_bool(); }
-bool is_true(const Value& value) { return value.is_bool() && value.as_bool(); }
-bool is_false(const Value& value) { return value.is_bool() && !value.as_bool(); }
-bool is_integer(const Value& value) { return value.is_int(); }
-bool is_float(const Value& value) { return value.is_float(); }
-bool is_number(const Value& value) { return value.is_number(); }
-bool is_string(const Value& value) { return value.is_string(); }
-bool is_mapping(const Value& value) { return value.is_dict(); }
-bool is_escaped(const Value& value) { return value.is_markup(); }
+bool is_defined(const Value& value) {
+  return !value.is_undefined();
+}
+bool is_undefined(const Value& value) {
+  return value.is_undefined();
+}
+bool is_none(const Value& value) {
+  return value.is_none();
+}
+bool is_boolean(const Value& value) {
+  return value.is_bool();
+}
+bool is_true(const Value& value) {
+  return value.is_bool() && value.as_bool();
+}
+bool is_false(const Value& value) {
+  return value.is_bool() && !value.as_bool();
+}
+bool is_integer(const Value& value) {
+  return value.is_int();
+}
+bool is_float(const Value& value) {
+  return value.is_float();
+}
+bool is_number(const Value& value) {
+  return value.is_number();
+}
+bool is_string(const Value& value) {
+  return value.is_string();
+}
+bool is_mapping(const Value& value) {
+  return value.is_dict();
+}
+bool is_escaped(const Value& value) {
+  return value.is_markup();
+}
 // Undefined has a __call__ (which raises).
-bool is_callable(const Value& value) { return value.is_undefined() || (value.is_object() && value.object()->callable()); }
-// Undefined has a length and, asked for an item, an error of its own kind, which the test does not catch: Jinja2 says true.
+bool is_callable(const Value& value) {
+  return value.is_undefined() || (value.is_object() && value.object()->callable());
+}
+// Undefined has a length and, asked for an item, an error of its own kind, which the test does not catch: Jinja2 says
+// true.
 bool is_sequence(const Value& value) {
-  return value.is_undefined() || value.is_string() || value.is_dict() || value.is_list() || value.is_tuple() || value.is_range();
+  return value.is_undefined() || value.is_string() || value.is_dict() || value.is_list() || value.is_tuple() ||
+         value.is_range();
 }
 bool is_iterable(const Value& value) {
   return value.is_undefined() || value.is_string() || value.is_dict() || value.is_sequence() || value.is_range();
@@ -39,11 +67,18 @@ bool is_iterable(const Value& value) {
 
 Integer remainder(Evaluator& evaluator, const Value& value, Integer divisor) {
   const Value rest = binary(evaluator, "%", value, Value::integer(divisor));
-  return rest.is_float() ? static_cast<Integer>(rest.as_double() == 1.0 ? 1 : rest.as_double() == 0.0 ? 0 : 2) : rest.as_integer();
+  return rest.is_float() ? static_cast<Integer>(rest.as_double() == 1.0   ? 1
+                                                : rest.as_double() == 0.0 ? 0
+                                                                          : 2)
+                         : rest.as_integer();
 }
 
-bool test_odd(Evaluator& evaluator, const Value& input, const Arguments&) { return remainder(evaluator, input, 2) == 1; }
-bool test_even(Evaluator& evaluator, const Value& input, const Arguments&) { return remainder(evaluator, input, 2) == 0; }
+bool test_odd(Evaluator& evaluator, const Value& input, const Arguments&) {
+  return remainder(evaluator, input, 2) == 1;
+}
+bool test_even(Evaluator& evaluator, const Value& input, const Arguments&) {
+  return remainder(evaluator, input, 2) == 0;
+}
 
 bool test_divisibleby(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("divisibleby", arguments, "num", 1);
@@ -54,8 +89,12 @@ bool ask_text(Evaluator& evaluator, const Value& input, std::string_view method)
   const Value text = Value::string(to_text(evaluator, input));
   return truthy(find_method(text, method)(evaluator, text, Arguments{}));
 }
-bool test_lower(Evaluator& evaluator, const Value& input, const Arguments&) { return ask_text(evaluator, input, "islower"); }
-bool test_upper(Evaluator& evaluator, const Value& input, const Arguments&) { return ask_text(evaluator, input, "isupper"); }
+bool test_lower(Evaluator& evaluator, const Value& input, const Arguments&) {
+  return ask_text(evaluator, input, "islower");
+}
+bool test_upper(Evaluator& evaluator, const Value& input, const Arguments&) {
+  return ask_text(evaluator, input, "isupper");
+}
 
 bool test_sameas(Evaluator&, const Value& input, const Arguments& arguments) {
   const Bound bound("sameas", arguments, "other", 1);
@@ -71,8 +110,12 @@ bool test_compare(Evaluator& evaluator, const Value& input, const Arguments& arg
   return compare(evaluator, kNames[static_cast<std::size_t>(Which)], input, bound[0]);
 }
 
-bool test_filter(Evaluator&, const Value& input, const Arguments&) { return input.is_string() && find_filter(input.bytes()) != nullptr; }
-bool test_test(Evaluator&, const Value& input, const Arguments&) { return input.is_string() && find_test(input.bytes()) != nullptr; }
+bool test_filter(Evaluator&, const Value& input, const Arguments&) {
+  return input.is_string() && find_filter(input.bytes()) != nullptr;
+}
+bool test_test(Evaluator&, const Value& input, const Arguments&) {
+  return input.is_string() && find_test(input.bytes()) != nullptr;
+}
 
 constexpr TestEntry kTests[] = {
     {"defined", test_kind<is_defined>},
@@ -119,7 +162,8 @@ constexpr TestEntry kTests[] = {
 }  // namespace
 
 TestBody find_test(std::string_view name) {
-  const auto found = std::find_if(std::begin(kTests), std::end(kTests), [name](const TestEntry& entry) { return entry.name == name; });
+  const auto found =
+      std::find_if(std::begin(kTests), std::end(kTests), [name](const TestEntry& entry) { return entry.name == name; });
   return found == std::end(kTests) ? nullptr : found->body;
 }
 

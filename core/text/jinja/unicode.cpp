@@ -32,11 +32,14 @@ constexpr std::array<SpecialCase, 13> kSpecialCases{{
 }};
 
 const SpecialCase* find_special(char32_t c) {
-  const auto found = std::find_if(kSpecialCases.begin(), kSpecialCases.end(), [c](const auto& s) { return s.character == c; });
+  const auto found =
+      std::find_if(kSpecialCases.begin(), kSpecialCases.end(), [c](const auto& s) { return s.character == c; });
   return found == kSpecialCases.end() ? nullptr : &*found;
 }
 
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+utf8proc_category_t category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
 
 std::string encoded(utf8proc_int32_t c) {
   std::string out;
@@ -44,7 +47,9 @@ std::string encoded(utf8proc_int32_t c) {
   return out;
 }
 
-bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+bool is_continuation(unsigned char byte) {
+  return (byte & 0xC0) == 0x80;
+}
 
 }  // namespace
 
@@ -78,7 +83,8 @@ bool is_ascii(std::string_view text) {
 
 std::size_t num_code_points(std::string_view text) {
   std::size_t count = 0;
-  for (const char c : text) count += is_continuation(static_cast<unsigned char>(c)) ? 0 : 1;
+  for (const char c : text)
+    count += is_continuation(static_cast<unsigned char>(c)) ? 0 : 1;
   return count;
 }
 
@@ -93,8 +99,8 @@ std::vector<std::size_t> code_point_offsets(std::string_view text) {
 
 bool is_space(char32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool is_printable(char32_t c) {
@@ -107,10 +113,8 @@ bool is_printable(char32_t c) {
     case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS:
-      return false;
-    default:
-      return true;
+    case UTF8PROC_CATEGORY_ZS: return false;
+    default: return true;
   }
 }
 
@@ -120,14 +124,14 @@ bool is_alpha(char32_t c) {
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return true;
-    default:
-      return false;
+    case UTF8PROC_CATEGORY_LO: return true;
+    default: return false;
   }
 }
 
-bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 bool is_digit(char32_t c) {
   const bool superscript = c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079);
@@ -139,11 +143,21 @@ bool is_numeric(char32_t c) {
   return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
 }
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
-bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
-bool is_cased(char32_t c) { return is_upper(c) || is_lower(c) || is_title(c); }
-bool is_word(char32_t c) { return c == '_' || is_alpha(c) || is_numeric(c); }
+bool is_upper(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LU;
+}
+bool is_lower(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
+}
+bool is_title(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LT;
+}
+bool is_cased(char32_t c) {
+  return is_upper(c) || is_lower(c) || is_title(c);
+}
+bool is_word(char32_t c) {
+  return c == '_' || is_alpha(c) || is_numeric(c);
+}
 
 std::string upper_of(char32_t c) {
   if (const auto* special = find_special(c)) return std::string(special->upper);

@@ -55,7 +55,9 @@ Value Value::dict(Dict dict) {
   return Value(Data(std::shared_ptr<const Dict>(std::make_shared<Dict>(std::move(dict)))));
 }
 
-Value Value::range(Range range) { return Value(Data(std::make_shared<const Range>(range))); }
+Value Value::range(Range range) {
+  return Value(Data(std::make_shared<const Range>(range)));
+}
 
 Value Value::object(std::shared_ptr<Object> object) {
   check_bounds(object->nesting(), 1);
@@ -83,16 +85,11 @@ std::size_t Value::weight() const {
 bool Value::same_as(const Value& other) const {
   if (kind() != other.kind()) return false;
   switch (kind()) {
-    case Kind::kSequence:
-      return &sequence() == &other.sequence();
-    case Kind::kDict:
-      return &dict() == &other.dict();
-    case Kind::kObject:
-      return object() == other.object();
-    case Kind::kUndefined:
-      return true;
-    default:
-      return equal(*this, other);
+    case Kind::kSequence: return &sequence() == &other.sequence();
+    case Kind::kDict: return &dict() == &other.dict();
+    case Kind::kObject: return object() == other.object();
+    case Kind::kUndefined: return true;
+    default: return equal(*this, other);
   }
 }
 
@@ -122,7 +119,8 @@ void Dict::set(Value key, Value value) {
   if (!index_.empty()) {
     index_.emplace(hash_of(entries_.back().first), entries_.size() - 1);
   } else if (entries_.size() > kIndexFrom) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(hash_of(entries_[i].first), i);
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      index_.emplace(hash_of(entries_[i].first), i);
   }
 }
 
@@ -132,28 +130,22 @@ const Value* Dict::find(const Value& key) const {
   return position < 0 ? nullptr : &entries_[static_cast<std::size_t>(position)].second;
 }
 
-const Value* Dict::find(std::string_view key) const { return find(Value::string(key)); }
+const Value* Dict::find(std::string_view key) const {
+  return find(Value::string(key));
+}
 
 bool truthy(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone:
-      return false;
+    case Kind::kNone: return false;
     case Kind::kBool:
-    case Kind::kInt:
-      return value.as_integer() != 0;
-    case Kind::kFloat:
-      return value.as_double() != 0.0;
-    case Kind::kString:
-      return !value.text().empty();
-    case Kind::kSequence:
-      return value.is_sequence(SequenceKind::kGenerator) || !value.items().empty();
-    case Kind::kDict:
-      return value.dict().size() != 0;
-    case Kind::kRange:
-      return value.range().size() != 0;
-    case Kind::kObject:
-      return true;
+    case Kind::kInt: return value.as_integer() != 0;
+    case Kind::kFloat: return value.as_double() != 0.0;
+    case Kind::kString: return !value.text().empty();
+    case Kind::kSequence: return value.is_sequence(SequenceKind::kGenerator) || !value.items().empty();
+    case Kind::kDict: return value.dict().size() != 0;
+    case Kind::kRange: return value.range().size() != 0;
+    case Kind::kObject: return true;
   }
   return false;
 }
@@ -191,18 +183,12 @@ bool equal(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return equal_numbers(a, b);
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::kString:
-      return a.bytes() == b.bytes();
-    case Kind::kSequence:
-      return equal_sequences(a.sequence(), b.sequence());
-    case Kind::kDict:
-      return equal_dicts(a.dict(), b.dict());
-    case Kind::kRange:
-      return equal_ranges(a.range(), b.range());
-    case Kind::kObject:
-      return a.object() == b.object();
-    default:
-      return true;
+    case Kind::kString: return a.bytes() == b.bytes();
+    case Kind::kSequence: return equal_sequences(a.sequence(), b.sequence());
+    case Kind::kDict: return equal_dicts(a.dict(), b.dict());
+    case Kind::kRange: return equal_ranges(a.range(), b.range());
+    case Kind::kObject: return a.object() == b.object();
+    default: return true;
   }
 }
 
@@ -214,48 +200,36 @@ bool hashable(const Value& value) {
 std::size_t hash_of(const Value& value) {
   switch (value.kind()) {
     case Kind::kBool:
-    case Kind::kInt:
-      return std::hash<double>{}(static_cast<double>(value.as_integer()));
-    case Kind::kFloat:
-      return std::hash<double>{}(value.as_double());
-    case Kind::kString:
-      return std::hash<std::string>{}(value.bytes());
+    case Kind::kInt: return std::hash<double>{}(static_cast<double>(value.as_integer()));
+    case Kind::kFloat: return std::hash<double>{}(value.as_double());
+    case Kind::kString: return std::hash<std::string>{}(value.bytes());
     case Kind::kSequence: {
       std::size_t hash = value.items().size();
-      for (const auto& item : value.items()) hash = hash * 1'000'003 + hash_of(item);
+      for (const auto& item : value.items())
+        hash = hash * 1'000'003 + hash_of(item);
       return hash;
     }
-    case Kind::kObject:
-      return std::hash<const void*>{}(value.object().get());
-    default:
-      return static_cast<std::size_t>(value.kind());
+    case Kind::kObject: return std::hash<const void*>{}(value.object().get());
+    default: return static_cast<std::size_t>(value.kind());
   }
 }
 
 std::string type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined:
-      return "Undefined";
-    case Kind::kNone:
-      return "NoneType";
-    case Kind::kBool:
-      return "bool";
-    case Kind::kInt:
-      return "int";
-    case Kind::kFloat:
-      return "float";
-    case Kind::kString:
-      return value.is_markup() ? "Markup" : "str";
+    case Kind::kUndefined: return "Undefined";
+    case Kind::kNone: return "NoneType";
+    case Kind::kBool: return "bool";
+    case Kind::kInt: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kString: return value.is_markup() ? "Markup" : "str";
     case Kind::kSequence: {
-      static constexpr const char* kNames[] = {"list", "tuple", "_GroupTuple", "generator", "dict_keys", "dict_values", "dict_items"};
+      static constexpr const char* kNames[] = {"list",      "tuple",       "_GroupTuple", "generator",
+                                               "dict_keys", "dict_values", "dict_items"};
       return kNames[static_cast<std::size_t>(value.sequence().kind)];
     }
-    case Kind::kDict:
-      return "dict";
-    case Kind::kRange:
-      return "range";
-    case Kind::kObject:
-      return std::string(value.object()->type_name());
+    case Kind::kDict: return "dict";
+    case Kind::kRange: return "range";
+    case Kind::kObject: return std::string(value.object()->type_name());
   }
   return {};
 }

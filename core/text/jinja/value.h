@@ -1,7 +1,7 @@
-// Value: a Python value inside a template. Copies are cheap and share. Immutable, but for generators and objects, which belong
-// to one rendering; so constants in a parsed template may be read by any thread.
-// Invariants: nesting is at most kMaxNesting and the nodes reachable (shared ones counted each time) at most kMaxWeight, so that
-// comparing, printing and destroying a value are bounded.
+// Value: a Python value inside a template. Copies are cheap and share. Immutable, but for generators and objects, which
+// belong to one rendering; so constants in a parsed template may be read by any thread. Invariants: nesting is at most
+// kMaxNesting and the nodes reachable (shared ones counted each time) at most kMaxWeight, so that comparing, printing
+// and destroying a value are bounded.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace quire::jinja {
 
-// Python's integers are unbounded; 128 bits hold every number JSON can carry here, and arithmetic beyond them is an error.
+// Python's integers are unbounded; 128 bits hold every number JSON can carry here, and arithmetic beyond them is an
+// error.
 __extension__ typedef __int128 Integer;
 
 inline constexpr std::size_t kMaxNesting = 500;
@@ -119,15 +120,19 @@ struct Sequence {
   mutable std::size_t num_consumed = 0;  // generators are read once
 };
 
-inline bool Value::is_sequence(SequenceKind which) const { return is_sequence() && sequence().kind == which; }
-inline const std::vector<Value>& Value::items() const { return sequence().items; }
+inline bool Value::is_sequence(SequenceKind which) const {
+  return is_sequence() && sequence().kind == which;
+}
+inline const std::vector<Value>& Value::items() const {
+  return sequence().items;
+}
 
 // An insertion-ordered dict with Python's key equality (1, 1.0 and True are one key).
 class Dict {
  public:
   using Entry = std::pair<Value, Value>;
 
-  void set(Value key, Value value);  // fails on an unhashable key
+  void set(Value key, Value value);           // fails on an unhashable key
   const Value* find(const Value& key) const;  // null for an unhashable key too
   const Value* find(std::string_view key) const;
   const std::vector<Entry>& entries() const { return entries_; }

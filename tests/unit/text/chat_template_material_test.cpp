@@ -1,4 +1,5 @@
-// Renders the public cases of material/chat-templates: each must come out as Python's Jinja2 renders it, or fail where it fails.
+// Renders the public cases of material/chat-templates: each must come out as Python's Jinja2 renders it, or fail where
+// it fails.
 #include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,8 @@ std::optional<std::string> render(const std::string& source, const Json& context
   const auto pieces = chat_template->render(context, {}, kClock);
   if (!pieces) return std::nullopt;
   std::string text;
-  for (const auto& piece : *pieces) text += piece.text;
+  for (const auto& piece : *pieces)
+    text += piece.text;
   return text;
 }
 
@@ -50,8 +52,10 @@ TEST_CASE("language cases render as Python's Jinja2 does") {
   QUIRE_REQUIRE_MATERIAL(folder, "chat-templates");
   check_file(folder / "hfjs-syntax.jsonl", "expected_python");
   check_file(folder / "hfjs-whitespace.jsonl", "expected");
-  // These three were recorded after the list in their context had been changed, which the immutable sandbox refuses anyway.
-  check_file(folder / "llamacpp-jinja-unit.jsonl", "expected", {"llamacpp-jinja/221", "llamacpp-jinja/222", "llamacpp-jinja/223"});
+  // These three were recorded after the list in their context had been changed, which the immutable sandbox refuses
+  // anyway.
+  check_file(folder / "llamacpp-jinja-unit.jsonl", "expected",
+             {"llamacpp-jinja/221", "llamacpp-jinja/222", "llamacpp-jinja/223"});
 }
 
 TEST_CASE("handwritten conversations render exactly") {

@@ -20,7 +20,8 @@ std::string marked(std::string_view source, const Json& context) {
   const auto pieces = render(source, context);
   if (!pieces) return "error: " + pieces.error().message;
   std::string out;
-  for (const auto& piece : *pieces) out += piece.trusted ? "<<" + piece.text + ">>" : piece.text;
+  for (const auto& piece : *pieces)
+    out += piece.trusted ? "<<" + piece.text + ">>" : piece.text;
   return out;
 }
 
@@ -28,7 +29,8 @@ std::string plain(std::string_view source, const Json& context = Json::object())
   const auto pieces = render(source, context);
   if (!pieces) return "error: " + pieces.error().message;
   std::string out;
-  for (const auto& piece : *pieces) out += piece.text;
+  for (const auto& piece : *pieces)
+    out += piece.text;
   return out;
 }
 
@@ -66,7 +68,8 @@ TEST_CASE("a message's text stays untrusted through every filter and method") {
 }
 
 TEST_CASE("the server's own variables and the words of the API are trusted") {
-  const Json context = {{"bos_token", "<s>"}, {"messages", {{{"role", "user"}, {"content", "<s>"}}, {{"role", "<s>"}, {"content", ""}}}}};
+  const Json context = {{"bos_token", "<s>"},
+                        {"messages", {{{"role", "user"}, {"content", "<s>"}}, {{"role", "<s>"}, {"content", ""}}}}};
   CHECK(marked("{{ bos_token }}{{ messages[0].content }}", context) == "<<<s>>><s>");
   CHECK(marked("<|{{ messages[0].role }}|>", context) == "<<<|user|>>>");
   CHECK(marked("{{ messages[1].role }}", context) == "<s>");
@@ -77,9 +80,11 @@ TEST_CASE("the server's own variables and the words of the API are trusted") {
 TEST_CASE("a hostile template is an error, never a crash") {
   const std::string nested_brackets = "{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}";
   std::string nested_loops;
-  for (int i = 0; i < 10'000; ++i) nested_loops += "{% if true %}";
+  for (int i = 0; i < 10'000; ++i)
+    nested_loops += "{% if true %}";
   std::string long_sum = "{{ 1";
-  for (int i = 0; i < 100'000; ++i) long_sum += "+1";
+  for (int i = 0; i < 100'000; ++i)
+    long_sum += "+1";
   const std::string cases[] = {
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% for i in range(10**9) %}{% endfor %}",
@@ -124,11 +129,14 @@ TEST_CASE("errors name the line") {
 }
 
 TEST_CASE("the default template is ChatML") {
-  const Json context = {{"messages", {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", " hi "}}}},
-                        {"add_generation_prompt", true}};
+  const Json context = {
+      {"messages", {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", " hi "}}}},
+      {"add_generation_prompt", true}};
   CHECK(plain(kDefaultChatTemplate, context) ==
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n");
-  const Json parts = {{"messages", {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}}}}};
+  const Json parts = {
+      {"messages",
+       {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}}}}}}};
   CHECK(plain(kDefaultChatTemplate, parts) == "<|im_start|>user\nab<|im_end|>\n");
 }
 
