@@ -24,15 +24,16 @@ class Evaluator::InScope {
 // Collects what is emitted while it lives.
 class Evaluator::Capture {
  public:
-  explicit Capture(Evaluator& evaluator) : evaluator_(evaluator), previous_(std::exchange(evaluator.output_, &text)) {}
+  explicit Capture(Evaluator& evaluator)
+      : evaluator_(evaluator), text_(std::make_unique<Text>()), previous_(std::exchange(evaluator.output_, text_.get())) {}
   ~Capture() { evaluator_.output_ = previous_; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-
-  Text text;
+  Text take() { return std::move(*text_); }
 
  private:
   Evaluator& evaluator_;
+  std::unique_ptr<Text> text_;
   Text* previous_;
 };
 
@@ -51,7 +52,7 @@ void Evaluator::emit(const Value& value) {
 Text Evaluator::capture(const Body& body) {
   Capture captured(*this);
   run(body);
-  return std::move(captured.text);
+  return captured.take();
 }
 
 Evaluator::Flow Evaluator::run(const Body& body) {
@@ -170,7 +171,7 @@ Text Evaluator::run_recursion(const Stmt& loop, std::vector<Value> items, std::s
                               const std::shared_ptr<Scope>& parent) {
   Capture captured(*this);
   run_loop(loop, std::move(items), depth, parent);
-  return std::move(captured.text);
+  return captured.take();
 }
 
 void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t depth,
