@@ -60,6 +60,10 @@ class CheckpointModel final : public LoadedModel {
     return bytes;
   }
 
+  std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const override {
+    return Transformer::activation_bytes(checkpoint_.config, num_rows, num_logit_rows);
+  }
+
   std::unique_ptr<Model> build(Backend& backend,
                                const std::function<void(std::uint64_t, std::uint64_t)>& progress) const override {
     std::uint64_t total = 0;

@@ -44,6 +44,8 @@ class LoadedModel {
   virtual const GenerationDefaults& generation_defaults() const = 0;
   // Bytes that build() will keep resident on this backend.
   virtual std::size_t weight_bytes(const Backend& backend) const = 0;
+  // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
+  virtual std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const = 0;
   // Packs all weights; `progress` is told bytes done of bytes in all.
   virtual std::unique_ptr<Model> build(Backend& backend,
                                        const std::function<void(std::uint64_t, std::uint64_t)>& progress) const = 0;

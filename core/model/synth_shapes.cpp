@@ -111,7 +111,8 @@ std::optional<SynthSpec> find_synth_shape(std::string_view name) {
   config.rms_eps = found->rms_eps;
   config.has_qk_norm = found->architecture == "qwen3";
   config.tied_head = found->tied_head;
-  config.rope.style = found->architecture == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalf;  // as GGUF files order
+  config.rope.style =
+      found->architecture == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalf;  // as GGUF files order
   config.rope.rotary_dim = found->head_dim;
   config.rope.base = found->rope_base;
   spec.has_qkv_bias = found->architecture == "qwen2";

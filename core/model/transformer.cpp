@@ -87,13 +87,15 @@ KvLayout Transformer::kv_layout() const {
   return layout;
 }
 
-std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_t num_logit_rows) {
+std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_t num_rows,
+                                          std::int64_t num_logit_rows) {
   const std::int64_t query_size = config.num_heads * config.head_dim;
   const std::int64_t qkv_size = query_size + 2 * config.num_kv_heads * config.head_dim;
   const std::int64_t per_row =
       2 * config.hidden_size + qkv_size + query_size + 3 * config.ffn_size + config.rope.rotary_dim;
   const std::int64_t per_logit_row = config.hidden_size + config.vocab_size;
-  return static_cast<std::size_t>(kMaxRows * per_row + num_logit_rows * per_logit_row) * sizeof(float);
+  return static_cast<std::size_t>(std::min(num_rows, kMaxRows) * per_row + num_logit_rows * per_logit_row) *
+         sizeof(float);
 }
 
 MatrixView Transformer::forward(const ModelInput& input, KvStorage& kv) {

@@ -56,8 +56,8 @@ class Transformer final : public Model {
   std::int64_t max_context() const override { return config_.max_context; }
   KvLayout kv_layout() const override;
 
-  // Bytes of activations that a step of kMaxRows rows with `num_logit_rows` logits needs.
-  static std::size_t activation_bytes(const ModelConfig& config, std::int64_t num_logit_rows);
+  // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
+  static std::size_t activation_bytes(const ModelConfig& config, std::int64_t num_rows, std::int64_t num_logit_rows);
 
  private:
   // A matrix whose memory grows to the largest number of rows seen.

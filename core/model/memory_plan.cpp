@@ -1,0 +1,120 @@
+#include "core/model/memory_plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::uint64_t kDefaultShare = 40;  // percent of what the weights leave
+
+// Blocks that the options ask for, where they ask.
+std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& options) {
+  if (options.num_blocks > 0) return options.num_blocks;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(options.memory) / needs.kv_block_bytes);
+}
+
+std::int64_t default_blocks(const MemoryNeeds& needs, std::int32_t block_size, std::uint64_t left) {
+  const std::int64_t useful = (needs.useful_kv_tokens + block_size - 1) / block_size;
+  const std::uint64_t affordable = left / 100 * kDefaultShare / needs.kv_block_bytes;
+  return static_cast<std::int64_t>(std::min(affordable, static_cast<std::uint64_t>(useful)));
+}
+
+void check_options(const KvCacheOptions& options) {
+  if (options.block_size <= 0 || options.block_size % 16 != 0) {
+    throw StartupError(fmt::format("kv_cache.block_size is {}, not a multiple of 16", options.block_size));
+  }
+  if (options.num_blocks < 0) throw StartupError("kv_cache.num_blocks is negative");
+  if (options.memory < 0) throw StartupError("kv_cache.memory is negative");
+  if (options.num_blocks > 0 && options.memory > 0) {
+    throw StartupError("kv_cache.num_blocks and kv_cache.memory are both given: keep one");
+  }
+  if (options.num_blocks > INT32_MAX / options.block_size) {
+    throw StartupError(fmt::format("kv_cache.num_blocks is {}, more than can be numbered", options.num_blocks));
+  }
+}
+
+}  // namespace
+
+std::string format_bytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits{"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits.at(unit));
+}
+
+std::uint64_t MemoryPlan::total_bytes() const {
+  return needs.weight_bytes + needs.activation_bytes + kProcessBytes + kv_bytes();
+}
+
+std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
+  return num_blocks / ((tokens + block_size - 1) / block_size);
+}
+
+std::string MemoryPlan::describe() const {
+  return fmt::format(
+      "weights {}, activations {}\n"
+      "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
+      "in all {} of {} that {} has left",
+      format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), format_bytes(kv_bytes()), num_blocks,
+      block_size, kv_tokens(), num_requests_of(2048), format_bytes(total_bytes()), format_bytes(machine.available),
+      machine.limited_by);
+}
+
+MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine) {
+  check_options(options);
+  const std::uint64_t fixed = needs.weight_bytes + needs.activation_bytes + kProcessBytes;
+  if (fixed + needs.kv_block_bytes > machine.available) {
+    throw StartupError(
+        fmt::format("the model does not fit: it needs {} (weights {}, activations {}, process {}) before any "
+                    "KV cache, and {} has {} left",
+                    format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
+                    format_bytes(kProcessBytes), machine.limited_by, format_bytes(machine.available)));
+  }
+  const std::uint64_t left = machine.available - fixed;
+  MemoryPlan plan{.needs = needs, .block_size = options.block_size, .num_blocks = 0, .machine = machine};
+  const bool is_given = options.num_blocks > 0 || options.memory > 0;
+  const std::int64_t largest = INT32_MAX / options.block_size;  // slots are numbered in 32 bits
+  plan.num_blocks =
+      std::min(is_given ? requested_blocks(needs, options) : default_blocks(needs, options.block_size, left), largest);
+  if (plan.num_blocks == 0) {
+    throw StartupError(
+        fmt::format("the KV cache would hold no block: one takes {}; raise kv_cache.memory or free memory",
+                    format_bytes(needs.kv_block_bytes)));
+  }
+  // Compared in blocks: the product in bytes might not fit 64 bits.
+  if (static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes) {
+    throw StartupError(
+        fmt::format("the KV cache does not fit: {} blocks of {} beside {} for the model, and {} has {} left; "
+                    "lower kv_cache.num_blocks or kv_cache.memory to at most {} blocks",
+                    plan.num_blocks, format_bytes(needs.kv_block_bytes), format_bytes(fixed), machine.limited_by,
+                    format_bytes(machine.available), left / needs.kv_block_bytes));
+  }
+  return plan;
+}
+
+MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
+                         const ServingLimits& limits) {
+  KvLayout layout = model.info().kv_layout;
+  layout.num_blocks = 1;
+  layout.block_size = options.block_size;
+  layout.dtype = options.dtype;
+  const std::int64_t num_logit_rows = std::min(limits.max_num_seqs, limits.max_num_batched_tokens);
+  const std::int64_t model_len =
+      limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
+  return {.weight_bytes = model.weight_bytes(backend),
+          .activation_bytes = model.activation_bytes(limits.max_num_batched_tokens, num_logit_rows),
+          .kv_block_bytes = backend.kv_block_bytes(layout),
+          .useful_kv_tokens = limits.max_num_seqs * model_len};
+}
+
+}  // namespace quire

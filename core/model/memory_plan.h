@@ -1,0 +1,57 @@
+// MemoryPlan: what serving a model will take, decided before anything is allocated. Value types; any thread.
+// Invariant: a plan that plan_memory returns fits what the machine or the cgroup has left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/kv/kv_options.h"
+#include "core/model/loaded_model.h"
+#include "core/model/machine_memory.h"
+
+namespace quire {
+
+// How much work there can be at once (the scheduler's options).
+struct ServingLimits {
+  std::int64_t max_num_seqs = 256;
+  std::int64_t max_num_batched_tokens = 2048;
+  std::int64_t max_model_len = 0;  // 0: the model's own context
+};
+
+// The plan's inputs in bytes, whatever they were measured from.
+struct MemoryNeeds {
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t activation_bytes = 0;
+  std::uint64_t kv_block_bytes = 0;
+  std::int64_t useful_kv_tokens = 0;  // more than these can never be in use
+};
+
+struct MemoryPlan {
+  MemoryNeeds needs;
+  std::int32_t block_size = 0;
+  std::int64_t num_blocks = 0;
+  MachineMemory machine;
+
+  std::uint64_t kv_bytes() const { return static_cast<std::uint64_t>(num_blocks) * needs.kv_block_bytes; }
+  std::int64_t kv_tokens() const { return num_blocks * block_size; }
+  // Requests of `tokens` tokens (prompt and answer) that fit the pool at once.
+  std::int64_t num_requests_of(std::int64_t tokens) const;
+  std::uint64_t total_bytes() const;
+  // Lines for the log and for `quire inspect`: weights, KV pool in bytes, blocks and tokens, requests of 2048 tokens.
+  std::string describe() const;
+};
+
+// What the process takes beside weights, activations and KV: tokenizer, requests, buffers, code.
+inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
+
+// Throws StartupError, one line that says what is needed, what there is, and what to change, where the options cannot
+// be met. By default the pool holds useful_kv_tokens, but takes at most 40% of what the weights leave.
+MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
+
+MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
+                         const ServingLimits& limits);
+
+// "1.5 GiB", "640 KiB".
+std::string format_bytes(std::uint64_t bytes);
+
+}  // namespace quire

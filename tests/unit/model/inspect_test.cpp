@@ -1,0 +1,40 @@
+#include "core/model/inspect.h"
+
+#include <catch2/catch.hpp>
+
+#include "kernels/registry.h"
+#include "tests/support/material.h"
+
+using Catch::Contains;
+using namespace quire;
+
+namespace {
+
+std::string inspect(const std::filesystem::path& path, std::uint64_t available) {
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  return inspect_model(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "the machine"});
+}
+
+}  // namespace
+
+TEST_CASE("inspect shows metadata, tensors and the plan of a GGUF file", "[inspect]") {
+  QUIRE_REQUIRE_MATERIAL(path, "weights/stories260K-gguf/stories260K.gguf");
+  const std::string text = inspect(path, std::uint64_t{4} << 30);
+  CHECK_THAT(text, Contains("GGUF v3") && Contains("general.architecture = \"llama\""));
+  CHECK_THAT(text, Contains("llama.block_count = 5") && Contains("... 512 in all]"));
+  CHECK_THAT(text, Contains("blk.4.ffn_down.weight") && Contains("[172, 64]"));
+  CHECK_THAT(text, Contains("memory plan on cpu/scalar:") && Contains("requests of 2048 tokens"));
+  CHECK_THAT(inspect(path, 1 << 20), Contains("cannot be served") && Contains("does not fit"));
+}
+
+TEST_CASE("inspect shows a Hugging Face directory", "[inspect]") {
+  QUIRE_REQUIRE_MATERIAL(path, "weights/TinyStories-656K-hf");
+  const std::string text = inspect(path, std::uint64_t{4} << 30);
+  CHECK_THAT(text, Contains("hidden_size = 128") && Contains("model.layers.1.mlp.down_proj.weight"));
+  CHECK_THAT(text, Contains("0.7 million parameters, mostly F32") && Contains("memory plan on"));
+}
+
+TEST_CASE("inspect says why a vocabulary-only file cannot be served", "[inspect]") {
+  QUIRE_REQUIRE_MATERIAL(path, "tokenizers/llamacpp-vocab/ggml-vocab-qwen2.gguf");
+  CHECK_THAT(inspect(path, std::uint64_t{4} << 30), Contains("tensors: 0") && Contains("cannot be served"));
+}

@@ -1,0 +1,139 @@
+#include "core/model/memory_plan.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/result.h"
+#include "core/model/synth.h"
+#include "kernels/registry.h"
+#include "tests/support/material.h"
+
+using Catch::Contains;
+using namespace quire;
+
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+MemoryNeeds needs() {
+  return {.weight_bytes = kGiB, .activation_bytes = 64 * kMiB, .kv_block_bytes = kMiB, .useful_kv_tokens = 16 * 1000};
+}
+
+MachineMemory machine(std::uint64_t available) {
+  return {.available = available, .limited_by = "the machine"};
+}
+
+// A tree with the files of /proc and /sys/fs/cgroup that matter.
+class FakeRoot {
+ public:
+  FakeRoot() : root_(std::filesystem::temp_directory_path() / ("quire-root-" + std::to_string(::getpid()))) {
+    write("proc/meminfo", "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n");
+  }
+  ~FakeRoot() { std::filesystem::remove_all(root_); }
+  FakeRoot(const FakeRoot&) = delete;
+  FakeRoot& operator=(const FakeRoot&) = delete;
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  const std::filesystem::path& path() const { return root_; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace
+
+TEST_CASE("The KV pool is what the options say", "[memory]") {
+  KvCacheOptions options;
+  options.num_blocks = 300;
+  MemoryPlan plan = plan_memory(needs(), options, machine(8 * kGiB));
+  CHECK(plan.num_blocks == 300);
+  CHECK(plan.kv_bytes() == 300 * kMiB);
+  CHECK(plan.kv_tokens() == 4800);
+  CHECK(plan.num_requests_of(2048) == 2);
+  CHECK(plan.total_bytes() == kGiB + 364 * kMiB + kProcessBytes);
+  options.num_blocks = 0;
+  options.memory = static_cast<std::int64_t>(100 * kMiB + kMiB / 2);
+  CHECK(plan_memory(needs(), options, machine(8 * kGiB)).num_blocks == 100);
+}
+
+TEST_CASE("By default the pool holds what can be used, and at most its share of what is left", "[memory]") {
+  CHECK(plan_memory(needs(), {}, machine(8 * kGiB)).num_blocks == 1000);
+  const MemoryPlan small = plan_memory(needs(), {}, machine(2 * kGiB));
+  const std::uint64_t left = 2 * kGiB - kGiB - 64 * kMiB - kProcessBytes;
+  CHECK(small.kv_bytes() <= left * 2 / 5);
+  CHECK(small.kv_bytes() > left * 2 / 5 - 2 * kMiB);
+}
+
+TEST_CASE("A plan that does not fit is refused with figures and a remedy", "[memory]") {
+  KvCacheOptions options;
+  CHECK_THROWS_WITH(
+      plan_memory(needs(), options, {.available = kGiB, .limited_by = "the cgroup /quire"}),
+      Contains("does not fit") && Contains("weights 1.0 GiB") && Contains("the cgroup /quire has 1.0 GiB"));
+  options.num_blocks = 4000;
+  CHECK_THROWS_WITH(plan_memory(needs(), options, machine(4 * kGiB)),
+                    Contains("4000 blocks of 1.0 MiB") && Contains("at most 2816 blocks"));
+  options.num_blocks = 0;
+  options.memory = static_cast<std::int64_t>(kMiB - 1);
+  CHECK_THROWS_WITH(plan_memory(needs(), options, machine(4 * kGiB)), Contains("no block"));
+  options.num_blocks = 1;
+  CHECK_THROWS_WITH(plan_memory(needs(), options, machine(4 * kGiB)), Contains("both given"));
+  options = {};
+  options.block_size = 24;
+  CHECK_THROWS_WITH(plan_memory(needs(), options, machine(4 * kGiB)), Contains("multiple of 16"));
+  options = {};
+  options.num_blocks = std::int64_t{1} << 40;
+  CHECK_THROWS_AS(plan_memory(needs(), options, machine(4 * kGiB)), StartupError);
+}
+
+TEST_CASE("The plan's text names every figure that an operator asks for", "[memory]") {
+  KvCacheOptions options;
+  options.num_blocks = 300;
+  const std::string text = plan_memory(needs(), options, machine(8 * kGiB)).describe();
+  CHECK_THAT(text, Contains("weights 1.0 GiB") && Contains("KV pool 300.0 MiB: 300 blocks of 16 tokens, 4800 tokens"));
+  CHECK_THAT(text, Contains("room for 2 requests of 2048 tokens") && Contains("of 8.0 GiB that the machine has left"));
+}
+
+TEST_CASE("Memory is limited by the machine or by the tightest enclosing cgroup", "[memory]") {
+  FakeRoot root;
+  CHECK(machine_memory(root.path()).available == 8000 * 1024);
+  CHECK(machine_memory(root.path()).limited_by == "the machine");
+
+  root.write("proc/self/cgroup", "0::/outer/inner\n");
+  root.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  root.write("sys/fs/cgroup/outer/memory.max", "6000000\n");
+  root.write("sys/fs/cgroup/outer/memory.current", "4000000\n");
+  root.write("sys/fs/cgroup/outer/memory.stat",
+             "anon 2500000\nfile 1500000\ninactive_file 900000\nactive_file 600000\n");
+  MachineMemory memory = machine_memory(root.path());
+  CHECK(memory.available == 3500000);
+  CHECK(memory.limited_by == "the cgroup /outer");
+
+  root.write("sys/fs/cgroup/outer/inner/memory.high", "1000000\n");
+  memory = machine_memory(root.path());
+  CHECK(memory.available == 1000000);
+  CHECK(memory.limited_by == "the cgroup /outer/inner");
+
+  root.write("sys/fs/cgroup/outer/inner/memory.current", "9000000\n");
+  CHECK(machine_memory(root.path()).available == 0);
+  root.write("proc/meminfo", "MemTotal: 5 kB\n");
+  CHECK_THROWS_WITH(machine_memory(root.path()), Contains("MemAvailable"));
+}
+
+TEST_CASE("A model's needs are those of its weights, steps and blocks", "[memory]") {
+  QUIRE_REQUIRE_MATERIAL(path, "weights/stories260K-gguf/stories260K.gguf");
+  const auto model = open_model(path);
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const MemoryNeeds measured = memory_needs(*model, *backend, {}, {.max_num_seqs = 4});
+  CHECK(measured.weight_bytes >= 260000 * 4);
+  CHECK(measured.weight_bytes < 2000000);
+  CHECK(measured.useful_kv_tokens == 4 * 2048);
+  // 5 layers of K and V, 16 tokens, 4 heads of 8 in two bytes each; the backend may pad.
+  CHECK(measured.kv_block_bytes >= 5 * 2 * 16 * 4 * 8 * 2);
+  CHECK(memory_needs(*model, *backend, {}, {.max_num_seqs = 4, .max_model_len = 100}).useful_kv_tokens == 400);
+}
