@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-bool is_quantised(DType type) {
-  return dtype_info(type).block_size > 1;
+std::int64_t rows_per_tile(Activation kind) {
+  return kind == Activation::kHalves ? kAmxRowTile : kRowTile;
 }
 
 // Weights of one piece stay in the second-level cache while all row tiles pass over them.
@@ -58,36 +58,59 @@ void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, b
   if (x.rows == 0) return;
   pack_activations(weights, x);
   plan(weights, x, out, accumulate);
-  pool_.run(static_cast<std::int64_t>(pieces_.size()), [&](int, std::int64_t index) {
+  worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
+  worker_memory_.resize(worker_scratch_.size());
+  for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
+    worker_memory_[i] = worker_scratch_[i].get<std::byte>(kernels_.gemm_scratch(x.cols));
+  }
+  pool_.run(static_cast<std::int64_t>(pieces_.size()), [&](int worker, std::int64_t index) {
     const Piece& piece = pieces_[static_cast<std::size_t>(index)];
-    kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range);
+    kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range,
+                                                        worker_memory_[static_cast<std::size_t>(worker)]);
   });
 }
 
 void LinearRunner::pack_activations(const CpuLinear& weights, MatrixView x) {
-  const auto any = [&](bool quantised) {
-    return std::ranges::any_of(weights.parts(), [&](const auto& part) { return is_quantised(part.type) == quantised; });
+  const auto wanted = [&](Activation kind) {
+    return std::ranges::any_of(weights.parts(), [&](const CpuLinear::Part& part) {
+      return kernels_.activation[static_cast<std::size_t>(part.type)] == kind;
+    });
   };
-  const std::int64_t tiles = (x.rows + kRowTile - 1) / kRowTile;
-  const auto padded_rows = static_cast<std::size_t>(tiles * kRowTile);
-  const auto depth = static_cast<std::size_t>(x.cols);
-  blocks_ = any(true) ? blocks_scratch_.get<ActBlock>(padded_rows * (depth / kQuantBlock)) : nullptr;
-  floats_ = any(false) ? floats_scratch_.get<float>(padded_rows * depth) : nullptr;
-  pool_.run(tiles, [&](int, std::int64_t tile) {
-    const std::int64_t row = tile * kRowTile;
-    const std::int64_t rows = std::min<std::int64_t>(kRowTile, x.rows - row);
-    const float* from = x.data + row * x.stride;
-    if (blocks_ != nullptr)
+  const auto padded_rows = static_cast<std::size_t>((x.rows + kAmxRowTile - 1) / kAmxRowTile * kAmxRowTile);
+  const auto depth = static_cast<std::size_t>(padded_depth(x.cols));
+  blocks_ = wanted(Activation::kBlocks) ? blocks_scratch_.get<ActBlock>(padded_rows * (depth / kQuantBlock)) : nullptr;
+  floats_ = wanted(Activation::kFloats) ? floats_scratch_.get<float>(padded_rows * depth) : nullptr;
+  halves_ = wanted(Activation::kHalves) ? halves_scratch_.get<std::uint16_t>(padded_rows * depth) : nullptr;
+  const auto pack = [&](Activation kind, const auto& pack_one) {
+    const std::int64_t step = rows_per_tile(kind);
+    pool_.run((x.rows + step - 1) / step, [&](int, std::int64_t tile) {
+      const std::int64_t row = tile * step;
+      pack_one(x.data + row * x.stride, std::min(step, x.rows - row), row);
+    });
+  };
+  if (blocks_ != nullptr) {
+    pack(Activation::kBlocks, [&](const float* from, std::int64_t rows, std::int64_t row) {
       kernels_.quantize_tile(from, x.stride, rows, x.cols, blocks_ + row * (x.cols / kQuantBlock));
-    if (floats_ != nullptr) kernels_.pack_tile(from, x.stride, rows, x.cols, floats_ + row * x.cols);
-  });
+    });
+  }
+  if (floats_ != nullptr) {
+    pack(Activation::kFloats, [&](const float* from, std::int64_t rows, std::int64_t row) {
+      kernels_.pack_tile(from, x.stride, rows, x.cols, floats_ + row * padded_depth(x.cols));
+    });
+  }
+  if (halves_ != nullptr) {
+    pack(Activation::kHalves, [&](const float* from, std::int64_t rows, std::int64_t row) {
+      kernels_.round_tile(from, x.stride, rows, x.cols, halves_ + row * padded_depth(x.cols));
+    });
+  }
 }
 
 void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
   pieces_.clear();
-  const std::int64_t tiles = (x.rows + kRowTile - 1) / kRowTile;
   const std::int64_t wanted_pieces = 4 * pool_.size();
   for (const CpuLinear::Part& part : weights.parts()) {
+    const std::int64_t tile_rows = rows_per_tile(kernels_.activation[static_cast<std::size_t>(part.type)]);
+    const std::int64_t tiles = (x.rows + tile_rows - 1) / tile_rows;
     GemmArgs args{.weights = part.panels,
                   .panel_bytes = part.layout.bytes,
                   .quants_offset = part.layout.quants_offset,
@@ -95,6 +118,7 @@ void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, 
                   .rows = x.rows,
                   .blocks = blocks_,
                   .floats = floats_,
+                  .halves = halves_,
                   .out = out.data + part.first_output,
                   .out_stride = out.stride,
                   .out_cols = part.rows,

@@ -64,8 +64,13 @@ class LinearRunner {
   ThreadPool& pool_;
   Scratch blocks_scratch_;
   Scratch floats_scratch_;
+  Scratch halves_scratch_;
+  // The packed activations of this call; null where no part wants that kind.
   ActBlock* blocks_ = nullptr;
   float* floats_ = nullptr;
+  std::uint16_t* halves_ = nullptr;
+  std::vector<Scratch> worker_scratch_;
+  std::vector<std::byte*> worker_memory_;
   std::vector<Piece> pieces_;
 };
 

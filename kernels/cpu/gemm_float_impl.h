@@ -8,19 +8,28 @@
 namespace quire {
 namespace {
 
+// kDepth input features of a panel are stored together, kVec picks the vector of columns.
 struct WeightF32 {
   static constexpr std::size_t kBytes = 4;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
-    return Simd::load(reinterpret_cast<const float*>(p));
+  static constexpr int kDepth = 1;
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
+    out[0] = Simd::load(reinterpret_cast<const float*>(p) + vec * Simd::kLanes);
   }
 };
 struct WeightF16 {
   static constexpr std::size_t kBytes = 2;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) { return Simd::load_f16(halves(p)); }
+  static constexpr int kDepth = 1;
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
+    out[0] = Simd::load_f16(halves(p) + vec * Simd::kLanes);
+  }
 };
+// Pairs of features side by side, as the tiles of AMX want them.
 struct WeightBF16 {
   static constexpr std::size_t kBytes = 2;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) { return Simd::load_bf16(halves(p)); }
+  static constexpr int kDepth = 2;
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
+    Simd::load_bf16_pairs(p + vec * Simd::kLanes * 4, out);
+  }
 };
 
 template <class W, int kRows, int kPanels>
@@ -35,16 +44,20 @@ template <class W, int kRows, int kPanels>
     }
   }
   const std::byte* w = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
-  for (std::int64_t k = 0; k < args.depth; ++k) {
+  for (std::int64_t k = 0; k < args.depth; k += W::kDepth) {
     for (int p = 0; p < kPanels; ++p) {
       for (int v = 0; v < kVecs; ++v) {
-        const F weight = W::load(w + static_cast<std::size_t>(p) * args.panel_bytes + v * Simd::kLanes * W::kBytes);
-        for (int r = 0; r < kRows; ++r)
-          acc[p][v][r] = Simd::fma(weight, Simd::set1(x[r]), acc[p][v][r]);
+        F weight[W::kDepth];
+        W::load(w + static_cast<std::size_t>(p) * args.panel_bytes, v, weight);
+        for (int i = 0; i < W::kDepth; ++i) {
+          for (int r = 0; r < kRows; ++r) {
+            acc[p][v][r] = Simd::fma(weight[i], Simd::set1(x[i * x_stride + r]), acc[p][v][r]);
+          }
+        }
       }
     }
-    w += kPanelCols * W::kBytes;
-    x += x_stride;
+    w += kPanelCols * W::kDepth * W::kBytes;
+    x += W::kDepth * x_stride;
   }
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kVecs; ++v) {
@@ -67,7 +80,7 @@ void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   const std::int64_t left = args.rows - row;
   const std::int64_t valid = left < kRowTile ? left : kRowTile;
   const std::int64_t padded = padded_tile_rows(valid);
-  const float* x = args.floats + row * args.depth;
+  const float* x = args.floats + row * padded_depth(args.depth);
   if (padded == 1) return float_rows<W, 1, kPanels>(args, panel, x, padded, row, valid);
   if (padded == 2) return float_rows<W, 2, kPanels>(args, panel, x, padded, row, valid);
   constexpr int kPair = kPanels > 2 ? 2 : kPanels;  // many rows need the registers that few rows spend on panels
@@ -84,7 +97,7 @@ void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
 }
 
 template <class W>
-void gemm_float(const GemmArgs& args, const GemmRange& range) {
+void gemm_float(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
     std::int64_t panel = range.panel_begin;
     for (; panel + 4 <= range.panel_end; panel += 4)
@@ -94,11 +107,12 @@ void gemm_float(const GemmArgs& args, const GemmRange& range) {
   }
 }
 
+// The padding is zeros, so that pairs of an odd depth are whole.
 void pack_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out) {
   const std::int64_t padded = padded_tile_rows(rows);
-  for (std::int64_t k = 0; k < depth; ++k) {
+  for (std::int64_t k = 0; k < padded_depth(depth); ++k) {
     for (std::int64_t r = 0; r < padded; ++r)
-      out[k * padded + r] = r < rows ? x[r * stride + k] : 0.0f;
+      out[k * padded + r] = r < rows && k < depth ? x[r * stride + k] : 0.0f;
   }
 }
 

@@ -242,7 +242,7 @@ void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
 }
 
 template <class P>
-void gemm_int(const GemmArgs& args, const GemmRange& range) {
+void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
     std::int64_t panel = range.panel_begin;
     for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {

@@ -9,5 +9,9 @@ namespace quire {
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAmxKernels;
+// The AMX level's kernels over emulated tiles: only tests use them.
+extern const KernelTable kAmxEmulatedKernels;
+extern const KernelTable kAmxEmulatedAvx512Kernels;
 
 }  // namespace quire

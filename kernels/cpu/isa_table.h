@@ -8,11 +8,20 @@
 namespace quire {
 namespace {
 
+inline std::size_t no_scratch(std::int64_t /*depth*/) {
+  return 0;
+}
+
 constexpr KernelTable make_table(const char* name) {
   return KernelTable{
       .name = name,
+      .activation = {Activation::kFloats, Activation::kFloats, Activation::kFloats, Activation::kBlocks,
+                     Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
+                     Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},
+      .gemm_scratch = no_scratch,
       .quantize_tile = quantize_tile,
       .pack_tile = pack_tile,
+      .round_tile = nullptr,
       // In the order of DType.
       .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ8_0>,
                gemm_int<PackedQ4_0>, gemm_int<PackedQ4_1>, gemm_int<PackedQ5_0>, gemm_int<PackedQ5_1>,

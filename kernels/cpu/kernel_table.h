@@ -9,8 +9,9 @@
 
 namespace quire {
 
-inline constexpr int kPanelCols = 16;  // output columns interleaved in packed weights
-inline constexpr int kRowTile = 8;     // rows of activations packed together
+inline constexpr int kPanelCols = 16;   // output columns interleaved in packed weights
+inline constexpr int kRowTile = 8;      // rows of activations packed together
+inline constexpr int kAmxRowTile = 32;  // the same for bf16 tiles
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kQueryTile = 8;        // query vectors that share the loads of one K/V head
 inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
@@ -24,6 +25,18 @@ struct ActBlock {
   float half_sum[2];  // of each 16
 };
 
+// What a level turns activations into before multiplying them with a type of weights.
+enum class Activation : std::uint8_t {
+  kBlocks,  // int8 with a scale per 32
+  kFloats,  // f32
+  kHalves,  // bf16
+};
+
+// Panels of 16-bit weights, and activations beside float weights, are padded with zeros to this depth.
+constexpr std::int64_t padded_depth(std::int64_t depth) {
+  return (depth + 31) / 32 * 32;
+}
+
 // Rows of a tile are padded to 1, 2, 4 or 8, so that few instances of each kernel serve every row count.
 constexpr std::int64_t padded_tile_rows(std::int64_t rows) {
   return rows > 4 ? 8 : rows > 2 ? 4 : rows;
@@ -36,8 +49,9 @@ struct GemmArgs {
   std::size_t quants_offset = 0;  // inside a panel, of the quants behind scales; 0 for float types
   std::int64_t depth = 0;         // input features
   std::int64_t rows = 0;
-  const ActBlock* blocks = nullptr;  // [tile][depth / 32][padded rows of the tile], quantised types
-  const float* floats = nullptr;     // [tile][depth][padded rows of the tile], float types
+  const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile]
+  const float* floats = nullptr;          // [tile][padded depth][padded rows of the tile]
+  const std::uint16_t* halves = nullptr;  // [tile of 32][padded depth / 32][rows of the tile][32]
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
@@ -90,10 +104,14 @@ struct AttentionScratch {
 
 struct KernelTable {
   const char* name;
-  // Packs rows [tile * 8, ...) of x into one tile.
+  Activation activation[kNumWeightTypes];  // by DType
+  // Bytes that each thread needs for a product of this depth.
+  std::size_t (*gemm_scratch)(std::int64_t depth);
+  // Pack the rows of one tile of activations; null where no type wants them.
   void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
   void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);
-  void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range);
+  void (*round_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out);
+  void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out);

@@ -96,13 +96,16 @@ void pack_quantised(const WeightSource& source, std::int64_t first_row, std::siz
   }
 }
 
+// [depth][16], or for BF16 [depth / 2][16][2], the pairs that AMX tiles are made of.
 void pack_float(const WeightSource& source, std::int64_t first_row, std::size_t columns, std::byte* out) {
   const std::size_t size = dtype_info(source.type).block_bytes;
   const auto cols = static_cast<std::size_t>(source.cols);
+  const std::size_t pair = source.type == DType::kBF16 ? 2 : 1;
   for (std::size_t column = 0; column < columns; ++column) {
     const std::byte* row = source.data + (static_cast<std::size_t>(first_row) + column) * cols * size;
-    for (std::size_t k = 0; k < cols; ++k)
-      std::memcpy(out + (k * kPanelCols + column) * size, row + k * size, size);
+    for (std::size_t k = 0; k < cols; ++k) {
+      std::memcpy(out + ((k / pair * kPanelCols + column) * pair + k % pair) * size, row + k * size, size);
+    }
   }
 }
 
@@ -114,7 +117,7 @@ std::size_t round_up(std::size_t bytes) {
 
 PanelLayout panel_layout(DType type, std::int64_t cols) {
   const Format format = format_of(type);
-  const auto depth = static_cast<std::size_t>(cols);
+  const auto depth = static_cast<std::size_t>(type == DType::kF32 ? cols : padded_depth(cols));
   if (format.bits == 0) return {round_up(depth * kPanelCols * dtype_info(type).block_bytes), 0};
   const std::size_t num_blocks = depth / kSubBlock;
   const std::size_t meta =

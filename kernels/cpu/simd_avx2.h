@@ -55,6 +55,11 @@ struct Simd {
     const __m256i out = _mm256_blendv_epi8(rounded, quiet, nan);
     store128(p, _mm_packus_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1)));
   }
+  static void load_bf16_pairs(const void* p, F* out) {
+    const __m256i pairs = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    out[0] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+    out[1] = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
   static void store_i8(std::int8_t* p, F a) {
     const __m256i rounded = _mm256_max_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(-127));
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));

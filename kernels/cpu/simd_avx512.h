@@ -52,41 +52,112 @@ struct Simd {
     const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     store256(p, _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet)));
   }
+  static void load_bf16_pairs(const void* p, F* out) {
+    const __m512i pairs = _mm512_loadu_si512(p);
+    out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+    out[1] = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+#ifdef __AVX512BF16__
+  static void store_bf16_pairs(void* p, F even, F odd) {
+    const __m512i halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
+    const __m512i index = _mm512_add_epi32(_mm512_set1_epi32(0x00100000), iota_pairs());
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(index, halves));
+  }
+  // i in both halves of dword i.
+  static __m512i iota_pairs() {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_or_si512(lane, _mm512_slli_epi32(lane, 16));
+  }
+#else
+  // Finite values only.
+  static void store_bf16_pairs(void* p, F even, F odd) {
+    const __m512i low = _mm512_srli_epi32(round_to_bf16(even), 16);
+    const __m512i high = round_to_bf16(odd);
+    const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+    _mm512_storeu_si512(p, _mm512_ternarylogic_epi32(low, high, mask, 0xf8));  // low | (high & mask)
+  }
+  static __m512i round_to_bf16(F a) {
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  }
+#endif
   static void store_i8(std::int8_t* p, F a) {
     const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(-127));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(rounded));
   }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
-  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
-  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  static F div(F a, F b) { return _mm512_div_ps(a, b); }
-  static F max(F a, F b) { return _mm512_max_ps(a, b); }
-  static F min(F a, F b) { return _mm512_min_ps(a, b); }
-  static F abs(F a) { return _mm512_abs_ps(a); }
-  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
-  static F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F add(F a, F b) {
+    return _mm512_add_ps(a, b);
+  }
+  static F sub(F a, F b) {
+    return _mm512_sub_ps(a, b);
+  }
+  static F mul(F a, F b) {
+    return _mm512_mul_ps(a, b);
+  }
+  static F div(F a, F b) {
+    return _mm512_div_ps(a, b);
+  }
+  static F max(F a, F b) {
+    return _mm512_max_ps(a, b);
+  }
+  static F min(F a, F b) {
+    return _mm512_min_ps(a, b);
+  }
+  static F abs(F a) {
+    return _mm512_abs_ps(a);
+  }
+  static F fma(F a, F b, F c) {
+    return _mm512_fmadd_ps(a, b, c);
+  }
+  static F fnma(F a, F b, F c) {
+    return _mm512_fnmadd_ps(a, b, c);
+  }
+  static F round(F a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   static F pow2(F n) {
     const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
     return _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23));
   }
-  static F keep_first(F a, std::int64_t n, float fill) { return _mm512_mask_blend_ps(first_lanes(n), set1(fill), a); }
+  static F keep_first(F a, std::int64_t n, float fill) {
+    return _mm512_mask_blend_ps(first_lanes(n), set1(fill), a);
+  }
   static F zero_below(F a, F test, float limit) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(test, set1(limit), _CMP_GE_OQ), a);
   }
-  static float reduce_add(F a) { return _mm512_reduce_add_ps(a); }
-  static float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
-  static F swap_pairs(F a) { return _mm512_permute_ps(a, 0xb1); }
+  static float reduce_add(F a) {
+    return _mm512_reduce_add_ps(a);
+  }
+  static float reduce_max(F a) {
+    return _mm512_reduce_max_ps(a);
+  }
+  static F swap_pairs(F a) {
+    return _mm512_permute_ps(a, 0xb1);
+  }
   static F load_doubled(const float* p) {
     const __m512 half = _mm512_castps256_ps512(_mm256_loadu_ps(p));
     const __m512i index = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
     return _mm512_permutexvar_ps(index, half);
   }
-  static F negate_even(F a) { return _mm512_mask_sub_ps(a, 0x5555, zero(), a); }
+  static F negate_even(F a) {
+    return _mm512_mask_sub_ps(a, 0x5555, zero(), a);
+  }
 
-  static B load_bytes(const void* p) { return _mm512_loadu_si512(p); }
-  static B low_nibbles(B a) { return _mm512_and_si512(a, _mm512_set1_epi8(0xf)); }
-  static B high_nibbles(B a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(0xf)); }
+  static B load_bytes(const void* p) {
+    return _mm512_loadu_si512(p);
+  }
+  template <int kByte>
+  static F byte_of_four(B a) {
+    const __m512i moved = kByte == 0 ? a : _mm512_srli_epi32(a, 8 * kByte);
+    return _mm512_cvtepi32_ps(kByte == 3 ? moved : _mm512_and_si512(moved, _mm512_set1_epi32(0xff)));
+  }
+  static B low_nibbles(B a) {
+    return _mm512_and_si512(a, _mm512_set1_epi8(0xf));
+  }
+  static B high_nibbles(B a) {
+    return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(0xf));
+  }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
   template <int kShift, int kMask>
   static B merge_bits(B a, B plane) {

@@ -69,6 +69,21 @@ struct Simd {
     for (int i = 0; i < kLanes; ++i)
       p[i] = float_to_bf16(a.v[i]);
   }
+  // Dwords of two bf16 each: even elements to out[0], odd ones to out[1]; and back, rounding.
+  static void load_bf16_pairs(const void* p, F* out) {
+    std::uint16_t wide[2 * kLanes];
+    __builtin_memcpy(wide, p, sizeof wide);
+    out[0] = map([&](int i) { return bf16_to_float(wide[2 * i]); });
+    out[1] = map([&](int i) { return bf16_to_float(wide[2 * i + 1]); });
+  }
+  static void store_bf16_pairs(void* p, F even, F odd) {
+    std::uint16_t wide[2 * kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      wide[2 * i] = float_to_bf16(even.v[i]);
+      wide[2 * i + 1] = float_to_bf16(odd.v[i]);
+    }
+    __builtin_memcpy(p, wide, sizeof wide);
+  }
   // Rounds half to even; |a| <= 127.5 or the result is clamped.
   static void store_i8(std::int8_t* p, F a) {
     const F rounded = round(a);
@@ -152,6 +167,11 @@ struct Simd {
     B out;
     __builtin_memcpy(out.v, p, sizeof out.v);
     return out;
+  }
+  // Byte kByte of every dword, as f32.
+  template <int kByte>
+  static F byte_of_four(B a) {
+    return map([&](int i) { return static_cast<float>(a.v[4 * i + kByte]); });
   }
   static B low_nibbles(B a) {
     for (std::uint8_t& x : a.v)

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa_levels.h"
 
 namespace quire::test {
 
@@ -12,6 +13,11 @@ std::vector<LevelBackend> level_backends(int threads) {
     out.push_back(
         {std::string(level.name), make_cpu_backend({.kernels = level.table, .threads = threads, .pin = false})});
   }
+  const auto add_emulated = [&](const char* name, const KernelTable& kernels) {
+    out.push_back({name, make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false})});
+  };
+  add_emulated("amx (emulated)", kAmxEmulatedKernels);
+  if (cpu_levels()[2].supported()) add_emulated("amx (emulated, avx512)", kAmxEmulatedAvx512Kernels);
   return out;
 }
 

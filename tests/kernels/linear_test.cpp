@@ -17,10 +17,20 @@ bool is_quantised(DType type) {
   return dtype_info(type).block_size > 1;
 }
 
-// What a level does to activations before multiplying: int8 per 32 for quantised weights, nothing otherwise.
-std::vector<double> rounded_row(const Matrix& x, std::int64_t row, DType type) {
+// The AMX level multiplies bf16, except for F32 weights.
+bool multiplies_bf16(const std::string& level, DType type) {
+  return level.starts_with("amx") && type != DType::kF32;
+}
+
+// What a level does to activations before multiplying.
+std::vector<double> rounded_row(const Matrix& x, std::int64_t row, const std::string& level, DType type) {
   const float* from = x.data.data() + row * x.stride;
   std::vector<double> out(from, from + x.cols);
+  if (multiplies_bf16(level, type)) {
+    for (double& value : out)
+      value = static_cast<double>(bf16_to_float(float_to_bf16(static_cast<float>(value))));
+    return out;
+  }
   if (!is_quantised(type)) return out;
   for (std::size_t begin = 0; begin < out.size(); begin += 32) {
     float bound = 0.0f;
@@ -61,9 +71,14 @@ std::vector<Shape> shapes_of(DType type) {
   return {{8, 256}, {17, 512}, {130, 768}};
 }
 
-void check_against_double(Backend& backend, DType type, Shape shape, std::mt19937& random) {
+void check_against_double(const LevelBackend& level, DType type, Shape shape, std::mt19937& random) {
+  Backend& backend = *level.backend;
   const Weights weights = random_weights(random, type, shape.outputs, shape.depth);
-  const std::vector<float> decoded = weights.decoded();
+  std::vector<float> decoded = weights.decoded();
+  if (multiplies_bf16(level.level, type)) {
+    for (float& value : decoded)
+      value = bf16_to_float(float_to_bf16(value));
+  }
   const std::vector<float> bias = random_floats(random, shape.outputs);
   const WeightSource source = weights.source();
   const auto linear = backend.load_linear({&source, 1}, bias);
@@ -79,7 +94,7 @@ void check_against_double(Backend& backend, DType type, Shape shape, std::mt1993
     CHECK(out.padding_untouched());
     double worst = 0.0;
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::vector<double> inputs = rounded_row(x, row, type);
+      const std::vector<double> inputs = rounded_row(x, row, level.level, type);
       for (std::int64_t col = 0; col < shape.outputs; ++col) {
         const Expected expected = dot(inputs, decoded.data() + col * shape.depth);
         const double base = static_cast<double>(bias[static_cast<std::size_t>(col)]) +
@@ -107,7 +122,7 @@ TEST_CASE("linear agrees with double precision for every type, level and row cou
       std::mt19937 random(7);
       for (const Shape shape : shapes_of(type)) {
         INFO(level.level << " " << dtype_info(type).name);
-        check_against_double(*level.backend, type, shape, random);
+        check_against_double(level, type, shape, random);
       }
     }
   }

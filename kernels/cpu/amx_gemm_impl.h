@@ -1,0 +1,166 @@
+// Matrix products on AMX bf16 tiles: activations rounded to bf16 once per operation, weights decoded to bf16 beside the
+// caches (BF16 weights are read in place). Any thread. Included by a level file behind its Simd wrapper (sixteen
+// lanes), gemm_int_impl.h and amx_tiles.h; internal linkage. Invariant: one output is a chain of tile products over the
+// depth in order, whatever the number of rows in the tile.
+#pragma once
+
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/gemm_int_impl.h"
+
+namespace quire {
+namespace {
+
+// Depth decoded at a time when weights are used only once: two panels of it stay in the first-level cache.
+constexpr std::int64_t kDecodeDepth = 256;
+
+// Decodes depth [begin, end) (multiples of 32; K-quants begin at multiples of 256) of a panel to B tiles.
+template <class P>
+void decode_panel(const std::byte* panel, std::size_t quants_offset, std::int64_t begin, std::int64_t end,
+                  std::byte* out) {
+  using F = typename Simd::F;
+  const std::byte* meta = panel + begin / kQuantBlock / P::kGroups * (P::kHeader + P::kGroups * P::kEntry);
+  const std::byte* quants = panel + quants_offset + begin / kQuantBlock * P::kQuantBytes;
+  const F zero = Simd::set1(-static_cast<float>(P::kZero));
+  for (std::int64_t k = begin; k < end; k += kQuantBlock * P::kGroups) {
+    const std::byte* header = meta;
+    meta += P::kHeader;
+#pragma GCC unroll 1
+    for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
+      typename Simd::B w[8];
+      Quants<P::kBits>::load(quants, w);
+      const Scales s = load_scales<P>(header, meta, 0);
+      for (int i = 0; i < 8; ++i, out += 128) {
+        const F scale = P::kBits == 6 && i >= 4 ? s.second : s.first;
+        // A fused multiply-add of exact factors: (quant - zero) * scale rounded once.
+        const F offset = P::kZero == 0 ? s.second : Simd::mul(zero, scale);
+        Simd::store_bf16_pairs(out, Simd::fma(Simd::template byte_of_four<0>(w[i]), scale, offset),
+                               Simd::fma(Simd::template byte_of_four<1>(w[i]), scale, offset));
+        Simd::store_bf16_pairs(out + 64, Simd::fma(Simd::template byte_of_four<2>(w[i]), scale, offset),
+                               Simd::fma(Simd::template byte_of_four<3>(w[i]), scale, offset));
+      }
+    }
+  }
+}
+
+struct TileF16 {};
+struct TileBF16 {};
+
+// Where the B tiles of depth [begin, end) of a panel are: decoded into `scratch`, or the weights themselves.
+template <class P>
+const std::byte* weight_tiles(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t end,
+                              std::byte* scratch) {
+  const std::byte* from = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
+  if constexpr (__is_same(P, TileBF16)) {
+    return from + begin * kPanelCols * 2;
+  } else if constexpr (__is_same(P, TileF16)) {
+    std::byte* out = scratch;
+    for (std::int64_t k = begin; k < end; k += 2, out += 64) {
+      const std::uint16_t* pair = halves(from) + k * kPanelCols;
+      Simd::store_bf16_pairs(out, Simd::load_f16(pair), Simd::load_f16(pair + kPanelCols));
+    }
+    return scratch;
+  } else {
+    decode_panel<P>(from, args.quants_offset, begin, end, scratch);
+    return scratch;
+  }
+}
+
+// Rows of one tile of activations: two halves of up to sixteen.
+struct TileShape {
+  int first;
+  int second;
+  int rows() const { return first + second; }
+};
+
+inline TileShape tile_shape(std::int64_t rows) {
+  const int count = static_cast<int>(rows < kAmxRowTile ? rows : kAmxRowTile);
+  return {count < kTileRows ? count : kTileRows, count > kTileRows ? count - kTileRows : 0};
+}
+
+template <int kPanels, class Tiles>
+void multiply_depth(Tiles& tiles, const std::uint16_t* x, TileShape shape, const std::byte* const* weights,
+                    std::int64_t depth) {
+  for (std::int64_t k = 0; k < depth; k += kTileDepth) {
+    const std::int64_t at = k / kTileDepth * kTileBytes;
+    tiles.template load_weights<0>(weights[0] + at);
+    if constexpr (kPanels == 2) tiles.template load_weights<1>(weights[1] + at);
+    tiles.template load_rows<0>(x);
+    tiles.template multiply<0, 0>();
+    if constexpr (kPanels == 2) tiles.template multiply<0, 1>();
+    if (shape.second > 0) {
+      tiles.template load_rows<1>(x + kTileRows * kTileDepth);
+      tiles.template multiply<1, 0>();
+      if constexpr (kPanels == 2) tiles.template multiply<1, 1>();
+    }
+    x += shape.rows() * kTileDepth;
+  }
+}
+
+template <int kHalf, int kPanel, class Tiles>
+void write_tile(Tiles& tiles, const GemmArgs& args, std::int64_t row, int rows, std::int64_t panel) {
+  alignas(64) float block[kTileRows * kPanelCols];
+  tiles.template store<kHalf, kPanel>(block);
+  for (int r = 0; r < rows; ++r) {
+    write_out(args, row + kHalf * kTileRows + r, (panel + kPanel) * kPanelCols, Simd::load(block + r * kPanelCols));
+  }
+}
+
+template <int kPanels, class Tiles>
+void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape shape, std::int64_t panel) {
+  write_tile<0, 0>(tiles, args, row, shape.first, panel);
+  if constexpr (kPanels == 2) write_tile<0, 1>(tiles, args, row, shape.first, panel);
+  if (shape.second == 0) return;
+  write_tile<1, 0>(tiles, args, row, shape.second, panel);
+  if constexpr (kPanels == 2) write_tile<1, 1>(tiles, args, row, shape.second, panel);
+}
+
+template <class P, class Tiles, int kPanels>
+void amx_panels(const GemmArgs& args, const GemmRange& range, std::int64_t panel, std::byte* scratch) {
+  const std::int64_t depth = padded_depth(args.depth);
+  const bool once = range.tile_end - range.tile_begin == 1;
+  const std::int64_t step = once && depth > kDecodeDepth ? kDecodeDepth : depth;
+  const std::byte* weights[kPanels];
+  const auto decode = [&](std::int64_t begin, std::int64_t end) {
+    for (int p = 0; p < kPanels; ++p) {
+      weights[p] = weight_tiles<P>(args, panel + p, begin, end, scratch + p * step * kPanelCols * 2);
+    }
+  };
+  if (!once) decode(0, depth);
+  Tiles tiles;
+  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
+    const std::int64_t row = tile * kAmxRowTile;
+    const TileShape shape = tile_shape(args.rows - row);
+    const std::uint16_t* x = args.halves + row * depth;
+    tiles.configure(shape.first, shape.second);
+    tiles.clear();
+    for (std::int64_t k = 0; k < depth; k += step) {
+      const std::int64_t end = k + step < depth ? k + step : depth;
+      if (once) decode(k, end);
+      multiply_depth<kPanels>(tiles, x + k * shape.rows(), shape, weights, end - k);
+    }
+    write_tiles<kPanels>(tiles, args, row, shape, panel);
+  }
+  tiles.release();
+}
+
+// P: a Packing, TileF16 or TileBF16.
+template <class P, class Tiles>
+void gemm_amx(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
+  std::int64_t panel = range.panel_begin;
+  for (; panel + 2 <= range.panel_end; panel += 2)
+    amx_panels<P, Tiles, 2>(args, range, panel, scratch);
+  if (panel < range.panel_end) amx_panels<P, Tiles, 1>(args, range, panel, scratch);
+}
+
+// Rounds a tile of rows to bf16: [depth / 32][rows][32], the depth padded with zeros.
+void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out) {
+  for (std::int64_t k = 0; k < padded_depth(depth); k += Simd::kLanes) {
+    std::uint16_t* block = out + k / kTileDepth * rows * kTileDepth + k % kTileDepth;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Simd::store_bf16(block + r * kTileDepth, Simd::load_partial(x + r * stride + k, depth - k));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

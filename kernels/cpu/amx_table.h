@@ -1,0 +1,37 @@
+// Fills the KernelTable of the AMX level over a Simd wrapper of sixteen lanes and one implementation of the tiles.
+// Internal linkage; any thread. F32 weights would lose precision as bf16, so they keep the vector kernels.
+#pragma once
+
+#include "kernels/cpu/amx_gemm_impl.h"
+#include "kernels/cpu/isa_table.h"
+
+namespace quire {
+namespace {
+
+// Two panels of decoded weights.
+inline std::size_t amx_scratch(std::int64_t depth) {
+  return static_cast<std::size_t>(2 * padded_depth(depth) * kPanelCols) * sizeof(std::uint16_t);
+}
+
+template <class Tiles>
+constexpr KernelTable make_amx_table(const char* name) {
+  KernelTable table = make_table(name);
+  table.gemm_scratch = amx_scratch;
+  table.round_tile = round_tile;
+  for (int type = 1; type < kNumWeightTypes; ++type)
+    table.activation[type] = Activation::kHalves;
+  table.gemm[1] = gemm_amx<TileF16, Tiles>;
+  table.gemm[2] = gemm_amx<TileBF16, Tiles>;
+  table.gemm[3] = gemm_amx<PackedQ8_0, Tiles>;
+  table.gemm[4] = gemm_amx<PackedQ4_0, Tiles>;
+  table.gemm[5] = gemm_amx<PackedQ4_1, Tiles>;
+  table.gemm[6] = gemm_amx<PackedQ5_0, Tiles>;
+  table.gemm[7] = gemm_amx<PackedQ5_1, Tiles>;
+  table.gemm[8] = gemm_amx<PackedQ4_K, Tiles>;
+  table.gemm[9] = gemm_amx<PackedQ5_K, Tiles>;
+  table.gemm[10] = gemm_amx<PackedQ6_K, Tiles>;
+  return table;
+}
+
+}  // namespace
+}  // namespace quire

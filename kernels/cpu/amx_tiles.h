@@ -1,0 +1,131 @@
+// The eight AMX tiles of one thread as one 32 x 32 block of products: accumulators (row half, panel), two A tiles of
+// activations, two B tiles of weights. Two implementations with the same results, hardware and emulation. One thread at
+// a time. Source: Intel SDM, TDPBF16PS: bf16 pairs, f32 sums with round-half-even, denormals read and written as zero.
+// Internal linkage; included by level files only.
+#pragma once
+
+#ifdef __AMX_BF16__
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+
+#include "kernels/half.h"
+
+namespace quire {
+namespace {
+
+constexpr int kTileRows = 16;   // rows of activations, or columns of weights, per tile
+constexpr int kTileDepth = 32;  // bf16 values per tile row
+constexpr int kTileBytes = 1024;
+
+#ifdef __AMX_BF16__
+
+class HardwareTiles {
+ public:
+  // first, second: rows in use of the two halves, 0 to 16.
+  void configure(int first, int second) {
+    struct alignas(64) Config {
+      std::uint8_t palette = 1;
+      std::uint8_t start_row = 0;
+      std::uint8_t reserved[14] = {};
+      std::uint16_t column_bytes[16] = {};
+      std::uint8_t rows[16] = {};
+    } config;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.column_bytes[tile] = 64;
+      config.rows[tile] = kTileRows;
+    }
+    // A half without rows is never used, but a tile of none would be a fault.
+    config.rows[0] = config.rows[1] = config.rows[4] = static_cast<std::uint8_t>(first);
+    config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second > 0 ? second : 1);
+    _tile_loadconfig(&config);
+  }
+  void release() { _tile_release(); }
+  void clear() {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  template <int kHalf>
+  void load_rows(const std::uint16_t* from) {
+    if constexpr (kHalf == 0) _tile_loadd(4, from, 64);
+    if constexpr (kHalf == 1) _tile_loadd(5, from, 64);
+  }
+  template <int kPanel>
+  void load_weights(const std::byte* from) {
+    if constexpr (kPanel == 0) _tile_loadd(6, from, 64);
+    if constexpr (kPanel == 1) _tile_loadd(7, from, 64);
+  }
+  template <int kHalf, int kPanel>
+  void multiply() {
+    if constexpr (kHalf == 0 && kPanel == 0) _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kHalf == 0 && kPanel == 1) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (kHalf == 1 && kPanel == 0) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (kHalf == 1 && kPanel == 1) _tile_dpbf16ps(3, 5, 7);
+  }
+  template <int kHalf, int kPanel>
+  void store(float* out) {
+    if constexpr (kHalf == 0 && kPanel == 0) _tile_stored(0, out, 64);
+    if constexpr (kHalf == 0 && kPanel == 1) _tile_stored(1, out, 64);
+    if constexpr (kHalf == 1 && kPanel == 0) _tile_stored(2, out, 64);
+    if constexpr (kHalf == 1 && kPanel == 1) _tile_stored(3, out, 64);
+  }
+};
+
+#endif
+
+// Lets the AMX kernels run, and be tested, on any machine.
+class EmulatedTiles {
+ public:
+  void configure(int first, int second) {
+    rows_[0] = first;
+    rows_[1] = second;
+  }
+  void release() {}
+  void clear() { __builtin_memset(sums_, 0, sizeof sums_); }
+  template <int kHalf>
+  void load_rows(const std::uint16_t* from) {
+    __builtin_memcpy(left_[kHalf], from, static_cast<std::size_t>(rows_[kHalf]) * 64);
+  }
+  template <int kPanel>
+  void load_weights(const std::byte* from) {
+    __builtin_memcpy(right_[kPanel], from, kTileBytes);
+  }
+  template <int kHalf, int kPanel>
+  void multiply() {
+    for (int m = 0; m < rows_[kHalf]; ++m) {
+      float products[2 * kTileRows] = {};  // even and odd elements of the pairs are summed apart
+      for (int k = 0; k < kTileDepth / 2; ++k) {
+        for (int n = 0; n < 2 * kTileRows; ++n) {
+          const float a = value(left_[kHalf][m * kTileDepth + 2 * k + n % 2]);
+          const float b = value(right_[kPanel][k * 2 * kTileRows + n]);
+          products[n] = flush(__builtin_fmaf(a, b, products[n]));
+        }
+      }
+      for (int n = 0; n < kTileRows; ++n) {
+        float& sum = sums_[2 * kHalf + kPanel][m * kTileRows + n];
+        sum = flush(sum + flush(products[2 * n] + products[2 * n + 1]));
+      }
+    }
+  }
+  template <int kHalf, int kPanel>
+  void store(float* out) {
+    __builtin_memcpy(out, sums_[2 * kHalf + kPanel], static_cast<std::size_t>(rows_[kHalf]) * 64);
+  }
+
+ private:
+  static float flush(float x) {
+    return (float_to_bits(x) & 0x7f800000u) == 0 ? bits_to_float(float_to_bits(x) & 0x80000000u) : x;
+  }
+  static float value(std::uint16_t bits) { return flush(bf16_to_float(bits)); }
+
+  int rows_[2] = {0, 0};
+  float sums_[4][kTileRows * kTileRows];
+  std::uint16_t left_[2][kTileRows * kTileDepth];
+  std::uint16_t right_[2][kTileRows * kTileDepth];
+};
+
+}  // namespace
+}  // namespace quire
