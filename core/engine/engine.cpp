@@ -82,6 +82,10 @@ void Engine::Impl::run() {
       checked = true;
     }
   }
+  shut_down();
+}
+
+void Engine::Impl::shut_down() {
   receive(Clock::now());
   cut_all(FinishReason::kAbort, shutting_down());
   publish(Clock::now());
@@ -127,7 +131,12 @@ void Engine::stop() {
   impl_->queue.close();
   impl_->stopping.store(true, std::memory_order_release);
   impl_->queue.wake();
-  if (impl_->thread.joinable()) impl_->thread.join();
+  if (impl_->thread.joinable()) {
+    impl_->thread.join();
+  } else {
+    kEngineThread.assume();  // it never ran, or has ended: whoever stops the engine stands in for it
+    impl_->shut_down();
+  }
 }
 
 RequestQueue& Engine::queue() {

@@ -31,6 +31,8 @@ class Engine::Impl {
 
   void run();
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  // Every request that is left, queued ones included, ends with an error.
+  void shut_down() QUIRE_REQUIRES(kEngineThread);
   void cut_all(FinishReason reason, const Error& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.

@@ -66,6 +66,9 @@ struct Abort {
 class RequestQueue {
  public:
   explicit RequestQueue(const QueueOptions& options) : options_(options) {}
+  ~RequestQueue() { submissions_.clear(); }  // their tickets come back while there is a queue to take them
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
 
   // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining,
   // failed, or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.

@@ -18,8 +18,8 @@ struct SchedulerOptions {
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
   std::int64_t max_model_len = 0;  // prompt + generated tokens of a sequence; 0: what the model and the pool allow
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
-  double priority_aging_s = 30.0;             // seconds of waiting that weigh as much as one level of priority
-  std::map<std::string, double> key_weights;  // under kFair; keys not named weigh 1
+  double priority_aging_s = 30.0;               // seconds of waiting that weigh as much as one level of priority
+  std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
   bool prefix_aware = true;    // among the first waiting requests, those with more of their prompt cached first
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while someone streams, so that steps take this long
 };

@@ -1,0 +1,78 @@
+#include "core/kv/block_pool.h"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <vector>
+
+using namespace quire;
+
+namespace {
+
+std::vector<BlockId> take(BlockPool& pool, std::size_t count) {
+  std::vector<BlockId> blocks(count);
+  REQUIRE(pool.allocate(blocks));
+  return blocks;
+}
+
+std::vector<BlockId> ids(std::initializer_list<int> values) {
+  std::vector<BlockId> blocks;
+  for (const int value : values)
+    blocks.push_back(BlockId{value});
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("blocks are handed out in order at first, then last freed first", "[pool]") {
+  BlockPool pool(6);
+  CHECK(take(pool, 4) == ids({0, 1, 2, 3}));
+  pool.release(BlockId{1}, false);
+  pool.release(BlockId{3}, false);
+  pool.release(BlockId{0}, false);
+  CHECK(take(pool, 4) == ids({0, 3, 1, 4}));
+  pool.check_integrity();
+}
+
+TEST_CASE("an allocation takes all it asks for or nothing", "[pool]") {
+  BlockPool pool(3);
+  take(pool, 1);
+  std::array<BlockId, 3> too_many{};
+  CHECK_FALSE(pool.allocate(too_many));
+  CHECK(pool.num_free() == 2);
+  CHECK(take(pool, 2) == ids({1, 2}));
+  CHECK(pool.num_free() == 0);
+}
+
+TEST_CASE("the last reference frees a block, or keeps it cached in the order of release", "[pool]") {
+  BlockPool pool(4);
+  take(pool, 4);
+  pool.retain(BlockId{2});
+  pool.release(BlockId{2}, true);
+  CHECK(pool.num_references(BlockId{2}) == 1);
+  pool.release(BlockId{2}, true);
+  pool.release(BlockId{0}, true);
+  pool.release(BlockId{3}, true);
+  pool.release(BlockId{1}, false);
+  CHECK(pool.num_cached() == 3);
+  CHECK(pool.num_free() == 1);
+  CHECK(pool.oldest_cached() == BlockId{2});
+  pool.touch(BlockId{2});
+  CHECK(pool.oldest_cached() == BlockId{0});
+  pool.retain(BlockId{0});
+  CHECK(pool.oldest_cached() == BlockId{3});
+  pool.drop(BlockId{3});
+  pool.drop(BlockId{2});
+  CHECK(pool.oldest_cached() == kNoBlock);
+  CHECK(take(pool, 3) == ids({2, 3, 1}));
+  CHECK(pool.num_referenced() == 4);
+  pool.check_integrity();
+}
+
+TEST_CASE("peak use is remembered", "[pool]") {
+  BlockPool pool(5);
+  for (const BlockId block : take(pool, 4))
+    pool.release(block, false);
+  take(pool, 2);
+  CHECK(pool.num_referenced() == 2);
+  CHECK(pool.peak_referenced() == 4);
+}

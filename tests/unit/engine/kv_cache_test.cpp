@@ -1,0 +1,188 @@
+#include "core/kv/kv_cache.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr int kBlockSize = 4;
+
+std::vector<BlockId> ids(std::initializer_list<int> values) {
+  std::vector<BlockId> blocks;
+  for (const int value : values)
+    blocks.push_back(BlockId{value});
+  return blocks;
+}
+
+struct Holder {
+  BlockTable table;
+  std::vector<TokenId> tokens;
+  std::vector<BlockCopy> copies;
+  std::int64_t num_cached = 0;
+};
+
+// Admits the tokens, computes them all, and holds their blocks.
+Holder hold(KvCache& kv, std::vector<TokenId> tokens, const std::string& salt = "") {
+  Holder holder{.table = {}, .tokens = std::move(tokens), .copies = {}};
+  kv.open(holder.table, salt);
+  const auto count = static_cast<std::int64_t>(holder.tokens.size());
+  const PrefixMatch match = kv.match(holder.table, holder.tokens, count - 1);
+  holder.num_cached = kv.match_tokens(match);
+  REQUIRE(kv.admit(holder.table, match, count, holder.copies));
+  kv.commit(holder.table, holder.tokens, count);
+  return holder;
+}
+
+void let_go(KvCache& kv, Holder& holder) {
+  kv.release(holder.table, holder.tokens, static_cast<std::int64_t>(holder.tokens.size()));
+  kv.close(holder.table);
+}
+
+std::uint64_t always_equal(std::uint64_t, std::span<const TokenId>) {
+  return 42;
+}
+
+}  // namespace
+
+TEST_CASE("full blocks are shared while held and found again after release", "[kv]") {
+  KvCache kv(8, kBlockSize, true);
+  Holder first = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  Holder second = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 30, 31}));
+  CHECK(first.table.blocks == ids({0, 1, 2}));
+  CHECK(second.table.blocks == ids({0, 1, 3}));
+  CHECK(kv.pool().num_references(BlockId{1}) == 2);
+  let_go(kv, first);
+  let_go(kv, second);
+  CHECK(kv.pool().num_cached() == 4);  // both tails are kept as well
+  Holder third = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  CHECK(third.num_cached == 9);
+  REQUIRE(third.copies.size() == 1);
+  CHECK(third.copies[0].source == BlockId{2});
+  CHECK(third.table.blocks == ids({0, 1, 4}));
+  kv.check_integrity();
+}
+
+TEST_CASE("the last token is computed even where all of it is cached", "[kv]") {
+  KvCache kv(8, kBlockSize, true);
+  Holder first = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8}));
+  let_go(kv, first);
+  Holder second = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8}));
+  CHECK(second.num_cached == 7);
+  CHECK(second.table.blocks[0] == BlockId{0});
+  // Its own copy of the second block turned out equal to the old one, which it holds instead.
+  CHECK(second.table.blocks[1] == BlockId{1});
+  CHECK(kv.pool().num_referenced() == 2);
+  kv.check_integrity();
+}
+
+TEST_CASE("a hash is never identity", "[kv]") {
+  KvCache kv(32, kBlockSize, true, always_equal);
+  std::vector<Holder> holders;
+  for (int i = 0; i < 6; ++i)
+    holders.push_back(hold(kv, made_tokens(10, i)));
+  for (const Holder& holder : holders)
+    CHECK(holder.num_cached == 0);
+  // The same second block after another first block is not the same content.
+  Holder crossed = hold(kv, [&] {
+    std::vector<TokenId> tokens = made_tokens(4, 0);
+    const std::vector<TokenId> other = made_tokens(10, 1);
+    tokens.insert(tokens.end(), other.begin() + 4, other.end());
+    return tokens;
+  }());
+  CHECK(crossed.num_cached == 4);
+  kv.check_integrity();
+}
+
+TEST_CASE("cached blocks are evicted oldest first and tail first", "[kv]") {
+  KvCache kv(6, kBlockSize, true);
+  Holder old = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));  // blocks 0 1 2
+  Holder recent = hold(kv, tokens_of({21, 22, 23, 24, 25, 26, 27, 28}));      // blocks 3 4
+  let_go(kv, old);
+  let_go(kv, recent);
+  Holder fresh = hold(kv, tokens_of({41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52}));
+  CHECK(fresh.table.blocks == ids({1, 2, 5}));  // 2 was evicted first, then 1; 5 was free
+  BlockTable probe;
+  kv.open(probe, "");
+  CHECK(kv.match(probe, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9}), 9).num_blocks == 1);
+  CHECK(kv.match(probe, tokens_of({21, 22, 23, 24, 25, 26, 27, 28, 29}), 9).num_blocks == 2);
+  kv.close(probe);
+  kv.check_integrity();
+}
+
+TEST_CASE("a plan without room changes nothing", "[kv]") {
+  KvCache kv(4, kBlockSize, true);
+  Holder old = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8}));
+  let_go(kv, old);
+  Holder held = hold(kv, made_tokens(8, 1));
+  BlockTable table;
+  kv.open(table, "");
+  std::vector<BlockCopy> copies;
+  // Two blocks are matched, both of the cached ones: three more do not fit.
+  const std::vector<TokenId> tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  const PrefixMatch match = kv.match(table, tokens, 12);
+  CHECK(match.num_blocks == 2);
+  CHECK_FALSE(kv.admit(table, match, 13, copies));
+  CHECK(table.blocks.empty());
+  CHECK(copies.empty());
+  CHECK(kv.pool().num_cached() == 2);
+  CHECK(kv.match(table, tokens, 12).num_blocks == 2);
+  CHECK_FALSE(kv.grow(held.table, 8, 8 + 3 * kBlockSize, copies));
+  CHECK(held.table.blocks.size() == 2);
+  CHECK(kv.pool().num_cached() == 2);
+  kv.close(table);
+}
+
+TEST_CASE("a fork shares blocks and copies the last one when it writes", "[kv]") {
+  KvCache kv(8, kBlockSize, GENERATE(true, false));
+  Holder parent = hold(kv, tokens_of({1, 2, 3, 4, 5, 6}));
+  BlockTable child;
+  kv.open(child, "");
+  kv.fork(parent.table, child, 6);
+  CHECK(child.blocks == ids({0, 1}));
+  std::vector<BlockCopy> copies;
+  REQUIRE(kv.grow(parent.table, 6, 7, copies));
+  REQUIRE(copies.size() == 1);
+  CHECK(copies[0].source == BlockId{1});
+  CHECK(copies[0].destination == BlockId{2});
+  CHECK(parent.table.blocks == ids({0, 2}));
+  REQUIRE(kv.grow(child, 6, 7, copies));  // the only owner left writes in place
+  CHECK(copies.size() == 1);
+  CHECK(child.blocks == ids({0, 1}));
+  kv.release(child, parent.tokens, 6);
+  kv.close(child);
+  let_go(kv, parent);
+  CHECK(kv.pool().num_referenced() == 0);
+  kv.check_integrity();
+}
+
+TEST_CASE("equal content that two computed at once is kept once", "[kv]") {
+  KvCache kv(8, kBlockSize, true);
+  Holder a{.table = {}, .tokens = made_tokens(9, 1), .copies = {}};
+  Holder b = a;
+  for (Holder* holder : {&a, &b}) {
+    kv.open(holder->table, "");
+    REQUIRE(kv.admit(holder->table, kv.match(holder->table, holder->tokens, 8), 9, holder->copies));
+  }
+  kv.commit(a.table, a.tokens, 9);
+  CHECK(kv.adopt(b.table, b.tokens, 0, 5) == 4);  // the first block only, as far as the limit allows
+  kv.commit(b.table, b.tokens, 9);
+  CHECK(b.table.blocks[0] == a.table.blocks[0]);
+  CHECK(b.table.blocks[1] == a.table.blocks[1]);
+  CHECK(b.table.blocks[2] != a.table.blocks[2]);
+  CHECK(kv.pool().num_referenced() == 4);
+  kv.check_integrity();
+}
+
+TEST_CASE("a salt's root is forgotten with its last block", "[kv]") {
+  KvCache kv(4, kBlockSize, true);
+  for (int i = 0; i < 20; ++i) {
+    Holder holder = hold(kv, made_tokens(8, i), "salt " + std::to_string(i));
+    let_go(kv, holder);
+  }
+  CHECK(kv.index().num_roots() == 2);  // of the four cached blocks, two each
+  kv.check_integrity();
+}

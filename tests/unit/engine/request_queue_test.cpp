@@ -1,0 +1,79 @@
+#include "core/engine/request_queue.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+Submission submission(int num_tokens, std::string key = "") {
+  Request request = request_of(made_tokens(num_tokens, 1), 1);
+  request.key_name = std::move(key);
+  return {std::make_shared<const Request>(std::move(request)), std::make_shared<KeepingSink>(1)};
+}
+
+std::vector<Submission> received(RequestQueue& queue) {
+  kEngineThread.assume();
+  std::vector<Submission> submissions;
+  std::vector<Abort> aborts;
+  queue.drain_into(submissions, aborts);
+  return submissions;
+}
+
+}  // namespace
+
+TEST_CASE("the server's bounds refuse with 503, a key's with 429, until there is room again", "[queue]") {
+  RequestQueue queue({.max_queued_requests = 3, .max_queued_requests_per_key = 2});
+  CHECK(queue.submit(submission(5, "a")));
+  CHECK(queue.submit(submission(5, "a")));
+  const auto over_key = queue.submit(submission(5, "a"));
+  REQUIRE_FALSE(over_key);
+  CHECK(over_key.error().kind == ErrorKind::kRateLimited);
+  CHECK(over_key.error().retry_after);
+  CHECK(queue.submit(submission(5, "b")));
+  const auto over_all = queue.submit(submission(5, "c"));
+  REQUIRE_FALSE(over_all);
+  CHECK(over_all.error().kind == ErrorKind::kUnavailable);
+  std::vector<Submission> submissions = received(queue);
+  REQUIRE(submissions.size() == 3);
+  CHECK_FALSE(queue.submit(submission(5, "c")));  // received, but not started
+  submissions[0].ticket.give_back();
+  CHECK(queue.submit(submission(5, "c")));
+}
+
+TEST_CASE("tokens and bytes are bounded too", "[queue]") {
+  RequestQueue queue({.max_queued_tokens = 100, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
+  CHECK(queue.submit(submission(60, "a")));
+  CHECK(queue.submit(submission(1, "a")).error().kind == ErrorKind::kRateLimited);
+  CHECK(queue.submit(submission(41, "b")).error().kind == ErrorKind::kUnavailable);
+  CHECK(queue.submit(submission(40, "b")));
+  {
+    const auto ticket = queue.reserve("c", 1000);
+    CHECK(ticket);
+    CHECK_FALSE(queue.reserve("d", 1));
+  }
+  CHECK(queue.reserve("d", 1));  // the ticket went back when it was destroyed
+}
+
+TEST_CASE("retry-after is what waits divided by the measured rate", "[queue]") {
+  kEngineThread.assume();
+  RequestQueue queue({.max_queued_requests = 1});
+  CHECK(queue.submit(submission(900)));
+  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(1));
+  queue.note_progress(100.0);
+  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(9));
+  queue.note_progress(0.1);
+  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(600));
+}
+
+TEST_CASE("a closed queue refuses, but hands over what it has", "[queue]") {
+  RequestQueue queue({});
+  CHECK(queue.submit(submission(5)));
+  queue.close();
+  CHECK(queue.submit(submission(5)).error().code == "server_shutting_down");
+  CHECK(queue.reserve("", 1).error().kind == ErrorKind::kUnavailable);
+  CHECK(received(queue).size() == 1);
+}

@@ -1,0 +1,251 @@
+#include "core/sched/scheduler.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+struct Planned {
+  std::int64_t id;
+  std::int64_t num_tokens;
+  bool operator==(const Planned&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Planned& planned) {
+  return out << planned.id << ":" << planned.num_tokens;
+}
+
+// A scheduler and its sequences, with an oracle that appends a token whenever one is due.
+class Scene {
+ public:
+  Scene(const SchedulerOptions& options, std::int64_t num_blocks, bool prefix_caching = false)
+      : kv(num_blocks, 4, prefix_caching), scheduler(options, kv) {}
+
+  Sequence& add(std::vector<TokenId> prompt, std::string key = "", int priority = 0) {
+    auto request = std::make_shared<Request>(request_of(std::move(prompt), 1000));
+    request->key_name = std::move(key);
+    request->priority = priority;
+    request->arrival = Clock::time_point(std::chrono::milliseconds(1000 * num_added_++));
+    Sequence& sequence = sequences.emplace_back();
+    sequence.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
+    sequence.tokens = request->prompt;
+    sequence.num_prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
+    sequence.request = std::move(request);
+    scheduler.add(sequence);
+    return sequence;
+  }
+  Sequence& add(int num_tokens, std::string key = "", int priority = 0) {
+    return add(made_tokens(num_tokens, 1000 + num_added_), std::move(key), priority);
+  }
+
+  std::vector<Planned> step() {
+    scheduler.schedule(batch);
+    std::vector<Planned> planned;
+    for (const BatchEntry& entry : batch.entries)
+      planned.push_back({entry.sequence->id.value, entry.num_tokens});
+    scheduler.commit(batch, 0.001);
+    for (const BatchEntry& entry : batch.entries) {
+      if (entry.sequence->num_remaining() == 0) {
+        entry.sequence->tokens.push_back(TokenId{static_cast<int>(entry.sequence->num_tokens())});
+      }
+    }
+    return planned;
+  }
+
+  KvCache kv;
+  Scheduler scheduler;
+  Batch batch;
+  std::deque<Sequence> sequences;
+
+ private:
+  int num_added_ = 0;
+};
+
+using Plan = std::vector<Planned>;
+
+}  // namespace
+
+TEST_CASE("those who stream go first, then chunks of prompts fill the budget", "[scheduler]") {
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 16}, 100);
+  scene.add(10);
+  scene.add(20);
+  scene.add(5);
+  CHECK(scene.step() == Plan{{0, 10}, {1, 6}});
+  CHECK(scene.step() == Plan{{0, 1}, {1, 14}, {2, 1}});
+  CHECK(scene.step() == Plan{{0, 1}, {1, 1}, {2, 4}});
+  CHECK(scene.step() == Plan{{0, 1}, {1, 1}, {2, 1}});
+}
+
+TEST_CASE("no more sequences run than max_num_seqs", "[scheduler]") {
+  Scene scene({.max_num_seqs = 2, .max_num_batched_tokens = 64}, 100);
+  for (int i = 0; i < 3; ++i)
+    scene.add(4);
+  CHECK(scene.step() == Plan{{0, 4}, {1, 4}});
+  CHECK(scene.step() == Plan{{0, 1}, {1, 1}});
+  scene.scheduler.finish(scene.sequences[0]);
+  CHECK(scene.step() == Plan{{1, 1}, {2, 4}});
+  CHECK(scene.scheduler.num_waiting() == 0);
+}
+
+TEST_CASE("without room the youngest gives its blocks back and keeps its place", "[scheduler]") {
+  // Three prompts of one block each; the pool has no room for a second block of the third.
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 5);
+  scene.add(4);
+  scene.add(4);
+  CHECK(scene.step() == Plan{{0, 4}, {1, 4}});
+  CHECK(scene.step() == Plan{{0, 1}, {1, 1}});
+  for (int i = 0; i < 3; ++i)
+    scene.step();
+  // Both now want a third block, and one is left.
+  CHECK(scene.step() == Plan{{0, 1}});
+  CHECK(scene.sequences[1].num_preemptions == 1);
+  CHECK(scene.sequences[1].num_computed == 0);
+  CHECK(scene.kv.pool().num_referenced() == 3);
+  scene.add(1);
+  CHECK(scene.step() == Plan{{0, 1}});  // the new one does not overtake the preempted one
+  scene.scheduler.finish(scene.sequences[0]);
+  CHECK(scene.step() == Plan{{1, 9}, {2, 1}});
+}
+
+TEST_CASE("victims: lowest priority first, then youngest", "[scheduler]") {
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 7);
+  scene.add(8, "", 1);
+  scene.add(8, "", 5);
+  scene.add(4, "", 1);
+  scene.step();
+  // 0 and 2 are of equal priority: 1 is the victim, although 2 is younger.
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}});
+  CHECK(scene.sequences[1].num_preemptions == 1);
+}
+
+TEST_CASE("priority goes first, and waiting outweighs it in time", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kPriority;
+  options.priority_aging_s = 2.0;
+  Scene scene(options, 100);
+  scene.add(4, "", 0);
+  scene.step();
+  scene.add(4, "", 3);  // arrives at 1 s: as one of priority 0 that arrives at 7 s
+  scene.add(4, "", 0);
+  for (int i = 0; i < 6; ++i)
+    scene.add(4, "", 0);  // from 3 s on; the fifth of them at 7 s
+  std::vector<std::int64_t> order;
+  for (int i = 0; i < 8; ++i) {
+    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    order.push_back(scene.step()[0].id);
+  }
+  CHECK(order == std::vector<std::int64_t>{2, 3, 4, 5, 6, 1, 7, 8});
+}
+
+TEST_CASE("fair shares follow the weights", "[scheduler]") {
+  const double weight = GENERATE(1.0, 3.0);
+  SchedulerOptions options{.max_num_seqs = 4, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kFair;
+  options.key_weights = {{"light", weight}};
+  Scene scene(options, 1000);
+  std::map<std::string, std::int64_t> served;
+  std::map<std::string, int> waiting;
+  for (int step = 0; step < 20'000; ++step) {
+    while (waiting["heavy"] < 50) {
+      scene.add(20, "heavy");
+      ++waiting["heavy"];
+    }
+    while (waiting["light"] < 4) {
+      scene.add(20, "light");
+      ++waiting["light"];
+    }
+    for (const Planned& planned : scene.step()) {
+      Sequence& sequence = scene.sequences[static_cast<std::size_t>(planned.id)];
+      const std::string& key = sequence.request->key_name;
+      served[key] += planned.num_tokens;
+      if (sequence.has_started && sequence.num_computed == planned.num_tokens) --waiting[key];
+      if (sequence.num_generated() >= 10) scene.scheduler.finish(sequence);
+    }
+  }
+  const double ratio = static_cast<double>(served["light"]) / static_cast<double>(served["heavy"]);
+  CHECK(ratio > 0.95 * weight);
+  CHECK(ratio < 1.05 * weight);
+}
+
+TEST_CASE("fair is work-conserving, and idleness earns nothing", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kFair;
+  Scene scene(options, 100);
+  for (int i = 0; i < 6; ++i)
+    scene.add(8, "a");
+  std::vector<std::int64_t> order;
+  const auto serve_one = [&] {
+    order.push_back(scene.step()[0].id);
+    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+  };
+  for (int i = 0; i < 3; ++i)
+    serve_one();  // alone, "a" gets everything
+  for (int i = 0; i < 4; ++i)
+    scene.add(8, "b");
+  for (int i = 0; i < 6; ++i)
+    serve_one();
+  // "b" begins level with "a": they alternate at once.
+  CHECK(order == std::vector<std::int64_t>{0, 1, 2, 3, 6, 4, 7, 5, 8});
+}
+
+TEST_CASE("of the first in the queue, one that finds its prompt cached goes ahead, a bounded number of times",
+          "[scheduler]") {
+  Scene scene({.max_num_seqs = 1, .max_num_batched_tokens = 64}, 100, true);
+  const std::vector<TokenId> known = made_tokens(16, 7);
+  scene.add(known);
+  scene.step();
+  Sequence& cold = scene.add(16);
+  int num_ahead = 0;
+  while (cold.state == Sequence::State::kWaiting) {
+    scene.add(known);
+    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    scene.step();
+    ++num_ahead;
+  }
+  CHECK(num_ahead == 9);  // the eight that it let go first, and its own step
+}
+
+TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 1000};
+  options.target_itl_ms = 50.0;
+  Scene scene(options, 10'000);
+  const auto step = [&] {  // 10 ms for those who stream, 1 ms for each prompt token
+    scene.scheduler.schedule(scene.batch);
+    const double seconds = 0.010 + 0.001 * static_cast<double>(scene.batch.num_prompt_tokens);
+    const std::int64_t num_prompt_tokens = scene.batch.num_prompt_tokens;
+    scene.scheduler.commit(scene.batch, seconds);
+    for (const BatchEntry& entry : scene.batch.entries) {
+      if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(TokenId{1});
+    }
+    return num_prompt_tokens;
+  };
+  scene.add(4);
+  step();
+  for (int i = 0; i < 30; ++i)
+    step();
+  scene.add(20'000);
+  std::int64_t last = 0;
+  for (int i = 0; i < 60; ++i)
+    last = step();
+  CHECK(last >= 36);
+  CHECK(last <= 40);
+  scene.scheduler.finish(scene.sequences[0]);
+  CHECK(step() == 1000);  // nobody streams: the whole budget
+}
+
+TEST_CASE("a request that can never run is refused", "[scheduler]") {
+  Scene scene({.max_num_seqs = 2, .max_num_batched_tokens = 64}, 10);
+  CHECK(scene.scheduler.max_model_len() == 40);
+  Request request = request_of(made_tokens(30, 1), 10);
+  CHECK(scene.scheduler.check(request).has_value());
+  request.sampling.max_tokens = 11;
+  CHECK(scene.scheduler.check(request).error().code == "context_length_exceeded");
+  request.sampling.max_tokens = 1;
+  request.num_choices = 3;
+  CHECK(scene.scheduler.check(request).error().param == "n");
+}
