@@ -15,6 +15,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   quire::cli::add_bench(app);
   quire::cli::add_probe(app);
+  quire::cli::add_synth(app);
   try {
     app.parse(argc, argv);
     return 0;

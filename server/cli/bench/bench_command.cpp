@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "server/cli/bench/serve_bench.h"
 #include "server/cli/bench/throughput.h"
 #include "server/cli/commands.h"
+#include "server/cli/progress_line.h"
 
 namespace quire::cli {
 
@@ -29,10 +29,10 @@ void require_range(const std::string& text, const char* flag, bench::Range& rang
 }
 
 void show_progress(const bench::Progress& progress) {
-  fmt::print(stderr, "\r{:>4.0f} s  {}/{} requests  {} events ({:.1f}/s) ", progress.seconds, progress.done,
-             progress.total, progress.events, static_cast<double>(progress.events) / progress.seconds);
-  if (progress.done == progress.total) fmt::print(stderr, "\n");
-  std::fflush(stderr);
+  const double rate = static_cast<double>(progress.events) / progress.seconds;
+  show_progress_line(fmt::format("{:.0f} s  {}/{} requests  {} events ({:.1f}/s)", progress.seconds, progress.done,
+                                 progress.total, progress.events, rate),
+                     progress.done == progress.total);
 }
 
 void run_serve(ServeArguments& arguments) {

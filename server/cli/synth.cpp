@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "core/model/synth.h"
+#include "server/cli/commands.h"
+#include "server/cli/progress_line.h"
+
+namespace quire::cli {
+
+namespace {
+
+struct SynthArguments {
+  std::string shape;
+  std::string type = "Q8_0";
+  std::string output;
+  std::uint64_t seed = 1;
+};
+
+void run_synth(const SynthArguments& arguments) {
+  SynthSpec spec = *find_synth_shape(arguments.shape);
+  spec.types = *find_synth_types(arguments.type);
+  spec.seed = arguments.seed;
+  write_synthetic_gguf(spec, arguments.output, [](std::int64_t done, std::int64_t total) {
+    show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
+  });
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app) {
+  auto arguments = std::make_shared<SynthArguments>();
+  CLI::App* synth =
+      app.add_subcommand("synth", "write a GGUF of random weights in a real model's shape, to measure speed");
+  synth->add_option("--shape", arguments->shape, "the model whose shape it has")
+      ->required()
+      ->check(CLI::IsMember(synth_shape_names()));
+  synth->add_option("--type", arguments->type, "type of the weights")
+      ->check(CLI::IsMember(synth_type_names(), CLI::ignore_case))
+      ->capture_default_str();
+  synth->add_option("--seed", arguments->seed)->capture_default_str();
+  synth->add_option("output", arguments->output, "the file to write")->required();
+  synth->callback([arguments] { run_synth(*arguments); });
+}
+
+}  // namespace quire::cli
