@@ -252,7 +252,7 @@ TEST_CASE("a draw depends on seed, choice and position only", "[sampler]") {
   CHECK(uniform(1, 0, 5, Draw::kToken) != uniform(1, 0, 6, Draw::kToken));
   CHECK(uniform(1, 0, 5, Draw::kToken) != uniform(1, 0, 5, Draw::kXtc));
   double sum = 0.0;
-  for (int i = 0; i < 10'000; ++i)
+  for (int i = 0; i < 100'000; ++i)
     sum += uniform(7, 0, i, Draw::kToken);
   CHECK(sum / 100'000 == Approx(0.5).margin(0.005));
 }
