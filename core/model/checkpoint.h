@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/model/gguf.h"
 #include "core/model/loaded_model.h"
 #include "core/model/model_config.h"
 #include "core/model/weight_sources.h"
@@ -26,8 +27,9 @@ struct Checkpoint {
   std::function<void(std::span<const std::byte>)> release;
 };
 
-// Each throws StartupError with one line that begins with the path.
+// Each throws StartupError with one line that begins with the path (`where`).
 Checkpoint read_gguf_checkpoint(const std::filesystem::path& path);
+Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where);
 Checkpoint read_hf_checkpoint(const std::filesystem::path& directory);
 
 }  // namespace quire

@@ -78,9 +78,7 @@ void read_from_tensors(const GgufFile& file, TensorTable& tensors, ModelConfig& 
 
 }  // namespace
 
-Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
-  const auto file = GgufFile::open(path);
-  const std::string where = path.string();
+Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where) {
   Checkpoint out;
   out.config = read_gguf_config(*file, where);
   TensorTable tensors = tensor_table(*file, where);
@@ -89,7 +87,7 @@ Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
   check_config(out.config, where);
   out.weights = collect_weights(out.config, gguf_names(), tensors);
   tensors.refuse_unused(out.config.architecture);
-  out.name = file->get_string("general.name").value_or(path.stem().string());
+  out.name = file->get_string("general.name").value_or(std::filesystem::path(where).stem().string());
   out.file_bytes = file->file_bytes();
   out.tokenizer = read_gguf_tokenizer(*file, where);
   check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
@@ -98,6 +96,10 @@ Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
   out.files = file;
   out.release = [file](std::span<const std::byte> data) { file->release(data); };
   return out;
+}
+
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
+  return make_gguf_checkpoint(GgufFile::open(path), path.string());
 }
 
 }  // namespace quire

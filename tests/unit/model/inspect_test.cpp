@@ -35,6 +35,6 @@ TEST_CASE("inspect shows a Hugging Face directory", "[inspect]") {
 }
 
 TEST_CASE("inspect says why a vocabulary-only file cannot be served", "[inspect]") {
-  QUIRE_REQUIRE_MATERIAL(path, "tokenizers/llamacpp-vocab/ggml-vocab-qwen2.gguf");
+  QUIRE_REQUIRE_MATERIAL(path, "tokenizers/llamacpp-vocab/ggml-vocab-llama-spm.gguf");
   CHECK_THAT(inspect(path, std::uint64_t{4} << 30), Contains("tensors: 0") && Contains("cannot be served"));
 }

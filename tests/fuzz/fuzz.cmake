@@ -1,0 +1,26 @@
+# Fuzz targets: one line each at the end. quire_fuzz(name libraries...) builds tests/fuzz/<name>_fuzz.cpp, which defines
+# LLVMFuzzerTestOneInput, over the inputs in tests/fuzz/corpus/<name>/.
+# By default a driver replays the corpus and a bounded number of seeded mutations of it, as a test; QUIRE_FUZZ_RUNS in the
+# environment asks for more. With clang and -DQUIRE_LIBFUZZER=ON each target is a libFuzzer program instead.
+option(QUIRE_LIBFUZZER "Build the fuzz targets with libFuzzer (needs clang)" OFF)
+
+add_library(quire_fuzz_driver STATIC ${CMAKE_CURRENT_LIST_DIR}/driver.cpp ${CMAKE_CURRENT_LIST_DIR}/mutator.cpp)
+target_link_libraries(quire_fuzz_driver PUBLIC quire_options)
+
+function(quire_fuzz name)
+  set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
+  add_executable(fuzz_${name} ${folder}/${name}_fuzz.cpp)
+  target_link_libraries(fuzz_${name} PRIVATE ${ARGN})
+  if(QUIRE_LIBFUZZER)
+    target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+  else()
+    target_link_libraries(fuzz_${name} PRIVATE quire_fuzz_driver)
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${folder}/corpus/${name})
+    set_tests_properties(fuzz_${name} PROPERTIES LABELS "fuzz")
+  endif()
+endfunction()
+
+quire_fuzz(gguf quire_model)
+quire_fuzz(safetensors quire_model)
+quire_fuzz(hf_config quire_model)
