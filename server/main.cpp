@@ -14,7 +14,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "quire " QUIRE_VERSION);
   app.require_subcommand(1);
   quire::cli::add_bench(app);
+  quire::cli::add_inspect(app);
   quire::cli::add_probe(app);
+  quire::cli::add_render(app);
   quire::cli::add_synth(app);
   try {
     app.parse(argc, argv);

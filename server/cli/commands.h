@@ -10,7 +10,9 @@ class App;
 namespace quire::cli {
 
 void add_bench(CLI::App& app);
+void add_inspect(CLI::App& app);
 void add_probe(CLI::App& app);
+void add_render(CLI::App& app);
 void add_synth(CLI::App& app);
 
 }  // namespace quire::cli
