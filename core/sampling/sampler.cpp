@@ -64,12 +64,12 @@ void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
   row.token.reset();
   row.logprob.reset();
   if (maximum.id < 0) return;
-  const std::int32_t id = params.temperature < kGreedyBelow ? maximum.id : draw(row, maximum, scratch.candidates);
+  const std::int32_t id = params.temperature < kGreedyBelow ? maximum.id : draw(row, maximum, scratch);
   row.token = TokenId{id};
   if (params.num_logprobs) row.logprob = logprob_of(scratch.raw, *row.token, *params.num_logprobs);
 }
 
-std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Candidates& candidates) {
+std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scratch) {
   const SamplerState& state = *row.state;
   const SamplingParams& params = state.params_;
   const auto position = static_cast<std::int64_t>(row.tokens.size());
@@ -82,7 +82,8 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Candidates& ca
     const double total = sum_of_exponentials(row.logits, maximum.value, scale);
     return std::max(find_in_running_sum(row.logits, maximum.value, scale, u * total), 0);
   }
-  collect(row.logits, maximum.value, params, xtc, candidates);
+  collect(row.logits, maximum.value, params, xtc, scratch);
+  Candidates& candidates = scratch.candidates;
   if (candidates.empty()) return maximum.id;  // an infinite logit leaves no finite distance to the others
   if (params.typical_p < 1.0F) cut_typical(candidates, params.typical_p);
   if (params.top_p < 1.0F && !top_p_is_first(params)) {
@@ -101,7 +102,8 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Candidates& ca
 
 // Gathers what can still be drawn after top_k, or after top_p where that comes first, best first.
 void Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
-                      Candidates& out) {
+                      Scratch& scratch) {
+  Candidates& out = scratch.candidates;
   const float scale = 1.0F / params.temperature;
   const bool by_count = params.top_k > 0;
   const bool by_mass = top_p_is_first(params);
@@ -109,15 +111,14 @@ void Sampler::collect(std::span<const float> logits, float maximum, const Sampli
   const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
   for (float threshold : kThresholds) {
     if (by_min_p) threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
+    find_above(logits, maximum + threshold * params.temperature, scratch.ids);
     out.clear();
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      const float logit = (logits[i] - maximum) * scale;
-      if (logit >= threshold) out.push_back({logit, static_cast<std::int32_t>(i), 0.0F});
+    for (const std::int32_t id : scratch.ids) {
+      const float logit = (logits[static_cast<std::size_t>(id)] - maximum) * scale;
+      out.push_back({logit, id, by_mass ? exp_nonpositive(logit) : 0.0F});
     }
     if (by_min_p || threshold <= kFloor) break;
     if (by_count && out.size() >= static_cast<std::size_t>(params.top_k)) break;
-    for (Candidate& candidate : out)
-      candidate.weight = exp_nonpositive(candidate.logit);
     if (by_mass && total_weight(out) >= mass) break;
   }
   keep_best(out, by_count ? static_cast<std::size_t>(params.top_k) : out.size());
@@ -190,11 +191,11 @@ TokenLogprob Sampler::logprob_of(std::span<const float> logits, TokenId token, s
   };
   TokenLogprob result{.token = token, .logprob = logprob(static_cast<std::size_t>(token.value)), .top = {}};
   if (num_top <= 0) return result;
-  Candidates best;
+  Scratch scratch;
   SamplingParams params;
   params.top_k = num_top;
-  collect(logits, maximum.value, params, false, best);
-  for (const Candidate& candidate : best) {
+  collect(logits, maximum.value, params, false, scratch);
+  for (const Candidate& candidate : scratch.candidates) {
     result.top.emplace_back(TokenId{candidate.id}, logprob(static_cast<std::size_t>(candidate.id)));
   }
   return result;

@@ -79,13 +79,14 @@ class Sampler {
   using Candidates = std::vector<Candidate>;
   struct Scratch {
     Candidates candidates;
+    std::vector<std::int32_t> ids;
     std::vector<float> raw;  // the model's own logits, where logprobs are asked for
   };
 
   static void sample_row(SampleRow& row, Scratch& scratch);
-  static std::int32_t draw(const SampleRow& row, Maximum maximum, Candidates& candidates);
+  static std::int32_t draw(const SampleRow& row, Maximum maximum, Scratch& scratch);
   static void collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
-                      Candidates& out);
+                      Scratch& scratch);
   static void keep_best(Candidates& candidates, std::size_t count);
   static void cut_typical(Candidates& candidates, float typical_p);
   static void cut_top_p(Candidates& candidates, double mass);

@@ -2,62 +2,104 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 
 namespace quire {
 
 namespace {
 
-constexpr std::size_t kChunk = 256;  // a constant length lets the compiler use vector units at -O2
-constexpr std::size_t kLanes = 8;
+// Four lanes: what every x86-64 and every 64-bit ARM has. The compilers' vector types keep the arithmetic of the lanes
+// exact.
+constexpr std::size_t kLanes = 4;
+constexpr std::size_t kChunk = 256;
+using Floats = float __attribute__((vector_size(16)));
+using Ints = std::int32_t __attribute__((vector_size(16)));
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr float kLowest = -87.0F;  // e^x below it is no normal number
+
+Floats all(float value) {
+  return Floats{value, value, value, value};
+}
+
+Floats load(const float* from) {
+  Floats lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
+// Range reduction by powers of two, then a polynomial (coefficients as in Cephes' expf). NaN gives 0.
+Floats exp_lanes(Floats x) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  const Ints in_range = x >= all(kLowest);
+  const Floats clamped = in_range ? x : all(kLowest);
+  const Floats shifted = clamped * all(1.44269504F) + all(kRound);
+  const Floats power = shifted - all(kRound);
+  const Floats r = (clamped - power * all(0.693359375F)) - power * all(-2.12194440e-4F);
+  Floats series = all(1.9875691500e-4F);
+  for (const float coefficient :
+       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
+    series = series * r + all(coefficient);
+  }
+  series = series * r * r + r + all(1.0F);
+  const std::int32_t bias = 127 - std::bit_cast<std::int32_t>(kRound);
+  const Ints exponent = (std::bit_cast<Ints>(shifted) + Ints{bias, bias, bias, bias}) << 23;
+  const Floats result = series * std::bit_cast<Floats>(exponent);
+  return in_range ? result : all(0.0F);
+}
 
 using Chunk = std::array<float, kChunk>;
 
-// The terms of one chunk; what lies past the end is 0, and NaN is too.
-void exponentials(std::span<const float> logits, std::size_t begin, float maximum, float scale, Chunk& out) {
+// The terms of one chunk and their sum; what lies past the end is 0.
+double exponentials(std::span<const float> logits, std::size_t begin, float maximum, float scale, Chunk& out) {
   const std::size_t length = std::min(kChunk, logits.size() - begin);
-  std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(begin), length, out.begin());
+  std::memcpy(out.data(), logits.data() + begin, length * sizeof(float));
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(length), out.end(), kMinusInfinity);
-  for (std::size_t i = 0; i < kChunk; ++i) {
-    const float x = (out[i] - maximum) * scale;
-    out[i] = exp_nonpositive(x <= 0.0F ? x : kMinusInfinity);
+  Floats sums = all(0.0F);
+  for (std::size_t i = 0; i < kChunk; i += kLanes) {
+    const Floats terms = exp_lanes((load(out.data() + i) - all(maximum)) * all(scale));
+    std::memcpy(out.data() + i, &terms, sizeof terms);
+    sums += terms;
   }
+  return (static_cast<double>(sums[0]) + static_cast<double>(sums[1])) +
+         (static_cast<double>(sums[2]) + static_cast<double>(sums[3]));
 }
 
-double sum_of(const Chunk& terms) {
-  std::array<float, kLanes> lanes{};
-  for (std::size_t i = 0; i < kChunk; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      lanes[lane] += terms[i + lane];
+float chunk_maximum(std::span<const float> chunk) {
+  std::array<Floats, 2> best{all(kMinusInfinity), all(kMinusInfinity)};
+  std::size_t i = 0;
+  for (; i + 2 * kLanes <= chunk.size(); i += 2 * kLanes) {
+    for (std::size_t half = 0; half < 2; ++half) {
+      const Floats values = load(chunk.data() + i + half * kLanes);
+      best[half] = values > best[half] ? values : best[half];
+    }
   }
-  double sum = 0.0;
-  for (const float lane : lanes)
-    sum += static_cast<double>(lane);
-  return sum;
+  float value = kMinusInfinity;
+  for (const Floats& lanes : best) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      value = std::max(value, lanes[lane]);
+  }
+  for (; i < chunk.size(); ++i)
+    value = chunk[i] > value ? chunk[i] : value;
+  return value;
 }
 
 }  // namespace
 
+float exp_nonpositive(float x) {
+  return exp_lanes(all(x))[0];
+}
+
 Maximum find_maximum(std::span<const float> logits) {
   Maximum best{kMinusInfinity, -1};
   for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    const std::size_t end = std::min(begin + kChunk, logits.size());
-    std::array<float, kLanes> lanes;
-    lanes.fill(kMinusInfinity);
-    std::size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
-      }
-    }
-    float value = *std::max_element(lanes.begin(), lanes.end());
-    for (; i < end; ++i)
-      value = logits[i] > value ? logits[i] : value;
+    const auto chunk = logits.subspan(begin, std::min(kChunk, logits.size() - begin));
+    const float value = chunk_maximum(chunk);
     if (value <= best.value) continue;
-    const auto first = std::find(logits.begin() + static_cast<std::ptrdiff_t>(begin), logits.end(), value);
-    best = {value, static_cast<std::int32_t>(first - logits.begin())};
+    const auto first = std::find(chunk.begin(), chunk.end(), value) - chunk.begin();
+    best = {value, static_cast<std::int32_t>(begin) + static_cast<std::int32_t>(first)};
   }
   return best;
 }
@@ -66,8 +108,7 @@ double sum_of_exponentials(std::span<const float> logits, float maximum, float s
   Chunk terms;
   double sum = 0.0;
   for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    exponentials(logits, begin, maximum, scale, terms);
-    sum += sum_of(terms);
+    sum += exponentials(logits, begin, maximum, scale, terms);
   }
   return sum;
 }
@@ -77,8 +118,7 @@ std::int32_t find_in_running_sum(std::span<const float> logits, float maximum, f
   double sum = 0.0;
   std::int32_t last = -1;
   for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    exponentials(logits, begin, maximum, scale, terms);
-    const double chunk_sum = sum_of(terms);
+    const double chunk_sum = exponentials(logits, begin, maximum, scale, terms);
     const bool crosses = sum + chunk_sum > target;
     double inner = sum;
     for (std::size_t i = 0; (crosses || chunk_sum > 0.0) && i < kChunk; ++i) {
@@ -90,6 +130,17 @@ std::int32_t find_in_running_sum(std::span<const float> logits, float maximum, f
     sum += chunk_sum;
   }
   return last;
+}
+
+void find_above(std::span<const float> logits, float threshold, std::vector<std::int32_t>& out) {
+  out.clear();
+  for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    const auto chunk = logits.subspan(begin, std::min(kChunk, logits.size() - begin));
+    if (chunk_maximum(chunk) < threshold) continue;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      if (chunk[i] >= threshold) out.push_back(static_cast<std::int32_t>(begin + i));
+    }
+  }
 }
 
 }  // namespace quire

@@ -234,9 +234,17 @@ void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match
     waiting_.charge(sequence, sequence.num_remaining());
     batch.started.push_back(&sequence);
   }
+  reserve_room(sequence);
   enter_running(sequence);
   num_places_reserved_ += sequence.num_places_reserved;
   place(batch, sequence, std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk}));
+}
+
+// All that the sequence can grow to, so that growing allocates nothing.
+void Scheduler::reserve_room(Sequence& sequence) const {
+  const std::int64_t most = sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0);
+  sequence.tokens.reserve(static_cast<std::size_t>(most));
+  sequence.table.blocks.reserve(static_cast<std::size_t>(kv_.blocks_for(most)));
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
@@ -283,6 +291,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.num_computed = parent.num_computed;
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
+  reserve_room(child);
   waiting_.began(child);
   enter_running(child);
 }

@@ -60,6 +60,7 @@ class Scheduler {
   bool computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
   bool try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
   void start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
+  void reserve_room(Sequence& sequence) const;
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   std::int64_t prompt_budget(const Batch& batch) const;

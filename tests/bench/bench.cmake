@@ -1,0 +1,8 @@
+# Programs that print figures; built on demand (ninja bench_scheduler), never run by the tests.
+function(quire_bench name)
+  add_executable(${name} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_SOURCE_DIR}/bench/${name}.cpp)
+  target_link_libraries(${name} PRIVATE quire_options ${ARGN})
+endfunction()
+
+quire_bench(bench_scheduler quire_engine)
+quire_bench(bench_sampler quire_engine)
