@@ -1,0 +1,184 @@
+"""Trains the demo model for a fixed number of steps and saves checkpoints; `--resume` goes on from the last one.
+
+Each worker is a process with one thread and its own share of the documents; they meet twice per step, which on a busy
+machine is far faster than threads that meet in every operation.
+"""
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import distributed, multiprocessing
+
+from data import LENGTHS, LENGTH_SHARES, Chunks, as_text, encode_corpus
+from model import DemoModel, Linear, Shape
+from tokenizer import CONTROL, Tokenizer, count_words, learn_merges
+
+import corpus
+
+TOKENIZER_DOCUMENTS = 30000
+
+
+def make_tokenizer(folder, seed, vocab):
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        texts = (as_text(corpus.document(seed, i)) for i in range(TOKENIZER_DOCUMENTS))
+        merges = learn_merges(count_words(texts), vocab - 256 - len(CONTROL))
+        Tokenizer(merges).save(path)
+
+
+def add_over_workers(tensors):
+    """The sums of the tensors over all workers, by one exchange."""
+    flat = torch.cat([t.reshape(-1) for t in tensors])
+    distributed.all_reduce(flat)
+    parts = flat.split([t.numel() for t in tensors])
+    return [part.view_as(t) for part, t in zip(parts, tensors)]
+
+
+def average_gradients(model, workers):
+    params = list(model.parameters())
+    for p, total in zip(params, add_over_workers([p.grad for p in params])):
+        p.grad = total / workers
+
+
+@torch.no_grad()
+def orthogonal(update):
+    """The nearest matrix with equal singular values, by five Newton-Schulz steps (Muon, Jordan et al. 2024)."""
+    x = update.to(Linear.compute)
+    x = x / (x.norm() + 1e-7)
+    flip = x.shape[0] > x.shape[1]
+    x = x.T if flip else x
+    for _ in range(5):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * (square @ square)) @ x
+    return (x.T if flip else x).float()
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum with orthogonal updates, for the matrices inside the layers. The workers share the updates out."""
+
+    def __init__(self, params, lr, rank, workers, momentum=0.95, weight_decay=0.01):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.rank, self.workers = rank, workers
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        group, = self.param_groups
+        updates = [torch.zeros_like(p) for p in group["params"]]
+        for i, p in enumerate(group["params"]):
+            mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+            mean.lerp_(p.grad, 1 - group["momentum"])
+            if i % self.workers == self.rank:
+                updates[i] = orthogonal(p.grad.lerp(mean, group["momentum"]))
+        for p, update in zip(group["params"], add_over_workers(updates)):
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            p.add_(update, alpha=-group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def make_optimizers(model, rank, workers):
+    matrices = [p for p in model.blk.parameters() if p.ndim == 2]
+    vectors = [p for p in model.parameters() if p.ndim == 1]
+    rest = [{"params": [model.token_embd], "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
+    return [Muon(matrices, lr=0.012, rank=rank, workers=workers), torch.optim.AdamW(rest, lr=0.003, betas=(0.9, 0.98), eps=1e-9)]
+
+
+def schedule(step, num_steps, warmup=50, decay_share=0.5):
+    """Warm-up, a plateau, then a straight line down to 2 %."""
+    left = (num_steps - step) / (num_steps * decay_share)
+    return min(1.0, (step + 1) / warmup, max(0.02, left))
+
+
+@torch.no_grad()
+def held_out_loss(model, batches):
+    return sum(model.loss(x, y).item() for x, y in batches) / len(batches)
+
+
+def to_torch(batch):
+    return torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
+
+
+def save(folder, model, optimizers, step):
+    state = {"shape": vars(model.shape), "model": model.state_dict(), "step": step, "optimizers": [o.state_dict() for o in optimizers]}
+    torch.save(state, folder / "checkpoint.tmp")
+    (folder / "checkpoint.tmp").rename(folder / "checkpoint.pt")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "out")
+    parser.add_argument("--seed", default="quire-1")
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="of all workers together")
+    parser.add_argument("--documents", type=int, default=200000)
+    parser.add_argument("--vocab", type=int, default=3072)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--compute", choices=["bfloat16", "float32"], default="bfloat16")
+    parser.add_argument("--resume", action="store_true")
+    return parser.parse_args()
+
+
+def prepare(args, rank):
+    """The tokenizer, the model, its optimizers and the first step."""
+    torch.manual_seed(20)
+    torch.set_num_threads(1)
+    Linear.compute = getattr(torch, args.compute)
+    tokenizer = Tokenizer.load(args.folder / "tokenizer.json")
+    model = DemoModel(Shape(vocab=len(tokenizer.tokens)))
+    optimizers = make_optimizers(model, rank, args.workers)
+    if not (args.resume and (args.folder / "checkpoint.pt").exists()):
+        return tokenizer, model, optimizers, 0
+    state = torch.load(args.folder / "checkpoint.pt")
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"]):
+        optimizer.load_state_dict(saved)
+    return tokenizer, model, optimizers, state["step"]
+
+
+def one_step(args, model, optimizers, base_rates, step, batch):
+    for optimizer, rates in zip(optimizers, base_rates):
+        optimizer.zero_grad(set_to_none=True)
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate * schedule(step, args.steps)
+    loss = model.loss(*to_torch(batch))
+    loss.backward()
+    average_gradients(model, args.workers)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss.item()
+
+
+def work(rank, args):
+    began = time.time()
+    distributed.init_process_group("gloo", f"file://{args.folder.resolve()}/meeting", rank=rank, world_size=args.workers)
+    tokenizer, model, optimizers, first = prepare(args, rank)
+    chunks = Chunks(encode_corpus(tokenizer, args.seed, range(rank, args.documents, args.workers)), tokenizer)
+    checks = Chunks(encode_corpus(tokenizer, args.seed + "/held-out", range(300)), tokenizer)
+    checks = [to_torch(checks.batch(512, 8192)) for _ in range(2)]
+    if rank == 0:
+        print(f"{sum(len(ids) for ids, _ in chunks.encoded)} tokens per worker, {time.time() - began:.0f} s to make them", flush=True)
+    base_rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
+    for step in range(args.steps):
+        length = np.random.default_rng(step).choice(LENGTHS, p=LENGTH_SHARES)
+        batch = chunks.batch(length, args.batch_tokens // args.workers)
+        if step < first:
+            continue
+        loss = one_step(args, model, optimizers, base_rates, step, batch)
+        if rank == 0 and step % 20 == 0:
+            print(f"step {step} length {length} loss {loss:.4f} {time.time() - began:.0f} s", flush=True)
+        if rank == 0 and (step % 100 == 99 or step == args.steps - 1):
+            print(f"step {step} held-out loss {held_out_loss(model, checks):.4f}", flush=True)
+            save(args.folder, model, optimizers, step + 1)
+
+
+def main():
+    args = parse_arguments()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    (args.folder / "meeting").unlink(missing_ok=True)
+    make_tokenizer(args.folder, args.seed, args.vocab)
+    multiprocessing.spawn(work, (args,), args.workers)
+
+
+if __name__ == "__main__":
+    main()
