@@ -17,7 +17,7 @@ namespace {
 // Logits so far below the maximum weigh nothing in single precision.
 constexpr float kFloor = -86.0F;
 // Candidates are gathered above a threshold that is lowered until they suffice: no sort of the whole vocabulary.
-constexpr std::array kThresholds = {-4.0F, -8.0F, -16.0F, kFloor};
+constexpr std::array kThresholds = {-3.0F, -6.0F, -9.0F, -12.0F, -15.0F, -18.0F, -22.0F, -28.0F, -40.0F, kFloor};
 
 // A temperature so low that dividing by it would overflow; greedy in all but name.
 constexpr float kGreedyBelow = 1e-5F;
@@ -79,8 +79,8 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
       uniform(state.seed_, state.choice_, position, Draw::kXtc) < static_cast<double>(params.xtc_probability);
   if (!xtc && !truncates(params, row.logits.size())) {
     const float scale = 1.0F / params.temperature;
-    const double total = sum_of_exponentials(row.logits, maximum.value, scale);
-    return std::max(find_in_running_sum(row.logits, maximum.value, scale, u * total), 0);
+    const std::int32_t id = find_by_share(row.logits, maximum.value, scale, u, scratch.chunk_sums);
+    return id >= 0 ? id : maximum.id;
   }
   collect(row.logits, maximum.value, params, xtc, scratch);
   Candidates& candidates = scratch.candidates;

@@ -80,6 +80,7 @@ class Sampler {
   struct Scratch {
     Candidates candidates;
     std::vector<std::int32_t> ids;
+    std::vector<double> chunk_sums;
     std::vector<float> raw;  // the model's own logits, where logprobs are asked for
   };
 

@@ -113,21 +113,26 @@ double sum_of_exponentials(std::span<const float> logits, float maximum, float s
   return sum;
 }
 
-std::int32_t find_in_running_sum(std::span<const float> logits, float maximum, float scale, double target) {
+std::int32_t find_by_share(std::span<const float> logits, float maximum, float scale, double u,
+                           std::vector<double>& chunk_sums) {
   Chunk terms;
-  double sum = 0.0;
-  std::int32_t last = -1;
+  chunk_sums.clear();
+  double total = 0.0;
   for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    const double chunk_sum = exponentials(logits, begin, maximum, scale, terms);
-    const bool crosses = sum + chunk_sum > target;
-    double inner = sum;
-    for (std::size_t i = 0; (crosses || chunk_sum > 0.0) && i < kChunk; ++i) {
-      if (terms[i] <= 0.0F) continue;
-      last = static_cast<std::int32_t>(begin + i);
-      inner += static_cast<double>(terms[i]);
-      if (crosses && inner > target) return last;
-    }
-    sum += chunk_sum;
+    total += chunk_sums.emplace_back(exponentials(logits, begin, maximum, scale, terms));
+  }
+  const double target = u * total;
+  std::size_t chunk = 0;
+  double sum = 0.0;
+  while (chunk + 1 < chunk_sums.size() && sum + chunk_sums[chunk] <= target)
+    sum += chunk_sums[chunk++];
+  exponentials(logits, chunk * kChunk, maximum, scale, terms);
+  std::int32_t last = -1;
+  for (std::size_t i = 0; i < kChunk; ++i) {
+    if (terms[i] <= 0.0F) continue;
+    last = static_cast<std::int32_t>(chunk * kChunk + i);
+    sum += static_cast<double>(terms[i]);
+    if (sum > target) break;
   }
   return last;
 }

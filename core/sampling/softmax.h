@@ -21,9 +21,10 @@ Maximum find_maximum(std::span<const float> logits);
 // sum of e^((logit - maximum) * scale)
 double sum_of_exponentials(std::span<const float> logits, float maximum, float scale);
 
-// The first id at which the running sum of e^((logit - maximum) * scale) exceeds `target`; the last id with a positive
-// term where rounding leaves it short; -1 where there is none.
-std::int32_t find_in_running_sum(std::span<const float> logits, float maximum, float scale, double target);
+// The first id at which the running sum of e^((logit - maximum) * scale) exceeds u times its total; the last id with a
+// positive term where rounding leaves it short; -1 where there is none. chunk_sums: scratch.
+std::int32_t find_by_share(std::span<const float> logits, float maximum, float scale, double u,
+                           std::vector<double>& chunk_sums);
 
 // The ids whose logit is at least `threshold`, ascending.
 void find_above(std::span<const float> logits, float threshold, std::vector<std::int32_t>& out);

@@ -1,0 +1,247 @@
+// What a request may ask of the engine besides tokens: constraints, budgets, probabilities, embeddings.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+// Allows exactly one text: `head`, then any token of `choices`, then `tail`, which is forced.
+class FixedGrammar : public Grammar {
+ public:
+  FixedGrammar(std::vector<TokenId> head, std::vector<TokenId> choices, std::vector<TokenId> tail)
+      : head_(std::move(head)), choices_(std::move(choices)), tail_(std::move(tail)) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(*this); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    explicit State(const FixedGrammar& grammar) : grammar_(grammar) {}
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      std::fill(mask.begin(), mask.end(), 0U);
+      for (const TokenId token : allowed()) {
+        mask[static_cast<std::size_t>(token.value) / 32] |= 1U << (static_cast<std::uint32_t>(token.value) % 32);
+      }
+    }
+    bool accept(TokenId token) override {
+      const auto next = allowed();
+      if (std::find(next.begin(), next.end(), token) == next.end()) return false;
+      ++position_;
+      return true;
+    }
+    bool finished() const override { return position_ == grammar_.head_.size() + 1 + grammar_.tail_.size(); }
+    std::vector<TokenId> forced_tokens() override {
+      if (position_ <= grammar_.head_.size() || finished()) return {};
+      return {grammar_.tail_.begin() + static_cast<std::ptrdiff_t>(position_ - grammar_.head_.size() - 1),
+              grammar_.tail_.end()};
+    }
+
+   private:
+    std::vector<TokenId> allowed() const {
+      const std::size_t head = grammar_.head_.size();
+      if (position_ < head) return {grammar_.head_[position_]};
+      if (position_ == head) return grammar_.choices_;
+      if (finished()) return {};
+      return {grammar_.tail_[position_ - head - 1]};
+    }
+    const FixedGrammar& grammar_;
+    std::size_t position_ = 0;
+  };
+
+  std::vector<TokenId> head_;
+  std::vector<TokenId> choices_;
+  std::vector<TokenId> tail_;
+};
+
+Request constrained(int max_tokens) {
+  Request request = request_of(made_tokens(6, 1), max_tokens);
+  request.grammar =
+      std::make_shared<FixedGrammar>(tokens_of({7, 8}), tokens_of({20, 21, 22}), tokens_of({30, 31, 32, 33, 34, 35}));
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("a grammar decides what is generated, and forced text is not asked of the model", "[engine]") {
+  Harness harness;
+  const auto sink = harness.submit(constrained(50));
+  harness.run();
+  const ChoiceOutput& choice = sink->choices[0];
+  REQUIRE(choice.tokens.size() == 9);
+  CHECK(choice.tokens[0] == TokenId{7});
+  CHECK(choice.tokens[2].value >= 20);
+  CHECK(choice.tokens[2].value <= 22);
+  CHECK(choice.tokens.back() == TokenId{35});
+  CHECK(choice.finishes.at(0).reason == FinishReason::kStop);
+  CHECK(choice.num_events == 3);           // the forced tail came with the choice before it
+  CHECK(harness.model.num_rows == 6 + 2);  // and was never computed: the generation ended with it
+}
+
+TEST_CASE("forced text is the same token by token, where logprobs are asked for", "[engine]") {
+  Harness jumping;
+  const auto fast = jumping.submit(constrained(50));
+  jumping.run();
+  Harness asking;
+  Request request = constrained(50);
+  request.sampling.num_logprobs = 1;
+  const auto slow = asking.submit(request);
+  asking.run();
+  CHECK(slow->choices[0].tokens == fast->choices[0].tokens);
+  CHECK(slow->choices[0].logprobs.size() == slow->choices[0].tokens.size());
+  CHECK(slow->choices[0].num_events == 9);
+}
+
+TEST_CASE("max_tokens cuts forced text too", "[engine]") {
+  Harness harness;
+  const auto sink = harness.submit(constrained(5));
+  harness.run();
+  CHECK(sink->choices[0].tokens.size() == 5);
+  CHECK(sink->choices[0].finishes.at(0).reason == FinishReason::kLength);
+}
+
+TEST_CASE("forced text survives preemption", "[engine]") {
+  // A tail longer than what streams, in a pool that is too small for all.
+  std::vector<TokenId> tail = made_tokens(45, 9);
+  const auto grammar = std::make_shared<FixedGrammar>(tokens_of({1}), tokens_of({2, 3}), tail);
+  Request request = request_of(made_tokens(6, 1), 100);
+  request.grammar = grammar;
+  Harness roomy;
+  const auto expected = roomy.submit(request);
+  roomy.run();
+  Harness tight({.num_blocks = 27});
+  std::vector<std::shared_ptr<KeepingSink>> sinks;
+  for (int i = 0; i < 3; ++i)
+    sinks.push_back(tight.submit(request));
+  const auto other = tight.submit(request_of(made_tokens(20, 5), 60));
+  tight.run();
+  for (const auto& sink : sinks)
+    CHECK(sink->choices[0].tokens == expected->choices[0].tokens);
+  CHECK(other->choices[0].tokens.size() == 60);
+}
+
+TEST_CASE("constraints that leave no token are the request's error, nobody else's", "[engine]") {
+  Harness harness;
+  Request request = constrained(50);
+  request.sampling.allowed_token_ids = tokens_of({1});
+  const auto sink = harness.submit(request);
+  const auto other = harness.submit(request_of(made_tokens(5, 2), 4));
+  harness.run();
+  REQUIRE(sink->choices[0].finishes.size() == 1);
+  CHECK(sink->choices[0].finishes[0].error->code == "no_token_allowed");
+  CHECK(other->choices[0].tokens.size() == 4);
+}
+
+TEST_CASE("a thinking budget forces its end", "[engine]") {
+  Request request = request_of(made_tokens(6, 1), 12);
+  request.sampling.thinking_budget = {.max_tokens = 4, .end = tokens_of({60, 61})};
+  Harness harness;
+  const auto plain = harness.submit(request_of(made_tokens(6, 1), 4));
+  const auto sink = harness.submit(request);
+  harness.run();
+  const std::vector<TokenId>& tokens = sink->choices[0].tokens;
+  REQUIRE(tokens.size() == 12);
+  CHECK(std::vector<TokenId>(tokens.begin(), tokens.begin() + 4) == plain->choices[0].tokens);
+  CHECK(tokens[4] == TokenId{60});
+  CHECK(tokens[5] == TokenId{61});
+}
+
+TEST_CASE("a grammar begins after thinking", "[engine]") {
+  Request request = constrained(50);
+  request.sampling.thinking_budget = {.max_tokens = 3, .end = tokens_of({60})};
+  Harness harness;
+  const auto sink = harness.submit(request);
+  harness.run();
+  const std::vector<TokenId>& tokens = sink->choices[0].tokens;
+  REQUIRE(tokens.size() == 3 + 1 + 9);
+  CHECK(tokens[4] == TokenId{7});
+  CHECK(tokens.back() == TokenId{35});
+}
+
+TEST_CASE("prompt logprobs are the same whole, in chunks, and after preemption", "[engine]") {
+  Request request = request_of(made_tokens(30, 1), 8);
+  request.sampling.num_prompt_logprobs = 2;
+  Harness whole;
+  const auto expected = whole.submit(request);
+  whole.run();
+  const auto& logprobs = expected->choices[0].prompt_logprobs;
+  REQUIRE(logprobs.size() == 30);
+  CHECK_FALSE(logprobs[0]);
+  for (std::size_t i = 1; i < 30; ++i) {
+    REQUIRE(logprobs[i]);
+    CHECK(logprobs[i]->token == request.prompt[i]);
+    CHECK(logprobs[i]->top.size() == 2);
+    CHECK(logprobs[i]->logprob <= logprobs[i]->top[0].second);
+  }
+  HarnessOptions options{.num_blocks = 15};
+  options.engine.scheduler.max_num_batched_tokens = GENERATE(5, 64);
+  Harness chunked(options);
+  const auto older = chunked.submit(request_of(made_tokens(4, 9), 50));
+  const auto again = chunked.submit(request);
+  chunked.run();
+  REQUIRE(again->choices[0].prompt_logprobs.size() == 30);
+  for (std::size_t i = 1; i < 30; ++i) {
+    CHECK(again->choices[0].prompt_logprobs[i]->logprob == logprobs[i]->logprob);
+  }
+  CHECK(older->choices[0].tokens.size() == 50);
+}
+
+TEST_CASE("max_tokens 0 computes the prompt and generates nothing", "[engine]") {
+  Request request = request_of(made_tokens(9, 1), 0);
+  request.sampling.num_prompt_logprobs = 0;
+  request.num_choices = 2;
+  Harness harness;
+  const auto sink = harness.submit(request);
+  harness.run();
+  CHECK(sink->choices[0].prompt_logprobs.size() == 9);
+  for (const ChoiceOutput& choice : sink->choices) {
+    CHECK(choice.tokens.empty());
+    REQUIRE(choice.finishes.size() == 1);
+    CHECK(choice.finishes[0].reason == FinishReason::kLength);
+  }
+}
+
+TEST_CASE("embeddings are the same whole and in chunks, of unit length, beside generation", "[engine]") {
+  const Pooling pooling = GENERATE(Pooling::kMean, Pooling::kLast, Pooling::kCls);
+  Request request = request_of(made_tokens(23, 1), 0);
+  request.pooling = pooling;
+  Harness whole;
+  const auto expected = whole.submit(request);
+  whole.run();
+  const std::vector<float>& embedding = expected->choices[0].embedding;
+  REQUIRE(embedding.size() == 4);
+  double square = 0.0;
+  for (const float value : embedding)
+    square += static_cast<double>(value) * static_cast<double>(value);
+  CHECK(square == Approx(1.0).epsilon(1e-5));
+  CHECK(expected->choices[0].finishes.at(0).reason == FinishReason::kStop);
+  HarnessOptions options;
+  options.engine.scheduler.max_num_batched_tokens = 5;
+  Harness chunked(options);
+  const auto generating = chunked.submit(request_of(made_tokens(7, 2), 6));
+  const auto first = chunked.submit(request);
+  chunked.run();
+  const auto cached = chunked.submit(request);
+  chunked.run();
+  CHECK(first->choices[0].embedding == embedding);
+  CHECK(cached->choices[0].embedding == embedding);
+  CHECK(generating->choices[0].tokens.size() == 6);
+  CHECK(chunked.engine.stats().num_blocks_used == 0);
+}
+
+TEST_CASE("requests that wait too long are refused with the time to come back", "[engine]") {
+  HarnessOptions options;
+  options.engine.scheduler.max_num_seqs = 1;
+  options.engine.queue.max_queue_time_s = 0.005;
+  Harness harness(options);
+  const auto running = harness.submit(request_of(made_tokens(6, 1), 30));
+  harness.step();
+  const auto late = harness.submit(request_of(made_tokens(6, 2), 30));
+  harness.run();
+  CHECK(running->choices[0].tokens.size() == 30);
+  REQUIRE(late->choices[0].finishes.size() == 1);
+  CHECK(late->choices[0].finishes[0].error->code == "queue_timeout");
+  CHECK(late->choices[0].finishes[0].error->retry_after);
+}
