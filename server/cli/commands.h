@@ -12,5 +12,6 @@ namespace quire::cli {
 void add_bench(CLI::App& app);
 void add_probe(CLI::App& app);
 void add_synth(CLI::App& app);
+void add_tokenize(CLI::App& app);
 
 }  // namespace quire::cli
