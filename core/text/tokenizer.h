@@ -15,8 +15,8 @@
 
 namespace quire {
 
-// A piece of text and whether special tokens written in it are to be taken as such (template text) or as plain characters
-// (what a user wrote). Adjacent pieces are tokenized as one text: merges run across their borders.
+// A piece of text and whether special tokens written in it are to be taken as such (template text) or as plain
+// characters (what a user wrote). Adjacent pieces are tokenized as one text: merges run across their borders.
 struct TextPiece {
   std::string text;
   bool trusted = false;
@@ -26,7 +26,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // add_special: what the model's file says belongs around a prompt (BOS, EOS). Invalid UTF-8 is encoded as U+FFFD would be.
+  // add_special: what the model's file says belongs around a prompt (BOS, EOS). Invalid UTF-8 is encoded as U+FFFD
+  // would be.
   virtual std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const = 0;
   std::vector<TokenId> encode(std::string_view text, bool add_special, bool parse_special) const;
 
