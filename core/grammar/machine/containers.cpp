@@ -169,8 +169,9 @@ std::uint32_t Machine::begin_item(std::uint32_t frame_index, const ItemChoice& c
     const ContainsRule& rule = shape.contains[i];
     std::uint64_t& counted = stack_.words[next.words + i];
     if ((choice.counted >> i & 1) != 0) ++counted;
-    const std::uint32_t last = std::min(shape.max, rule.last);
-    const std::uint64_t left = next.count < last ? last - next.count : 0;
+    const std::size_t prefix = shape.prefix.size();
+    std::uint64_t left = rule.left_in_prefix[std::min<std::size_t>(next.count, prefix)];
+    if (rule.rest_counts) left += shape.max - std::min<std::uint64_t>(shape.max, std::max<std::size_t>(next.count, prefix));
     if (counted > rule.max || counted + left < rule.min) return kNoIndex;
   }
   return stack_.push(next);

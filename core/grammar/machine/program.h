@@ -42,7 +42,8 @@ struct Choice {
 // Keys that an object treats alike. A named class is one key; others are told apart by their text.
 struct KeyClass {
   std::vector<Choice> choices;
-  std::uint32_t named = kNoIndex;  // its bit among the seen keys
+  bool is_named = false;
+  std::uint32_t named = kNoIndex;  // where is_named: its bit among the seen keys
   bool required = false;
   bool finite = false;  // only finitely many keys of this class: prefixes can run out
 };
@@ -60,7 +61,6 @@ struct ObjectShape {
   std::vector<KeyClass> classes;
   std::vector<KeyReach> reach;  // per code state of `keys`
   std::vector<std::uint64_t> required;  // over named keys
-  std::vector<std::uint32_t> class_of_named;
   std::uint32_t num_named = 0;
   std::uint32_t num_required = 0;
   std::uint32_t num_marks = 0;  // conditions that some property must meet
@@ -78,7 +78,8 @@ struct ItemChoice {
 struct ContainsRule {
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
-  std::uint32_t last = kUnbounded;  // items from here on can no longer count
+  std::vector<std::uint32_t> left_in_prefix;  // per index: places from there on, within the prefix, that can count
+  bool rest_counts = false;
 };
 
 struct ArrayShape {

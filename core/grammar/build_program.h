@@ -1,0 +1,12 @@
+// From a GrammarSpec to the Program of its machine. One thread at a time; throws grammar::Refusal.
+#pragma once
+
+#include "core/grammar/compiler.h"
+#include "core/grammar/json_schema/lexicon.h"
+#include "core/grammar/machine/program.h"
+
+namespace quire::grammar {
+
+void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program);
+
+}  // namespace quire::grammar

@@ -1,0 +1,259 @@
+#include "core/grammar/json_schema/builder.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/grammar/json_schema/expander.h"
+#include "core/grammar/json_schema/key_automaton.h"
+#include "core/grammar/json_schema/productive.h"
+#include "core/grammar/regex/build.h"
+#include "core/grammar/regex/parser.h"
+
+namespace quire::grammar {
+
+namespace {
+
+constexpr std::size_t kMaxMarks = 62;
+constexpr std::size_t kMaxSubsets = 6;  // conditions of which any combination may hold for one property or item
+
+class Builder {
+ public:
+  Builder(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program)
+      : lexicon_(lexicon), budget_(budget), program_(program), document_(schema, budget), expander_(document_, lexicon, budget) {}
+
+  std::uint32_t run() {
+    const std::size_t first_node = program_.nodes.size();
+    const std::size_t first_array = program_.arrays.size();
+    const std::size_t first_object = program_.objects.size();
+    const std::uint32_t root = node({Literal{&document_.root(), false, false}});
+    while (!queue_.empty()) {
+      const auto [goal, index] = queue_.front();
+      queue_.pop_front();
+      try {
+        build(goal, index);
+      } catch (const Refusal& refusal) {
+        if (!refusal.pointer.empty()) throw;
+        throw Refusal(refusal.what(), expander_.pointer(goal));
+      }
+    }
+    keep_productive(program_, first_node, first_array, first_object, keys_, budget_);
+    const ValueNode& top = program_.nodes[root];
+    if (top.bare == nullptr && top.strings.empty() && top.arrays.empty() && top.objects.empty()) {
+      throw Refusal("no value satisfies the schema", "#");
+    }
+    return root;
+  }
+
+ private:
+  std::uint32_t node(const Goal& goal) {
+    const auto [found, fresh] = nodes_.try_emplace(goal, static_cast<std::uint32_t>(program_.nodes.size()));
+    if (fresh) {
+      if (program_.nodes.size() >= budget_.limits().max_nodes) throw Refusal("the schema has too many value positions");
+      program_.nodes.emplace_back();
+      queue_.emplace_back(goal, found->second);
+    }
+    return found->second;
+  }
+
+  void build(const Goal& goal, std::uint32_t index) {
+    budget_.spend(100);
+    const Shapes& shapes = expander_.shapes(goal);
+    if (shapes.strings.size() + shapes.arrays.size() + shapes.objects.size() > budget_.limits().max_alternatives) {
+      throw Refusal("a value has too many alternatives");
+    }
+    ValueNode made;
+    made.bare = bare(shapes);
+    for (const StringAlternative& string : shapes.strings) add_string(string, made);
+    for (const ArrayAlternative& array : shapes.arrays) {
+      made.arrays.push_back(static_cast<std::uint32_t>(program_.arrays.size()));
+      program_.arrays.push_back(this->array(array));
+    }
+    for (const ObjectAlternative& object : shapes.objects) {
+      made.objects.push_back(static_cast<std::uint32_t>(program_.objects.size()));
+      program_.objects.push_back(this->object(object));
+    }
+    program_.nodes[index] = std::move(made);
+  }
+
+  LexerPtr bare(const Shapes& shapes) {
+    if (shapes.words == 0 && !shapes.numbers.any && shapes.numbers.language == nullptr) return nullptr;
+    const auto make = [&] { return bare_automaton(shapes); };
+    const std::string numbers = shapes.numbers.any ? "any" : shapes.numbers.language == nullptr ? "none" : shapes.numbers.name;
+    const DfaPtr dfa = numbers.empty() ? make() : lexicon_.dfa("bare " + std::to_string(shapes.words) + " " + numbers, make);
+    return dfa->empty() ? nullptr : lexicon_.lexer(dfa, ByteLexer::Encoding::kUtf8);
+  }
+
+  DfaPtr bare_automaton(const Shapes& shapes) {
+    std::vector<std::u32string> texts;
+    if ((shapes.words & Shapes::kNull) != 0) texts.push_back(U"null");
+    if ((shapes.words & Shapes::kTrue) != 0) texts.push_back(U"true");
+    if ((shapes.words & Shapes::kFalse) != 0) texts.push_back(U"false");
+    Dfa dfa = from_texts(texts, budget_);
+    DfaPtr numbers = shapes.numbers.any ? lexicon_.dfa("json number", [&] { return json_numbers(budget_); })
+                                        : shapes.numbers.language;
+    if (numbers == nullptr) return std::make_shared<Dfa>(std::move(dfa));
+    if (shapes.numbers.integral) {
+      // "1.5e1" is an integer that nobody means to write: digits after the point are offered as zeros only.
+      const DfaPtr tidy = lexicon_.dfa("tidy integers", [&] {
+        const Expr spelled = parse_regex(R"(-?(0|[1-9][0-9]*)(\.0+)?|-?[1-9](\.0+)?[eE][+]?[0-9]+)", budget_);
+        return std::make_shared<Dfa>(build_full(spelled, budget_));
+      });
+      numbers = std::make_shared<Dfa>(minimise(intersect(*numbers, *tidy, budget_)));
+    }
+    return texts.empty() ? numbers : std::make_shared<Dfa>(unite(*numbers, dfa, budget_));
+  }
+
+  void add_string(const StringAlternative& string, ValueNode& made) {
+    StringShape shape;
+    const DfaPtr language = string.language == nullptr ? lexicon_.any_text() : string.language;
+    if (language->empty()) return;
+    shape.lexer = lexer_of(language);
+    shape.min = string.min;
+    shape.max = string.max;
+    if (string.min > 0 || string.max != kUnbounded) {
+      auto& known = lengths_[{language.get(), string.max}];
+      if (known == nullptr) known = std::make_shared<Lengths>(*language, string.max == kUnbounded ? Lengths::kEndless : string.max, budget_);
+      shape.lengths = known;
+      if (string.max == kUnbounded && known->shortest(language->start) >= string.min) shape.lengths = nullptr;
+      if (shape.bounded() && !shape.live(language->start, 0)) return;
+    }
+    made.strings.push_back(std::move(shape));
+  }
+
+  LexerPtr lexer_of(const DfaPtr& language) {
+    LexerPtr& known = lexers_[language.get()];
+    if (known == nullptr) known = lexicon_.lexer(language, ByteLexer::Encoding::kJsonString);
+    keep_.push_back(language);
+    return known;
+  }
+
+  ArrayShape array(const ArrayAlternative& alternative) {
+    ArrayShape shape;
+    shape.min = alternative.min;
+    shape.max = alternative.max;
+    if (!alternative.unique_at.empty() && alternative.max > 1) {
+      throw Refusal("uniqueItems is not supported", alternative.unique_at);
+    }
+    if (alternative.contains.size() > 1 && alternative.max != kUnbounded) {
+      throw Refusal("several conditions on how many items there are of a kind, and a limit on the items, are not supported together");
+    }
+    if (alternative.contains.size() > kMaxSubsets) throw Refusal("too many conditions on how many items there are of a kind");
+    std::size_t prefix = alternative.prefix.size();
+    for (const ContainsAlternative& contains : alternative.contains) prefix = std::max<std::size_t>(prefix, contains.from);
+    prefix = std::min<std::size_t>(prefix, alternative.max);
+    for (std::size_t i = 0; i < prefix; ++i) {
+      shape.prefix.push_back(items(i < alternative.prefix.size() ? alternative.prefix[i] : alternative.rest, alternative, i));
+    }
+    shape.rest = items(alternative.rest, alternative, prefix);
+    for (const ContainsAlternative& contains : alternative.contains) shape.contains.push_back({contains.min, contains.max, {}, false});
+    return shape;
+  }
+
+  // The kinds of item at an index: for each condition, the item counts for it, or (where too many must not) does not meet it,
+  // or it is left open.
+  std::vector<ItemChoice> items(const Goal& goal, const ArrayAlternative& array, std::size_t index) {
+    std::vector<std::pair<Goal, std::uint32_t>> kinds{{goal, 0}};
+    for (std::uint32_t i = 0; i < array.contains.size(); ++i) {
+      const ContainsAlternative& contains = array.contains[i];
+      if (index < contains.from) continue;
+      std::vector<std::pair<Goal, std::uint32_t>> split;
+      for (const auto& [base, counted] : kinds) {
+        Goal with = base;
+        add_literal(with, contains.value);
+        split.emplace_back(std::move(with), counted | 1u << i);
+        Goal without = base;
+        Literal other = contains.value;
+        other.negated = !other.negated;
+        if (contains.max != kUnbounded) add_literal(without, other);
+        split.emplace_back(std::move(without), counted);
+      }
+      kinds = std::move(split);
+    }
+    std::vector<ItemChoice> result;
+    for (const auto& [kind, counted] : kinds) result.push_back({node(kind), counted});
+    return result;
+  }
+
+  ObjectShape object(const ObjectAlternative& alternative) {
+    std::set<std::u32string> names = alternative.required;
+    std::vector<DfaPtr> patterns;
+    for (const auto* rules : {&alternative.every, &alternative.some}) {
+      for (const NameRule& rule : *rules) {
+        names.insert(rule.names->texts.begin(), rule.names->texts.end());
+        for (const DfaPtr& pattern : rule.names->patterns) {
+          if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end()) patterns.push_back(pattern);
+        }
+      }
+    }
+    if (alternative.some.size() > kMaxMarks) throw Refusal("too many conditions that some property must meet");
+    if (!alternative.some.empty() && alternative.max != kUnbounded) {
+      throw Refusal("a condition that some property must meet, and a limit on the properties, are not supported together");
+    }
+    const std::vector<std::u32string> sorted(names.begin(), names.end());
+    KeyAutomaton automaton = make_key_automaton(sorted, patterns, budget_);
+    ObjectShape shape;
+    shape.min = alternative.min;
+    shape.max = alternative.max;
+    shape.num_marks = static_cast<std::uint32_t>(alternative.some.size());
+    shape.num_required = static_cast<std::uint32_t>(alternative.required.size());
+    for (const KeyKind& kind : automaton.kinds) {
+      KeyClass made;
+      made.is_named = kind.named;
+      made.required = kind.named && alternative.required.contains(kind.name);
+      made.choices = values(kind, alternative);
+      shape.classes.push_back(std::move(made));
+    }
+    keys_.push_back(std::move(automaton.dfa));
+    return shape;
+  }
+
+  std::vector<Choice> values(const KeyKind& kind, const ObjectAlternative& object) {
+    Goal goal;
+    budget_.spend(object.every.size());
+    for (const NameRule& rule : object.every) {
+      if (kind.in(*rule.names)) add_literal(goal, rule.value);
+    }
+    std::vector<std::pair<Goal, std::uint64_t>> kinds{{goal, 0}};
+    std::size_t matched = 0;
+    for (std::size_t i = 0; i < object.some.size(); ++i) {
+      if (!kind.in(*object.some[i].names)) continue;
+      if (++matched > kMaxSubsets) throw Refusal("too many conditions that some property must meet");
+      const std::size_t before = kinds.size();
+      for (std::size_t k = 0; k < before; ++k) {
+        Goal with = kinds[k].first;
+        add_literal(with, object.some[i].value);
+        kinds.emplace_back(std::move(with), kinds[k].second | std::uint64_t{1} << i);
+      }
+    }
+    std::vector<Choice> result;
+    for (const auto& [wanted, marks] : kinds) {
+      const bool never = std::any_of(wanted.begin(), wanted.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
+      if (!never) result.push_back({node(wanted), marks});
+    }
+    return result;
+  }
+
+  Lexicon& lexicon_;
+  Budget& budget_;
+  Program& program_;
+  Document document_;
+  Expander expander_;
+  std::map<Goal, std::uint32_t> nodes_;
+  std::deque<std::pair<Goal, std::uint32_t>> queue_;
+  std::vector<Dfa> keys_;  // per object shape, in order
+  std::map<const Dfa*, LexerPtr> lexers_;
+  std::map<std::pair<const Dfa*, std::uint32_t>, std::shared_ptr<const Lengths>> lengths_;
+  std::vector<DfaPtr> keep_;  // so that no address above is used twice
+};
+
+}  // namespace
+
+std::uint32_t build_schema(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program) {
+  return Builder(schema, lexicon, budget, program).run();
+}
+
+}  // namespace quire::grammar

@@ -1,0 +1,139 @@
+// Shapes: what a schema demands of a value, by type, as unions of conjunctions; closed under intersection, union and
+// complement, so that allOf, oneOf, not and if are exact. Value types; any thread.
+// Children are not expanded here: they are Literals, subschemas that a value must (or must not) meet.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/grammar/limits.h"
+#include "core/grammar/regex/dfa.h"
+#include "core/grammar/regex/expression.h"
+
+namespace quire::grammar {
+
+using Json = nlohmann::json;
+
+// A condition on a value: that it meets `json` as a schema, or equals it; or that it does not.
+struct Literal {
+  const Json* json = nullptr;
+  bool equals = false;
+  bool negated = false;
+  auto operator<=>(const Literal&) const = default;
+};
+
+// A conjunction of conditions, sorted and without repetition. Empty: any value.
+using Goal = std::vector<Literal>;
+void add_literal(Goal& goal, const Literal& literal);
+Goal conjunction(const Goal& a, const Goal& b);
+
+// A set of property names: some texts and the texts of some patterns, or all but these.
+struct NameSet {
+  std::vector<std::u32string> texts;  // sorted
+  std::vector<DfaPtr> patterns;
+  bool negated = false;
+  bool contains(const std::u32string& name) const;
+  bool operator==(const NameSet&) const = default;
+};
+using Names = std::shared_ptr<const NameSet>;
+
+// Every property with such a name has such a value; or: some property does.
+struct NameRule {
+  Names names;
+  Literal value;
+  bool operator==(const NameRule& other) const {
+    return value == other.value && (names == other.names || *names == *other.names);
+  }
+};
+
+struct ObjectAlternative {
+  std::vector<NameRule> every{};
+  std::vector<NameRule> some{};
+  std::set<std::u32string> required{};
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  // What every property of this name must meet.
+  Goal goal_of(const std::u32string& name) const;
+};
+
+// Between min and max of the items from index `from` on meet `value`.
+struct ContainsAlternative {
+  std::uint32_t from = 0;
+  Literal value{};
+  std::uint32_t min = 1;
+  std::uint32_t max = kUnbounded;
+  bool operator==(const ContainsAlternative&) const = default;
+};
+
+struct ArrayAlternative {
+  std::vector<Goal> prefix{};
+  Goal rest{};
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+  std::vector<ContainsAlternative> contains{};
+  std::string unique_at{};  // pointer of uniqueItems, where it is asked for
+};
+
+struct StringAlternative {
+  DfaPtr language{};  // null: any text
+  std::uint32_t min = 0;
+  std::uint32_t max = kUnbounded;
+};
+
+// Numbers: any, or those of an automaton (null: none).
+struct NumberSet {
+  bool any = false;
+  bool integral = false;  // only integers, so spellings with digits after the point are not worth offering
+  std::string name{};     // names the set among all schemas, where it is not empty
+  DfaPtr language{};
+};
+
+struct Shapes {
+  static constexpr std::uint8_t kNull = 1;
+  static constexpr std::uint8_t kTrue = 2;
+  static constexpr std::uint8_t kFalse = 4;
+  std::uint8_t words = 0;
+  NumberSet numbers;
+  std::vector<StringAlternative> strings;
+  std::vector<ArrayAlternative> arrays;
+  std::vector<ObjectAlternative> objects;
+
+  static Shapes everything();
+  bool empty() const {
+    return words == 0 && !numbers.any && numbers.language == nullptr && strings.empty() && arrays.empty() && objects.empty();
+  }
+};
+
+class ShapeAlgebra {
+ public:
+  // all_numbers: the universe of spellings that complements of numbers are taken in.
+  ShapeAlgebra(Budget& budget, DfaPtr all_numbers) : budget_(budget), all_numbers_(std::move(all_numbers)) {}
+  Shapes intersect(const Shapes& a, const Shapes& b);
+  Shapes unite(Shapes a, const Shapes& b);
+  Shapes complement(const Shapes& shapes);
+
+ private:
+  NumberSet intersect(const NumberSet& a, const NumberSet& b);
+  NumberSet unite(const NumberSet& a, const NumberSet& b);
+  NumberSet complement(const NumberSet& numbers);
+  std::vector<StringAlternative> intersect(const std::vector<StringAlternative>& a, const std::vector<StringAlternative>& b);
+  std::vector<ArrayAlternative> intersect(const std::vector<ArrayAlternative>& a, const std::vector<ArrayAlternative>& b);
+  std::vector<ObjectAlternative> intersect(const std::vector<ObjectAlternative>& a, const std::vector<ObjectAlternative>& b);
+  std::vector<StringAlternative> complement(const StringAlternative& string);
+  std::vector<ArrayAlternative> complement(const ArrayAlternative& array);
+  std::vector<ObjectAlternative> complement(const ObjectAlternative& object);
+  void simplify(std::vector<StringAlternative>& strings);
+  void simplify(std::vector<ArrayAlternative>& arrays);
+  void simplify(std::vector<ObjectAlternative>& objects);
+  void check(std::size_t count);
+
+  Budget& budget_;
+  DfaPtr all_numbers_;
+};
+
+}  // namespace quire::grammar
