@@ -106,8 +106,7 @@ void Scheduler::place_prompts(Batch& batch) {
     Sequence& sequence = *running_[i];
     if (streams(sequence)) continue;
     sequence.num_computed += kv_.adopt(sequence.table, sequence.tokens, sequence.num_computed, sequence.prefix_limit());
-    const std::int64_t num_tokens = std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk});
-    if (make_room(batch, sequence, num_tokens)) place(batch, sequence, num_tokens);
+    if (make_room(batch, sequence, chunk(sequence))) place_chunk(batch, sequence);
   }
 }
 
@@ -126,10 +125,17 @@ void Scheduler::place(Batch& batch, Sequence& sequence, std::int64_t num_tokens)
   batch.num_tokens += num_tokens;
   sequence.num_scheduled = num_tokens;
   budget_ -= num_tokens;
-  if (!streams(sequence)) {
-    batch.num_prompt_tokens += num_tokens;
-    prompt_budget_ -= num_tokens;
-  }
+}
+
+void Scheduler::place_chunk(Batch& batch, Sequence& sequence) {
+  const std::int64_t num_tokens = chunk(sequence);
+  place(batch, sequence, num_tokens);
+  batch.num_prompt_tokens += num_tokens;
+  prompt_budget_ -= num_tokens;
+}
+
+std::int64_t Scheduler::chunk(const Sequence& sequence) const {
+  return std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk});
 }
 
 bool Scheduler::make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
@@ -237,7 +243,7 @@ void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match
   reserve_room(sequence);
   enter_running(sequence);
   num_places_reserved_ += sequence.num_places_reserved;
-  place(batch, sequence, std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk}));
+  place_chunk(batch, sequence);
 }
 
 // All that the sequence can grow to, so that growing allocates nothing.

@@ -53,6 +53,8 @@ class Scheduler {
   void place_prompts(Batch& batch);
   void admit_waiting(Batch& batch);
   void place(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
+  void place_chunk(Batch& batch, Sequence& sequence);
+  std::int64_t chunk(const Sequence& sequence) const;
   bool make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(Batch& batch, Sequence& sequence);

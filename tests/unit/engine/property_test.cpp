@@ -1,0 +1,270 @@
+// Drives pool, cache and scheduler with random operations against a model that only knows tokens, and checks every
+// invariant after each. QUIRE_PROPERTY_OPERATIONS sets how many (millions take a minute); the seed of a failure is
+// printed.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <list>
+#include <map>
+#include <random>
+
+#include "core/sched/scheduler.h"
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr int kBlockSize = 4;
+
+std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
+  return static_cast<std::uint64_t>(tokens[0].value % 2);
+}
+
+struct World {
+  SchedulerOptions options;
+  std::int64_t num_blocks;
+  bool prefix_caching;
+  BlockHash hash;
+};
+
+class Random {
+ public:
+  explicit Random(std::uint32_t seed) : engine_(seed) {}
+  int below(int bound) { return static_cast<int>(engine_() % static_cast<std::uint32_t>(bound)); }
+  bool one_in(int n) { return below(n) == 0; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// The sequences, a memory of what each block really holds, and the checks.
+class Shadow {
+ public:
+  Shadow(const World& world, std::uint32_t seed)
+      : random_(seed),
+        options_(world.options),
+        kv_(world.num_blocks, kBlockSize, world.prefix_caching, world.hash),
+        scheduler_(world.options, kv_),
+        memory_(static_cast<std::size_t>(world.num_blocks * kBlockSize), -1) {}
+
+  void operate() {
+    switch (random_.below(8)) {
+      case 0: add(); break;
+      case 1:
+        if (random_.one_in(4)) abort_one();
+        break;
+      default: step(); break;
+    }
+    check_state();
+  }
+
+  // Nobody starves: without new ones, all that is there comes to its end.
+  void finish_all() {
+    for (int i = 0; i < 20'000 && !scheduler_.idle(); ++i)
+      step();
+    if (!scheduler_.idle()) FAIL("sequences are left that never end");
+    check_state();
+    if (kv_.pool().num_referenced() != 0) FAIL("blocks are held by nobody");
+  }
+
+  std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
+  std::uint64_t num_hits() const { return scheduler_.prefix_hits(); }
+  std::int64_t num_done() const { return num_done_; }
+
+ private:
+  void add() {
+    const std::int64_t longest = scheduler_.max_model_len();
+    const int num_prompt = 1 + random_.below(static_cast<int>(longest * 3 / 4));
+    std::vector<TokenId> prompt =
+        made_tokens(num_prompt, random_.below(3), 3);  // few beginnings, so that many are shared
+    if (random_.one_in(2)) prompt[static_cast<std::size_t>(random_.below(num_prompt))] = TokenId{random_.below(3)};
+    Request request = request_of(std::move(prompt), 1 + random_.below(static_cast<int>(longest) - num_prompt + 1) % 12);
+    if (num_prompt + request.sampling.max_tokens > longest) request.sampling.max_tokens = 1;
+    if (num_prompt + 1 > longest) return;
+    request.key_name = std::string(1, static_cast<char>('a' + random_.below(3)));
+    request.priority = random_.below(2);
+    request.num_choices = random_.one_in(4) ? 1 + random_.below(std::min(3, options_.max_num_seqs)) : 1;
+    request.arrival = Clock::time_point(std::chrono::milliseconds(num_added_ / 2));  // some arrive together
+    if (!scheduler_.check(request)) FAIL("a request that fits is refused");
+    Sequence& sequence = make(std::make_shared<const Request>(std::move(request)));
+    sequence.num_places_reserved = sequence.request->num_choices - 1;
+    sequence.cache_salt = random_.one_in(5) ? "salt" : "";
+    scheduler_.add(sequence);
+  }
+
+  Sequence& make(std::shared_ptr<const Request> request) {
+    Sequence& sequence = sequences_.emplace_back();
+    sequence.id = SequenceId{num_added_++};
+    sequence.tokens = request->prompt;
+    sequence.num_prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
+    sequence.request = std::move(request);
+    return sequence;
+  }
+
+  void abort_one() {
+    if (sequences_.empty()) return;
+    const auto victim = std::next(sequences_.begin(), random_.below(static_cast<int>(sequences_.size())));
+    scheduler_.finish(*victim);
+    sequences_.erase(victim);
+  }
+
+  void step() {
+    scheduler_.schedule(batch_);
+    check_batch();
+    compute();
+    scheduler_.commit(batch_, 0.001 * static_cast<double>(batch_.num_tokens));
+    for (const BatchEntry& entry : batch_.entries)
+      continue_sequence(*entry.sequence);
+    sequences_.remove_if([](const Sequence& sequence) { return sequence.state == Sequence::State::kDone; });
+  }
+
+  void check_batch() {
+    if (batch_.empty() && !scheduler_.idle()) FAIL("a step without progress");
+    if (batch_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
+    if (std::cmp_greater(batch_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
+    for (const Sequence* preempted : batch_.preempted) {
+      const bool for_another = std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
+        return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
+      });
+      if (!for_another) FAIL("a sequence was preempted for less important ones");
+    }
+    bool streaming = true;
+    for (const BatchEntry& entry : batch_.entries) {
+      const bool streams = entry.sequence->prompt_computed();
+      if (streams && !streaming) FAIL("one who streams comes after a prompt");
+      streaming = streams;
+      if (entry.num_tokens <= 0 || entry.num_tokens > entry.sequence->num_remaining()) FAIL("a wrong number of tokens");
+    }
+  }
+
+  static std::pair<std::int32_t, Clock::time_point> importance(const Sequence& sequence) {
+    return {sequence.request->priority, sequence.request->arrival};
+  }
+
+  void compute() {
+    for (const BlockCopy& copy : batch_.copies) {
+      for (int i = 0; i < kBlockSize; ++i)
+        memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
+    }
+    for (const BatchEntry& entry : batch_.entries) {
+      const Sequence& sequence = *entry.sequence;
+      for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
+        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kBlockSize));
+        if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
+        if (p / kBlockSize < sequence.table.num_entered) FAIL("a finished block is written");
+        memory_[at(block, static_cast<int>(p % kBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
+      }
+    }
+  }
+
+  void continue_sequence(Sequence& sequence) {
+    if (sequence.num_remaining() > 0) return;
+    std::vector<Sequence*> grown{&sequence};
+    while (sequence.num_places_reserved > 0) {
+      Sequence& child = make(sequence.request);
+      child.cache_salt = sequence.cache_salt;
+      scheduler_.fork(sequence, child);
+      grown.push_back(&child);
+    }
+    for (Sequence* each : grown) {
+      const int num_new = random_.one_in(10) ? 1 + random_.below(40) : 1;  // sometimes a grammar forces many
+      for (int i = 0; i < num_new; ++i) {
+        if (each->num_generated() == each->request->sampling.max_tokens) break;
+        each->tokens.push_back(TokenId{random_.below(3)});
+      }
+      if (each->num_generated() == each->request->sampling.max_tokens) {
+        scheduler_.finish(*each);
+        ++num_done_;
+      }
+    }
+  }
+
+  void check_state() {
+    kv_.check_integrity();
+    std::map<BlockId, int> references;
+    std::int64_t num_running = 0;
+    std::int64_t num_waiting = 0;
+    std::int64_t num_reserved = 0;
+    for (const Sequence& sequence : sequences_) {
+      if (sequence.state == Sequence::State::kWaiting) {
+        ++num_waiting;
+        if (!sequence.table.blocks.empty()) FAIL("a waiting sequence holds blocks");
+        continue;
+      }
+      ++num_running;
+      num_reserved += sequence.num_places_reserved;
+      for (const BlockId block : sequence.table.blocks)
+        ++references[block];
+      for (std::int64_t p = 0; p < sequence.num_computed; ++p) {
+        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kBlockSize));
+        if (memory_[at(block, static_cast<int>(p % kBlockSize))] !=
+            sequence.tokens[static_cast<std::size_t>(p)].value) {
+          FAIL("a block does not hold its sequence's tokens");
+        }
+      }
+    }
+    if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
+    if (num_running + num_reserved > options_.max_num_seqs) FAIL("more places taken than there are");
+    if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
+    for (const auto& [block, count] : references) {
+      if (kv_.pool().num_references(block) != count) FAIL("a wrong number of references");
+    }
+  }
+
+  static std::size_t at(BlockId block, int offset) {
+    return static_cast<std::size_t>(block.value * kBlockSize + offset);
+  }
+
+  Random random_;
+  SchedulerOptions options_;
+  KvCache kv_;
+  Scheduler scheduler_;
+  Batch batch_;
+  std::list<Sequence> sequences_;
+  std::vector<std::int32_t> memory_;  // by slot: the token whose keys and values it holds
+  std::int64_t num_added_ = 0;
+  std::int64_t num_done_ = 0;
+};
+
+int num_operations() {
+  const char* asked = std::getenv("QUIRE_PROPERTY_OPERATIONS");
+  return asked != nullptr ? std::atoi(asked) : 200'000;
+}
+
+}  // namespace
+
+TEST_CASE("random operations keep every invariant of pool, cache and scheduler", "[property]") {
+  std::vector<World> worlds;
+  for (const SchedulerPolicy policy : {SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair}) {
+    for (const std::int64_t num_blocks : {8, 20, 200}) {
+      SchedulerOptions options;
+      options.policy = policy;
+      options.max_num_seqs = num_blocks == 8 ? 2 : 6;
+      options.max_num_batched_tokens = num_blocks == 20 ? 7 : 40;
+      options.target_itl_ms = num_blocks == 200 ? 10.0 : 0.0;
+      options.max_model_len = num_blocks == 200 ? 100 : 0;
+      worlds.push_back({options, num_blocks, true, content_hash});
+      worlds.push_back({options, num_blocks, true, weak_hash});
+      worlds.push_back({options, num_blocks, false, content_hash});
+    }
+  }
+  constexpr int kOperationsPerLife = 500;
+  std::uint64_t num_preemptions = 0;
+  std::uint64_t num_hits = 0;
+  std::int64_t num_done = 0;
+  std::uint32_t seed = 0;
+  for (int done = 0; done < num_operations(); done += kOperationsPerLife, ++seed) {
+    INFO("seed " << seed);
+    Shadow shadow(worlds[seed % worlds.size()], seed);
+    for (int i = 0; i < kOperationsPerLife; ++i)
+      shadow.operate();
+    shadow.finish_all();
+    num_preemptions += shadow.num_preemptions();
+    num_hits += shadow.num_hits();
+    num_done += shadow.num_done();
+  }
+  CHECK(num_preemptions > 100);
+  CHECK(num_hits > 1000);
+  CHECK(num_done > 1000);
+}
