@@ -1,8 +1,7 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
-// Knows no clock, thread, socket or model; time is an argument. Plan, then admit, then commit: a plan that fails
-// changes nothing. Invariants: those who stream go first; each step advances at least one sequence; the most important
-// running sequence (lowest priority number, then oldest) is never preempted; a sequence in the batch keeps its blocks
-// until commit.
+// Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
+// Invariants: those who stream go first; each step advances at least one sequence; a sequence is preempted only for one
+// at least as important (lower priority number, then older); one in the batch keeps its blocks until commit.
 #pragma once
 
 #include <cstdint>

@@ -129,11 +129,10 @@ class Shadow {
       });
       if (!for_another) FAIL("a sequence was preempted for less important ones");
     }
-    bool streaming = true;
+    std::int64_t num_checked = 0;
     for (const BatchEntry& entry : batch_.entries) {
-      const bool streams = entry.sequence->prompt_computed();
-      if (streams && !streaming) FAIL("one who streams comes after a prompt");
-      streaming = streams;
+      if (num_checked++ < batch_.num_streaming && !entry.sequence->prompt_computed())
+        FAIL("a prompt goes before a stream");
       if (entry.num_tokens <= 0 || entry.num_tokens > entry.sequence->num_remaining()) FAIL("a wrong number of tokens");
     }
   }
