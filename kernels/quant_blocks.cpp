@@ -1,5 +1,7 @@
 #include "kernels/quant_blocks.h"
 
+#include <cstring>
+
 #include "kernels/check.h"
 #include "kernels/half.h"
 
@@ -10,18 +12,37 @@ const std::uint8_t* bytes(const std::byte* source) {
   return reinterpret_cast<const std::uint8_t*>(source);
 }
 
+// Quants are handled eight at a time, as the bytes of one word.
+std::uint64_t load_word(const std::uint8_t* from) {
+  std::uint64_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+void store_word(QuantGroup& out, std::size_t first, std::uint64_t word) {
+  std::memcpy(&out.quants[first], &word, sizeof word);
+}
+
+constexpr std::uint64_t repeat(std::uint64_t byte) {
+  return byte * 0x0101010101010101ull;
+}
+
 // Sixteen bytes hold elements 0..15 in their low and 16..31 in their high nibbles.
 void split_nibbles(const std::uint8_t* packed, QuantGroup& out) {
-  for (std::size_t i = 0; i < 16; ++i) {
-    out.quants[i] = packed[i] & 0xf;
-    out.quants[i + 16] = packed[i] >> 4;
+  for (std::size_t i = 0; i < 16; i += 8) {
+    const std::uint64_t word = load_word(packed + i);
+    store_word(out, i, word & repeat(0xf));
+    store_word(out, i + 16, (word >> 4) & repeat(0xf));
   }
 }
 
+// Bit i of the four bytes becomes bit 4 of quant i.
 void add_fifth_bits(const std::uint8_t* planes, QuantGroup& out) {
-  for (std::size_t i = 0; i < 32; ++i) {
-    const int bit = (planes[i / 8] >> (i % 8)) & 1;
-    out.quants[i] = static_cast<std::uint8_t>(out.quants[i] | (bit << 4));
+  for (std::size_t i = 0; i < 4; ++i) {
+    // Eight copies of the byte, each reduced to its own bit, which an addition carries to the top of its byte.
+    const std::uint64_t own = repeat(planes[i]) & 0x8040201008040201ull;
+    const std::uint64_t top = (own + 0x00406070787c7e7full) & repeat(0x80);
+    store_word(out, 8 * i, load_word(&out.quants[8 * i]) | (top >> 3));
   }
 }
 
@@ -56,10 +77,10 @@ void split_k45(DType type, const std::uint8_t* block, int group, QuantGroup& out
   const std::uint8_t* high = block + 16;
   const std::uint8_t* low = type == DType::kQ5_K ? block + 48 : block + 16;
   low += 32 * (group / 2);
-  for (std::size_t i = 0; i < 32; ++i) {
-    int quant = (group % 2 == 0) ? low[i] & 0xf : low[i] >> 4;
-    if (type == DType::kQ5_K) quant |= ((high[i] >> group) & 1) << 4;
-    out.quants[i] = static_cast<std::uint8_t>(quant);
+  for (std::size_t i = 0; i < 32; i += 8) {
+    std::uint64_t quants = (load_word(low + i) >> (4 * (group % 2))) & repeat(0xf);
+    if (type == DType::kQ5_K) quants |= ((load_word(high + i) >> group) & repeat(1)) << 4;
+    store_word(out, i, quants);
   }
 }
 
@@ -68,9 +89,9 @@ void split_q6_k(const std::uint8_t* block, int group, QuantGroup& out) {
   const int part = group % 4;
   const std::uint8_t* low = block + 64 * half + 32 * (part % 2);
   const std::uint8_t* high = block + 128 + 32 * half;
-  for (std::size_t i = 0; i < 32; ++i) {
-    const int nibble = part < 2 ? low[i] & 0xf : low[i] >> 4;
-    out.quants[i] = static_cast<std::uint8_t>(nibble | (((high[i] >> (2 * part)) & 3) << 4));
+  for (std::size_t i = 0; i < 32; i += 8) {
+    const std::uint64_t nibbles = (load_word(low + i) >> (4 * (part / 2))) & repeat(0xf);
+    store_word(out, i, nibbles | (((load_word(high + i) >> (2 * part)) & repeat(3)) << 4));
   }
   out.sub_scale[0] = static_cast<std::int8_t>(block[192 + 2 * group]);
   out.sub_scale[1] = static_cast<std::int8_t>(block[193 + 2 * group]);

@@ -83,7 +83,8 @@ void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   const float* x = args.floats + row * padded_depth(args.depth);
   if (padded == 1) return float_rows<W, 1, kPanels>(args, panel, x, padded, row, valid);
   if (padded == 2) return float_rows<W, 2, kPanels>(args, panel, x, padded, row, valid);
-  constexpr int kPair = kPanels > 2 ? 2 : kPanels;  // many rows need the registers that few rows spend on panels
+  // Many rows need the registers that few rows spend on panels.
+  constexpr int kPair = kPanels > Simd::kFloatPanels ? Simd::kFloatPanels : kPanels;
   const std::int64_t step = padded < Simd::kFloatRows ? padded : Simd::kFloatRows;
   for (std::int64_t r = 0; r < padded; r += step) {
     for (std::int64_t p = 0; p < kPanels; p += kPair) {

@@ -119,30 +119,41 @@ template <class P>
   return s;
 }
 
-// acc + (32 quantised weights per lane) . (32 quantised activations)
-template <class P>
-[[gnu::always_inline]] inline typename Simd::F accumulate(typename Simd::F acc, const typename Simd::B* w,
-                                                          const Scales& s, const ActBlock& x) {
+// acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
+// acc_stride. Integer sums stay below 2^24: exact in f32. Rows come in small groups because independent sums hide the
+// latency of each.
+template <class P, int kPanels, int kRows>
+[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride,
+                                              const typename Simd::B (*w)[8], const Scales* s, const ActBlock* x) {
   using F = typename Simd::F;
-  F sum;
+  F sum[kRows][kPanels];
   if constexpr (P::kBits == 6) {
-    const F zero = Simd::set1(static_cast<float>(P::kZero));
-    const F low = Simd::fnma(zero, Simd::set1(x.half_sum[0]), Simd::template dot<6, 0, 4>(w, x.quants));
-    const F high = Simd::fnma(zero, Simd::set1(x.half_sum[1]), Simd::template dot<6, 4, 8>(w, x.quants));
-    sum = Simd::fma(high, s.second, Simd::mul(low, s.first));
-  } else {
-    F dot = Simd::template dot<P::kBits, 0, 8>(w, x.quants);
-    if constexpr (P::kZero == 0) {
-      sum = Simd::fma(Simd::set1(x.sum), s.second, Simd::mul(dot, s.first));
-    } else {
-      // Integers below 2^24 throughout: this subtraction is exact.
-      if constexpr (!(P::kBits == 8 && Simd::kCentred8)) {
-        dot = Simd::fnma(Simd::set1(static_cast<float>(P::kZero)), Simd::set1(x.sum), dot);
+    F high[kRows][kPanels];
+    Simd::template dot<6, 0, 4, kPanels, kRows>(w, x, 3, sum);
+    Simd::template dot<6, 4, 8, kPanels, kRows>(w, x, 4, high);
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        sum[r][p] = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
       }
-      sum = Simd::mul(dot, s.first);
+    }
+  } else {
+    constexpr bool kCentred = P::kZero == 0 || (P::kBits == 8 && Simd::kCentred8);
+    constexpr int kStart = kCentred ? -1 : P::kZero == 8 ? 0 : P::kZero == 16 ? 1 : 2;
+    Simd::template dot<P::kBits, 0, 8, kPanels, kRows>(w, x, kStart, sum);
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        sum[r][p] = Simd::mul(sum[r][p], s[p].first);
+        if constexpr (P::kZero == 0) sum[r][p] = Simd::fma(Simd::set1(x[r].sum), s[p].second, sum[r][p]);
+      }
     }
   }
-  return Simd::fma(sum, Simd::set1(x.scale), acc);
+  for (int r = 0; r < kRows; ++r) {
+    const F scale = Simd::set1(x[r].scale);
+    for (int p = 0; p < kPanels; ++p) {
+      F& into = acc[p * acc_stride + r];
+      into = Simd::fma(sum[r][p], scale, into);
+    }
+  }
 }
 
 // Adds bias and what is already there as asked, and writes the valid columns.
@@ -194,9 +205,9 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
           Quants<P::kBits>::load(quants[p] + (kVec + v) * kVecBytes, w[p]);
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         }
-        for (int r = 0; r < kRows; ++r) {
-          for (int p = 0; p < kPanels; ++p)
-            acc[p][v][r] = accumulate<P>(acc[p][v][r], w[p], s[p], x[r]);
+        constexpr int kTogether = kRows < Simd::kRowsTogether ? kRows : Simd::kRowsTogether;
+        for (int r = 0; r < kRows; r += kTogether) {
+          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, w, s, x + r);
         }
       }
       for (int p = 0; p < kPanels; ++p) {
@@ -265,16 +276,25 @@ void quantize_block(const float* x, ActBlock& out) {
     largest = Simd::max(largest, Simd::abs(part[i]));
   }
   const float bound = Simd::reduce_max(largest);
-  const F inverse = Simd::set1(bound > 1e-30f ? 127.0f / bound : 0.0f);  // below, 127 / bound could overflow
-  for (int i = 0; i < kParts; ++i)
-    Simd::store_i8(out.quants + i * Simd::kLanes, Simd::mul(part[i], inverse));
+  const float inverse = bound > 1e-30f ? 127.0f / bound : 0.0f;  // below, 127 / bound could overflow
+  F half[2] = {Simd::zero(), Simd::zero()};
+  for (int i = 0; i < kParts; ++i) {
+    F quants = Simd::round(Simd::mul(part[i], Simd::set1(inverse)));
+    quants = Simd::min(Simd::max(quants, Simd::set1(-127.0f)), Simd::set1(127.0f));  // a NaN becomes -127
+    Simd::store_i8(out.quants + i * Simd::kLanes, quants);
+    half[2 * i / kParts] = Simd::add(half[2 * i / kParts], quants);
+  }
+  // Sums of small integers are exact in f32.
+  const int low = static_cast<int>(Simd::reduce_add(half[0]));
+  const int high = static_cast<int>(Simd::reduce_add(half[1]));
+  const int sum = low + high;
   out.scale = bound / 127.0f;
-  int sums[2] = {0, 0};
-  for (int i = 0; i < kQuantBlock; ++i)
-    sums[i / 16] += out.quants[i];
-  out.half_sum[0] = static_cast<float>(sums[0]);
-  out.half_sum[1] = static_cast<float>(sums[1]);
-  out.sum = static_cast<float>(sums[0] + sums[1]);
+  out.sum = static_cast<float>(sum);
+  out.start[0] = -8 * sum;
+  out.start[1] = -16 * sum;
+  out.start[2] = -128 * sum;
+  out.start[3] = -32 * low;
+  out.start[4] = -32 * high;
 }
 
 void quantize_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out) {

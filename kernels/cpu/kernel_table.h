@@ -17,12 +17,13 @@ inline constexpr int kQueryTile = 8;        // query vectors that share the load
 inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
 inline constexpr int kNumWeightTypes = 11;  // indexed by DType
 
-// 32 activations as int8 with their scale; the sums are of the quantised values, exact integers in f32.
-struct ActBlock {
+// 32 activations as int8 with their scale, one cache line. The starts are what an integer dot product begins with so
+// that it ends as if each quant had its zero subtracted: minus the zero times the sum of the activations.
+struct alignas(64) ActBlock {
   std::int8_t quants[kQuantBlock];
   float scale;
-  float sum;          // of all 32
-  float half_sum[2];  // of each 16
+  float sum;              // of the quants, an exact integer
+  std::int32_t start[5];  // for zeros of 8, 16 and 128, then for a zero of 32 the first and the second half
 };
 
 // What a level turns activations into before multiplying them with a type of weights.

@@ -50,28 +50,42 @@ void pack_scales(DType type, const Format& format, const QuantGroup& group, bool
       type == DType::kQ6_K ? static_cast<std::byte>(group.sub_scale[1]) : static_cast<std::byte>(group.sub_minimum);
 }
 
-// Bit planes first, then nibbles: group g of four features is the low or high half of bytes [64 * (g / 2), + 64).
+std::uint64_t load_u64(const std::uint8_t* from) {
+  std::uint64_t value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+void store_u32(std::uint8_t* to, std::uint64_t value) {
+  const auto low = static_cast<std::uint32_t>(value);
+  std::memcpy(to, &low, sizeof low);
+}
+
+constexpr std::uint64_t kLowNibbles = 0x0f0f0f0f0f0f0f0full;
+
+// Bit planes first, then nibbles: group g of four features is the low or high half of bytes [64 * (g / 2), + 64). Eight
+// quants, two groups, are handled at a time as bytes of one word.
 void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byte* out) {
-  auto* bytes = reinterpret_cast<std::uint8_t*>(out);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(out) + 4 * column;
   if (bits == 8) {
     for (std::size_t g = 0; g < 8; ++g)
-      std::memcpy(bytes + 64 * g + 4 * column, &group.quants[4 * g], 4);
+      std::memcpy(bytes + 64 * g, &group.quants[4 * g], 4);
     return;
   }
-  const std::size_t planes = static_cast<std::size_t>(bits - 4);
-  std::uint8_t* nibbles = bytes + 64 * planes;
-  for (std::size_t i = 0; i < kSubBlock; ++i) {
-    const std::size_t g = i / 4;
-    const std::size_t at = 4 * column + i % 4;
-    const int quant = group.quants[i];
-    std::uint8_t& nibble = nibbles[64 * (g / 2) + at];
-    nibble = static_cast<std::uint8_t>(nibble | ((quant & 0xf) << (4 * (g % 2))));
-    if (bits == 5) bytes[at] = static_cast<std::uint8_t>(bytes[at] | ((quant >> 4) << g));
-    if (bits == 6) {
-      std::uint8_t& plane = bytes[64 * (g / 4) + at];
-      plane = static_cast<std::uint8_t>(plane | ((quant >> 4) << (2 * (g % 4))));
-    }
+  const auto planes = static_cast<std::size_t>(bits - 4);
+  std::uint64_t plane[2] = {0, 0};
+  for (std::size_t pair = 0; pair < 4; ++pair) {
+    const std::uint64_t quants = load_u64(&group.quants[8 * pair]);
+    const std::uint64_t nibbles = quants & kLowNibbles;
+    store_u32(bytes + 64 * (planes + pair), nibbles | (nibbles >> 28));
+    const std::uint64_t high = (quants >> 4) & kLowNibbles;
+    const std::uint64_t first = high & 0xffffffffu;
+    const std::uint64_t second = high >> 32;
+    if (bits == 5) plane[0] |= (first << (2 * pair)) | (second << (2 * pair + 1));
+    if (bits == 6) plane[pair / 2] |= (first << (4 * (pair % 2))) | (second << (4 * (pair % 2) + 2));
   }
+  if (bits >= 5) store_u32(bytes, plane[0]);
+  if (bits == 6) store_u32(bytes + 64, plane[1]);
 }
 
 void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, std::byte* out) {

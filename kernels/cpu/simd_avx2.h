@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/kernel_table.h"
+
 namespace quire {
 namespace {
 
@@ -14,8 +16,10 @@ struct Simd {
   static constexpr int kLanes = 8;
   static constexpr bool kCentred8 = true;
   static constexpr int kGemmRows = 4;
+  static constexpr int kRowsTogether = 1;
   static constexpr int kGemmPanels = 1;
   static constexpr int kFloatRows = 4;
+  static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 1;
 
   using F = __m256;
@@ -115,13 +119,29 @@ struct Simd {
     if constexpr (kShift < 0) moved = _mm256_srli_epi16(plane, -kShift);
     return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
   }
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
+  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        out[r][p] = kBits == 8 ? dot_signed(w[p], x[r].quants)
+                               : dot_narrow<kBits, kBegin, kEnd>(w[p], x[r].quants, start < 0 ? 0 : x[r].start[start]);
+      }
+    }
+  }
+
+ private:
+  // As a float, so that the compiler broadcasts from memory and not by way of a general register.
+  static __m256i four(const std::int8_t* x) {
+    float bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return _mm256_castps_si256(_mm256_set1_ps(bits));
+  }
   template <int kBits, int kBegin, int kEnd>
-  [[gnu::always_inline]] static F dot(const B* w, const std::int8_t* x) {
-    if constexpr (kBits == 8) return dot_signed(w, x);
+  [[gnu::always_inline]] static F dot_narrow(const B* w, const std::int8_t* x, std::int32_t start) {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
     constexpr int kPairs = 32767 / (2 * ((1 << kBits) - 1) * 127);
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i total = _mm256_setzero_si256();
+    __m256i total = _mm256_set1_epi32(start);
     for (int g = kBegin; g < kEnd;) {
       __m256i pairs = _mm256_maddubs_epi16(w[g], four(x + 4 * g));
       ++g;
@@ -131,13 +151,6 @@ struct Simd {
       total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
     }
     return _mm256_cvtepi32_ps(total);
-  }
-
- private:
-  static __m256i four(const std::int8_t* x) {
-    int bits;
-    __builtin_memcpy(&bits, x, sizeof bits);
-    return _mm256_set1_epi32(bits);
   }
   // Quants of Q8_0 use all eight bits, where pairs of products would saturate: |w| times x with w's sign cannot.
   [[gnu::always_inline]] static F dot_signed(const B* w, const std::int8_t* x) {

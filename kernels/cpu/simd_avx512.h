@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/kernel_table.h"
+
 namespace quire {
 namespace {
 
@@ -14,8 +16,10 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;
   static constexpr int kGemmRows = 4;
+  static constexpr int kRowsTogether = 2;
   static constexpr int kGemmPanels = 2;
   static constexpr int kFloatRows = 8;
+  static constexpr int kFloatPanels = 2;
   static constexpr int kValueVecs = 2;
 
   using F = __m512;
@@ -166,18 +170,27 @@ struct Simd {
     if constexpr (kShift < 0) moved = _mm512_srli_epi16(plane, -kShift);
     return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(kMask), 0xf8);  // a | (moved & mask)
   }
-  template <int kBits, int kBegin, int kEnd>
-  [[gnu::always_inline]] static F dot(const B* w, const std::int8_t* x) {
-    // Two chains hide the latency of the dot product; integers, so their order is free.
-    __m512i even = _mm512_setzero_si512();
-    __m512i odd = _mm512_setzero_si512();
-    for (int g = kBegin; g < kEnd; g += 2) {
-      int pair[2];
-      __builtin_memcpy(pair, x + 4 * g, sizeof pair);
-      even = _mm512_dpbusd_epi32(even, w[g], _mm512_set1_epi32(pair[0]));
-      odd = _mm512_dpbusd_epi32(odd, w[g + 1], _mm512_set1_epi32(pair[1]));
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
+  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
+    __m512i sum[kRows][kPanels];
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        sum[r][p] = start < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(x[r].start[start]);
     }
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(even, odd));
+    for (int g = kBegin; g < kEnd; ++g) {
+      for (int r = 0; r < kRows; ++r) {
+        // As a float, so that the compiler broadcasts from memory and not by way of a general register.
+        float four;
+        __builtin_memcpy(&four, x[r].quants + 4 * g, sizeof four);
+        const __m512i activations = _mm512_castps_si512(_mm512_set1_ps(four));
+        for (int p = 0; p < kPanels; ++p)
+          sum[r][p] = _mm512_dpbusd_epi32(sum[r][p], w[p][g], activations);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        out[r][p] = _mm512_cvtepi32_ps(sum[r][p]);
+    }
   }
 };
 

@@ -3,6 +3,7 @@
 // unit.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/half.h"
 
 namespace quire {
@@ -12,8 +13,10 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;  // whether dot<8> already subtracts the 128 of Q8_0
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
+  static constexpr int kRowsTogether = 1;   // of them, whose integer sums are interleaved
   static constexpr int kGemmPanels = 1;
   static constexpr int kFloatRows = 4;
+  static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries
 
   struct F {
@@ -193,18 +196,22 @@ struct Simd {
     }
     return a;
   }
-  // Per lane the sum over the groups [kBegin, kEnd) of four unsigned quants times four signed activations; kBits wide
-  // quants.
-  template <int kBits, int kBegin, int kEnd>
-  static F dot(const B* w, const std::int8_t* x) {
-    return map([&](int i) {
-      int sum = 0;
-      for (int g = kBegin; g < kEnd; ++g) {
-        for (int j = 0; j < 4; ++j)
-          sum += w[g].v[4 * i + j] * x[4 * g + j];
+  // out[r][p]: per lane the sum over the groups [kBegin, kEnd) of four unsigned quants, kBits wide, of panel p times
+  // four signed activations of row r, beginning with x[r].start[start] (nothing where start < 0).
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
+  static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        out[r][p] = map([&](int i) {
+          int sum = start < 0 ? 0 : x[r].start[start];
+          for (int g = kBegin; g < kEnd; ++g) {
+            for (int j = 0; j < 4; ++j)
+              sum += w[p][g].v[4 * i + j] * x[r].quants[4 * g + j];
+          }
+          return static_cast<float>(sum);
+        });
       }
-      return static_cast<float>(sum);
-    });
+    }
   }
 };
 
