@@ -87,4 +87,12 @@ std::string unescape_string(std::string_view literal, int line) {
   return out;
 }
 
+std::optional<std::string> try_unescape_string(std::string_view literal) {
+  try {
+    return unescape_string(literal, 0);
+  } catch (const Failure&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace quire::jinja

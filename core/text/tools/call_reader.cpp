@@ -1,0 +1,181 @@
+#include "core/text/tools/call_reader.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace quire {
+
+std::size_t match_marker(std::string_view text, std::size_t position, const std::vector<std::string_view>& markers) {
+  std::size_t longest = 0;
+  for (const auto marker : markers) {
+    if (marker.size() > longest && text.substr(position).starts_with(marker)) longest = marker.size();
+  }
+  return longest;
+}
+
+bool may_become(std::string_view text, std::size_t position, std::string_view marker) {
+  const auto rest = text.substr(position);
+  return rest.size() < marker.size() && marker.starts_with(rest);
+}
+
+bool may_become_any(std::string_view text, std::size_t position, const std::vector<std::string_view>& markers) {
+  return std::any_of(markers.begin(), markers.end(),
+                     [&](std::string_view marker) { return may_become(text, position, marker); });
+}
+
+std::size_t held_back(std::string_view text, const std::vector<std::string_view>& markers) {
+  std::size_t longest = 0;
+  for (const auto marker : markers)
+    longest = std::max(longest, marker.size());
+  for (std::size_t length = std::min(longest, text.size()); length > 0; --length) {
+    if (may_become_any(text, text.size() - length, markers)) return length;
+  }
+  return 0;
+}
+
+CallReading read_calls(std::string_view text, const CallContext& context) {
+  switch (context.format.syntax) {
+    case CallSyntax::kJson: return read_json_calls(text, context);
+    case CallSyntax::kNamedJson: return read_named_calls(text, context);
+    case CallSyntax::kPythonic: return read_pythonic_calls(text, context);
+    case CallSyntax::kTagged: return read_tagged_calls(text, context);
+    case CallSyntax::kBraced: return read_braced_calls(text, context);
+    default: return {ScanStatus::kMalformed, 0, {}, false, true, false};
+  }
+}
+
+const ToolSpec* find_tool(const std::vector<ToolSpec>& tools, std::string_view name) {
+  const auto found =
+      std::find_if(tools.begin(), tools.end(), [name](const ToolSpec& tool) { return tool.name == name; });
+  return found == tools.end() ? nullptr : &*found;
+}
+
+const ToolParameter* find_parameter(const ToolSpec* tool, std::string_view name) {
+  if (tool == nullptr) return nullptr;
+  const auto found = std::find_if(tool->parameters.begin(), tool->parameters.end(),
+                                  [name](const ToolParameter& p) { return p.name == name; });
+  return found == tool->parameters.end() ? nullptr : &*found;
+}
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(skip_white_space(text, 0));
+  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
+    text.remove_suffix(1);
+  return text;
+}
+
+bool has_type(const nlohmann::json& value, const std::string& type) {
+  if (type == "integer")
+    return value.is_number_integer() ||
+           (value.is_number_float() &&
+            value.get<double>() == static_cast<double>(static_cast<long long>(value.get<double>())));
+  if (type == "number") return value.is_number();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "object") return value.is_object();
+  if (type == "array") return value.is_array();
+  return type == "null" && value.is_null();
+}
+
+}  // namespace
+
+std::string coerce_value(std::string_view text, const std::vector<std::string>& types, JsonSpacing spacing) {
+  const auto is_string_type = [](const std::string& type) { return type == "string"; };
+  if (std::all_of(types.begin(), types.end(), is_string_type)) return quote_json(text);
+  std::string written(trimmed(text));
+  if (written == "True" || written == "False" || written == "None") {
+    written = written == "True" ? "true" : written == "False" ? "false" : "null";
+  }
+  const auto value = nlohmann::json::parse(written, nullptr, false);
+  if (value.is_discarded()) return quote_json(text);
+  for (const auto& type : types) {
+    if (!has_type(value, type)) continue;
+    if (type == "integer" && value.is_number_float())
+      return std::to_string(static_cast<long long>(value.get<double>()));
+    return scan_json(written, 0, spacing).text;
+  }
+  return quote_json(text);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void add_types(const Json& schema, std::vector<std::string>& types, int depth) {
+  const auto add = [&types](const std::string& type) {
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  };
+  if (!schema.is_object() || depth > 8) return;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    if (type->is_string()) add(type->get<std::string>());
+    if (type->is_array()) {
+      for (const auto& one : *type) {
+        if (one.is_string()) add(one.get<std::string>());
+      }
+    }
+  }
+  for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+    const auto parts = schema.find(key);
+    if (parts == schema.end() || !parts->is_array()) continue;
+    for (const auto& part : *parts)
+      add_types(part, types, depth + 1);
+  }
+  const auto choices = schema.find("enum");
+  if (types.empty() && choices != schema.end() && choices->is_array()) {
+    for (const auto& choice : *choices) {
+      if (choice.is_number()) add("number");
+      if (choice.is_boolean()) add("boolean");
+      if (choice.is_null()) add("null");
+      if (choice.is_string()) add("string");
+    }
+  }
+}
+
+ToolSpec read_spec(const Json& function) {
+  ToolSpec spec;
+  if (const auto name = function.find("name"); name != function.end() && name->is_string())
+    spec.name = name->get<std::string>();
+  const auto schema = function.find("parameters");
+  if (schema == function.end() || !schema->is_object()) return spec;
+  const auto properties = schema->find("properties");
+  if (properties == schema->end() || !properties->is_object()) return spec;
+  for (const auto& [name, property] : properties->items()) {
+    ToolParameter parameter{name, {}, false};
+    add_types(property, parameter.types, 0);
+    spec.parameters.push_back(std::move(parameter));
+  }
+  if (const auto required = schema->find("required"); required != schema->end() && required->is_array()) {
+    for (auto& parameter : spec.parameters) {
+      parameter.required = std::find(required->begin(), required->end(), Json(parameter.name)) != required->end();
+    }
+  }
+  return spec;
+}
+
+}  // namespace
+
+std::vector<ToolSpec> read_tool_specs(const Json& tools) {
+  std::vector<ToolSpec> specs;
+  if (!tools.is_array()) return specs;
+  for (const auto& tool : tools) {
+    if (!tool.is_object()) continue;
+    const auto function = tool.find("function");
+    specs.push_back(read_spec(function != tool.end() && function->is_object() ? *function : tool));
+  }
+  return specs;
+}
+
+void ParsedOutput::apply(const OutputDelta& delta) {
+  content += delta.content;
+  reasoning += delta.reasoning;
+  for (const auto& call : delta.tool_calls) {
+    if (call.index >= tool_calls.size()) tool_calls.resize(call.index + 1);
+    auto& target = tool_calls[call.index];
+    if (!call.id.empty()) target.id = call.id;
+    if (!call.name.empty()) target.name = call.name;
+    target.arguments += call.arguments;
+  }
+}
+
+}  // namespace quire

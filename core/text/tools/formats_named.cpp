@@ -1,0 +1,106 @@
+// Formats that write a call's name as text and its arguments as JSON after it.
+#include "core/text/tools/format_table.h"
+
+namespace quire {
+namespace {
+
+ToolFormat named_format(std::string_view name, std::string_view begin, std::string_view middle, std::string_view end) {
+  ToolFormat format;
+  format.name = name;
+  format.syntax = CallSyntax::kNamedJson;
+  format.name_begin = begin;
+  format.name_end = middle;
+  format.call_end = end;
+  format.verbatim_arguments = true;
+  format.frame = {begin, "", begin, middle, end, "", ""};
+  return format;
+}
+
+constexpr std::string_view kDeepSeekBegin = "<｜tool▁calls▁begin｜>";
+constexpr std::string_view kDeepSeekEnd = "<｜tool▁calls▁end｜>";
+
+ToolFormat deepseek_section(ToolFormat format) {
+  format.starts = {kDeepSeekBegin};
+  format.ends = {kDeepSeekEnd};
+  format.start_is_enough = true;
+  format.frame.trigger = kDeepSeekBegin;
+  format.frame.before = kDeepSeekBegin;
+  format.frame.after = kDeepSeekEnd;
+  return format;
+}
+
+FormatEntry deepseek_v3() {
+  ToolFormat format = deepseek_section(
+      named_format("deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n", "<｜tool▁call▁end｜>"));
+  format.fence = "```";
+  format.frame.end = "\n```<｜tool▁call▁end｜>";
+  format.frame.between = "\n";
+  return {format, {"deepseekr1", "deepseek"}};
+}
+
+FormatEntry deepseek_v31() {
+  return {
+      deepseek_section(named_format("deepseek_v31", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")),
+      {}};
+}
+
+FormatEntry kimi_k2() {
+  ToolFormat format =
+      named_format("kimi_k2", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
+  format.starts = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"};
+  format.ends = {"<|tool_calls_section_end|>"};
+  format.name_is_id = true;
+  format.calls_end_reasoning = true;
+  format.frame = {"<|tool_calls_section_begin|>",
+                  "<|tool_calls_section_begin|>",
+                  "<|tool_call_begin|>functions.",
+                  ":0<|tool_call_argument_begin|>",
+                  "<|tool_call_end|>",
+                  "",
+                  "<|tool_calls_section_end|>"};
+  return {format, {"kimi", "kimik25"}};
+}
+
+FormatEntry mistral() {
+  ToolFormat format = named_format("mistral", "[TOOL_CALLS]", "[ARGS]", "");
+  format.starts = {"[TOOL_CALLS]"};
+  format.name_may_touch = true;
+  format.may_be_list = true;
+  format.skips_to_json = true;
+  format.call_id = "[CALL_ID]";
+  format.think_begin = "[THINK]";
+  format.think_end = "[/THINK]";
+  return {format, {"mistralv11", "devstral", "ministral", "magistral"}};
+}
+
+// Before version 11 of its tokenizer Mistral wrote a JSON list; the reader takes both.
+FormatEntry mistral_list() {
+  ToolFormat format = mistral().format;
+  format.name = "mistral_list";
+  format.frame = {"[TOOL_CALLS]", "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
+  return {format, {"mistralprev11", "mistralnemo"}};
+}
+
+FormatEntry functionary_v32() {
+  ToolFormat format = named_format("functionary_v3.2", ">>>", "\n", "");
+  format.starts = {">>>"};
+  format.prompt_start = ">>>";
+  format.dropped = {">>>all\n"};
+  format.verbatim_arguments = false;
+  return {format, {"functionary", "functionary32", "functionaryv3"}};
+}
+
+FormatEntry functionary_v31() {
+  ToolFormat format = named_format("functionary_v3.1", "<function=", ">", "</function>");
+  format.starts = {"<function="};
+  format.verbatim_arguments = false;
+  return {format, {"functionary31", "functionaryv31llama31"}};
+}
+
+}  // namespace
+
+std::vector<FormatEntry> named_json_formats() {
+  return {deepseek_v3(), deepseek_v31(), kimi_k2(), mistral(), mistral_list(), functionary_v32(), functionary_v31()};
+}
+
+}  // namespace quire

@@ -1,0 +1,205 @@
+// Formats with tags around names and parameters, pythonic ones, Gemma's, and gpt-oss.
+#include "core/text/tools/format_table.h"
+
+namespace quire {
+namespace {
+
+ToolFormat tagged_format(std::string_view name, std::string_view start, std::string_view end) {
+  ToolFormat format;
+  format.name = name;
+  format.syntax = CallSyntax::kTagged;
+  format.starts = {start};
+  format.ends = {end};
+  format.name_begin = "<function=";
+  format.name_end = ">";
+  format.call_end = "</function>";
+  format.parameter_begin = "<parameter=";
+  format.key_end = ">";
+  format.parameter_end = "</parameter>";
+  format.mends_cut_off = true;
+  format.frame.trigger = start;
+  return format;
+}
+
+FormatEntry qwen3_coder() {
+  ToolFormat format = tagged_format("qwen3_coder", "<tool_call>", "</tool_call>");
+  format.starts.push_back("<function=");
+  format.needs_name_end = true;
+  format.start_is_enough = true;
+  return {format, {"qwen3xml", "mimo", "qwen35", "nemotronv3", "nemotron3nano", "qwen3coderxml"}};
+}
+
+FormatEntry step3p5() {
+  ToolFormat format = qwen3_coder().format;
+  format.name = "step3p5";
+  return {format, {"stepfun", "step35"}};
+}
+
+FormatEntry seed_oss() {
+  ToolFormat format = tagged_format("seed_oss", "<seed:tool_call>", "</seed:tool_call>");
+  format.think_begin = "<seed:think>";
+  format.think_end = "</seed:think>";
+  format.trims_content = true;
+  return {format, {"seed"}};
+}
+
+ToolFormat invoke_format(std::string_view name, std::string_view start, std::string_view end) {
+  ToolFormat format = tagged_format(name, start, end);
+  format.name_begin = "<invoke name=\"";
+  format.name_end = "\">";
+  format.call_end = "</invoke>";
+  format.parameter_begin = "<parameter name=\"";
+  format.key_end = "\">";
+  return format;
+}
+
+FormatEntry minimax_m2() {
+  ToolFormat format = invoke_format("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>");
+  format.starts_in_reasoning = true;
+  format.trims_content = true;
+  return {format, {"minimax", "minimaxm2", "minimaxm25"}};
+}
+
+ToolFormat dsml_format(std::string_view name, std::string_view start, std::string_view end) {
+  ToolFormat format = tagged_format(name, start, end);
+  format.name_begin = "<｜DSML｜invoke name=\"";
+  format.name_end = "\">";
+  format.call_end = "</｜DSML｜invoke>";
+  format.parameter_begin = "<｜DSML｜parameter name=\"";
+  format.key_end = ">";
+  format.parameter_end = "</｜DSML｜parameter>";
+  format.wrapper_key = "arguments";
+  format.trims_values = false;
+  return format;
+}
+
+ToolFormat key_value_format(std::string_view name, std::string_view name_end) {
+  ToolFormat format = tagged_format(name, "<tool_call>", "");
+  format.ends.clear();
+  format.name_begin = "<tool_call>";
+  format.name_end = name_end;
+  format.call_end = "</tool_call>";
+  format.parameter_begin = "<arg_key>";
+  format.key_end = "</arg_key>";
+  format.value_begin = "<arg_value>";
+  format.parameter_end = "</arg_value>";
+  format.trims_content = true;
+  format.trims_values = false;
+  return format;
+}
+
+FormatEntry glm() {
+  ToolFormat format = key_value_format("glm45", "");
+  return {format, {"glm47", "glm46", "glm", "glm4", "glm5", "poolsidev1"}};
+}
+
+FormatEntry hy_v3() {
+  ToolFormat format = key_value_format("hy_v3", "<tool_sep>");
+  format.starts = {"<tool_calls>"};
+  format.ends = {"</tool_calls>"};
+  format.frame.trigger = "<tool_calls>";
+  return {format, {"hyv3"}};
+}
+
+FormatEntry minicpm5() {
+  ToolFormat format = tagged_format("minicpm5", "<function name=\"", "");
+  format.ends.clear();
+  format.name_begin = "<function name=\"";
+  format.name_end = "\">";
+  format.parameter_begin = "<param name=\"";
+  format.key_end = "\">";
+  format.parameter_end = "</param>";
+  format.trims_content = true;
+  format.drops_content_with_calls = true;
+  format.mends_cut_off = false;
+  format.checks_schema = true;
+  return {format, {"minicpm"}};
+}
+
+}  // namespace
+
+std::vector<FormatEntry> tagged_formats() {
+  return {qwen3_coder(),
+          step3p5(),
+          seed_oss(),
+          minimax_m2(),
+          {dsml_format("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"), {}},
+          {dsml_format("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"), {}},
+          glm(),
+          hy_v3(),
+          minicpm5()};
+}
+
+namespace {
+
+ToolFormat pythonic_format(std::string_view name, std::vector<std::string_view> starts,
+                           std::vector<std::string_view> ends) {
+  ToolFormat format;
+  format.name = name;
+  format.syntax = CallSyntax::kPythonic;
+  format.starts = std::move(starts);
+  format.ends = std::move(ends);
+  format.frame.trigger = format.starts.empty() ? "[" : format.starts[0];
+  return format;
+}
+
+ToolFormat braced_format(std::string_view name, std::string_view start, std::string_view end, std::string_view quote) {
+  ToolFormat format;
+  format.name = name;
+  format.syntax = CallSyntax::kBraced;
+  format.starts = {start};
+  format.ends = {end};
+  format.name_begin = "call:";
+  format.string_quote = quote;
+  format.trims_content = true;
+  format.mends_cut_off = true;
+  format.frame.trigger = start;
+  return format;
+}
+
+}  // namespace
+
+std::vector<FormatEntry> pythonic_formats() {
+  ToolFormat bare = pythonic_format("pythonic", {}, {});
+  bare.bare_at_begin = true;
+  bare.begins_output = true;
+  ToolFormat llama4 = pythonic_format("llama4_pythonic", {"<|python_start|>"}, {"<|python_end|>"});
+  llama4.bare_at_begin = true;
+  llama4.begins_output = true;
+  ToolFormat olmo3 = pythonic_format("olmo3", {"<function_calls>"}, {"</function_calls>"});
+  olmo3.begins_output = true;
+  ToolFormat lfm2 = pythonic_format("lfm2", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
+  lfm2.keeps_text_after_calls = true;
+  ToolFormat lfm25 = pythonic_format("lfm2.5", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
+  lfm25.bare_anywhere = true;
+  return {{bare, {"llama32pythonic"}}, {llama4, {"llama4"}}, {olmo3, {"olmo"}}, {lfm2, {"lfm"}}, {lfm25, {}}};
+}
+
+std::vector<FormatEntry> other_formats() {
+  ToolFormat gemma4 = braced_format("gemma4", "<|tool_call>", "<tool_call|>", "<|\"|>");
+  gemma4.think_begin = "<|channel>thought";
+  gemma4.think_end = "<channel|>";
+  gemma4.reasoning_anywhere = true;
+  gemma4.dropped = {"<channel|>", "<|channel>"};
+  ToolFormat harmony;
+  harmony.name = "harmony";
+  harmony.syntax = CallSyntax::kHarmony;
+  harmony.think_begin = "";
+  harmony.think_end = "";
+  harmony.frame = {"<|channel|>commentary to=functions.",
+                   "",
+                   "<|channel|>commentary to=functions.",
+                   " <|constrain|>json<|message|>",
+                   "<|call|>",
+                   "<|start|>assistant",
+                   ""};
+  ToolFormat none;
+  none.name = "none";
+  // Step3's calls are left in the content, as vLLM leaves them.
+  return {{gemma4, {"gemma"}},
+          {braced_format("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>"), {}},
+          {harmony, {"openai", "gptoss", "gptoss120b"}},
+          {none, {"step3", "content", "text"}}};
+}
+
+}  // namespace quire

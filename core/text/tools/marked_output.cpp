@@ -1,0 +1,354 @@
+// Output with markers in it: reasoning between tags, content, calls from a start marker on.
+#include <algorithm>
+
+#include "core/text/tools/output_parser_state.h"
+
+namespace quire {
+namespace {
+
+constexpr auto kNowhere = std::string_view::npos;
+
+bool is_blank(std::string_view text) {
+  return skip_white_space(text, 0) == text.size();
+}
+
+std::size_t trimmed_size(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
+  return last == kNowhere ? 0 : last + 1;
+}
+
+enum class MarkerKind { kNone, kThinkBegin, kThinkEnd, kCall, kBareCall, kDropped };
+
+struct Marker {
+  MarkerKind kind = MarkerKind::kNone;
+  std::size_t position = kNowhere;
+  std::size_t length = 0;
+};
+
+class MarkedState final : public OutputParser::State {
+ public:
+  MarkedState(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options)
+      : State(format, std::move(tools), std::move(options)) {
+    if (format_.syntax == CallSyntax::kNone) options_.parse_tools = false;
+    if (options_.json_content) format_.dropped.insert(format_.dropped.end(), {"```json", "```"});
+    begin();
+  }
+
+  bool in_reasoning() const override { return mode_ == Mode::kReasoning; }
+
+ private:
+  enum class Mode { kReasoning, kContent, kCalls };
+
+  void begin() {
+    const std::string& prompt = options_.prompt_end;
+    const std::size_t opened = format_.think_begin.empty() ? kNowhere : prompt.rfind(format_.think_begin);
+    const std::size_t closed = format_.think_end.empty() ? kNowhere : prompt.rfind(format_.think_end);
+    const bool open =
+        opened != kNowhere && (closed == kNowhere || closed < opened || format_.think_end == format_.think_begin);
+    if (!options_.parse_reasoning) {
+      if (open) emit_content(prompt.substr(opened));
+    } else if (open || (opened == kNowhere && closed == kNowhere && format_.starts_in_reasoning)) {
+      mode_ = Mode::kReasoning;
+      if (open) emit_reasoning(std::string_view(prompt).substr(opened + format_.think_begin.size()), false);
+    }
+    if (mode_ == Mode::kContent) pending_ += format_.prompt_start;
+    whole_is_region_ = options_.parse_tools && !options_.eager && (format_.bare_anywhere || format_.begins_output);
+  }
+
+  void process(bool final) override {
+    while (step(final)) {
+    }
+    if (final) finish_content();
+  }
+
+  // True where it came further and may come further still.
+  bool step(bool final) {
+    switch (mode_) {
+      case Mode::kReasoning: return step_reasoning(final);
+      case Mode::kContent: return step_content(final);
+      case Mode::kCalls: return options_.eager ? step_calls(final) : final && finish_calls();
+    }
+    return false;
+  }
+
+  // --- reasoning
+
+  void emit_reasoning(std::string_view text, bool last) {
+    std::string whole = std::exchange(held_reasoning_, {}) + std::string(text);
+    std::string_view rest = whole;
+    if (!reasoning_begun_) rest.remove_prefix(skip_white_space(rest, 0));
+    const std::size_t kept = trimmed_size(rest);
+    if (kept != 0) reasoning_begun_ = true;
+    delta_.reasoning += rest.substr(0, kept);
+    if (!last && reasoning_begun_) held_reasoning_ = rest.substr(kept);
+  }
+
+  bool step_reasoning(bool final) {
+    std::vector<std::string_view> stops{format_.think_end};
+    if (format_.calls_end_reasoning && options_.parse_tools)
+      stops.insert(stops.end(), format_.starts.begin(), format_.starts.end());
+    std::size_t first = kNowhere;
+    for (const auto stop : stops)
+      first = std::min(first, pending_.find(stop));
+    if (first == kNowhere) {
+      const std::size_t held = final ? 0 : held_back(pending_, stops);
+      emit_reasoning(std::string_view(pending_).substr(0, pending_.size() - held), final);
+      pending_.erase(0, pending_.size() - held);
+      return false;
+    }
+    const bool closed = pending_.compare(first, format_.think_end.size(), format_.think_end) == 0;
+    emit_reasoning(std::string_view(pending_).substr(0, first), true);
+    pending_.erase(0, first + (closed ? format_.think_end.size() : 0));
+    mode_ = Mode::kContent;
+    skips_space_ = true;
+    reasoning_begun_ = false;
+    return true;
+  }
+
+  // --- content
+
+  void emit_content(std::string_view text) {
+    std::string whole = std::exchange(held_content_, {}) + std::string(text);
+    std::string_view rest = whole;
+    if (skips_space_) rest.remove_prefix(skip_white_space(rest, 0));
+    const bool hold_all = options_.parse_tools && !options_.eager && format_.drops_content_with_calls;
+    std::size_t kept = rest.size();
+    if (hold_all || (!content_begun_ && is_blank(rest))) {
+      kept = 0;
+    } else if (format_.trims_content || options_.json_content) {
+      kept = trimmed_size(rest);
+    }
+    if (kept != 0) {
+      content_begun_ = true;
+      skips_space_ = false;
+    }
+    delta_.content += rest.substr(0, kept);
+    held_content_ = rest.substr(kept);
+  }
+
+  // White space held back belongs to the content only where no calls follow it.
+  void finish_content() {
+    const bool wanted = !any_calls_ && !options_.json_content;
+    if (wanted) delta_.content += held_content_;
+    held_content_.clear();
+  }
+
+  bool reasoning_may_begin() const {
+    return options_.parse_reasoning && !format_.think_begin.empty() &&
+           (format_.reasoning_anywhere || (!content_begun_ && !any_calls_));
+  }
+
+  void consider(Marker& best, MarkerKind kind, std::string_view text) const {
+    const std::size_t found = text.empty() ? kNowhere : pending_.find(text);
+    if (found == kNowhere || found > best.position || (found == best.position && text.size() <= best.length)) return;
+    best = {kind, found, text.size()};
+  }
+
+  std::vector<std::string_view> content_markers() const {
+    std::vector<std::string_view> markers = format_.dropped;
+    if (options_.parse_tools) markers.insert(markers.end(), format_.starts.begin(), format_.starts.end());
+    if (reasoning_may_begin()) markers.push_back(format_.think_begin);
+    return markers;
+  }
+
+  std::size_t find_bare() const {
+    if (!options_.parse_tools) return kNowhere;
+    const bool json = format_.syntax == CallSyntax::kJson;
+    if (format_.bare_anywhere && !json) return pending_.find('[', bare_from_);
+    if (!(format_.bare_at_begin || format_.bare_anywhere) || content_begun_ || any_calls_) return kNowhere;
+    const std::size_t first = skip_white_space(pending_, 0);
+    if (first >= pending_.size() || first < bare_from_) return kNowhere;
+    return pending_[first] == '[' || (json && pending_[first] == '{') ? first : kNowhere;
+  }
+
+  Marker next_marker() const {
+    Marker best;
+    for (const auto text : format_.dropped)
+      consider(best, MarkerKind::kDropped, text);
+    if (options_.parse_tools) {
+      for (const auto text : format_.starts)
+        consider(best, MarkerKind::kCall, text);
+    }
+    if (reasoning_may_begin()) consider(best, MarkerKind::kThinkBegin, format_.think_begin);
+    if (const std::size_t bare = find_bare(); bare < best.position) best = {MarkerKind::kBareCall, bare, 0};
+    return best;
+  }
+
+  bool step_content(bool final) {
+    if (whole_is_region_) {
+      mode_ = Mode::kCalls;
+      return final;
+    }
+    const Marker marker = next_marker();
+    if (marker.kind == MarkerKind::kNone) {
+      const std::size_t held = final ? 0 : held_back(pending_, content_markers());
+      take_content(pending_.size() - held);
+      return false;
+    }
+    // Reasoning begins only before any content, which the text before the marker may be.
+    if (marker.kind == MarkerKind::kThinkBegin && !format_.reasoning_anywhere &&
+        !is_blank(std::string_view(pending_).substr(0, marker.position))) {
+      take_content(marker.position);
+      return true;
+    }
+    take_content(marker.position);
+    // A longer marker may be on its way.
+    if (!final && may_become_any(pending_, 0, content_markers())) return false;
+    if (marker.kind == MarkerKind::kCall || marker.kind == MarkerKind::kBareCall) {
+      mode_ = Mode::kCalls;
+      bare_ = marker.kind == MarkerKind::kBareCall;
+      start_length_ = std::max<std::size_t>(marker.length, 1);
+      num_reread_ = 0;
+      return true;
+    }
+    pending_.erase(0, marker.length);
+    if (marker.kind == MarkerKind::kThinkBegin) {
+      mode_ = Mode::kReasoning;
+      held_content_.clear();
+    }
+    return true;
+  }
+
+  void take_content(std::size_t count) {
+    emit_content(std::string_view(pending_).substr(0, count));
+    pending_.erase(0, count);
+    bare_from_ = bare_from_ > count ? bare_from_ - count : 0;
+  }
+
+  // --- calls
+
+  CallReading read(bool final) const {
+    return read_calls(pending_, {format_, tools_, final, !options_.eager,
+                                 options_.eager ? JsonSpacing::kSpaced : JsonSpacing::kCompact});
+  }
+
+  // A growing call is reread when it has grown by a part of its length, which keeps the work linear.
+  bool is_due(bool final) {
+    if (!final && pending_.size() < num_reread_ + num_reread_ / 64) return false;
+    num_reread_ = pending_.size();
+    return true;
+  }
+
+  bool step_calls(bool final) {
+    if (pending_.empty() || !is_due(final)) return false;
+    CallReading reading = read(final);
+    const bool unknown =
+        bare_ && !reading.calls.empty() && !tools_.empty() && find_tool(tools_, reading.calls[0].name) == nullptr;
+    if (reading.calls.empty() || unknown) {
+      if (reading.status == ScanStatus::kPartial && !unknown && !final) return false;
+      return give_up();
+    }
+    if (reading.status == ScanStatus::kMalformed && reading.unfinished && !keep_rest(reading, final)) {
+      emit(reading);
+      return false;
+    }
+    emit(reading);
+    if (reading.status == ScanStatus::kPartial && !final) return false;
+    num_calls_ += reading.calls.size();
+    pending_.erase(0, final && reading.status == ScanStatus::kPartial ? pending_.size() : reading.end);
+    mode_ = Mode::kContent;
+    skips_space_ = true;
+    return true;
+  }
+
+  void emit(const CallReading& reading) {
+    if (!any_calls_) held_content_.clear();
+    any_calls_ = true;
+    emit_calls(reading.calls, num_calls_);
+  }
+
+  // Arguments that turned out not to be JSON are passed on as they are, up to the call's end. False where that is not
+  // there yet.
+  bool keep_rest(CallReading& reading, bool final) const {
+    std::size_t end = kNowhere;
+    for (const auto marker : format_.ends)
+      end = std::min(end, pending_.find(marker, reading.end));
+    if (end == kNowhere && !final) return false;
+    const auto rest = std::string_view(pending_).substr(reading.end, std::min(end, pending_.size()) - reading.end);
+    reading.calls.back().arguments += rest.substr(0, trimmed_size(rest));
+    reading.end = std::min(end, pending_.size());
+    reading.end += match_marker(pending_, reading.end, format_.ends);
+    return true;
+  }
+
+  // What looked like a call's start was none: it is content.
+  bool give_up() {
+    mode_ = Mode::kContent;
+    const std::size_t length = std::min(start_length_, pending_.size());
+    bare_from_ = 0;
+    take_content(length);
+    return true;
+  }
+
+  // Not eager: the output is over, and all from the first start on is here.
+  bool finish_calls() {
+    whole_is_region_ = false;
+    mode_ = Mode::kContent;
+    std::size_t begin = 0;
+    if (format_.begins_output) {
+      begin = skip_white_space(pending_, 0);
+      const bool starts = match_marker(pending_, begin, format_.starts) != 0;
+      const bool bare = (format_.bare_at_begin || format_.bare_anywhere) && begin < pending_.size() &&
+                        (pending_[begin] == '[' || pending_[begin] == '{');
+      if (!starts && !bare) return refuse_calls();
+    }
+    const std::string whole = std::exchange(pending_, pending_.substr(begin));
+    const CallReading reading = read(true);
+    const bool cut_off = reading.unfinished && !format_.mends_cut_off;
+    const bool broken = reading.status == ScanStatus::kMalformed || cut_off || (!reading.closed && format_.needs_end);
+    if (broken || (reading.calls.empty() && !format_.start_is_enough && !reading.empty_list)) {
+      pending_ = whole;
+      return refuse_calls();
+    }
+    emit(reading);
+    num_calls_ += reading.calls.size();
+    any_calls_ = true;
+    held_content_.clear();
+    const std::string rest = format_.keeps_text_after_calls ? pending_.substr(reading.end) : std::string();
+    pending_.clear();
+    keep_text_after(rest);
+    return false;
+  }
+
+  void keep_text_after(std::string rest) {
+    for (const auto& end : format_.ends) {
+      if (const std::size_t echo = rest.rfind(end); echo != kNowhere) rest.erase(0, echo + end.size());
+    }
+    const std::size_t begin = skip_white_space(rest, 0);
+    delta_.content += rest.substr(begin, std::max(trimmed_size(rest), begin) - begin);
+  }
+
+  bool refuse_calls() {
+    if (format_.start_is_enough) {
+      any_calls_ = true;
+      held_content_.clear();
+    } else {
+      delta_.content += std::exchange(held_content_, {}) + pending_;
+    }
+    pending_.clear();
+    return false;
+  }
+
+  Mode mode_ = Mode::kContent;
+  bool whole_is_region_ = false;
+  bool reasoning_begun_ = false;
+  bool content_begun_ = false;
+  bool skips_space_ = false;
+  bool any_calls_ = false;
+  bool bare_ = false;
+  std::size_t bare_from_ = 0;
+  std::size_t start_length_ = 1;
+  std::size_t num_reread_ = 0;
+  std::size_t num_calls_ = 0;
+  std::string held_reasoning_;
+  std::string held_content_;
+};
+
+}  // namespace
+
+std::unique_ptr<OutputParser::State> make_marked_state(const ToolFormat& format, std::vector<ToolSpec> tools,
+                                                       OutputParserOptions options) {
+  return std::make_unique<MarkedState>(format, std::move(tools), std::move(options));
+}
+
+}  // namespace quire

@@ -1,0 +1,200 @@
+#include <algorithm>
+
+#include "core/text/tools/call_reader.h"
+
+namespace quire {
+namespace {
+
+constexpr auto kNone = std::string_view::npos;
+
+std::string_view trim_end(std::string_view text) {
+  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string_view trim(std::string_view text) {
+  return trim_end(text.substr(skip_white_space(text, 0)));
+}
+
+class NamedCallReader {
+ public:
+  NamedCallReader(std::string_view text, const CallContext& context)
+      : text_(text), context_(context), format_(context.format) {
+    stops_ = {format_.name_begin};
+    if (!format_.call_end.empty()) stops_.push_back(format_.call_end);
+    stops_.insert(stops_.end(), format_.ends.begin(), format_.ends.end());
+  }
+
+  CallReading run() {
+    for (;;) {
+      position_ = skip_white_space(text_, position_);
+      if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      if (text_.substr(position_).starts_with(format_.name_begin)) {
+        position_ += format_.name_begin.size();
+        reading_.closed = false;
+        const ScanStatus status = call();
+        if (status != ScanStatus::kComplete) return finish(status);
+        continue;
+      }
+      if (may_become(text_, position_, format_.name_begin) && !context_.final) return finish(ScanStatus::kPartial);
+      if (const auto length = match_marker(text_, position_, format_.starts)) {
+        position_ += length;
+        continue;
+      }
+      if (const auto length = match_marker(text_, position_, format_.ends)) {
+        position_ += length;
+        reading_.closed = true;
+        return finish(ScanStatus::kComplete);
+      }
+      const bool may_go_on =
+          may_become_any(text_, position_, format_.starts) || may_become_any(text_, position_, format_.ends);
+      if (may_go_on && !context_.final) return finish(ScanStatus::kPartial);
+      return finish(reading_.calls.empty() ? ScanStatus::kMalformed : ScanStatus::kComplete);
+    }
+  }
+
+ private:
+  CallReading finish(ScanStatus status) {
+    reading_.status = status;
+    reading_.end = std::min(position_, text_.size());
+    return std::move(reading_);
+  }
+
+  // The name stands before name_end; where the arguments follow it at once, before their brace.
+  ScanStatus call() {
+    const std::size_t begin = position_;
+    const std::size_t stop = first_of_stops(begin);
+    const std::size_t separator = text_.find(format_.name_end, begin);
+    const std::size_t brace = format_.name_may_touch ? text_.find('{', begin) : kNone;
+    const std::size_t name_stop = std::min(separator, brace);
+    if (name_stop == kNone || name_stop > stop) {
+      if (stop != kNone) return skip_broken(stop);
+      return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
+    }
+    ParsedToolCall call;
+    if (!read_name(text_.substr(begin, name_stop - begin), call)) return ScanStatus::kMalformed;
+    position_ = skip_white_space(text_, name_stop == separator ? separator + format_.name_end.size() : brace);
+    reading_.calls.push_back(std::move(call));
+    reading_.unfinished = true;
+    return arguments(reading_.calls.back());
+  }
+
+  // What looks like a call without a name in it is passed over.
+  ScanStatus skip_broken(std::size_t stop) {
+    position_ = stop;
+    if (!format_.call_end.empty() && text_.substr(stop).starts_with(format_.call_end))
+      position_ += format_.call_end.size();
+    return ScanStatus::kComplete;
+  }
+
+  std::size_t first_of_stops(std::size_t begin) const {
+    std::size_t first = kNone;
+    for (const auto stop : stops_)
+      first = std::min(first, text_.find(stop, begin));
+    return first;
+  }
+
+  bool read_name(std::string_view written, ParsedToolCall& call) const {
+    if (!format_.call_id.empty()) {
+      const std::size_t at = written.find(format_.call_id);
+      if (at != kNone) {
+        call.id = std::string(trim(written.substr(at + format_.call_id.size())));
+        written = written.substr(0, at);
+      }
+    }
+    written = trim(written);
+    if (format_.name_is_id) {
+      call.id = std::string(written);
+      const std::size_t colon = written.rfind(':');
+      if (colon != kNone) written = written.substr(0, colon);
+      constexpr std::string_view kSpace = "functions.";
+      if (written.starts_with(kSpace)) written = written.substr(kSpace.size());
+    }
+    call.name = std::string(written);
+    return !call.name.empty();
+  }
+
+  ScanStatus arguments(ParsedToolCall& call) {
+    const std::size_t begin = position_;
+    const JsonScan scan = scan_json(text_, begin, context_.spacing);
+    if (scan.status == ScanStatus::kComplete) {
+      call.arguments = format_.verbatim_arguments ? std::string(text_.substr(begin, scan.end - begin)) : scan.text;
+      position_ = scan.end;
+      return after_arguments();
+    }
+    const std::size_t stop = first_of_stops(begin);
+    if (stop == kNone) {
+      if (scan.status == ScanStatus::kMalformed && !format_.verbatim_arguments) return ScanStatus::kMalformed;
+      return unfinished_arguments(call, begin, scan);
+    }
+    if (!format_.verbatim_arguments && scan.status == ScanStatus::kMalformed && scan.end < stop)
+      return ScanStatus::kMalformed;
+    call.arguments = std::string(trim_arguments(text_.substr(begin, stop - begin)));
+    if (call.arguments.empty()) call.arguments = "{}";
+    position_ = stop;
+    return after_arguments();
+  }
+
+  std::string_view trim_arguments(std::string_view written) const {
+    written = trim_end(written);
+    if (!format_.fence.empty() && written.ends_with(format_.fence))
+      written = trim_end(written.substr(0, written.size() - format_.fence.size()));
+    return written;
+  }
+
+  ScanStatus unfinished_arguments(ParsedToolCall& call, std::size_t begin, const JsonScan& scan) {
+    if (format_.verbatim_arguments) {
+      const auto written = text_.substr(begin);
+      auto held = stops_;
+      if (!format_.fence.empty()) held.push_back(format_.fence);
+      const std::size_t kept = context_.final ? 0 : held_back(written, held);
+      call.arguments = std::string(trim_arguments(written.substr(0, written.size() - kept)));
+    } else {
+      call.arguments = scan.text;
+    }
+    position_ = text_.size();
+    return ScanStatus::kPartial;
+  }
+
+  ScanStatus after_arguments() {
+    reading_.unfinished = false;
+    std::size_t next = skip_white_space(text_, position_);
+    if (!format_.fence.empty() && text_.substr(next).starts_with(format_.fence))
+      next = skip_white_space(text_, next + format_.fence.size());
+    if (!format_.call_end.empty() && text_.substr(next).starts_with(format_.call_end)) {
+      position_ = next + format_.call_end.size();
+      reading_.closed = format_.ends.empty();
+      return ScanStatus::kComplete;
+    }
+    if (!context_.final && (may_become(text_, next, format_.call_end) ||
+                            (!format_.fence.empty() && may_become(text_, next, format_.fence)))) {
+      return ScanStatus::kPartial;
+    }
+    position_ = next;
+    return ScanStatus::kComplete;
+  }
+
+  std::string_view text_;
+  const CallContext& context_;
+  const ToolFormat& format_;
+  std::vector<std::string_view> stops_;
+  CallReading reading_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace
+
+CallReading read_named_calls(std::string_view text, const CallContext& context) {
+  // Mistral's older models write a JSON list after the same marker.
+  if (context.format.may_be_list && !context.format.starts.empty()) {
+    const std::size_t start = match_marker(text, 0, context.format.starts);
+    const std::size_t after = skip_white_space(text, start);
+    if (after >= text.size()) return {ScanStatus::kPartial, 0, {}, false, false, false};
+    if (text[after] == '[' || text[after] == '{' || (context.final && text[start] == ' '))
+      return read_json_calls(text, context);
+  }
+  return NamedCallReader(text, context).run();
+}
+
+}  // namespace quire

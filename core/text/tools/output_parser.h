@@ -1,0 +1,85 @@
+// OutputParser: a model's text, as it is generated, into content, reasoning and tool calls. One thread at a time.
+// Invariants: never fails, whatever the text; the deltas put together do not depend on how the text was cut into
+// pieces; a marker cut in two is held back until it is known. Cost: linear in the text (calls in progress are reread as
+// they grow, in ever larger steps).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/text/tools/tool_format.h"
+
+namespace quire {
+
+struct ToolCallDelta {
+  std::size_t index = 0;  // of the call within the message
+  std::string id;    // once, with the name where the format has it there; the server makes one where none came by then
+  std::string name;  // on a call's first delta only
+  std::string arguments;  // the next piece of the arguments' JSON text
+};
+
+struct OutputDelta {
+  std::string content;
+  std::string reasoning;
+  std::vector<ToolCallDelta> tool_calls;
+  bool empty() const { return content.empty() && reasoning.empty() && tool_calls.empty(); }
+};
+
+// What the parser knows of one tool: which parameters there are and which JSON types each may have.
+struct ToolParameter {
+  std::string name;
+  std::vector<std::string> types;  // empty: any
+  bool required = false;
+};
+struct ToolSpec {
+  std::string name;
+  std::vector<ToolParameter> parameters;
+};
+// From the `tools` array of a request; what is malformed in it is left out (the request's own validation names it).
+std::vector<ToolSpec> read_tool_specs(const nlohmann::ordered_json& tools);
+
+struct OutputParserOptions {
+  bool parse_tools = true;      // false: calls stay in the content (no tools, or tool_choice "none")
+  bool parse_reasoning = true;  // false: reasoning and its tags stay in the content
+  // The rendered prompt, or its end: an open think tag in it means that the output begins inside the reasoning.
+  std::string prompt_end;
+  // true: calls are streamed as they are written, and one that is cut off or malformed stays a call (as llama-server
+  // does). false: calls come when they are complete; where one is malformed the text is content instead (as vLLM does).
+  bool eager = true;
+  bool json_content = false;  // the content is to be JSON: a Markdown fence around it is dropped
+};
+
+class OutputParser {
+ public:
+  OutputParser(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options);
+  ~OutputParser();
+  OutputParser(OutputParser&&) noexcept;
+  OutputParser& operator=(OutputParser&&) noexcept;
+
+  OutputDelta push(std::string_view text);
+  OutputDelta finish();       // the generation is over; nothing may be pushed after it
+  bool in_reasoning() const;  // what comes next belongs to the reasoning: for counting tokens and budgets
+
+  class State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// A whole output at once.
+struct ParsedToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;
+};
+struct ParsedOutput {
+  std::string content;
+  std::string reasoning;
+  std::vector<ParsedToolCall> tool_calls;
+  void apply(const OutputDelta& delta);
+};
+
+}  // namespace quire

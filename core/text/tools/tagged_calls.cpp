@@ -1,0 +1,236 @@
+#include <algorithm>
+
+#include "core/text/tools/call_reader.h"
+
+namespace quire {
+namespace {
+
+constexpr auto kNone = std::string_view::npos;
+
+std::string_view trim(std::string_view text) {
+  text.remove_prefix(skip_white_space(text, 0));
+  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
+    text.remove_suffix(1);
+  return text;
+}
+
+bool is_string_only(const ToolParameter* parameter) {
+  return parameter == nullptr || std::all_of(parameter->types.begin(), parameter->types.end(),
+                                             [](const auto& type) { return type == "string"; });
+}
+
+struct Parameter {
+  std::string key;
+  std::string value;  // its text
+  bool string_attribute = false;
+  bool whole = false;
+};
+
+class TaggedReader {
+ public:
+  TaggedReader(std::string_view text, const CallContext& context)
+      : text_(text), context_(context), format_(context.format) {
+    value_stops_ = {format_.parameter_end, format_.parameter_begin, format_.call_end};
+  }
+
+  CallReading run() {
+    for (;;) {
+      position_ = skip_white_space(text_, position_);
+      if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      // Where the call's own tag is the opening marker (GLM), it comes first.
+      if (text_.substr(position_).starts_with(format_.name_begin)) {
+        position_ += format_.name_begin.size();
+        reading_.closed = false;
+        if (const ScanStatus status = call(); status != ScanStatus::kComplete) return finish(status);
+        continue;
+      }
+      if (may_become(text_, position_, format_.name_begin) && !context_.final) return finish(ScanStatus::kPartial);
+      if (const auto length = match_marker(text_, position_, format_.starts)) {
+        position_ += length;
+      } else if (const auto end_length = match_marker(text_, position_, format_.ends)) {
+        position_ += end_length;
+        reading_.closed = true;
+      } else {
+        return finish(no_call_here());
+      }
+    }
+  }
+
+ private:
+  CallReading finish(ScanStatus status) {
+    reading_.status = status;
+    reading_.end = std::min(position_, text_.size());
+    return std::move(reading_);
+  }
+
+  ScanStatus no_call_here() const {
+    if (!context_.final &&
+        (may_become_any(text_, position_, format_.starts) || may_become_any(text_, position_, format_.ends))) {
+      return ScanStatus::kPartial;
+    }
+    return reading_.calls.empty() ? ScanStatus::kMalformed : ScanStatus::kComplete;
+  }
+
+  // Where the name ends: at name_end, a line end, the first parameter or the call's end, as the format has it.
+  std::size_t find_name_end(std::size_t begin, std::size_t& after) const {
+    std::size_t end = format_.name_end.empty() ? text_.find('\n', begin) : text_.find(format_.name_end, begin);
+    after = end == kNone ? kNone : end + std::max<std::size_t>(format_.name_end.size(), 1);
+    for (const auto stop : {format_.parameter_begin, format_.call_end}) {
+      const std::size_t found = text_.find(stop, begin);
+      if (found < end) end = after = found;
+    }
+    return end;
+  }
+
+  ScanStatus call() {
+    const std::size_t begin = position_;
+    std::size_t after = 0;
+    const std::size_t end = find_name_end(begin, after);
+    if (end == kNone) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
+    const auto name = trim(text_.substr(begin, end - begin));
+    position_ = after;
+    const bool broken = name.empty() || (format_.needs_name_end && after == end);
+    if (broken) return skip_call();
+    tool_ = find_tool(context_.tools, name);
+    reading_.calls.push_back({"", std::string(name), ""});
+    reading_.unfinished = true;
+    return parameters();
+  }
+
+  // A call whose name is malformed is passed over.
+  ScanStatus skip_call() {
+    const std::size_t end = text_.find(format_.call_end, position_);
+    if (end == kNone) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
+    position_ = end + format_.call_end.size();
+    return ScanStatus::kComplete;
+  }
+
+  ScanStatus parameters() {
+    std::vector<Parameter> read;
+    for (;;) {
+      position_ = skip_white_space(text_, position_);
+      if (position_ >= text_.size()) break;
+      if (text_.substr(position_).starts_with(format_.call_end)) {
+        position_ += format_.call_end.size();
+        reading_.closed = format_.ends.empty();
+        return finish_call(read, ScanStatus::kComplete);
+      }
+      if (text_.substr(position_).starts_with(format_.parameter_begin)) {
+        position_ += format_.parameter_begin.size();
+        Parameter parameter;
+        if (!read_parameter(parameter)) break;
+        read.push_back(std::move(parameter));
+        if (!read.back().whole) break;
+        continue;
+      }
+      const bool may_go_on =
+          may_become(text_, position_, format_.call_end) || may_become(text_, position_, format_.parameter_begin);
+      if (may_go_on && !context_.final) break;
+      // Text between the parameters, or an end without the call's own: the call is what it is so far.
+      if (match_marker(text_, position_, format_.ends) != 0 || match_marker(text_, position_, format_.starts) != 0) {
+        return finish_call(read, ScanStatus::kComplete);
+      }
+      ++position_;
+    }
+    return finish_call(read, ScanStatus::kPartial);
+  }
+
+  ScanStatus finish_call(const std::vector<Parameter>& read, ScanStatus status) {
+    const bool whole = status == ScanStatus::kComplete;
+    reading_.calls.back().arguments = arguments_text(read, whole || context_.final);
+    reading_.unfinished = !whole;
+    return status;
+  }
+
+  // The key stands before key_end; attributes may stand between (key" string="true">).
+  bool read_parameter(Parameter& parameter) {
+    const std::size_t key_end = text_.find(format_.key_end, position_);
+    if (key_end == kNone) return false;
+    std::string_view key = text_.substr(position_, key_end - position_);
+    const std::size_t quote = key.find('"');
+    if (quote != kNone && format_.key_end.front() != '"') {
+      parameter.string_attribute = key.find("string=\"true") != kNone;
+      key = key.substr(0, quote);
+    }
+    parameter.key = std::string(trim(key));
+    position_ = key_end + format_.key_end.size();
+    if (!format_.value_begin.empty()) {
+      position_ = skip_white_space(text_, position_);
+      if (!text_.substr(position_).starts_with(format_.value_begin)) return false;
+      position_ += format_.value_begin.size();
+    }
+    read_value(parameter);
+    return true;
+  }
+
+  void read_value(Parameter& parameter) {
+    std::size_t end = kNone;
+    std::string_view closing;
+    for (const auto stop : value_stops_) {
+      const std::size_t found = text_.find(stop, position_);
+      if (found < end) {
+        end = found;
+        closing = stop;
+      }
+    }
+    parameter.whole = end != kNone || context_.final;
+    std::string_view value = text_.substr(position_, std::min(end, text_.size()) - position_);
+    if (!parameter.whole) value.remove_suffix(held_back(value, value_stops_));
+    if (format_.trims_values) {
+      if (!value.empty() && value.front() == '\n') value.remove_prefix(1);
+      if (!value.empty() && value.back() == '\n') value.remove_suffix(1);
+    }
+    parameter.value = std::string(value);
+    position_ = std::min(end, text_.size());
+    if (end != kNone && closing == format_.parameter_end) position_ += closing.size();
+  }
+
+  std::string arguments_text(const std::vector<Parameter>& read, bool whole) const {
+    const bool spaced = context_.spacing == JsonSpacing::kSpaced;
+    std::string out = whole || !read.empty() ? "{" : "";
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const auto& parameter = read[i];
+      const ToolParameter* known = find_parameter(tool_, parameter.key);
+      const bool text_value = parameter.string_attribute || is_string_only(known);
+      if (!parameter.whole && !text_value) break;
+      if (i != 0) out += spaced ? ", " : ",";
+      out += quote_json(parameter.key) + (spaced ? ": " : ":");
+      if (!parameter.whole) {
+        out += '"';
+        append_json_escaped(out, parameter.value);
+      } else {
+        out += text_value ? quote_json(parameter.value) : coerce_value(parameter.value, known->types, context_.spacing);
+      }
+    }
+    if (!whole) return out;
+    if (const auto inner = wrapped_arguments(read)) return *inner;
+    return out + "}";
+  }
+
+  // Some models wrap all arguments into one parameter named "arguments", as JSON.
+  std::optional<std::string> wrapped_arguments(const std::vector<Parameter>& read) const {
+    if (read.size() != 1 || read[0].string_attribute || format_.wrapper_key.empty() ||
+        read[0].key != format_.wrapper_key)
+      return std::nullopt;
+    if (tool_ == nullptr || find_parameter(tool_, read[0].key) != nullptr) return std::nullopt;
+    const JsonScan scan = scan_json(read[0].value, 0, context_.spacing);
+    if (scan.status != ScanStatus::kComplete || scan.text[0] != '{') return std::nullopt;
+    return scan.text;
+  }
+
+  std::string_view text_;
+  const CallContext& context_;
+  const ToolFormat& format_;
+  std::vector<std::string_view> value_stops_;
+  const ToolSpec* tool_ = nullptr;
+  CallReading reading_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace
+
+CallReading read_tagged_calls(std::string_view text, const CallContext& context) {
+  return TaggedReader(text, context).run();
+}
+
+}  // namespace quire
