@@ -1,0 +1,219 @@
+#include "server/api/chat_prompt.h"
+
+#include <fmt/core.h>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxMessages = 16384;
+
+// The text of a content field: a string, or an array of parts that are all text, joined by line breaks as vLLM joins them.
+Json read_content(FieldReader& message, std::string_view role) {
+  const Json* content = message.find("content");
+  if (content == nullptr) return nullptr;
+  if (content->is_string()) return *content;
+  if (!content->is_array()) {
+    message.fail("content", fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path("content")),
+                 "invalid_type");
+    return nullptr;
+  }
+  std::string text;
+  std::size_t index = 0;
+  for (const Json& part : *content) {
+    const std::string name = fmt::format("content[{}]", index++);
+    const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
+    const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
+    const bool refusal = kind == "refusal" && role == "assistant";
+    if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
+      message.fail(name + ".type", kind.empty() ? "A content part needs a 'type'" : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+                   kind.empty() ? "invalid_value" : "unsupported_content");
+      return nullptr;
+    }
+    const char* member = refusal ? "refusal" : "text";
+    if (!part.contains(member) || !part[member].is_string()) {
+      message.fail(name + "." + member, fmt::format("A content part of type '{}' needs a string '{}'", kind, member));
+      return nullptr;
+    }
+    if (index > 1) text += '\n';
+    text += part[member].get<std::string>();
+  }
+  return text;
+}
+
+// OpenAI sends a call's arguments as JSON text, templates iterate over the object.
+Json read_tool_calls(FieldReader& message) {
+  const Json* calls = message.array("tool_calls");
+  if (calls == nullptr || calls->empty()) return nullptr;
+  Json list = Json::array();
+  for (const Json& call : *calls) {
+    const std::string path = fmt::format("tool_calls[{}].", list.size());
+    if (!call.is_object()) {
+      message.fail(path.substr(0, path.size() - 1), "A tool call must be an object", "invalid_type");
+      return nullptr;
+    }
+    FieldReader fields(call, message.path(path));
+    fields.word("type", {"function"});
+    const Json* function = fields.object("function");
+    if (function == nullptr) {
+      message.fail(path + "function", fields.error() ? fields.error()->message : "A tool call needs a 'function'");
+      return nullptr;
+    }
+    FieldReader inner(*function, message.path(path + "function."));
+    const auto name = inner.string("name");
+    if (!name) inner.fail("name", "A tool call's function needs a 'name'");
+    Json arguments = Json::object();
+    if (const Json* given = inner.find("arguments"); given != nullptr && given->is_object()) {
+      arguments = *given;
+    } else if (const auto text = inner.string("arguments"); text && !text->empty()) {
+      const auto parsed = parse_json(*text);
+      // A model's own malformed arguments come back in the history; they are shown to it as the text they were.
+      arguments = parsed ? *parsed : Json(*text);
+    }
+    if (inner.error()) {
+      message.fail(path + "function", inner.error()->message, inner.error()->code);
+      return nullptr;
+    }
+    Json entry{{"id", fields.string("id").value_or("")}, {"type", "function"}};
+    entry["function"] = {{"name", *name}, {"arguments", std::move(arguments)}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
+  const std::string path = fmt::format("messages[{}]", index);
+  if (!given.is_object()) {
+    reader.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
+    return nullptr;
+  }
+  FieldReader fields(given, path + ".");
+  auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool", "function"});
+  if (!role) fields.fail("role", fmt::format("'{}.role' is required", path), "missing_required_parameter");
+  Json message{{"role", role.value_or("user")}};
+  message["content"] = read_content(fields, role.value_or("user"));
+  for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
+    if (auto value = fields.string(name)) message[name] = std::move(*value);
+  }
+  if (auto reasoning = fields.string("reasoning")) message["reasoning_content"] = std::move(*reasoning);
+  fields.refuse("audio", "this model reads and writes text only");
+  if (role == "assistant") {
+    if (fields.has("function_call")) fields.refuse("function_call", "use 'tool_calls'");
+    Json calls = read_tool_calls(fields);
+    if (!calls.is_null()) message["tool_calls"] = std::move(calls);
+  }
+  const bool may_be_empty = role == "assistant" && (message.contains("tool_calls") || fields.has("refusal"));
+  if (message["content"].is_null() && !may_be_empty) {
+    fields.fail("content", fmt::format("'{}.content' is required", path), "missing_required_parameter");
+  }
+  // Templates that read content as a string have no use for null; an empty text renders alike.
+  if (message["content"].is_null()) message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
+  if (fields.error()) {
+    reader.fail(fields.error()->param, fields.error()->message, fields.error()->code);
+  }
+  return message;
+}
+
+void read_messages(FieldReader& reader, ChatPromptFields& fields) {
+  const Json* messages = reader.array("messages");
+  if (messages == nullptr) return reader.fail("messages", "'messages' is required", "missing_required_parameter");
+  if (messages->empty()) return reader.fail("messages", "'messages' must not be empty");
+  if (messages->size() > kMaxMessages) return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
+  for (const Json& given : *messages) {
+    fields.messages.push_back(read_message(reader, given, fields.messages.size()));
+    if (reader.error()) return;
+  }
+}
+
+// Cuts what the template put after the last message's own text, so that the model goes on writing that message.
+Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pieces, const std::string& content) {
+  std::string whole;
+  for (const TextPiece& piece : pieces) whole += piece.text;
+  std::size_t trimmed = content.size();
+  while (trimmed > 0 && (content[trimmed - 1] == ' ' || content[trimmed - 1] == '\n')) --trimmed;
+  // Templates often trim a message; the text without its trailing space is then what can be found.
+  for (const std::string& wanted : {content, content.substr(0, trimmed)}) {
+    const std::size_t at = wanted.empty() ? std::string::npos : whole.rfind(wanted);
+    if (at == std::string::npos) continue;
+    std::size_t left = at + wanted.size();
+    std::vector<TextPiece> kept;
+    for (TextPiece& piece : pieces) {
+      if (left == 0) break;
+      if (piece.text.size() > left) piece.text.resize(left);
+      left -= piece.text.size();
+      kept.push_back(std::move(piece));
+    }
+    return kept;
+  }
+  return invalid("The chat template does not show the final message's text, so it cannot be continued", "continue_final_message");
+}
+
+Json template_context(const ServedModel& model, const ChatPromptFields& fields) {
+  Json context = Json::object();
+  context["messages"] = fields.messages;
+  if (!fields.tools.is_null()) context["tools"] = fields.tools;
+  context["add_generation_prompt"] = fields.add_generation_prompt;
+  const auto bos = model.tokenizer->bos();
+  context["bos_token"] = bos ? std::string(model.tokenizer->token_bytes(*bos)) : std::string();
+  const auto ends = model.tokenizer->end_of_generation();
+  context["eos_token"] = ends.empty() ? std::string() : std::string(model.tokenizer->token_bytes(ends.front()));
+  for (const auto& [name, value] : fields.template_kwargs.items()) {
+    if (!context.contains(name)) context[name] = value;
+  }
+  return context;
+}
+
+// "developer" is OpenAI's new name for "system"; templates written before it know only the old one.
+void rename_developer(const ServedModel& model, Json& messages) {
+  if (model.chat_template->source().find("developer") != std::string_view::npos) return;
+  for (Json& message : messages) {
+    if (message["role"] == "developer") message["role"] = "system";
+  }
+}
+
+}  // namespace
+
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
+  ChatPromptFields fields;
+  read_messages(reader, fields);
+  fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
+  fields.continue_final_message = reader.boolean("continue_final_message", false);
+  fields.add_special_tokens = reader.boolean("add_special_tokens", false);
+  if (fields.continue_final_message && reader.has("add_generation_prompt") && fields.add_generation_prompt) {
+    reader.fail("continue_final_message", "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+  }
+  if (fields.continue_final_message) fields.add_generation_prompt = false;
+  if (const Json* kwargs = reader.object("chat_template_kwargs")) fields.template_kwargs = *kwargs;
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+    if (fields.template_kwargs.contains(name)) {
+      reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
+    }
+  }
+  if (const auto effort = reader.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"})) {
+    fields.template_kwargs["reasoning_effort"] = *effort;
+    if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = *effort != "none";
+  }
+  if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
+  if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
+  reader.refuse("chat_template", "templates are the server's; an operator can set one");
+  return fields;
+}
+
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields) {
+  Json context = template_context(model, fields);
+  rename_developer(model, context["messages"]);
+  auto pieces = model.chat_template->render(context);
+  if (!pieces) {
+    Error error = pieces.error();
+    if (error.param.empty()) error.param = "messages";
+    return tl::make_unexpected(std::move(error));
+  }
+  if (!fields.continue_final_message) return pieces;
+  return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
+}
+
+std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields, const std::vector<TextPiece>& pieces) {
+  return model.tokenizer->encode(pieces, fields.add_special_tokens);
+}
+
+}  // namespace quire

@@ -1,0 +1,31 @@
+// A chat's messages, checked and put into the form that chat templates expect, and the prompt that a template makes of them.
+// Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/api/field_reader.h"
+#include "server/api/served_model.h"
+
+namespace quire {
+
+struct ChatPromptFields {
+  Json messages = Json::array();  // normalised: content is a string or null, arguments of tool calls are objects
+  Json tools;                     // null where there are none
+  Json template_kwargs = Json::object();
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+};
+
+// Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors stay in the
+// reader, named by their path ("messages[2].content[0].type").
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader);
+
+// The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its limits.
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
+
+std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields, const std::vector<TextPiece>& pieces);
+
+}  // namespace quire

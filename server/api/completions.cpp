@@ -1,0 +1,290 @@
+#include "server/api/completions.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "server/api/constraints.h"
+#include "server/api/generation_operation.h"
+#include "server/api/logprobs.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxPrompts = 1024;
+
+struct Prompt {
+  std::string text;  // what echo shows
+  std::vector<TokenId> tokens;
+};
+
+struct CompletionFields {
+  bool echo = false;
+  bool drop_generated = false;  // max_tokens 0 with echo: only the prompt is wanted
+  std::optional<std::int32_t> logprobs;
+  bool prompt_logprobs = false;  // vLLM's field asked for them, not echo
+  std::int32_t num_returned = 1;  // n; best_of choices are generated
+};
+
+class CompletionOperation final : public GenerationOperation {
+ public:
+  CompletionOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header, CompletionFields completion,
+                      std::vector<Prompt> prompts)
+      : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
+        completion_(completion),
+        prompts_(std::move(prompts)),
+        prompt_logprobs_(prompts_.size()),
+        text_offsets_(prompts_.size() * static_cast<std::size_t>(this->fields().num_choices), 0),
+        opened_(text_offsets_.size(), false) {}
+
+  void begin(std::string&) override {}
+
+ protected:
+  void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) override {
+    prompt_logprobs_[index] = std::move(logprobs);
+  }
+
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override {
+    if (!fields().stream) return;
+    const bool first = !opened_[index];
+    opened_[index] = true;
+    // A chunk without text is sent only where it opens or ends the choice, or where tokens themselves are wanted.
+    const bool wants_tokens = fields().return_token_ids || completion_.logprobs;
+    if (delta.text.empty() && !delta.last && !(first && completion_.echo) && !(wants_tokens && !delta.tokens.empty())) return;
+    Json choice{{"index", index}, {"text", std::string(first && completion_.echo ? prompt_of(index).text : "")}};
+    if (!completion_.drop_generated) choice["text"].get_ref<std::string&>() += delta.text;
+    choice["logprobs"] = completion_.logprobs ? logprobs(index, first, delta.tokens, delta.logprobs) : Json(nullptr);
+    const Choice& state = choices()[index];
+    choice["finish_reason"] = delta.last ? Json(finish_reason(state)) : Json(nullptr);
+    choice["stop_reason"] = delta.last ? stop_reason(state) : Json(nullptr);
+    if (fields().return_token_ids) {
+      choice["prompt_token_ids"] = first ? ids(prompt_of(index).tokens) : Json(nullptr);
+      choice["token_ids"] = ids(delta.tokens);
+    }
+    Json chunk = envelope();
+    chunk["choices"].push_back(std::move(choice));
+    if (fields().continuous_usage) {
+      chunk["usage"] = usage_json(choice_usage(index));
+    } else if (fields().include_usage) {
+      chunk["usage"] = nullptr;
+    }
+    append_sse(out, "", dump_json(chunk));
+  }
+
+  Json whole_response() override {
+    Json body = envelope();
+    for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
+      for (const std::size_t index : best_choices(prompt)) {
+        body["choices"].push_back(whole_choice(index, body["choices"].size()));
+      }
+    }
+    body["usage"] = usage_json(usage());
+    return body;
+  }
+
+  Json usage_chunk() override {
+    Json chunk = envelope();
+    chunk["usage"] = usage_json(usage());
+    return chunk;
+  }
+
+ private:
+  Json envelope() const {
+    return Json{{"id", header().id},
+                {"object", "text_completion"},
+                {"created", header().created},
+                {"model", header().model},
+                {"system_fingerprint", "quire-" QUIRE_VERSION},
+                {"choices", Json::array()}};
+  }
+
+  const Prompt& prompt_of(std::size_t index) const {
+    return prompts_[index / static_cast<std::size_t>(fields().num_choices)];
+  }
+
+  static Json ids(std::span<const TokenId> tokens) {
+    Json list = Json::array();
+    for (const TokenId token : tokens) list.push_back(token.value);
+    return list;
+  }
+
+  // The best `num_returned` of a prompt's choices by mean log probability, in their order of generation where all are wanted.
+  std::vector<std::size_t> best_choices(std::size_t prompt) const {
+    const auto count = static_cast<std::size_t>(fields().num_choices);
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), prompt * count);
+    const auto wanted = static_cast<std::size_t>(completion_.num_returned);
+    if (wanted == count) return order;
+    std::vector<double> means;
+    for (const std::size_t index : order) {
+      const auto& list = choices()[index].logprobs;
+      const double sum = std::accumulate(list.begin(), list.end(), 0.0,
+                                         [](double total, const TokenLogprob& each) { return total + each.logprob; });
+      means.push_back(list.empty() ? 0.0 : sum / static_cast<double>(list.size()));
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return means[a - prompt * count] > means[b - prompt * count];
+    });
+    order.resize(wanted);
+    return order;
+  }
+
+  Json whole_choice(std::size_t index, std::size_t number) {
+    const Choice& state = choices()[index];
+    const bool drop = completion_.drop_generated;
+    std::string text = completion_.echo ? prompt_of(index).text : std::string();
+    if (!drop) text += state.text;
+    Json choice{{"index", number}, {"text", std::move(text)}};
+    choice["logprobs"] = completion_.logprobs ? logprobs(index, true, drop ? std::span<const TokenId>() : state.tokens,
+                                                         drop ? std::span<const TokenLogprob>() : state.logprobs)
+                                              : Json(nullptr);
+    choice["finish_reason"] = drop ? "length" : finish_reason(state);
+    choice["stop_reason"] = drop ? Json(nullptr) : stop_reason(state);
+    if (fields().return_token_ids) {
+      choice["prompt_token_ids"] = ids(prompt_of(index).tokens);
+      choice["token_ids"] = ids(state.tokens);
+    }
+    if (completion_.prompt_logprobs) {
+      const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
+      choice["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_[prompt]);
+    }
+    return choice;
+  }
+
+  Json logprobs(std::size_t index, bool first, std::span<const TokenId> tokens, std::span<const TokenLogprob> values) {
+    CompletionLogprobs list;
+    const auto top = static_cast<std::size_t>(*completion_.logprobs);
+    const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
+    if (first && completion_.echo) {
+      const auto& known = prompt_logprobs_[prompt];
+      for (std::size_t i = 0; i < prompts_[prompt].tokens.size(); ++i) {
+        const TokenLogprob* value = i < known.size() && known[i] ? &*known[i] : nullptr;
+        list.add(*model().tokenizer, prompts_[prompt].tokens[i], value, top, fields().tokens_as_ids, text_offsets_[index]);
+      }
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const TokenLogprob* value = i < values.size() ? &values[i] : nullptr;
+      list.add(*model().tokenizer, tokens[i], value, top, fields().tokens_as_ids, text_offsets_[index]);
+    }
+    return list.take();
+  }
+
+  CompletionFields completion_;
+  std::vector<Prompt> prompts_;
+  std::vector<std::vector<std::optional<TokenLogprob>>> prompt_logprobs_;
+  std::vector<std::size_t> text_offsets_;
+  std::vector<bool> opened_;
+};
+
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
+  Detokenizer detokenizer(tokenizer, DetokenizerOptions{true, true});
+  std::string text;
+  for (const TokenId token : tokens) text += detokenizer.push(token);
+  return text + detokenizer.finish();
+}
+
+void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
+  prompts.push_back({text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
+}
+
+void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
+                      std::vector<Prompt>& prompts) {
+  const Json wrapped{{name, list}};
+  FieldReader inner(wrapped);
+  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
+  if (inner.error()) return reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+  Prompt prompt;
+  for (const std::int32_t id : *ids) prompt.tokens.push_back(TokenId{id});
+  prompt.text = decoded(*model.tokenizer, prompt.tokens);
+  prompts.push_back(std::move(prompt));
+}
+
+// One string, several, one list of token ids, or several.
+std::vector<Prompt> read_prompts(FieldReader& reader, const ServedModel& model) {
+  std::vector<Prompt> prompts;
+  const bool add_special = reader.boolean("add_special_tokens", true);
+  const Json* prompt = reader.find("prompt");
+  if (prompt == nullptr) {
+    reader.fail("prompt", "'prompt' is required", "missing_required_parameter");
+  } else if (prompt->is_string()) {
+    add_text_prompt(*prompt, add_special, model, prompts);
+  } else if (!prompt->is_array() || prompt->empty()) {
+    reader.fail("prompt", "'prompt' must be a string, an array of strings, or one or more arrays of token ids", "invalid_type");
+  } else if (prompt->size() > kMaxPrompts && !prompt->front().is_number()) {
+    reader.fail("prompt", fmt::format("'prompt' holds more than {} prompts", kMaxPrompts));
+  } else if (prompt->front().is_number()) {
+    add_token_prompt(reader, *prompt, "prompt", model, prompts);
+  } else {
+    for (const Json& element : *prompt) {
+      const std::string name = fmt::format("prompt[{}]", prompts.size());
+      if (element.is_string()) {
+        add_text_prompt(element, add_special, model, prompts);
+      } else if (element.is_array()) {
+        add_token_prompt(reader, element, name, model, prompts);
+      } else {
+        reader.fail(name, fmt::format("'{}' must be a string or an array of token ids", name), "invalid_type");
+      }
+      if (reader.error()) break;
+    }
+  }
+  return prompts;
+}
+
+CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
+  CompletionFields completion;
+  completion.echo = reader.boolean("echo", false);
+  completion.prompt_logprobs = fields.sampling.num_prompt_logprobs.has_value();
+  if (const auto count = reader.integer("logprobs", 0, kMaxLogprobs)) {
+    completion.logprobs = static_cast<std::int32_t>(*count);
+    fields.sampling.num_logprobs = completion.logprobs;
+    if (completion.echo && !fields.sampling.num_prompt_logprobs) fields.sampling.num_prompt_logprobs = completion.logprobs;
+  }
+  completion.drop_generated = completion.echo && fields.max_tokens == 0;
+  if (fields.max_tokens == 0 && !completion.echo) reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
+  fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
+  completion.num_returned = fields.num_choices;
+  if (const auto best_of = reader.integer("best_of", 0, model.max_num_choices); best_of && *best_of != 0) {
+    if (*best_of < fields.num_choices) reader.fail("best_of", "'best_of' must not be smaller than 'n'");
+    if (fields.stream && *best_of != fields.num_choices) reader.fail("best_of", "'best_of' larger than 'n' cannot be streamed");
+    if (*best_of != fields.num_choices && !fields.sampling.num_logprobs) fields.sampling.num_logprobs = 0;
+    fields.num_choices = static_cast<std::int32_t>(*best_of);
+  }
+  reader.refuse("suffix", "no served model fills in the middle");
+  reader.string("user");
+  return completion;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, const Call& call) {
+  const auto body = parse_object(call.body);
+  if (!body) return tl::make_unexpected(body.error());
+  FieldReader reader(*body);
+  const auto model = models.select(reader);
+  if (!model) return tl::make_unexpected(model.error());
+  GenerationFields fields = read_generation_fields(reader, **model);
+  const CompletionFields completion = read_completion_fields(reader, fields, **model);
+  std::vector<Prompt> prompts = read_prompts(reader, **model);
+  auto grammar = read_constraint(reader, **model);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+
+  std::vector<std::int32_t> max_tokens;
+  for (Prompt& prompt : prompts) {
+    const std::size_t before = prompt.tokens.size();
+    prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, **model);
+    if (completion.echo && prompt.tokens.size() != before) prompt.text = decoded(*(*model)->tokenizer, prompt.tokens);
+    const auto limit = resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, **model, "prompt");
+    if (!limit) return tl::make_unexpected(limit.error());
+    max_tokens.push_back(*limit);
+  }
+  ResponseHeader header{make_id("cmpl-"), call.created, (*model)->name};
+  auto operation = std::make_unique<CompletionOperation>(*model, std::move(fields), std::move(header), completion, prompts);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
+  }
+  return operation;
+}
+
+}  // namespace quire

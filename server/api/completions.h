@@ -1,0 +1,13 @@
+// POST /v1/completions: the request's prompts, and the operation that answers in OpenAI's text_completion shape. Any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/model_table.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, const Call& call);
+
+}  // namespace quire

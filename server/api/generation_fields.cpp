@@ -1,0 +1,212 @@
+#include "server/api/generation_fields.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace quire {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+
+void set(float& target, std::optional<double> value) {
+  if (value) target = static_cast<float>(*value);
+}
+
+void set(std::int32_t& target, std::optional<std::int64_t> value) {
+  if (value) target = static_cast<std::int32_t>(*value);
+}
+
+void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults) {
+  sampling.temperature = defaults.temperature.value_or(sampling.temperature);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
+void read_filters(FieldReader& reader, SamplingParams& sampling) {
+  set(sampling.temperature, reader.number("temperature", 0.0, 100.0));
+  set(sampling.top_p, reader.number("top_p", 0.0, 1.0));
+  set(sampling.top_k, reader.integer("top_k", -1, kMaxInt32));
+  set(sampling.min_p, reader.number("min_p", 0.0, 1.0));
+  set(sampling.typical_p, reader.number("typical_p", 0.0, 1.0));
+  set(sampling.xtc_probability, reader.number("xtc_probability", 0.0, 1.0));
+  set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
+}
+
+void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
+  set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
+  set(sampling.repetition_penalty, reader.number("repetition_penalty", 1e-6, 100.0));
+  set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));
+  set(sampling.presence_penalty, reader.number("presence_penalty", -2.0, 2.0));
+  set(sampling.dry.multiplier, reader.number("dry_multiplier", 0.0, 100.0));
+  set(sampling.dry.base, reader.number("dry_base", 1.0, 100.0));
+  set(sampling.dry.allowed_length, reader.integer("dry_allowed_length", 0, kMaxInt32));
+  set(sampling.dry.penalty_last_n, reader.integer("dry_penalty_last_n", -1, kMaxInt32));
+  auto breakers = reader.strings("dry_sequence_breakers", 64);
+  if (sampling.dry.multiplier == 0.0F) return;
+  if (!breakers) breakers = std::vector<std::string>{"\n", ":", "\"", "*"};
+  for (const std::string& text : *breakers) {
+    auto tokens = tokenizer.encode(text, false, false);
+    if (!tokens.empty()) sampling.dry.breakers.push_back(std::move(tokens));
+  }
+}
+
+void read_logit_bias(FieldReader& reader, SamplingParams& sampling, std::int32_t vocab_size) {
+  const Json* bias = reader.object("logit_bias");
+  if (bias == nullptr) return;
+  for (const auto& [key, value] : bias->items()) {
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
+      return reader.fail("logit_bias", fmt::format("Invalid key in 'logit_bias': '{}' is not a token id below {}", key, vocab_size));
+    }
+    if (!value.is_number() || value.get<double>() < -100.0 || value.get<double>() > 100.0) {
+      return reader.fail("logit_bias", fmt::format("Invalid value in 'logit_bias' for token {}: expected a number between -100 and 100", id));
+    }
+    sampling.logit_bias.emplace_back(TokenId{id}, value.get<float>());
+  }
+}
+
+std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
+  std::vector<TokenId> ids;
+  ids.reserve(values.size());
+  for (const std::int32_t value : values) ids.push_back(TokenId{value});
+  return ids;
+}
+
+void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  const std::int32_t last = tokenizer.vocab_size() - 1;
+  if (const auto ids = reader.integers("stop_token_ids", 0, last)) sampling.stop_token_ids = to_token_ids(*ids);
+  if (const auto ids = reader.integers("allowed_token_ids", 0, last)) {
+    sampling.allowed_token_ids = to_token_ids(*ids);
+    if (ids->empty()) reader.fail("allowed_token_ids", "'allowed_token_ids' must not be empty");
+  }
+  for (const std::string& word : reader.strings("bad_words", 1024).value_or(std::vector<std::string>{})) {
+    if (word.empty()) return reader.fail("bad_words", "'bad_words' must not hold an empty string");
+    // The word at the start of a text and after a space are different tokens; both are forbidden.
+    auto plain = tokenizer.encode(word, false, false);
+    auto spaced = tokenizer.encode(" " + word, false, false);
+    if (spaced != plain) sampling.bad_words.push_back(std::move(spaced));
+    sampling.bad_words.push_back(std::move(plain));
+  }
+}
+
+void read_stops(FieldReader& reader, GenerationFields& fields) {
+  if (auto stop = reader.string_or_strings("stop", kMaxStopStrings)) fields.stop = std::move(*stop);
+  for (const std::string& text : fields.stop) {
+    if (text.empty()) return reader.fail("stop", "'stop' must not hold an empty string");
+  }
+  fields.include_stop_in_output = reader.boolean("include_stop_str_in_output", false);
+  fields.skip_special_tokens = reader.boolean("skip_special_tokens", true);
+  fields.sampling.ignore_eos = reader.boolean("ignore_eos", false);
+  set(fields.sampling.min_tokens, reader.integer("min_tokens", 0, kMaxInt32));
+}
+
+void read_stream(FieldReader& reader, GenerationFields& fields) {
+  fields.stream = reader.boolean("stream", false);
+  const Json* options = reader.object("stream_options");
+  if (options == nullptr) return;
+  if (!fields.stream) return reader.fail("stream_options", "'stream_options' needs 'stream': true");
+  FieldReader inner(*options, "stream_options.");
+  fields.include_usage = inner.boolean("include_usage", false);
+  fields.continuous_usage = inner.boolean("continuous_usage_stats", false);
+  // Padding against traffic analysis; leaving it out is OpenAI's own answer to false, and true cannot be honoured.
+  if (inner.boolean("include_obfuscation", false)) inner.refuse("include_obfuscation", "chunks are not padded");
+  if (inner.error()) reader.fail("stream_options", inner.error()->message, inner.error()->code);
+}
+
+void read_routing(FieldReader& reader, GenerationFields& fields) {
+  set(fields.priority, reader.integer("priority", -kMaxInt32, kMaxInt32));
+  fields.cache_salt = reader.string("cache_salt").value_or("");
+  fields.request_id = reader.string("request_id").value_or("");
+  if (fields.request_id.size() > 256) reader.fail("request_id", "'request_id' is longer than 256 bytes");
+  if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
+    fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
+  }
+  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
+    fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
+  } else if (keep) {
+    reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
+  }
+}
+
+void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
+  if (const auto count = reader.integer("max_tokens", 0, kMaxInt32)) fields.max_tokens = static_cast<std::int32_t>(*count);
+  set(fields.num_choices, reader.integer("n", 1, std::min<std::int64_t>(128, model.max_num_choices)));
+  fields.best_of = fields.num_choices;
+  if (const auto seed = reader.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
+    // -1 is how users of vLLM and llama-server ask for a random one.
+    if (*seed != -1) fields.sampling.seed = static_cast<std::uint64_t>(*seed);
+  }
+  if (const auto count = reader.integer("prompt_logprobs", 0, kMaxLogprobs)) {
+    fields.sampling.num_prompt_logprobs = static_cast<std::int32_t>(*count);
+  }
+}
+
+void refuse_known(FieldReader& reader) {
+  reader.refuse_unless("use_beam_search", false, "only sampling is served");
+  reader.refuse_unless("mirostat", 0, "mirostat sampling is not served");
+  reader.refuse_unless("dynatemp_range", 0, "dynamic temperature is not served");
+  reader.refuse_unless("spaces_between_special_tokens", true, "texts are decoded as the tokenizer defines");
+  reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
+  reader.refuse("logits_processors", "code in requests is not run");
+  reader.refuse("lora", "adapters are not served");
+  reader.refuse("kv_transfer_params", "disaggregated serving is not available");
+}
+
+}  // namespace
+
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model) {
+  GenerationFields fields;
+  apply_defaults(fields.sampling, model.defaults);
+  read_counts(reader, fields, model);
+  read_filters(reader, fields.sampling);
+  read_penalties(reader, fields.sampling, *model.tokenizer);
+  read_logit_bias(reader, fields.sampling, model.tokenizer->vocab_size());
+  read_token_lists(reader, fields.sampling, *model.tokenizer);
+  read_stops(reader, fields);
+  read_stream(reader, fields);
+  read_routing(reader, fields);
+  fields.return_token_ids = reader.boolean("return_token_ids", false);
+  fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
+  refuse_known(reader);
+  if (fields.max_tokens && fields.sampling.min_tokens > *fields.max_tokens) {
+    reader.fail("min_tokens", "'min_tokens' is larger than the number of tokens to generate");
+  }
+  if (fields.stream && fields.sampling.num_prompt_logprobs) {
+    reader.fail("prompt_logprobs", "'prompt_logprobs' is not available with 'stream': true", "unsupported_parameter");
+  }
+  return fields;
+}
+
+std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model) {
+  if (!fields.truncate_prompt_tokens) return tokens;
+  const std::int64_t room = model.max_model_len - std::max(1, fields.max_tokens.value_or(1));
+  const std::int64_t keep = *fields.truncate_prompt_tokens < 0 ? std::max<std::int64_t>(1, room) : *fields.truncate_prompt_tokens;
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (count > keep) tokens.erase(tokens.begin(), tokens.begin() + (count - keep));
+  return tokens;
+}
+
+Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
+                                        const ServedModel& model, const std::string& prompt_param) {
+  if (num_prompt_tokens == 0) return invalid("The prompt is empty: it has no tokens", prompt_param);
+  const std::int64_t room = model.max_model_len - num_prompt_tokens;
+  if (room < 1) {
+    return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has {} tokens. "
+                               "Please shorten it.",
+                               model.max_model_len, num_prompt_tokens),
+                   prompt_param, "context_length_exceeded");
+  }
+  // An upper bound beyond the context is honoured by the context's end: the choice then finishes with "length".
+  return static_cast<std::int32_t>(std::min<std::int64_t>(asked.value_or(static_cast<std::int32_t>(kMaxInt32)), room));
+}
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// The fields that completions and chat completions share: OpenAI's sampling fields and the extensions that users of vLLM and
+// llama-server know, read and range-checked into SamplingParams. Pure functions; any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/sampling/sampling_params.h"
+#include "server/api/field_reader.h"
+#include "server/api/served_model.h"
+
+namespace quire {
+
+inline constexpr std::size_t kMaxStopStrings = 64;
+inline constexpr std::int32_t kMaxLogprobs = 20;
+
+struct GenerationFields {
+  SamplingParams sampling;  // max_tokens is set when the prompt's length is known
+  std::optional<std::int32_t> max_tokens;
+  std::int32_t num_choices = 1;
+  std::int32_t best_of = 1;
+  std::vector<std::string> stop;
+  bool include_stop_in_output = false;
+  bool skip_special_tokens = true;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
+  std::optional<std::int32_t> truncate_prompt_tokens;
+  std::int32_t priority = 0;
+  std::string cache_salt;
+  std::string request_id;
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+// Errors stay in the reader. `model` gives the defaults and the tokenizer that bad_words and token ids are judged by.
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model);
+
+// Keeps a prompt's last tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for max_tokens).
+std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model);
+
+// max_tokens for a prompt of that length, or the error "context_length_exceeded".
+Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
+                                        const ServedModel& model, const std::string& prompt_param);
+
+}  // namespace quire

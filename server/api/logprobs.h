@@ -1,0 +1,39 @@
+// Log probabilities in the shapes of OpenAI's two APIs and of vLLM's prompt_logprobs. Pure functions; any thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/engine/request.h"
+#include "core/text/tokenizer.h"
+#include "server/api/json.h"
+
+namespace quire {
+
+// JSON has no infinities: an impossible token's logprob is this, as OpenAI reports it.
+inline constexpr double kMinLogprob = -9999.0;
+
+// A token's text as a JSON string can hold it, or "token_id:17".
+std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id);
+
+// Chat: [{"token","logprob","bytes","top_logprobs":[...]}]; at most `num_top` of each token's alternatives.
+Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top, bool as_ids);
+
+// Completions: the four parallel arrays. `offset` is the text's length before the first token, and is advanced.
+struct CompletionLogprobs {
+  Json tokens = Json::array();
+  Json token_logprobs = Json::array();
+  Json top_logprobs = Json::array();
+  Json text_offset = Json::array();
+
+  void add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob, std::size_t num_top, bool as_ids,
+           std::size_t& offset);
+  Json take();
+};
+
+// vLLM's prompt_logprobs: [null, {"17": {"logprob","rank","decoded_token"}}, ...].
+Json prompt_logprobs_json(const Tokenizer& tokenizer, std::span<const std::optional<TokenLogprob>> logprobs);
+
+}  // namespace quire

@@ -1,0 +1,29 @@
+// ServedModel: what the API needs to know of a model that is being served. Immutable after construction; any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/request_queue.h"
+#include "core/model/loaded_model.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+
+namespace quire {
+
+struct ServedModel {
+  std::string name;                  // the first is what responses and /v1/models call it
+  std::vector<std::string> aliases;  // answered too
+  std::int64_t created = 0;          // Unix seconds
+  ModelInfo info;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;
+  GenerationDefaults defaults;
+  std::int64_t max_model_len = 0;  // prompt and new tokens of one choice together
+  std::int32_t max_num_choices = 1;
+  RequestQueue* queue = nullptr;  // outlives the server
+};
+
+}  // namespace quire

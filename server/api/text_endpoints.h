@@ -1,0 +1,17 @@
+// The endpoints that answer at once, without the engine: models, tokenizing, rendering a template. Any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/model_table.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call);  // the path's last segments
+Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> apply_template(const ModelTable& models, const Call& call);
+
+}  // namespace quire

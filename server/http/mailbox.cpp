@@ -1,0 +1,66 @@
+#include "server/http/mailbox.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+class MailboxSink final : public OutputSink {
+ public:
+  MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index) : mailbox_(std::move(mailbox)), index_(index) {}
+  void send(OutputEvent event) noexcept override { mailbox_->put(index_, std::move(event)); }
+
+ private:
+  std::shared_ptr<Mailbox> mailbox_;
+  std::size_t index_;
+};
+
+}  // namespace
+
+void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (interrupted_) return;
+    wake = mail_.empty();
+    mail_.push_back(Mail{index, std::move(event)});
+  }
+  // One signal per emptying: a reader that is behind finds everything in one go.
+  if (wake) arrived_.try_send(boost::system::error_code());
+}
+
+void Mailbox::interrupt(std::optional<Error> error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (interrupted_) return;
+    interrupted_ = true;
+    error_ = std::move(error);
+  }
+  arrived_.try_send(boost::system::error_code());
+}
+
+asio::awaitable<Mailbox::Batch> Mailbox::take() {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (interrupted_ || !mail_.empty()) {
+        Batch batch;
+        batch.mail.swap(mail_);
+        batch.interrupted = interrupted_;
+        batch.error = error_;
+        co_return batch;
+      }
+    }
+    co_await arrived_.async_receive(asio::as_tuple(asio::use_awaitable));
+  }
+}
+
+std::shared_ptr<OutputSink> Mailbox::sink(std::shared_ptr<Mailbox> mailbox, std::size_t index) {
+  return std::make_shared<MailboxSink>(std::move(mailbox), index);
+}
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// Mailbox: where the engine thread leaves the events of one operation and its session's coroutine picks them up, all at once.
+// put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader and never fails.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/experimental/concurrent_channel.hpp>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/engine/request.h"
+
+namespace quire {
+
+struct Mail {
+  std::size_t index;  // which of the operation's requests
+  OutputEvent event;
+};
+
+class Mailbox {
+ public:
+  explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(executor, 1) {}
+
+  void put(std::size_t index, OutputEvent event) noexcept;
+  // Ends the wait for good: with an error to tell the client, or without where there is nobody left to tell.
+  void interrupt(std::optional<Error> error);
+
+  struct Batch {
+    std::vector<Mail> mail;
+    bool interrupted = false;
+    std::optional<Error> error;
+  };
+  // Waits until there is something, and takes all of it.
+  boost::asio::awaitable<Batch> take();
+
+  // The sink for one of the operation's requests.
+  static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Mail> mail_;
+  bool interrupted_ = false;
+  std::optional<Error> error_;
+  boost::asio::experimental::concurrent_channel<void(boost::system::error_code)> arrived_;
+};
+
+}  // namespace quire

@@ -1,0 +1,182 @@
+#include "server/http/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace quire {
+
+namespace {
+
+using prometheus::Histogram;
+
+const Histogram::BucketBoundaries kLatency = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5,
+                                              5.0,   7.5,   10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Histogram::BucketBoundaries kGap = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
+                                          0.2,    0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   7.5, 10.0};
+const Histogram::BucketBoundaries kEndToEnd = {0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,    5.0,
+                                               10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 480.0, 960.0, 1920.0, 7680.0};
+const Histogram::BucketBoundaries kTokens = {1,    2,    5,     10,    20,    50,     100,   200,
+                                             500,  1000, 2000,  5000,  10000, 20000,  50000, 100000};
+// Flushing this often keeps a long stream visible while it runs.
+constexpr int kFlushEvery = 64;
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+prometheus::MetricFamily plain(const char* name, const char* help, prometheus::MetricType type, double value,
+                               const std::string& model) {
+  prometheus::MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  prometheus::ClientMetric metric;
+  metric.label = {{"model_name", model}};
+  (type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
+std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
+  using Type = prometheus::MetricType;
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  const double used = engine.num_blocks == 0 ? 0.0 : number(engine.num_blocks_used) / number(engine.num_blocks);
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    return plain(name, help, Type::Gauge, value, model);
+  };
+  const auto counter = [&](const char* name, const char* help, double value) {
+    return plain(name, help, Type::Counter, value, model);
+  };
+  return {
+      gauge("vllm:num_requests_running", "Sequences in the batch", number(engine.num_running)),
+      gauge("vllm:num_requests_waiting", "Requests that wait for their first step", number(engine.num_waiting)),
+      gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, 0 to 1", used),
+      gauge("quire:kv_blocks", "KV blocks in the pool", number(engine.num_blocks)),
+      gauge("quire:kv_blocks_used", "KV blocks that sequences use", number(engine.num_blocks_used)),
+      gauge("quire:kv_blocks_cached", "KV blocks kept for their content only", number(engine.num_blocks_cached)),
+      gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", number(engine.num_blocks_used_peak)),
+      counter("vllm:prompt_tokens_total", "Prompt tokens of requests that started", number(engine.prompt_tokens)),
+      counter("vllm:generation_tokens_total", "Tokens generated", number(engine.generation_tokens)),
+      counter("vllm:num_preemptions_total", "Sequences preempted for want of blocks", number(engine.num_preemptions)),
+      counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up", number(engine.prefix_cache_queries)),
+      counter("vllm:prefix_cache_hits_total", "Prompt tokens found", number(engine.prefix_cache_hits)),
+      counter("quire:engine_steps_total", "Steps of the engine", number(engine.num_steps)),
+      counter("quire:computed_tokens_total", "Rows that went through the model", number(engine.computed_tokens)),
+  };
+}
+
+prometheus::MetricFamily iteration_family(const EngineStats& engine, const std::string& model) {
+  prometheus::MetricFamily family;
+  family.name = "vllm:iteration_tokens_total";
+  family.help = "Tokens per engine step";
+  family.type = prometheus::MetricType::Histogram;
+  prometheus::ClientMetric metric;
+  metric.label = {{"model_name", model}};
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < engine.iteration_tokens.size(); ++i) {
+    sum += engine.iteration_tokens[i];
+    const bool last = i == kIterationTokenBounds.size();
+    const double bound = last ? std::numeric_limits<double>::infinity() : static_cast<double>(kIterationTokenBounds[i]);
+    metric.histogram.bucket.push_back({sum, bound});
+  }
+  metric.histogram.sample_count = sum;
+  metric.histogram.sample_sum = static_cast<double>(engine.computed_tokens);
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
+}  // namespace
+
+struct Metrics::Families {
+  prometheus::Registry registry;
+
+  Histogram& histogram(const char* name, const char* help, const Histogram::BucketBoundaries& bounds) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, bounds);
+  }
+
+  Histogram& first_token = histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", kLatency);
+  Histogram& gap = histogram("vllm:inter_token_latency_seconds", "Between a stream's tokens", kGap);
+  Histogram& end_to_end = histogram("vllm:e2e_request_latency_seconds", "From arrival to the end", kEndToEnd);
+  Histogram& queue = histogram("vllm:request_queue_time_seconds", "Waiting for the first step", kEndToEnd);
+  Histogram& prefill = histogram("vllm:request_prefill_time_seconds", "Computing the prompt", kEndToEnd);
+  Histogram& decode = histogram("vllm:request_decode_time_seconds", "From the first token to the last", kEndToEnd);
+  Histogram& inference = histogram("vllm:request_inference_time_seconds", "From the first step to the end", kEndToEnd);
+  Histogram& prompt_tokens = histogram("vllm:request_prompt_tokens", "Prompt tokens per request", kTokens);
+  Histogram& generation_tokens = histogram("vllm:request_generation_tokens", "Generated tokens per request", kTokens);
+  Histogram& params_n = histogram("vllm:request_params_n", "The field n", {1, 2, 5, 10, 20});
+  Histogram& params_max_tokens = histogram("vllm:request_params_max_tokens", "The field max_tokens", kTokens);
+  prometheus::Family<prometheus::Counter>& success =
+      prometheus::BuildCounter().Name("vllm:request_success_total").Help("Finished requests by reason").Register(registry);
+  prometheus::Family<prometheus::Counter>& responses =
+      prometheus::BuildCounter().Name("quire:http_responses_total").Help("Responses by status").Register(registry);
+  prometheus::Gauge& connections = prometheus::BuildGauge()
+                                       .Name("quire:http_connections")
+                                       .Help("Open connections")
+                                       .Register(registry)
+                                       .Add({});
+};
+
+Metrics::Metrics() : families_(std::make_unique<Families>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::GapRecorder::record(double gap) {
+  if (counts_.empty()) counts_.resize(kGap.size() + 1);
+  const auto bucket = std::lower_bound(kGap.begin(), kGap.end(), gap) - kGap.begin();
+  counts_[static_cast<std::size_t>(bucket)] += 1.0;
+  sum_ += gap;
+  if (++pending_ >= kFlushEvery) flush();
+}
+
+void Metrics::GapRecorder::flush() {
+  if (pending_ == 0) return;
+  metrics_.families_->gap.ObserveMultiple(counts_, sum_);
+  counts_.assign(counts_.size(), 0.0);
+  sum_ = 0.0;
+  pending_ = 0;
+}
+
+void Metrics::count_response(int status) { families_->responses.Add({{"code", std::to_string(status)}}).Increment(); }
+void Metrics::connection_opened() { families_->connections.Increment(); }
+void Metrics::connection_closed() { families_->connections.Decrement(); }
+
+void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {
+  if (times.first_token) families_->first_token.Observe(seconds(*times.first_token - times.arrival));
+  families_->end_to_end.Observe(seconds(times.end - times.arrival));
+  families_->prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
+  families_->generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));
+  if (!summary.finish.empty()) families_->success.Add({{"finished_reason", summary.finish}}).Increment();
+}
+
+void Metrics::engine_times(const FinishInfo& info) {
+  families_->queue.Observe(seconds(info.queue_time));
+  families_->prefill.Observe(seconds(info.prefill_time));
+  families_->decode.Observe(seconds(info.decode_time));
+  families_->inference.Observe(seconds(info.prefill_time + info.decode_time));
+}
+
+void Metrics::request_params(const Request& request) {
+  families_->params_n.Observe(request.num_choices);
+  families_->params_max_tokens.Observe(request.sampling.max_tokens);
+}
+
+std::string Metrics::expose(const EngineStats* engine, const std::string& model) {
+  auto families = families_->registry.Collect();
+  // vLLM's dashboards select by model.
+  for (prometheus::MetricFamily& family : families) {
+    if (family.name.rfind("vllm:", 0) != 0) continue;
+    for (prometheus::ClientMetric& metric : family.metric) metric.label.push_back({"model_name", model});
+  }
+  if (engine != nullptr) {
+    auto own = engine_families(*engine, model);
+    own.push_back(iteration_family(*engine, model));
+    families.insert(families.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+// Metrics: what /metrics shows, under the names that vLLM uses, so that existing dashboards work. Any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/engine/engine_stats.h"
+#include "core/engine/request.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+// The times of one operation as its session saw them.
+struct OperationTimes {
+  Clock::time_point arrival{};
+  std::optional<Clock::time_point> first_token;
+  Clock::time_point end{};
+};
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Inter-token gaps of one stream, gathered without a lock and handed over in one go.
+  class GapRecorder {
+   public:
+    explicit GapRecorder(Metrics& metrics) : metrics_(metrics) {}
+    ~GapRecorder() { flush(); }
+    GapRecorder(const GapRecorder&) = delete;
+    GapRecorder& operator=(const GapRecorder&) = delete;
+    void record(double seconds);
+    void flush();
+
+   private:
+    Metrics& metrics_;
+    std::vector<double> counts_;
+    double sum_ = 0.0;
+    int pending_ = 0;
+  };
+
+  void count_response(int status);
+  void connection_opened();
+  void connection_closed();
+  void finished(const OperationSummary& summary, const OperationTimes& times);
+  void engine_times(const FinishInfo& info);
+  void request_params(const Request& request);
+
+  // The text exposition; `engine` is the engine's own account, where there is one.
+  std::string expose(const EngineStats* engine, const std::string& model);
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace quire

@@ -1,0 +1,170 @@
+#include "server/http/operation_driver.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+void LiveOperations::add(const std::shared_ptr<Mailbox>& mailbox) {
+  const std::lock_guard lock(mutex_);
+  live_.insert(mailbox);
+}
+
+void LiveOperations::remove(const std::shared_ptr<Mailbox>& mailbox) {
+  const std::lock_guard lock(mutex_);
+  live_.erase(mailbox);
+}
+
+std::size_t LiveOperations::count() const {
+  const std::lock_guard lock(mutex_);
+  return live_.size();
+}
+
+std::size_t LiveOperations::cut(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& mailbox : live_) mailbox->interrupt(error);
+  return live_.size();
+}
+
+OperationDriver::OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing)
+    : state_(state),
+      transport_(transport),
+      operation_(operation),
+      framing_(framing),
+      mailbox_(std::make_shared<Mailbox>(transport.executor())),
+      open_(operation.requests().size(), false),
+      gaps_(state.metrics) {
+  state_.live.add(mailbox_);
+}
+
+OperationDriver::~OperationDriver() {
+  transport_.unwatch();
+  state_.live.remove(mailbox_);
+  abort_open();
+}
+
+bool OperationDriver::has_open() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
+
+void OperationDriver::abort_open() {
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (open_[i]) operation_.queue()->abort(operation_.requests()[i]->id);
+    open_[i] = false;
+  }
+}
+
+Result<void> OperationDriver::submit() {
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const auto& request = operation_.requests()[i];
+    auto accepted = operation_.queue()->submit(Submission{request, Mailbox::sink(mailbox_, i)});
+    if (!accepted) return accepted;
+    open_[i] = true;
+    state_.metrics.request_params(*request);
+  }
+  return {};
+}
+
+void OperationDriver::note_progress(const OutputEvent& event) {
+  if (event.finish && !event.finish->error) state_.metrics.engine_times(*event.finish);
+  if (event.tokens.empty()) return;
+  const auto now = Clock::now();
+  if (times_.first_token) {
+    gaps_.record(std::chrono::duration<double>(now - last_token_).count());
+  } else {
+    times_.first_token = now;
+  }
+  last_token_ = now;
+}
+
+void OperationDriver::take_mail(std::vector<Mail> mail, std::string& out) {
+  for (Mail& each : mail) {
+    if (!open_[each.index] || operation_.error()) continue;
+    note_progress(each.event);
+    const bool ended = each.event.finish.has_value();
+    if (operation_.on_event(each.index, std::move(each.event), out)) continue;
+    // A request of one choice ended by itself with this event; any other is stopped here.
+    const bool whole = ended && operation_.requests()[each.index]->num_choices == 1;
+    if (!whole) operation_.queue()->abort(operation_.requests()[each.index]->id);
+    open_[each.index] = false;
+  }
+}
+
+asio::awaitable<bool> OperationDriver::send(std::string_view data) {
+  if (data.empty()) co_return true;
+  std::string frame;
+  frame.reserve(data.size() + 512);
+  if (!head_sent_) frame = stream_head("text/event-stream; charset=utf-8", framing_, {});
+  head_sent_ = true;
+  if (framing_.minor_version == 1) {
+    char size[20];
+    const auto [end, error] = std::to_chars(size, size + sizeof size, data.size(), 16);
+    frame.append(size, end).append("\r\n").append(data).append("\r\n");
+  } else {
+    frame.append(data);
+  }
+  co_return co_await transport_.write(frame, state_.options.timeout.write);
+}
+
+asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error) {
+  abort_open();
+  Response response = error_response(error);
+  outcome.status = response.status;
+  if (!head_sent_) {
+    outcome.response = std::move(response);
+    co_return;
+  }
+  std::string out;
+  operation_.fail(error, out);
+  co_await end_stream(outcome, std::move(out));
+}
+
+asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome, std::string out) {
+  outcome.connection_ok = co_await send(out);
+  if (outcome.connection_ok && framing_.minor_version == 1) {
+    outcome.connection_ok = co_await transport_.write("0\r\n\r\n", state_.options.timeout.write);
+  }
+  if (framing_.minor_version == 0) outcome.connection_ok = false;
+}
+
+asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point arrival) {
+  Outcome outcome;
+  times_.arrival = arrival;
+  if (const auto accepted = submit(); !accepted) {
+    co_await fail(outcome, accepted.error());
+    co_return outcome;
+  }
+  transport_.watch([mailbox = mailbox_] { mailbox->interrupt(std::nullopt); });
+  std::string out;
+  if (operation_.streams()) operation_.begin(out);
+  while (has_open()) {
+    auto batch = co_await mailbox_->take();
+    if (batch.interrupted) {
+      outcome.connection_ok = batch.error.has_value();
+      if (batch.error) co_await fail(outcome, *batch.error);
+      co_return outcome;
+    }
+    take_mail(std::move(batch.mail), out);
+    if (operation_.error()) {
+      co_await fail(outcome, *operation_.error());
+      co_return outcome;
+    }
+    if (!operation_.streams() || !has_open()) continue;
+    if (!co_await send(out)) {
+      outcome.connection_ok = false;
+      co_return outcome;
+    }
+    out.clear();
+  }
+  times_.end = Clock::now();
+  outcome.times = times_;
+  operation_.finish(out);
+  if (operation_.streams()) {
+    co_await end_stream(outcome, std::move(out));
+  } else {
+    outcome.response = Response{200, "application/json", std::move(out)};
+  }
+  co_return outcome;
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// OperationDriver: runs one parsed operation for a session: submits its requests, feeds it their events, writes what comes out.
+// One thread at a time (the session's io thread). Leaving it early, in whatever way, aborts what it submitted.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/api/operation.h"
+#include "server/http/mailbox.h"
+#include "server/http/response.h"
+#include "server/http/server_state.h"
+#include "server/http/transport.h"
+
+namespace quire {
+
+class OperationDriver {
+ public:
+  OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing);
+  ~OperationDriver();
+  OperationDriver(const OperationDriver&) = delete;
+  OperationDriver& operator=(const OperationDriver&) = delete;
+
+  struct Outcome {
+    std::optional<Response> response;  // to be written by the session; nothing where a stream was
+    bool connection_ok = true;         // a stream's end was written, so another request can follow
+    int status = 200;
+    OperationTimes times;
+  };
+  boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
+
+ private:
+  Result<void> submit();
+  void abort_open();
+  void take_mail(std::vector<Mail> mail, std::string& out);
+  void note_progress(const OutputEvent& event);
+  boost::asio::awaitable<bool> send(std::string_view data);
+  boost::asio::awaitable<void> end_stream(Outcome& outcome, std::string out);
+  boost::asio::awaitable<void> fail(Outcome& outcome, const Error& error);
+  bool has_open() const;
+
+  ServerState& state_;
+  Transport& transport_;
+  Operation& operation_;
+  ResponseFraming framing_;
+  std::shared_ptr<Mailbox> mailbox_;
+  std::vector<bool> open_;  // by request: submitted and still wanted
+  bool head_sent_ = false;
+  OperationTimes times_;
+  Clock::time_point last_token_{};
+  Metrics::GapRecorder gaps_;
+};
+
+}  // namespace quire

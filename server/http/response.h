@@ -1,0 +1,36 @@
+// Response: a whole HTTP response before it is written. Plain value; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "server/http/request_head.h"
+
+namespace quire {
+
+struct Response {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<HeaderField> fields = {};  // further fields; names as they are to be written
+};
+
+// What every response of one exchange carries.
+struct ResponseFraming {
+  int minor_version = 1;
+  bool keep_alive = true;
+  std::string_view request_id;
+};
+
+const char* reason_phrase(int status);
+Response error_response(const Error& error);
+Response error_response(int status, const std::string& code, const std::string& message);
+
+// The response's head with Content-Length, up to and including the empty line.
+std::string response_head(const Response& response, const ResponseFraming& framing);
+// The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
+std::string stream_head(std::string_view content_type, const ResponseFraming& framing, const std::vector<HeaderField>& fields);
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+#include "server/http/router.h"
+
+#include <array>
+#include <span>
+
+#include "server/api/chat.h"
+#include "server/api/completions.h"
+#include "server/api/text_endpoints.h"
+#include "server/http/status_pages.h"
+
+namespace quire {
+
+namespace {
+
+constexpr Route kRoutes[] = {
+    {"/", "GET", nullptr, &root_page},
+    {"/livez", "GET", nullptr, &livez},
+    {"/readyz", "GET", nullptr, &readyz},
+    {"/startupz", "GET", nullptr, &startupz},
+    {"/health", "GET", nullptr, &readyz},
+    {"/ping", "GET", nullptr, &readyz},
+    {"/metrics", "GET", nullptr, &metrics_page},
+    {"/version", "GET", nullptr, &version_page},
+    {"/v1/models", "GET", &list_models, nullptr},
+    {"/models", "GET", &list_models, nullptr},
+    {"/v1/models/*", "GET", &get_model, nullptr},
+    {"/v1/completions", "POST", &parse_completion, nullptr},
+    {"/completions", "POST", &parse_completion, nullptr},
+    {"/v1/chat/completions", "POST", &parse_chat, nullptr},
+    {"/chat/completions", "POST", &parse_chat, nullptr},
+    {"/tokenize", "POST", &tokenize, nullptr},
+    {"/detokenize", "POST", &detokenize, nullptr},
+    {"/apply-template", "POST", &apply_template, nullptr},
+};
+
+bool matches(std::string_view pattern, std::string_view path) {
+  if (pattern.back() != '*') return pattern == path;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.substr(0, pattern.size()) == pattern;
+}
+
+}  // namespace
+
+RouteMatch find_route(std::string_view method, std::string_view path) {
+  RouteMatch match{nullptr, 404, ""};
+  for (const Route& route : kRoutes) {
+    if (!matches(route.path, path)) continue;
+    if (route.method == method || (route.method == "GET" && method == "HEAD")) return RouteMatch{&route, 200, ""};
+    match.status = 405;
+    if (!match.allow.empty()) match.allow += ", ";
+    match.allow += route.method;
+    if (route.method == "GET") match.allow += ", HEAD";
+  }
+  // The root is a page for people, not a resource of the API: only reading it means anything.
+  if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, ""};
+  if (!match.allow.empty()) match.allow += ", OPTIONS";
+  return match;
+}
+
+}  // namespace quire

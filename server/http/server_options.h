@@ -1,0 +1,35 @@
+// What an operator decides about the HTTP side. Plain; immutable once given to a Server.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace quire {
+
+struct TimeoutOptions {
+  std::chrono::milliseconds idle{75'000};    // between two requests of a connection
+  std::chrono::milliseconds header{15'000};  // from a head's first byte to its last
+  std::chrono::milliseconds body{30'000};    // without a further byte of the body
+  std::chrono::milliseconds write{60'000};   // without the client taking a further byte
+};
+
+struct DrainOptions {
+  std::chrono::milliseconds delay{0};        // readiness is red, everything is still served: time for balancers to notice
+  std::chrono::milliseconds deadline{30'000};  // after the delay: what is not finished by then is cut
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;  // 0: any free one
+  std::int32_t io_threads = 1;
+  std::int32_t text_threads = 2;
+  std::int64_t max_connections = 16384;
+  std::int64_t max_header_bytes = 32768;
+  std::int64_t max_body_bytes = std::int64_t{16} << 20;
+  std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
+  TimeoutOptions timeout;
+  DrainOptions drain;
+};
+
+}  // namespace quire

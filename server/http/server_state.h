@@ -1,0 +1,77 @@
+// ServerState: what all sessions of one server share. Any thread; each member says how.
+// LiveOperations: the operations in flight, so that a drain can count them and cut them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "server/api/model_table.h"
+#include "server/http/metrics.h"
+#include "server/http/server_options.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace quire {
+
+class Mailbox;
+
+enum class ServerPhase {
+  kStarting,   // alive, no model yet
+  kServing,
+  kDelaying,   // draining: readiness is red, everything is still served
+  kRefusing,   // new work is refused, what runs may finish
+  kStopped,
+};
+
+class LiveOperations {
+ public:
+  void add(const std::shared_ptr<Mailbox>& mailbox);
+  void remove(const std::shared_ptr<Mailbox>& mailbox);
+  std::size_t count() const;
+  // Interrupts all of them with this error and returns how many there were.
+  std::size_t cut(const Error& error);
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<std::shared_ptr<Mailbox>> live_;
+};
+
+// What the API serves once the models are loaded. Immutable after construction.
+struct Service {
+  ModelTable models{{}};
+  std::function<EngineStats()> engine_stats;  // may be empty
+  std::function<bool()> healthy;              // false: the device failed; may be empty
+};
+
+struct ServerState {
+  explicit ServerState(const ServerOptions& server_options) : options(server_options) {}
+
+  const ServerOptions options;
+  std::atomic<ServerPhase> phase{ServerPhase::kStarting};
+  std::atomic<std::int64_t> num_connections{0};
+  std::atomic<std::int64_t> num_body_bytes{0};  // bodies that are not parsed yet
+  std::atomic<std::int64_t> num_busy{0};        // sessions between a request's head and its response's end
+  Metrics metrics;
+  LiveOperations live;
+  std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
+
+  std::shared_ptr<const Service> service() const {
+    const std::lock_guard lock(service_mutex_);
+    return service_;
+  }
+  void set_service(std::shared_ptr<const Service> service) {
+    const std::lock_guard lock(service_mutex_);
+    service_ = std::move(service);
+  }
+
+ private:
+  mutable std::mutex service_mutex_;
+  std::shared_ptr<const Service> service_;
+};
+
+}  // namespace quire

@@ -1,0 +1,254 @@
+#include "server/http/session.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <ctime>
+
+#include "core/base/log.h"
+#include "server/http/body_decoder.h"
+#include "server/http/head_parser.h"
+#include "server/http/operation_driver.h"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// A refused request's body is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
+constexpr std::size_t kMaxDiscard = 262144;
+
+using Parsed = Result<std::unique_ptr<Operation>>;
+
+// Runs the endpoint on a text thread and comes back to the session's own.
+asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint endpoint, std::shared_ptr<const Service> service,
+                                             const Call& call) {
+  auto start = [&](auto handler) {
+    asio::post(text, [endpoint, service, &call, handler = std::move(handler)]() mutable {
+      auto parsed = std::make_shared<Parsed>();
+      try {
+        *parsed = endpoint(service->models, call);
+      } catch (const std::exception& failure) {
+        log::error("request {}: {}", call.request_id, failure.what());
+        *parsed = quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
+      }
+      const auto executor = asio::get_associated_executor(handler);
+      asio::post(executor, [handler = std::move(handler), parsed]() mutable { std::move(handler)(std::move(*parsed)); });
+    });
+  };
+  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(Parsed)>(start, asio::use_awaitable);
+}
+
+// An id that can be echoed in a header and written to a log.
+bool is_usable_id(std::string_view id) {
+  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+bool is_json_type(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
+  const bool suffix = type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
+  return type.empty() || type == "application/json" || type == "text/json" || suffix;
+}
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
+    counter_ += amount_;
+  }
+  ~Counted() { counter_ -= amount_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& counter_;
+  std::int64_t amount_;
+};
+
+}  // namespace
+
+asio::awaitable<void> Session::run() {
+  while (co_await serve_one()) {
+  }
+  co_await transport_->close_gracefully();
+}
+
+asio::awaitable<bool> Session::serve_one() {
+  request_id_.clear();
+  keep_alive_ = true;
+  body_taken_ = false;
+  head_ = RequestHead{};
+  auto head = co_await read_head();
+  if (!head) co_return false;
+  const Counted busy(state_.num_busy);
+  head_ = std::move(*head);
+  keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing;
+  const std::string_view asked = head_.field("x-request-id");
+  request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
+  if (!co_await answer()) co_return false;
+  if (!keep_alive_) co_return false;
+  if (!body_taken_) co_return co_await discard_body();
+  co_return true;
+}
+
+asio::awaitable<std::optional<RequestHead>> Session::read_head() {
+  HeadParser parser(static_cast<std::size_t>(state_.options.max_header_bytes));
+  auto deadline = Clock::now() + state_.options.timeout.idle;
+  bool started = false;
+  while (!parser.done()) {
+    transport_->consume(parser.feed(transport_->input()));
+    if (parser.refused()) {
+      co_await refuse(*parser.refused());
+      co_return std::nullopt;
+    }
+    if (parser.done()) break;
+    if (parser.started() && !started) {
+      started = true;
+      deadline = Clock::now() + state_.options.timeout.header;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
+    if (status == ReadStatus::kTimeout && started) {
+      co_await refuse({408, "request_timeout", "The request's head did not arrive in time"});
+    }
+    if (status != ReadStatus::kMore) co_return std::nullopt;
+  }
+  co_return parser.take();
+}
+
+std::optional<Response> Session::early_refusal(const RouteMatch& match) const {
+  if (match.route == nullptr) {
+    if (match.status == 404) return error_response(404, "not_found", "There is nothing at this path");
+    if (head_.method == "OPTIONS") return Response{204, "", "", {{"Allow", match.allow}}};
+    Response response = error_response(405, "method_not_allowed", "This path does not answer " + head_.method);
+    response.fields.push_back({"Allow", match.allow});
+    return response;
+  }
+  if (match.route->endpoint == nullptr) return std::nullopt;
+  const ServerPhase phase = state_.phase.load();
+  if (phase == ServerPhase::kStarting || phase >= ServerPhase::kRefusing) {
+    const bool starting = phase == ServerPhase::kStarting;
+    return error_response(Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
+                                starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
+  }
+  if (match.route->method != "POST") return std::nullopt;
+  const std::string_view encoding = head_.field("content-encoding");
+  if (!is_json_type(head_.field("content-type")) || (!encoding.empty() && encoding != "identity")) {
+    return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
+  }
+  return std::nullopt;
+}
+
+asio::awaitable<bool> Session::answer() {
+  body_taken_ = !head_.has_body();
+  const RouteMatch match = find_route(head_.method, head_.path);
+  if (auto refusal = early_refusal(match)) {
+    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what comes.
+    if (head_.expects_continue && !body_taken_) keep_alive_ = false;
+    co_return co_await respond(std::move(*refusal));
+  }
+  if (head_.minor_version == 1 && head_.field("host").empty()) {
+    co_await refuse({400, "missing_host", "An HTTP/1.1 request needs a Host header"});
+    co_return false;
+  }
+  if (match.route->handler != nullptr) {
+    if (head_.expects_continue && !body_taken_) keep_alive_ = false;
+    co_return co_await respond(match.route->handler(state_));
+  }
+  co_return co_await call_endpoint(match.route->endpoint);
+}
+
+asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
+  Call call;
+  call.arrival = Clock::now();
+  call.created = static_cast<std::int64_t>(std::time(nullptr));
+  call.path = head_.path;
+  call.query = head_.query;
+  call.request_id = request_id_;
+  Parsed parsed;
+  {
+    const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));
+    const Counted reserved(state_.num_body_bytes, expected);
+    if (state_.num_body_bytes.load() > state_.options.max_queued_bytes) {
+      keep_alive_ = keep_alive_ && body_taken_;
+      co_return co_await respond(error_response(Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read",
+                                                      "overloaded", "", std::chrono::seconds(1)}));
+    }
+    auto body = co_await read_body();
+    if (!body) co_return false;
+    call.body = std::move(*body);
+    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, state_.service(), call);
+    call.body = std::string();
+  }
+  if (!parsed) co_return co_await respond(error_response(parsed.error()));
+  co_return co_await drive(std::move(*parsed), call);
+}
+
+asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
+  OperationDriver::Outcome outcome;
+  {
+    OperationDriver driver(state_, *transport_, *operation, framing());
+    outcome = co_await driver.run(call.arrival);
+  }
+  if (outcome.times.first_token) state_.metrics.finished(operation->summary(), outcome.times);
+  if (outcome.response) co_return co_await respond(std::move(*outcome.response));
+  state_.metrics.count_response(outcome.status);
+  if (!outcome.connection_ok) keep_alive_ = false;
+  co_return outcome.connection_ok;
+}
+
+asio::awaitable<std::optional<std::string>> Session::read_body() {
+  BodyDecoder decoder(head_, static_cast<std::size_t>(state_.options.max_body_bytes));
+  std::string body;
+  bool invited = !head_.expects_continue;
+  while (!decoder.done() && !decoder.refused()) {
+    transport_->consume(decoder.feed(transport_->input(), body));
+    if (decoder.done() || decoder.refused()) break;
+    if (!invited && head_.minor_version == 1) {
+      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", state_.options.timeout.write);
+    }
+    invited = true;
+    const ReadStatus status = co_await transport_->fill(state_.options.timeout.body);
+    if (status == ReadStatus::kTimeout) co_await refuse({408, "request_timeout", "The request's body did not arrive in time"});
+    if (status != ReadStatus::kMore) co_return std::nullopt;
+  }
+  if (decoder.refused()) {
+    co_await refuse(*decoder.refused());
+    co_return std::nullopt;
+  }
+  body_taken_ = true;
+  co_return body;
+}
+
+asio::awaitable<bool> Session::discard_body() {
+  BodyDecoder decoder(head_, kMaxDiscard);
+  std::string dropped;
+  while (!decoder.done()) {
+    transport_->consume(decoder.feed(transport_->input(), dropped));
+    dropped.clear();
+    if (decoder.refused()) {
+      if (decoder.refused()->status == 400) co_await refuse(*decoder.refused());
+      co_return false;
+    }
+    if (decoder.done()) break;
+    if (co_await transport_->fill(state_.options.timeout.body) != ReadStatus::kMore) co_return false;
+  }
+  co_return true;
+}
+
+asio::awaitable<bool> Session::respond(Response response) {
+  state_.metrics.count_response(response.status);
+  std::string message = response_head(response, framing());
+  if (head_.method != "HEAD") message += response.body;
+  co_return co_await transport_->write(message, state_.options.timeout.write) && keep_alive_;
+}
+
+asio::awaitable<void> Session::refuse(HttpRefusal refusal) {
+  keep_alive_ = false;
+  co_await respond(error_response(refusal.status, refusal.code, refusal.message));
+}
+
+}  // namespace quire

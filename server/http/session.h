@@ -1,0 +1,43 @@
+// Session: one connection's life as one coroutine: read a request, answer it, again. Runs on the connection's io thread.
+// Invariants: a request is answered exactly once; what was submitted to the engine is aborted when the coroutine leaves early.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+
+#include "server/http/router.h"
+#include "server/http/server_state.h"
+#include "server/http/transport.h"
+
+namespace quire {
+
+class Session {
+ public:
+  Session(ServerState& state, std::shared_ptr<Transport> transport) : state_(state), transport_(std::move(transport)) {}
+
+  boost::asio::awaitable<void> run();
+
+ private:
+  // Each returns whether the connection can take another request.
+  boost::asio::awaitable<bool> serve_one();
+  boost::asio::awaitable<std::optional<RequestHead>> read_head();
+  boost::asio::awaitable<bool> answer();
+  boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
+  boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
+  // nullopt: refused, and answered.
+  boost::asio::awaitable<std::optional<std::string>> read_body();
+  boost::asio::awaitable<bool> discard_body();
+  boost::asio::awaitable<bool> respond(Response response);
+  boost::asio::awaitable<void> refuse(HttpRefusal refusal);
+  std::optional<Response> early_refusal(const RouteMatch& match) const;
+  ResponseFraming framing() const { return {head_.minor_version, keep_alive_, request_id_}; }
+
+  ServerState& state_;
+  std::shared_ptr<Transport> transport_;
+  RequestHead head_;
+  std::string request_id_;
+  bool keep_alive_ = true;
+  bool body_taken_ = false;
+};
+
+}  // namespace quire

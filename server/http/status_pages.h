@@ -1,0 +1,16 @@
+// The pages about the server itself: health, metrics, version. Any thread.
+#pragma once
+
+#include "server/http/response.h"
+#include "server/http/server_state.h"
+
+namespace quire {
+
+Response root_page(ServerState& state);
+Response livez(ServerState& state);     // 200 as long as the process answers
+Response readyz(ServerState& state);    // 200 where new work is welcome
+Response startupz(ServerState& state);  // 200 once the models are loaded
+Response metrics_page(ServerState& state);
+Response version_page(ServerState& state);
+
+}  // namespace quire

@@ -1,0 +1,46 @@
+// ThreadPool: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a time.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace quire {
+
+class ThreadPool {
+ public:
+  // Threads are called "name-0", "name-1", ... A shared pool has one loop that all threads serve.
+  ThreadPool(std::string name, std::size_t num_threads, bool shared_loop);
+  ~ThreadPool() {
+    stop();
+    join();
+  }
+
+  void start();
+  // Lets loops end once they have nothing left to do.
+  void release() { guards_.clear(); }
+  // Ends the loops at once.
+  void stop();
+  // Waits until the loops have ended.
+  void join();
+
+  // The loops in turn.
+  boost::asio::io_context& next() { return *contexts_[next_++ % contexts_.size()]; }
+  boost::asio::io_context& first() { return *contexts_.front(); }
+
+ private:
+  using Guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
+
+  std::string name_;
+  std::size_t num_threads_;
+  std::vector<std::unique_ptr<boost::asio::io_context>> contexts_;
+  std::vector<Guard> guards_;
+  std::vector<std::thread> threads_;
+  std::atomic<std::size_t> next_{0};
+};
+
+}  // namespace quire

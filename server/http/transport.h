@@ -1,0 +1,60 @@
+// Transport: one accepted connection's bytes. It owns the socket and the bytes that arrived and were not consumed yet. It reads
+// ahead while a response is being made, up to a bound, which is how a vanished client is noticed and pipelining costs nothing.
+// One thread at a time: everything happens on the socket's own io thread.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+enum class ReadStatus { kMore, kClosed, kTimeout };
+
+class Transport : public std::enable_shared_from_this<Transport> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  explicit Transport(Socket socket);
+
+  // Bytes that arrived and were not consumed.
+  std::string_view input() const { return std::string_view(input_).substr(consumed_); }
+  void consume(std::size_t count);
+
+  // Waits for at least one further byte.
+  boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
+  // False once the client is gone or took nothing for `timeout`; the connection is then closed.
+  boost::asio::awaitable<bool> write(std::string_view data, std::chrono::milliseconds timeout);
+
+  // Calls `on_gone` once when the client closes or the connection breaks; unwatch() forgets it.
+  void watch(std::function<void()> on_gone);
+  void unwatch() { on_gone_ = nullptr; }
+
+  // Ends sending and gives the client a moment to read what was sent, so that a reset does not destroy the last response.
+  boost::asio::awaitable<void> close_gracefully();
+  void close();
+
+  boost::asio::any_io_executor executor() { return socket_.get_executor(); }
+  std::string peer() const;
+
+ private:
+  void start_read();
+  void on_readable(const boost::system::error_code& error);
+  void set_gone();
+
+  Socket socket_;
+  boost::asio::steady_timer read_timer_;   // cancelled when a read completes: it is what fill() waits on
+  boost::asio::steady_timer write_timer_;  // the same for write()
+  std::string input_;
+  std::size_t consumed_ = 0;
+  bool reading_ = false;
+  bool gone_ = false;
+  std::function<void()> on_gone_;
+};
+
+}  // namespace quire
