@@ -44,10 +44,7 @@ std::string ChoiceStream::push(const OutputEvent& event) {
   std::string shown;
   for (std::size_t i = 0; i < event.tokens.size() && !finished(); ++i) {
     ++num_tokens_;
-    // The token that ends a generation is counted, and is no text.
-    const bool last = i + 1 == event.tokens.size();
-    const bool ends = last && event.finish && event.finish->stop_token == event.tokens[i];
-    if (!ends) shown += stops_.push(detokenizer_.push(event.tokens[i]));
+    shown += stops_.push(detokenizer_.push(event.tokens[i]));
     if (stops_.matched()) reason_ = FinishReason::kStop;
   }
   if (!event.finish || finished()) return shown;

@@ -1,0 +1,136 @@
+#include "tests/server/fake_engine.h"
+
+#include <algorithm>
+
+namespace quire::test {
+
+namespace {
+
+std::vector<TokenId> repeat_prompt(const Request& request, std::int32_t) {
+  std::vector<TokenId> output;
+  std::copy_if(request.prompt.begin(), request.prompt.end(), std::back_inserter(output),
+               [](TokenId token) { return token.value < 256; });
+  return output;
+}
+
+}  // namespace
+
+FakeEngine::FakeEngine(Script script, QueueOptions options)
+    : script_(script ? std::move(script) : Script(&repeat_prompt)), queue_(options), thread_([this] { run(); }) {}
+
+FakeEngine::~FakeEngine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  queue_.wake();
+  thread_.join();
+}
+
+void FakeEngine::wait_live(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return live_.size() == count; });
+}
+
+void FakeEngine::wait_aborted(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return num_aborted_ >= count; });
+}
+
+std::shared_ptr<const Request> FakeEngine::last_request() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void FakeEngine::hold(bool held) {
+  {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+  }
+  queue_.wake();
+}
+
+void FakeEngine::accept(Submission submission) {
+  Live live;
+  last_ = submission.request;
+  for (std::int32_t i = 0; i < submission.request->num_choices; ++i) {
+    live.choices.push_back(Choice{script_(*submission.request, i)});
+  }
+  live.submission = std::move(submission);
+  const std::string id = live.submission.request->id;
+  live_.emplace(id, std::move(live));
+}
+
+void FakeEngine::emit(Live& live, std::int32_t index) {
+  Choice& choice = live.choices[static_cast<std::size_t>(index)];
+  const Request& request = *live.submission.request;
+  const auto max_tokens = static_cast<std::size_t>(request.sampling.max_tokens);
+  OutputEvent event;
+  event.choice = index;
+  if (choice.sent < choice.script.size()) {
+    const TokenId token = choice.script[choice.sent++];
+    event.tokens.push_back(token);
+    if (request.sampling.num_logprobs) event.logprobs.push_back({token, -0.5F, {{token, -0.5F}, {TokenId{256}, -1.5F}}});
+  }
+  if (choice.sent == 1 && index == 0 && request.sampling.num_prompt_logprobs) {
+    event.prompt_logprobs.emplace_back(std::nullopt);
+    for (std::size_t i = 1; i < request.prompt.size(); ++i) {
+      event.prompt_logprobs.emplace_back(TokenLogprob{request.prompt[i], -0.25F, {}});
+    }
+  }
+  const bool full = choice.sent >= max_tokens;
+  if (full || choice.sent >= choice.script.size()) {
+    choice.ended = true;
+    FinishInfo info;
+    info.reason = full ? FinishReason::kLength : FinishReason::kStop;
+    info.num_prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+    info.num_generated_tokens = static_cast<std::int32_t>(choice.sent) + (full ? 0 : 1);
+    if (!full) info.stop_token = TokenId{257};
+    event.finish = info;
+  }
+  live.submission.sink->send(std::move(event));
+}
+
+bool FakeEngine::step() {
+  bool worked = false;
+  for (auto each = live_.begin(); each != live_.end();) {
+    Live& live = each->second;
+    for (std::size_t i = 0; i < live.choices.size(); ++i) {
+      if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
+    }
+    worked = true;
+    const bool over = std::all_of(live.choices.begin(), live.choices.end(), [](const Choice& choice) { return choice.ended; });
+    each = over ? live_.erase(each) : std::next(each);
+  }
+  return worked;
+}
+
+void FakeEngine::run() {
+  kEngineThread.assume();
+  std::vector<Submission> submissions;
+  std::vector<Abort> aborts;
+  while (true) {
+    queue_.drain_into(submissions, aborts);
+    bool worked = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      for (Submission& submission : submissions) accept(std::move(submission));
+      for (const auto& asked : aborts) {
+        const auto found = live_.find(asked.request_id);
+        if (found == live_.end()) continue;
+        if (asked.choice) {
+          found->second.choices[static_cast<std::size_t>(*asked.choice)].ended = true;
+          continue;
+        }
+        live_.erase(found);
+        ++num_aborted_;
+      }
+      worked = !held_ && step();
+      changed_.notify_all();
+    }
+    if (!worked) queue_.wait(std::nullopt);
+  }
+}
+
+}  // namespace quire::test

@@ -1,0 +1,64 @@
+// FakeEngine: an engine without a model behind a real RequestQueue: each step gives every live choice its next token from a
+// script. The default script repeats the prompt's plain tokens once and ends. Any thread, except the script: its own thread.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/engine/request_queue.h"
+
+namespace quire::test {
+
+class FakeEngine {
+ public:
+  // The whole output of a choice; max_tokens cuts it, otherwise it ends with end-of-sequence.
+  using Script = std::function<std::vector<TokenId>(const Request& request, std::int32_t choice)>;
+
+  explicit FakeEngine(Script script = {}, QueueOptions options = {});
+  ~FakeEngine();
+
+  RequestQueue& queue() { return queue_; }
+
+  // Blocks until this many requests are live (submitted, neither finished nor aborted).
+  void wait_live(std::size_t count);
+  // Blocks until this many requests were aborted since the start.
+  void wait_aborted(std::size_t count);
+  std::shared_ptr<const Request> last_request() const;
+
+  // While held no token is produced; requests are still taken and aborted.
+  void hold(bool held);
+
+ private:
+  struct Choice {
+    std::vector<TokenId> script;
+    std::size_t sent = 0;
+    bool ended = false;
+  };
+  struct Live {
+    Submission submission;
+    std::vector<Choice> choices;
+  };
+
+  void run();
+  void accept(Submission submission);
+  bool step();
+  void emit(Live& live, std::int32_t index);
+
+  Script script_;
+  RequestQueue queue_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Live> live_;
+  std::shared_ptr<const Request> last_;
+  std::size_t num_aborted_ = 0;
+  bool held_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quire::test
