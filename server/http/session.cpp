@@ -71,8 +71,9 @@ class Counted {
 }  // namespace
 
 asio::awaitable<void> Session::run() {
-  while (co_await serve_one()) {
-  }
+  // Not `while (co_await ...)`: GCC 12 destroys the awaited frame before it ran.
+  bool again = true;
+  while (again) again = co_await serve_one();
   co_await transport_->close_gracefully();
 }
 

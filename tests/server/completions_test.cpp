@@ -13,7 +13,8 @@ std::string streamed_text(const HttpReply& reply) {
   std::string text;
   for (const std::string& data : sse_data(reply.body)) {
     if (data == "[DONE]") continue;
-    for (const Json& choice : Json::parse(data)["choices"]) text += choice["text"].get<std::string>();
+    const Json chunk = Json::parse(data);
+    for (const Json& choice : chunk["choices"]) text += choice["text"].get<std::string>();
   }
   return text;
 }
