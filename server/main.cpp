@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);
   quire::cli::add_tokenize(app);
+  quire::cli::add_serve(app);
   try {
     app.parse(argc, argv);
     return 0;

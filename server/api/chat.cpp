@@ -21,10 +21,12 @@ struct ChatFields {
 
 class ChatOperation final : public GenerationOperation {
  public:
-  ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header, ChatFields chat)
+  ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                ChatFields chat)
       : GenerationOperation(std::move(model), std::move(fields), std::move(header)), chat_(std::move(chat)) {
-    prefix_ = "{\"id\":\"" + this->header().id + "\",\"object\":\"chat.completion.chunk\",\"created\":" +
-              std::to_string(this->header().created) + ",\"model\":";
+    prefix_ = "{\"id\":\"" + this->header().id +
+              "\",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) +
+              ",\"model\":";
     append_json_string(prefix_, this->header().model);
     prefix_ += ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
   }
@@ -58,9 +60,11 @@ class ChatOperation final : public GenerationOperation {
   }
 
   Json whole_response() override {
-    Json body{{"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}};
+    Json body{
+        {"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}};
     body["choices"] = Json::array();
-    for (std::size_t i = 0; i < choices().size(); ++i) body["choices"].push_back(whole_choice(i));
+    for (std::size_t i = 0; i < choices().size(); ++i)
+      body["choices"].push_back(whole_choice(i));
     body["usage"] = usage_json(usage());
     body["system_fingerprint"] = "quire-" QUIRE_VERSION;
     body["service_tier"] = "default";
@@ -73,16 +77,20 @@ class ChatOperation final : public GenerationOperation {
   }
 
   Json usage_chunk() override {
-    return Json{{"id", header().id},       {"object", "chat.completion.chunk"},
-                {"created", header().created}, {"model", header().model},
-                {"system_fingerprint", "quire-" QUIRE_VERSION}, {"choices", Json::array()},
+    return Json{{"id", header().id},
+                {"object", "chat.completion.chunk"},
+                {"created", header().created},
+                {"model", header().model},
+                {"system_fingerprint", "quire-" QUIRE_VERSION},
+                {"choices", Json::array()},
                 {"usage", usage_json(usage())}};
   }
 
  private:
   static Json ids(std::span<const TokenId> tokens) {
     Json list = Json::array();
-    for (const TokenId token : tokens) list.push_back(token.value);
+    for (const TokenId token : tokens)
+      list.push_back(token.value);
     return list;
   }
 
@@ -118,7 +126,8 @@ class ChatOperation final : public GenerationOperation {
 
   void close_chunk(std::size_t index, std::string& out) const {
     out += "}]";
-    if (fields().return_token_ids && !sent_prompt_ids_) out += ",\"prompt_token_ids\":" + dump_json(ids(requests().front()->prompt));
+    if (fields().return_token_ids && !sent_prompt_ids_)
+      out += ",\"prompt_token_ids\":" + dump_json(ids(requests().front()->prompt));
     sent_prompt_ids_ = true;
     if (fields().continuous_usage) {
       out += ",\"usage\":" + dump_json(usage_json(choice_usage(index)));
@@ -159,7 +168,8 @@ void refuse_known(FieldReader& reader) {
   reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
   reader.word("service_tier", {"auto", "default"});
-  for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) reader.string(hint);
+  for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"})
+    reader.string(hint);
 }
 
 ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
@@ -182,7 +192,8 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   if (const Json* metadata = reader.object("metadata")) {
     chat.metadata = *metadata;
     for (const auto& [name, value] : metadata->items()) {
-      if (!value.is_string()) reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
+      if (!value.is_string())
+        reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
     }
     if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
   }
@@ -209,7 +220,8 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   if (!pieces) return tl::make_unexpected(pieces.error());
   std::vector<TokenId> tokens = encode_chat(**model, prompt_fields, *pieces);
   tokens = truncate_prompt(std::move(tokens), fields, **model);
-  const auto limit = resolve_max_tokens(static_cast<std::int64_t>(tokens.size()), fields.max_tokens, **model, "messages");
+  const auto limit =
+      resolve_max_tokens(static_cast<std::int64_t>(tokens.size()), fields.max_tokens, **model, "messages");
   if (!limit) return tl::make_unexpected(limit.error());
   ResponseHeader header{make_id("chatcmpl-"), call.created, (*model)->name};
   auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat));

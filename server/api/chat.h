@@ -1,4 +1,5 @@
-// POST /v1/chat/completions: the operation that answers in OpenAI's chat.completion shapes, whole or streamed. Any thread.
+// POST /v1/chat/completions: the operation that answers in OpenAI's chat.completion shapes, whole or streamed. Any
+// thread.
 #pragma once
 
 #include <memory>

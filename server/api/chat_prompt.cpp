@@ -8,13 +8,15 @@ namespace {
 
 constexpr std::size_t kMaxMessages = 16384;
 
-// The text of a content field: a string, or an array of parts that are all text, joined by line breaks as vLLM joins them.
+// The text of a content field: a string, or an array of parts that are all text, joined by line breaks as vLLM joins
+// them.
 Json read_content(FieldReader& message, std::string_view role) {
   const Json* content = message.find("content");
   if (content == nullptr) return nullptr;
   if (content->is_string()) return *content;
   if (!content->is_array()) {
-    message.fail("content", fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path("content")),
+    message.fail("content",
+                 fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path("content")),
                  "invalid_type");
     return nullptr;
   }
@@ -26,7 +28,10 @@ Json read_content(FieldReader& message, std::string_view role) {
     const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
     const bool refusal = kind == "refusal" && role == "assistant";
     if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
-      message.fail(name + ".type", kind.empty() ? "A content part needs a 'type'" : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+      message.fail(name + ".type",
+                   kind.empty()
+                       ? "A content part needs a 'type'"
+                       : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
                    kind.empty() ? "invalid_value" : "unsupported_content");
       return nullptr;
     }
@@ -107,7 +112,8 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
     fields.fail("content", fmt::format("'{}.content' is required", path), "missing_required_parameter");
   }
   // Templates that read content as a string have no use for null; an empty text renders alike.
-  if (message["content"].is_null()) message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
+  if (message["content"].is_null())
+    message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
   if (fields.error()) {
     reader.fail(fields.error()->param, fields.error()->message, fields.error()->code);
   }
@@ -118,7 +124,8 @@ void read_messages(FieldReader& reader, ChatPromptFields& fields) {
   const Json* messages = reader.array("messages");
   if (messages == nullptr) return reader.fail("messages", "'messages' is required", "missing_required_parameter");
   if (messages->empty()) return reader.fail("messages", "'messages' must not be empty");
-  if (messages->size() > kMaxMessages) return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
+  if (messages->size() > kMaxMessages)
+    return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
   for (const Json& given : *messages) {
     fields.messages.push_back(read_message(reader, given, fields.messages.size()));
     if (reader.error()) return;
@@ -128,9 +135,11 @@ void read_messages(FieldReader& reader, ChatPromptFields& fields) {
 // Cuts what the template put after the last message's own text, so that the model goes on writing that message.
 Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pieces, const std::string& content) {
   std::string whole;
-  for (const TextPiece& piece : pieces) whole += piece.text;
+  for (const TextPiece& piece : pieces)
+    whole += piece.text;
   std::size_t trimmed = content.size();
-  while (trimmed > 0 && (content[trimmed - 1] == ' ' || content[trimmed - 1] == '\n')) --trimmed;
+  while (trimmed > 0 && (content[trimmed - 1] == ' ' || content[trimmed - 1] == '\n'))
+    --trimmed;
   // Templates often trim a message; the text without its trailing space is then what can be found.
   for (const std::string& wanted : {content, content.substr(0, trimmed)}) {
     const std::size_t at = wanted.empty() ? std::string::npos : whole.rfind(wanted);
@@ -145,7 +154,8 @@ Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pi
     }
     return kept;
   }
-  return invalid("The chat template does not show the final message's text, so it cannot be continued", "continue_final_message");
+  return invalid("The chat template does not show the final message's text, so it cannot be continued",
+                 "continue_final_message");
 }
 
 Json template_context(const ServedModel& model, const ChatPromptFields& fields) {
@@ -184,14 +194,17 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
   }
   if (fields.continue_final_message) fields.add_generation_prompt = false;
   if (const Json* kwargs = reader.object("chat_template_kwargs")) fields.template_kwargs = *kwargs;
-  for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
-    if (fields.template_kwargs.contains(name)) {
+  for (const auto& [name, value] : fields.template_kwargs.items()) {
+    const bool own = name == "messages" || name == "tools" || name == "add_generation_prompt";
+    if (own || is_trusted_variable(name)) {
       reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
     }
   }
-  if (const auto effort = reader.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"})) {
+  if (const auto effort =
+          reader.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"})) {
     fields.template_kwargs["reasoning_effort"] = *effort;
-    if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = *effort != "none";
+    if (!fields.template_kwargs.contains("enable_thinking"))
+      fields.template_kwargs["enable_thinking"] = *effort != "none";
   }
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
   if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
@@ -212,7 +225,8 @@ Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatP
   return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
 }
 
-std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields, const std::vector<TextPiece>& pieces) {
+std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                 const std::vector<TextPiece>& pieces) {
   return model.tokenizer->encode(pieces, fields.add_special_tokens);
 }
 

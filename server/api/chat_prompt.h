@@ -1,5 +1,5 @@
-// A chat's messages, checked and put into the form that chat templates expect, and the prompt that a template makes of them.
-// Pure functions; any thread.
+// A chat's messages, checked and put into the form that chat templates expect, and the prompt that a template makes of
+// them. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -19,13 +19,15 @@ struct ChatPromptFields {
   bool add_special_tokens = false;
 };
 
-// Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors stay in the
-// reader, named by their path ("messages[2].content[0].type").
+// Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors
+// stay in the reader, named by their path ("messages[2].content[0].type").
 ChatPromptFields read_chat_prompt_fields(FieldReader& reader);
 
-// The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its limits.
+// The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its
+// limits.
 Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
 
-std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields, const std::vector<TextPiece>& pieces);
+std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                 const std::vector<TextPiece>& pieces);
 
 }  // namespace quire

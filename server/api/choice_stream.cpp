@@ -26,7 +26,8 @@ std::string StopMatcher::push(std::string_view text) {
   std::size_t keep = 0;
   for (const std::string& stop : stops_) {
     for (std::size_t length = std::min(stop.size() - 1, held_.size()); length > keep; --length) {
-      if (std::string_view(held_).substr(held_.size() - length) == std::string_view(stop).substr(0, length)) keep = length;
+      if (std::string_view(held_).substr(held_.size() - length) == std::string_view(stop).substr(0, length))
+        keep = length;
     }
   }
   std::string shown = held_.substr(0, held_.size() - keep);
@@ -34,7 +35,9 @@ std::string StopMatcher::push(std::string_view text) {
   return shown;
 }
 
-std::string StopMatcher::finish() { return matched_ ? std::string() : std::exchange(held_, {}); }
+std::string StopMatcher::finish() {
+  return matched_ ? std::string() : std::exchange(held_, {});
+}
 
 ChoiceStream::ChoiceStream(const Tokenizer& tokenizer, const ChoiceStreamOptions& options)
     : detokenizer_(tokenizer, DetokenizerOptions{options.skip_special_tokens, options.at_text_start}),

@@ -24,14 +24,14 @@ struct CompletionFields {
   bool echo = false;
   bool drop_generated = false;  // max_tokens 0 with echo: only the prompt is wanted
   std::optional<std::int32_t> logprobs;
-  bool prompt_logprobs = false;  // vLLM's field asked for them, not echo
+  bool prompt_logprobs = false;   // vLLM's field asked for them, not echo
   std::int32_t num_returned = 1;  // n; best_of choices are generated
 };
 
 class CompletionOperation final : public GenerationOperation {
  public:
-  CompletionOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header, CompletionFields completion,
-                      std::vector<Prompt> prompts)
+  CompletionOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                      CompletionFields completion, std::vector<Prompt> prompts)
       : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
         completion_(completion),
         prompts_(std::move(prompts)),
@@ -52,7 +52,8 @@ class CompletionOperation final : public GenerationOperation {
     opened_[index] = true;
     // A chunk without text is sent only where it opens or ends the choice, or where tokens themselves are wanted.
     const bool wants_tokens = fields().return_token_ids || completion_.logprobs;
-    if (delta.text.empty() && !delta.last && !(first && completion_.echo) && !(wants_tokens && !delta.tokens.empty())) return;
+    if (delta.text.empty() && !delta.last && !(first && completion_.echo) && !(wants_tokens && !delta.tokens.empty()))
+      return;
     Json choice{{"index", index}, {"text", std::string(first && completion_.echo ? prompt_of(index).text : "")}};
     if (!completion_.drop_generated) choice["text"].get_ref<std::string&>() += delta.text;
     choice["logprobs"] = completion_.logprobs ? logprobs(index, first, delta.tokens, delta.logprobs) : Json(nullptr);
@@ -106,11 +107,13 @@ class CompletionOperation final : public GenerationOperation {
 
   static Json ids(std::span<const TokenId> tokens) {
     Json list = Json::array();
-    for (const TokenId token : tokens) list.push_back(token.value);
+    for (const TokenId token : tokens)
+      list.push_back(token.value);
     return list;
   }
 
-  // The best `num_returned` of a prompt's choices by mean log probability, in their order of generation where all are wanted.
+  // The best `num_returned` of a prompt's choices by mean log probability, in their order of generation where all are
+  // wanted.
   std::vector<std::size_t> best_choices(std::size_t prompt) const {
     const auto count = static_cast<std::size_t>(fields().num_choices);
     std::vector<std::size_t> order(count);
@@ -161,7 +164,8 @@ class CompletionOperation final : public GenerationOperation {
       const auto& known = prompt_logprobs_[prompt];
       for (std::size_t i = 0; i < prompts_[prompt].tokens.size(); ++i) {
         const TokenLogprob* value = i < known.size() && known[i] ? &*known[i] : nullptr;
-        list.add(*model().tokenizer, prompts_[prompt].tokens[i], value, top, fields().tokens_as_ids, text_offsets_[index]);
+        list.add(*model().tokenizer, prompts_[prompt].tokens[i], value, top, fields().tokens_as_ids,
+                 text_offsets_[index]);
       }
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -181,12 +185,14 @@ class CompletionOperation final : public GenerationOperation {
 std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
   Detokenizer detokenizer(tokenizer, DetokenizerOptions{true, true});
   std::string text;
-  for (const TokenId token : tokens) text += detokenizer.push(token);
+  for (const TokenId token : tokens)
+    text += detokenizer.push(token);
   return text + detokenizer.finish();
 }
 
 void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
-  prompts.push_back({text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
+  prompts.push_back(
+      {text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
 }
 
 void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
@@ -196,7 +202,8 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
   const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
   if (inner.error()) return reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
   Prompt prompt;
-  for (const std::int32_t id : *ids) prompt.tokens.push_back(TokenId{id});
+  for (const std::int32_t id : *ids)
+    prompt.tokens.push_back(TokenId{id});
   prompt.text = decoded(*model.tokenizer, prompt.tokens);
   prompts.push_back(std::move(prompt));
 }
@@ -211,7 +218,8 @@ std::vector<Prompt> read_prompts(FieldReader& reader, const ServedModel& model) 
   } else if (prompt->is_string()) {
     add_text_prompt(*prompt, add_special, model, prompts);
   } else if (!prompt->is_array() || prompt->empty()) {
-    reader.fail("prompt", "'prompt' must be a string, an array of strings, or one or more arrays of token ids", "invalid_type");
+    reader.fail("prompt", "'prompt' must be a string, an array of strings, or one or more arrays of token ids",
+                "invalid_type");
   } else if (prompt->size() > kMaxPrompts && !prompt->front().is_number()) {
     reader.fail("prompt", fmt::format("'prompt' holds more than {} prompts", kMaxPrompts));
   } else if (prompt->front().is_number()) {
@@ -239,15 +247,18 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
   if (const auto count = reader.integer("logprobs", 0, kMaxLogprobs)) {
     completion.logprobs = static_cast<std::int32_t>(*count);
     fields.sampling.num_logprobs = completion.logprobs;
-    if (completion.echo && !fields.sampling.num_prompt_logprobs) fields.sampling.num_prompt_logprobs = completion.logprobs;
+    if (completion.echo && !fields.sampling.num_prompt_logprobs)
+      fields.sampling.num_prompt_logprobs = completion.logprobs;
   }
   completion.drop_generated = completion.echo && fields.max_tokens == 0;
-  if (fields.max_tokens == 0 && !completion.echo) reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
+  if (fields.max_tokens == 0 && !completion.echo)
+    reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
   fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
   completion.num_returned = fields.num_choices;
   if (const auto best_of = reader.integer("best_of", 0, model.max_num_choices); best_of && *best_of != 0) {
     if (*best_of < fields.num_choices) reader.fail("best_of", "'best_of' must not be smaller than 'n'");
-    if (fields.stream && *best_of != fields.num_choices) reader.fail("best_of", "'best_of' larger than 'n' cannot be streamed");
+    if (fields.stream && *best_of != fields.num_choices)
+      reader.fail("best_of", "'best_of' larger than 'n' cannot be streamed");
     if (*best_of != fields.num_choices && !fields.sampling.num_logprobs) fields.sampling.num_logprobs = 0;
     fields.num_choices = static_cast<std::int32_t>(*best_of);
   }
@@ -275,12 +286,14 @@ Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, co
     const std::size_t before = prompt.tokens.size();
     prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, **model);
     if (completion.echo && prompt.tokens.size() != before) prompt.text = decoded(*(*model)->tokenizer, prompt.tokens);
-    const auto limit = resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, **model, "prompt");
+    const auto limit =
+        resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, **model, "prompt");
     if (!limit) return tl::make_unexpected(limit.error());
     max_tokens.push_back(*limit);
   }
   ResponseHeader header{make_id("cmpl-"), call.created, (*model)->name};
-  auto operation = std::make_unique<CompletionOperation>(*model, std::move(fields), std::move(header), completion, prompts);
+  auto operation =
+      std::make_unique<CompletionOperation>(*model, std::move(fields), std::move(header), completion, prompts);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
   }

@@ -1,4 +1,5 @@
-// POST /v1/completions: the request's prompts, and the operation that answers in OpenAI's text_completion shape. Any thread.
+// POST /v1/completions: the request's prompts, and the operation that answers in OpenAI's text_completion shape. Any
+// thread.
 #pragma once
 
 #include <memory>

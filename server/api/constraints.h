@@ -1,5 +1,5 @@
-// What a request demands of the shape of its text (response_format, structured_outputs, guided_*, grammar), compiled for the
-// model's vocabulary. Pure function; any thread.
+// What a request demands of the shape of its text (response_format, structured_outputs, guided_*, grammar), compiled
+// for the model's vocabulary. Pure function; any thread.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Errors as clients of OpenAI's API expect them: {"error":{"message","type","param","code"}}, code always a string. Any thread.
+// Errors as clients of OpenAI's API expect them: {"error":{"message","type","param","code"}}, code always a string. Any
+// thread.
 #pragma once
 
 #include <string>

@@ -52,7 +52,8 @@ void FieldReader::fail(std::string_view name, std::string message, std::string c
 }
 
 void FieldReader::wrong_type(std::string_view name, std::string_view wanted, const Json& value) {
-  fail(name, fmt::format("Invalid type for '{}': expected {}, but got {} instead", path(name), wanted, type_name(value)),
+  fail(name,
+       fmt::format("Invalid type for '{}': expected {}, but got {} instead", path(name), wanted, type_name(value)),
        "invalid_type");
 }
 
@@ -73,7 +74,8 @@ std::optional<double> FieldReader::number(std::string_view name, double low, dou
   }
   const auto number = value->get<double>();
   if (number >= low && number <= high) return number;
-  const std::string range = std::isinf(high) ? fmt::format("at least {}", low) : fmt::format("between {} and {}", low, high);
+  const std::string range =
+      std::isinf(high) ? fmt::format("at least {}", low) : fmt::format("between {} and {}", low, high);
   fail(name, fmt::format("Invalid value for '{}': {} is not {}", path(name), number, range));
   return std::nullopt;
 }
@@ -91,7 +93,8 @@ std::optional<std::int64_t> FieldReader::integer(std::string_view name, std::int
     return std::nullopt;
   }
   if (number && *number >= low && *number <= high) return number;
-  fail(name, fmt::format("Invalid value for '{}': {} is not between {} and {}", path(name), dump_json(*value), low, high));
+  fail(name,
+       fmt::format("Invalid value for '{}': {} is not between {} and {}", path(name), dump_json(*value), low, high));
   return std::nullopt;
 }
 
@@ -107,7 +110,8 @@ std::optional<std::string> FieldReader::word(std::string_view name, std::initial
   auto value = string(name);
   if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
   std::string known;
-  for (const auto candidate : words) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", candidate);
+  for (const auto candidate : words)
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", candidate);
   fail(name, fmt::format("Invalid value for '{}': '{}' is not one of {}", path(name), *value, known));
   return std::nullopt;
 }
@@ -153,7 +157,8 @@ std::optional<std::vector<std::string>> FieldReader::string_or_strings(std::stri
   return std::nullopt;
 }
 
-std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view name, std::int32_t low, std::int32_t high) {
+std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view name, std::int32_t low,
+                                                               std::int32_t high) {
   const Json* value = array(name);
   if (value == nullptr) return std::nullopt;
   std::vector<std::int32_t> list;

@@ -65,10 +65,13 @@ void read_logit_bias(FieldReader& reader, SamplingParams& sampling, std::int32_t
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
-      return reader.fail("logit_bias", fmt::format("Invalid key in 'logit_bias': '{}' is not a token id below {}", key, vocab_size));
+      return reader.fail("logit_bias",
+                         fmt::format("Invalid key in 'logit_bias': '{}' is not a token id below {}", key, vocab_size));
     }
     if (!value.is_number() || value.get<double>() < -100.0 || value.get<double>() > 100.0) {
-      return reader.fail("logit_bias", fmt::format("Invalid value in 'logit_bias' for token {}: expected a number between -100 and 100", id));
+      return reader.fail(
+          "logit_bias",
+          fmt::format("Invalid value in 'logit_bias' for token {}: expected a number between -100 and 100", id));
     }
     sampling.logit_bias.emplace_back(TokenId{id}, value.get<float>());
   }
@@ -77,7 +80,8 @@ void read_logit_bias(FieldReader& reader, SamplingParams& sampling, std::int32_t
 std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
   std::vector<TokenId> ids;
   ids.reserve(values.size());
-  for (const std::int32_t value : values) ids.push_back(TokenId{value});
+  for (const std::int32_t value : values)
+    ids.push_back(TokenId{value});
   return ids;
 }
 
@@ -138,10 +142,12 @@ void read_routing(FieldReader& reader, GenerationFields& fields) {
 }
 
 void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
-  if (const auto count = reader.integer("max_tokens", 0, kMaxInt32)) fields.max_tokens = static_cast<std::int32_t>(*count);
+  if (const auto count = reader.integer("max_tokens", 0, kMaxInt32))
+    fields.max_tokens = static_cast<std::int32_t>(*count);
   set(fields.num_choices, reader.integer("n", 1, std::min<std::int64_t>(128, model.max_num_choices)));
   fields.best_of = fields.num_choices;
-  if (const auto seed = reader.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
+  if (const auto seed =
+          reader.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
     // -1 is how users of vLLM and llama-server ask for a random one.
     if (*seed != -1) fields.sampling.seed = static_cast<std::uint64_t>(*seed);
   }
@@ -186,10 +192,12 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   return fields;
 }
 
-std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model) {
+std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
+                                     const ServedModel& model) {
   if (!fields.truncate_prompt_tokens) return tokens;
   const std::int64_t room = model.max_model_len - std::max(1, fields.max_tokens.value_or(1));
-  const std::int64_t keep = *fields.truncate_prompt_tokens < 0 ? std::max<std::int64_t>(1, room) : *fields.truncate_prompt_tokens;
+  const std::int64_t keep =
+      *fields.truncate_prompt_tokens < 0 ? std::max<std::int64_t>(1, room) : *fields.truncate_prompt_tokens;
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count > keep) tokens.erase(tokens.begin(), tokens.begin() + (count - keep));
   return tokens;

@@ -1,5 +1,5 @@
-// The fields that completions and chat completions share: OpenAI's sampling fields and the extensions that users of vLLM and
-// llama-server know, read and range-checked into SamplingParams. Pure functions; any thread.
+// The fields that completions and chat completions share: OpenAI's sampling fields and the extensions that users of
+// vLLM and llama-server know, read and range-checked into SamplingParams. Pure functions; any thread.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,8 @@ struct GenerationFields {
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model);
 
 // Keeps a prompt's last tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for max_tokens).
-std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model);
+std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
+                                     const ServedModel& model);
 
 // max_tokens for a prompt of that length, or the error "context_length_exceeded".
 Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,

@@ -38,7 +38,8 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   if (fields_.timeout) request->deadline = call.arrival + *fields_.timeout;
   requests_.push_back(std::move(request));
   cached_tokens_.push_back(0);
-  const ChoiceStreamOptions options{fields_.stop, fields_.include_stop_in_output, fields_.skip_special_tokens, at_text_start};
+  const ChoiceStreamOptions options{fields_.stop, fields_.include_stop_in_output, fields_.skip_special_tokens,
+                                    at_text_start};
   for (std::int32_t i = 0; i < fields_.num_choices; ++i) {
     choices_.emplace_back(ChoiceStream(*model_->tokenizer, options));
   }
@@ -51,7 +52,8 @@ bool GenerationOperation::on_event(std::size_t index, OutputEvent event, std::st
   }
   if (error_) return false;
   cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.num_cached_tokens);
-  if (event.finish) cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.finish->num_cached_tokens);
+  if (event.finish)
+    cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.finish->num_cached_tokens);
   if (!event.prompt_logprobs.empty()) on_prompt_logprobs(index, std::move(event.prompt_logprobs));
 
   const std::size_t first = index * static_cast<std::size_t>(fields_.num_choices);
@@ -61,7 +63,8 @@ bool GenerationOperation::on_event(std::size_t index, OutputEvent event, std::st
     const std::string text = choice.stream.push(event);
     const std::size_t taken = static_cast<std::size_t>(choice.stream.num_tokens()) - before;
     const Delta delta{text, std::span(event.tokens).first(taken),
-                      std::span(event.logprobs).first(std::min(taken, event.logprobs.size())), choice.stream.finished()};
+                      std::span(event.logprobs).first(std::min(taken, event.logprobs.size())),
+                      choice.stream.finished()};
     if (!fields_.stream) {
       choice.text += text;
       choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
@@ -114,7 +117,8 @@ Usage GenerationOperation::usage() const {
 OperationSummary GenerationOperation::summary() const {
   const Usage sum = usage();
   OperationSummary summary{sum.prompt_tokens, sum.cached_tokens, sum.completion_tokens, "", header_.model};
-  if (!choices_.empty()) summary.finish = choices_.front().stream.finished() ? finish_reason(choices_.front()) : "abort";
+  if (!choices_.empty())
+    summary.finish = choices_.front().stream.finished() ? finish_reason(choices_.front()) : "abort";
   return summary;
 }
 

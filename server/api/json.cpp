@@ -9,9 +9,9 @@ namespace quire {
 
 namespace {
 
-// Builds the document from parser events. nlohmann's own builder looks every key up among its siblings, which an ordered
-// object makes quadratic: a body of a million short keys would hold a thread for hours. This one appends, and removes
-// repeated keys once per object.
+// Builds the document from parser events. nlohmann's own builder looks every key up among its siblings, which an
+// ordered object makes quadratic: a body of a million short keys would hold a thread for hours. This one appends, and
+// removes repeated keys once per object.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
   explicit TreeBuilder(std::size_t max_depth) : max_depth_(max_depth) {}
@@ -85,12 +85,14 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     auto& list = static_cast<std::vector<Json::object_t::value_type>&>(members);
     std::unordered_map<std::string_view, std::size_t> last;
     last.reserve(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i) last[list[i].first] = i;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      last[list[i].first] = i;
     if (last.size() == list.size()) return;
     Json::object_t kept;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (last.at(list[i].first) != i) continue;
-      static_cast<std::vector<Json::object_t::value_type>&>(kept).emplace_back(list[i].first, std::move(list[i].second));
+      static_cast<std::vector<Json::object_t::value_type>&>(kept).emplace_back(list[i].first,
+                                                                               std::move(list[i].second));
     }
     members = std::move(kept);
   }
@@ -135,6 +137,8 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-std::string dump_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump_json(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace quire

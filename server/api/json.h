@@ -1,5 +1,5 @@
-// JSON as the server takes and gives it. Parsing is strict (RFC 8259, valid UTF-8), bounded in depth, linear in the body's
-// length whatever it holds; a repeated key's last value wins. Any thread.
+// JSON as the server takes and gives it. Parsing is strict (RFC 8259, valid UTF-8), bounded in depth, linear in the
+// body's length whatever it holds; a repeated key's last value wins. Any thread.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -7,7 +7,9 @@ namespace quire {
 
 namespace {
 
-double finite(float logprob) { return std::isfinite(logprob) ? static_cast<double>(logprob) : kMinLogprob; }
+double finite(float logprob) {
+  return std::isfinite(logprob) ? static_cast<double>(logprob) : kMinLogprob;
+}
 
 std::size_t num_characters(std::string_view text) {
   return static_cast<std::size_t>(
@@ -16,8 +18,10 @@ std::size_t num_characters(std::string_view text) {
 
 Json chat_entry(const Tokenizer& tokenizer, TokenId token, float logprob, bool as_ids) {
   Json bytes = Json::array();
-  for (const char c : tokenizer.token_bytes(token)) bytes.push_back(static_cast<unsigned char>(c));
-  return Json{{"token", token_name(tokenizer, token, as_ids)}, {"logprob", finite(logprob)}, {"bytes", std::move(bytes)}};
+  for (const char c : tokenizer.token_bytes(token))
+    bytes.push_back(static_cast<unsigned char>(c));
+  return Json{
+      {"token", token_name(tokenizer, token, as_ids)}, {"logprob", finite(logprob)}, {"bytes", std::move(bytes)}};
 }
 
 }  // namespace
@@ -29,7 +33,8 @@ std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id) {
   return Json::parse(dumped).get<std::string>();
 }
 
-Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top, bool as_ids) {
+Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top,
+                   bool as_ids) {
   Json list = Json::array();
   for (const TokenLogprob& each : logprobs) {
     Json entry = chat_entry(tokenizer, each.token, each.logprob, as_ids);
@@ -43,8 +48,8 @@ Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> log
   return list;
 }
 
-void CompletionLogprobs::add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob, std::size_t num_top,
-                             bool as_ids, std::size_t& offset) {
+void CompletionLogprobs::add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob,
+                             std::size_t num_top, bool as_ids, std::size_t& offset) {
   tokens.push_back(token_name(tokenizer, token, as_ids));
   text_offset.push_back(offset);
   offset += num_characters(tokenizer.token_bytes(token));
@@ -79,12 +84,14 @@ Json prompt_logprobs_json(const Tokenizer& tokenizer, std::span<const std::optio
     }
     Json entry = Json::object();
     const auto add = [&](TokenId token, float logprob, Json rank) {
-      entry[std::to_string(token.value)] = {
-          {"logprob", finite(logprob)}, {"rank", std::move(rank)}, {"decoded_token", token_name(tokenizer, token, false)}};
+      entry[std::to_string(token.value)] = {{"logprob", finite(logprob)},
+                                            {"rank", std::move(rank)},
+                                            {"decoded_token", token_name(tokenizer, token, false)}};
     };
     // The prompt's own token first; its rank is known where it is among the top.
     add(each->token, each->logprob, nullptr);
-    for (std::size_t i = 0; i < each->top.size(); ++i) add(each->top[i].first, each->top[i].second, i + 1);
+    for (std::size_t i = 0; i < each->top.size(); ++i)
+      add(each->top[i].first, each->top[i].second, i + 1);
     list.push_back(std::move(entry));
   }
   return list;

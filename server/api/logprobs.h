@@ -19,7 +19,8 @@ inline constexpr double kMinLogprob = -9999.0;
 std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id);
 
 // Chat: [{"token","logprob","bytes","top_logprobs":[...]}]; at most `num_top` of each token's alternatives.
-Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top, bool as_ids);
+Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top,
+                   bool as_ids);
 
 // Completions: the four parallel arrays. `offset` is the text's length before the first token, and is advanced.
 struct CompletionLogprobs {

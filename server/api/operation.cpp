@@ -10,7 +10,8 @@ std::string make_id(std::string_view prefix) {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   std::uniform_int_distribution<std::size_t> letter(0, kAlphabet.size() - 1);
   std::string id(prefix);
-  for (int i = 0; i < 24; ++i) id += kAlphabet[letter(generator)];
+  for (int i = 0; i < 24; ++i)
+    id += kAlphabet[letter(generator)];
   return id;
 }
 

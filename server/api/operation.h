@@ -1,6 +1,7 @@
-// Operation: one API call after parsing: what it asks of the engine, and how the engine's events become its response. It knows
-// no socket: a driver submits `requests`, feeds the events and writes what comes out. One thread at a time.
-// Call: everything an endpoint is told about the HTTP request it serves. Endpoint: a pure function from there to an Operation.
+// Operation: one API call after parsing: what it asks of the engine, and how the engine's events become its response.
+// It knows no socket: a driver submits `requests`, feeds the events and writes what comes out. One thread at a time.
+// Call: everything an endpoint is told about the HTTP request it serves. Endpoint: a pure function from there to an
+// Operation.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ class Operation {
 
   // Streams only: what opens the stream, appended to `out` before the first event.
   virtual void begin(std::string& out) = 0;
-  // Takes one event of requests()[index]; a stream appends what is to be sent now. Returns false once that request needs no
-  // further events: it is then aborted where it has not ended by itself.
+  // Takes one event of requests()[index]; a stream appends what is to be sent now. Returns false once that request
+  // needs no further events: it is then aborted where it has not ended by itself.
   virtual bool on_event(std::size_t index, OutputEvent event, std::string& out) = 0;
   // After all requests ended: what closes the stream, or the whole response's body.
   virtual void finish(std::string& out) = 0;

@@ -26,7 +26,9 @@ Json model_json(const ServedModel& model) {
                 {"file_type", model.info.file_type}}}};
 }
 
-std::unique_ptr<Operation> ready(const Json& body) { return std::make_unique<ReadyOperation>(dump_json(body)); }
+std::unique_ptr<Operation> ready(const Json& body) {
+  return std::make_unique<ReadyOperation>(dump_json(body));
+}
 
 // The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
 
@@ -54,7 +56,8 @@ Json piece_json(const Tokenizer& tokenizer, TokenId token) {
   const Json text = std::string(bytes);
   if (Json::parse(dump_json(text)) == text) return text;
   Json list = Json::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  for (const char c : bytes)
+    list.push_back(static_cast<unsigned char>(c));
   return list;
 }
 
@@ -62,7 +65,8 @@ Json piece_json(const Tokenizer& tokenizer, TokenId token) {
 
 Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call&) {
   Json body{{"object", "list"}, {"data", Json::array()}};
-  for (const auto& model : models.all()) body["data"].push_back(model_json(*model));
+  for (const auto& model : models.all())
+    body["data"].push_back(model_json(*model));
   return ready(body);
 }
 
@@ -88,7 +92,8 @@ Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call
   Json strings = Json::array();
   for (const TokenId token : *tokens) {
     if (with_strings) strings.push_back(piece_json(tokenizer, token));
-    list.push_back(with_pieces ? Json{{"id", token.value}, {"piece", piece_json(tokenizer, token)}} : Json(token.value));
+    list.push_back(with_pieces ? Json{{"id", token.value}, {"piece", piece_json(tokenizer, token)}}
+                               : Json(token.value));
   }
   Json answer{{"count", tokens->size()}, {"max_model_len", (*model)->max_model_len}, {"tokens", std::move(list)}};
   if (with_strings) answer["token_strs"] = std::move(strings);
@@ -108,7 +113,8 @@ Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Ca
   if (reader.error()) return tl::make_unexpected(*reader.error());
   Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});
   std::string text;
-  for (const std::int32_t id : *ids) text += detokenizer.push(TokenId{id});
+  for (const std::int32_t id : *ids)
+    text += detokenizer.push(TokenId{id});
   text += detokenizer.finish();
   // vLLM's name and llama-server's.
   return ready(Json{{"prompt", text}, {"content", text}});
@@ -125,7 +131,8 @@ Result<std::unique_ptr<Operation>> apply_template(const ModelTable& models, cons
   const auto pieces = render_chat(**model, fields);
   if (!pieces) return tl::make_unexpected(pieces.error());
   std::string prompt;
-  for (const TextPiece& piece : *pieces) prompt += piece.text;
+  for (const TextPiece& piece : *pieces)
+    prompt += piece.text;
   return ready(Json{{"prompt", prompt}});
 }
 

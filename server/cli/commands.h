@@ -16,5 +16,6 @@ void add_render(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_tokenize(CLI::App& app);
+void add_serve(CLI::App& app);
 
 }  // namespace quire::cli

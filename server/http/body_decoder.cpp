@@ -23,7 +23,8 @@ int hex_digit(char c) {
 BodyDecoder::BodyDecoder(const RequestHead& head, std::size_t max_bytes) : max_bytes_(max_bytes) {
   left_ = head.content_length.value_or(0);
   state_ = head.chunked ? State::kSizeFirst : (left_ == 0 ? State::kDone : State::kLength);
-  if (left_ > max_bytes_) refuse(413, "request_too_large", "The body is longer than " + std::to_string(max_bytes_) + " bytes");
+  if (left_ > max_bytes_)
+    refuse(413, "request_too_large", "The body is longer than " + std::to_string(max_bytes_) + " bytes");
 }
 
 void BodyDecoder::refuse(int status, const char* code, std::string message) {
@@ -77,9 +78,7 @@ void BodyDecoder::step(char c) {
       }
       return refuse(400, "invalid_chunk", "Invalid character in a chunk's size");
     }
-    case State::kSizeLf:
-      expect(c, '\n', State::kData);
-      return end_size_line();
+    case State::kSizeLf: expect(c, '\n', State::kData); return end_size_line();
     case State::kDataCr: return expect(c, '\r', State::kDataLf);
     case State::kDataLf: return expect(c, '\n', State::kSizeFirst);
     case State::kEndLf: return expect(c, '\n', State::kDone);
@@ -102,7 +101,8 @@ void BodyDecoder::end_size_line() {
 
 // chunk-ext = *( ";" name [ "=" ( token / quoted-string ) ] ), without optional white space.
 void BodyDecoder::extension_byte(char c) {
-  const bool may_end = state_ == State::kExtensionName || state_ == State::kExtensionValue || state_ == State::kQuotedEnd;
+  const bool may_end =
+      state_ == State::kExtensionName || state_ == State::kExtensionValue || state_ == State::kQuotedEnd;
   if (may_end && c == ';') {
     state_ = State::kExtensionFirst;
     return;

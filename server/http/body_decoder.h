@@ -1,5 +1,6 @@
-// BodyDecoder: takes a request's body off the wire, by Content-Length or chunked (RFC 9112, 6 and 7). One thread at a time.
-// Chunk extensions are checked and dropped; trailer fields are checked and dropped. Nothing is kept beyond `max_bytes`.
+// BodyDecoder: takes a request's body off the wire, by Content-Length or chunked (RFC 9112, 6 and 7). One thread at a
+// time. Chunk extensions are checked and dropped; trailer fields are checked and dropped. Nothing is kept beyond
+// `max_bytes`.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ class BodyDecoder {
  public:
   BodyDecoder(const RequestHead& head, std::size_t max_bytes);
 
-  // Appends what it decodes to `out` and returns how many bytes it took; fewer than given only when done() or refused().
+  // Appends what it decodes to `out` and returns how many bytes it took; fewer than given only when done() or
+  // refused().
   std::size_t feed(std::string_view data, std::string& out);
 
   bool done() const { return state_ == State::kDone; }
@@ -24,8 +26,26 @@ class BodyDecoder {
 
  private:
   enum class State {
-    kLength, kSizeFirst, kSize, kExtensionFirst, kExtensionName, kExtensionValueFirst, kExtensionValue, kQuoted, kQuotedPair,
-    kQuotedEnd, kSizeLf, kData, kDataCr, kDataLf, kTrailerStart, kTrailerName, kTrailerValue, kTrailerLf, kEndLf, kDone
+    kLength,
+    kSizeFirst,
+    kSize,
+    kExtensionFirst,
+    kExtensionName,
+    kExtensionValueFirst,
+    kExtensionValue,
+    kQuoted,
+    kQuotedPair,
+    kQuotedEnd,
+    kSizeLf,
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailerStart,
+    kTrailerName,
+    kTrailerValue,
+    kTrailerLf,
+    kEndLf,
+    kDone
   };
 
   std::size_t take_data(std::string_view data, std::string& out);

@@ -9,10 +9,10 @@ namespace quire {
 namespace {
 
 constexpr std::array<std::string_view, 35> kMethods = {
-    "GET",    "HEAD",     "POST",       "PUT",       "DELETE", "OPTIONS", "PATCH",     "TRACE",       "CONNECT",
-    "COPY",   "LOCK",     "MKCOL",      "MOVE",      "UNLOCK", "SEARCH",  "PROPFIND",  "PROPPATCH",   "BIND",
-    "REBIND", "UNBIND",   "ACL",        "REPORT",    "MERGE",  "NOTIFY",  "SUBSCRIBE", "UNSUBSCRIBE", "PURGE",
-    "LINK",   "UNLINK",   "SOURCE",     "QUERY",     "PRI",    "CHECKOUT", "M-SEARCH", "MKCALENDAR"};
+    "GET",    "HEAD",   "POST",   "PUT",    "DELETE", "OPTIONS",  "PATCH",     "TRACE",       "CONNECT",
+    "COPY",   "LOCK",   "MKCOL",  "MOVE",   "UNLOCK", "SEARCH",   "PROPFIND",  "PROPPATCH",   "BIND",
+    "REBIND", "UNBIND", "ACL",    "REPORT", "MERGE",  "NOTIFY",   "SUBSCRIBE", "UNSUBSCRIBE", "PURGE",
+    "LINK",   "UNLINK", "SOURCE", "QUERY",  "PRI",    "CHECKOUT", "M-SEARCH",  "MKCALENDAR"};
 constexpr std::array<std::string_view, 12> kRtspMethods = {"OPTIONS",  "DESCRIBE", "ANNOUNCE",      "SETUP",
                                                            "PLAY",     "PAUSE",    "TEARDOWN",      "GET_PARAMETER",
                                                            "REDIRECT", "RECORD",   "SET_PARAMETER", "FLUSH"};
@@ -22,8 +22,12 @@ bool contains(const List& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-bool is_alpha(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
+bool is_alpha(char c) {
+  return lower(c) >= 'a' && lower(c) <= 'z';
+}
 
 std::string lowered(std::string_view text) {
   std::string out(text);
@@ -32,8 +36,10 @@ std::string lowered(std::string_view text) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -118,7 +124,8 @@ void HeadParser::start_line_byte(char c) {
       [[fallthrough]];
     case State::kMethod:
       if (c == ' ') return end_method();
-      if ((c < 'A' || c > 'Z') && c != '-' && c != '_') return refuse(400, "invalid_method", "Malformed request method");
+      if ((c < 'A' || c > 'Z') && c != '-' && c != '_')
+        return refuse(400, "invalid_method", "Malformed request method");
       if (head_.method.size() >= 24) return refuse(400, "invalid_method", "Unknown request method");
       head_.method += c;
       return;
@@ -209,7 +216,8 @@ void HeadParser::field_byte(char c) {
         state_ = State::kValueLf;
         return;
       }
-      if (!is_field_value_char(c)) return refuse(400, "invalid_header", "Invalid character in the value of '" + name_ + "'");
+      if (!is_field_value_char(c))
+        return refuse(400, "invalid_header", "Invalid character in the value of '" + name_ + "'");
       value_ += c;
       return;
     case State::kValueLf:
@@ -285,7 +293,8 @@ void HeadParser::end_head() {
     return refuse(400, "invalid_transfer_encoding", "Transfer-Encoding in an HTTP/1.0 request");
   }
   if (other_coding_) return refuse(501, "transfer_coding_unsupported", "Only the chunked transfer coding is served");
-  // An offer of h2c may be ignored and common Java clients always make it; any other protocol the client will expect to speak.
+  // An offer of h2c may be ignored and common Java clients always make it; any other protocol the client will expect to
+  // speak.
   if (says_upgrade_ && !upgrade_.empty() && upgrade_ != "h2c") {
     return refuse(400, "upgrade_unsupported", "No protocol upgrade is served");
   }

@@ -1,7 +1,7 @@
-// HeadParser: the strict reader of a request's head (RFC 9110, RFC 9112), byte by byte, so that a malformed byte is refused
-// when it arrives and an incomplete head waits. One thread at a time.
-// Stricter than the RFC's robustness clauses, because every lenience is a way to smuggle a request past a proxy: no bare LF or
-// CR, no folded lines, no space around a field name, no repeated Content-Length, no Content-Length beside Transfer-Encoding.
+// HeadParser: the strict reader of a request's head (RFC 9110, RFC 9112), byte by byte, so that a malformed byte is
+// refused when it arrives and an incomplete head waits. One thread at a time. Stricter than the RFC's robustness
+// clauses, because every lenience is a way to smuggle a request past a proxy: no bare LF or CR, no folded lines, no
+// space around a field name, no repeated Content-Length, no Content-Length beside Transfer-Encoding.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,19 @@ class HeadParser {
 
  private:
   enum class State {
-    kStart, kStartLf, kMethod, kTarget, kVersion, kVersionCr, kVersionLf, kFieldStart, kName, kValue, kValueLf, kHeadLf, kDone
+    kStart,
+    kStartLf,
+    kMethod,
+    kTarget,
+    kVersion,
+    kVersionCr,
+    kVersionLf,
+    kFieldStart,
+    kName,
+    kValue,
+    kValueLf,
+    kHeadLf,
+    kDone
   };
 
   void step(char c);

@@ -1,5 +1,6 @@
-// Mailbox: where the engine thread leaves the events of one operation and its session's coroutine picks them up, all at once.
-// put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader and never fails.
+// Mailbox: where the engine thread leaves the events of one operation and its session's coroutine picks them up, all at
+// once. put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader
+// and never fails.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

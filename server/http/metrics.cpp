@@ -16,18 +16,20 @@ namespace {
 
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kLatency = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5,
-                                              5.0,   7.5,   10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Histogram::BucketBoundaries kLatency = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+                                              1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
 const Histogram::BucketBoundaries kGap = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
                                           0.2,    0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   7.5, 10.0};
 const Histogram::BucketBoundaries kEndToEnd = {0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,    5.0,
                                                10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 480.0, 960.0, 1920.0, 7680.0};
-const Histogram::BucketBoundaries kTokens = {1,    2,    5,     10,    20,    50,     100,   200,
-                                             500,  1000, 2000,  5000,  10000, 20000,  50000, 100000};
+const Histogram::BucketBoundaries kTokens = {1,   2,    5,    10,   20,    50,    100,   200,
+                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 // Flushing this often keeps a long stream visible while it runs.
 constexpr int kFlushEvery = 64;
 
-double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 prometheus::MetricFamily plain(const char* name, const char* help, prometheus::MetricType type, double value,
                                const std::string& model) {
@@ -110,15 +112,14 @@ struct Metrics::Families {
   Histogram& generation_tokens = histogram("vllm:request_generation_tokens", "Generated tokens per request", kTokens);
   Histogram& params_n = histogram("vllm:request_params_n", "The field n", {1, 2, 5, 10, 20});
   Histogram& params_max_tokens = histogram("vllm:request_params_max_tokens", "The field max_tokens", kTokens);
-  prometheus::Family<prometheus::Counter>& success =
-      prometheus::BuildCounter().Name("vllm:request_success_total").Help("Finished requests by reason").Register(registry);
+  prometheus::Family<prometheus::Counter>& success = prometheus::BuildCounter()
+                                                         .Name("vllm:request_success_total")
+                                                         .Help("Finished requests by reason")
+                                                         .Register(registry);
   prometheus::Family<prometheus::Counter>& responses =
       prometheus::BuildCounter().Name("quire:http_responses_total").Help("Responses by status").Register(registry);
-  prometheus::Gauge& connections = prometheus::BuildGauge()
-                                       .Name("quire:http_connections")
-                                       .Help("Open connections")
-                                       .Register(registry)
-                                       .Add({});
+  prometheus::Gauge& connections =
+      prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {}
@@ -140,9 +141,15 @@ void Metrics::GapRecorder::flush() {
   pending_ = 0;
 }
 
-void Metrics::count_response(int status) { families_->responses.Add({{"code", std::to_string(status)}}).Increment(); }
-void Metrics::connection_opened() { families_->connections.Increment(); }
-void Metrics::connection_closed() { families_->connections.Decrement(); }
+void Metrics::count_response(int status) {
+  families_->responses.Add({{"code", std::to_string(status)}}).Increment();
+}
+void Metrics::connection_opened() {
+  families_->connections.Increment();
+}
+void Metrics::connection_closed() {
+  families_->connections.Decrement();
+}
 
 void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {
   if (times.first_token) families_->first_token.Observe(seconds(*times.first_token - times.arrival));
@@ -169,7 +176,8 @@ std::string Metrics::expose(const EngineStats* engine, const std::string& model)
   // vLLM's dashboards select by model.
   for (prometheus::MetricFamily& family : families) {
     if (family.name.rfind("vllm:", 0) != 0) continue;
-    for (prometheus::ClientMetric& metric : family.metric) metric.label.push_back({"model_name", model});
+    for (prometheus::ClientMetric& metric : family.metric)
+      metric.label.push_back({"model_name", model});
   }
   if (engine != nullptr) {
     auto own = engine_families(*engine, model);

@@ -24,11 +24,13 @@ std::size_t LiveOperations::count() const {
 
 std::size_t LiveOperations::cut(const Error& error) {
   const std::lock_guard lock(mutex_);
-  for (const auto& mailbox : live_) mailbox->interrupt(error);
+  for (const auto& mailbox : live_)
+    mailbox->interrupt(error);
   return live_.size();
 }
 
-OperationDriver::OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing)
+OperationDriver::OperationDriver(ServerState& state, Transport& transport, Operation& operation,
+                                 ResponseFraming framing)
     : state_(state),
       transport_(transport),
       operation_(operation),
@@ -45,7 +47,9 @@ OperationDriver::~OperationDriver() {
   abort_open();
 }
 
-bool OperationDriver::has_open() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
+bool OperationDriver::has_open() const {
+  return std::find(open_.begin(), open_.end(), true) != open_.end();
+}
 
 void OperationDriver::abort_open() {
   for (std::size_t i = 0; i < open_.size(); ++i) {

@@ -1,5 +1,6 @@
-// OperationDriver: runs one parsed operation for a session: submits its requests, feeds it their events, writes what comes out.
-// One thread at a time (the session's io thread). Leaving it early, in whatever way, aborts what it submitted.
+// OperationDriver: runs one parsed operation for a session: submits its requests, feeds it their events, writes what
+// comes out. One thread at a time (the session's io thread). Leaving it early, in whatever way, aborts what it
+// submitted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -86,12 +86,14 @@ Response error_response(int status, const std::string& code, const std::string& 
 std::string response_head(const Response& response, const ResponseFraming& framing) {
   std::string head = common_head(response.status, framing, response.fields);
   if (response.status != 204) {
-    head += "Content-Type: " + response.content_type + "\r\nContent-Length: " + std::to_string(response.body.size()) + "\r\n";
+    head += "Content-Type: " + response.content_type + "\r\nContent-Length: " + std::to_string(response.body.size()) +
+            "\r\n";
   }
   return head + "\r\n";
 }
 
-std::string stream_head(std::string_view content_type, const ResponseFraming& framing, const std::vector<HeaderField>& fields) {
+std::string stream_head(std::string_view content_type, const ResponseFraming& framing,
+                        const std::vector<HeaderField>& fields) {
   std::string head = common_head(200, framing, fields);
   head += "Content-Type: ";
   head += content_type;

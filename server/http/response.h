@@ -31,6 +31,7 @@ Response error_response(int status, const std::string& code, const std::string& 
 // The response's head with Content-Length, up to and including the empty line.
 std::string response_head(const Response& response, const ResponseFraming& framing);
 // The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
-std::string stream_head(std::string_view content_type, const ResponseFraming& framing, const std::vector<HeaderField>& fields);
+std::string stream_head(std::string_view content_type, const ResponseFraming& framing,
+                        const std::vector<HeaderField>& fields);
 
 }  // namespace quire

@@ -16,7 +16,7 @@ using Endpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models
 using StateHandler = Response (*)(ServerState& state);
 
 struct Route {
-  std::string_view path;  // a trailing '*' stands for any non-empty rest
+  std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
   Endpoint endpoint = nullptr;
   StateHandler handler = nullptr;

@@ -88,7 +88,8 @@ class Server::Impl {
  private:
   void listen() {
     boost::system::error_code error;
-    const auto address = asio::ip::make_address(state_.options.host == "localhost" ? "127.0.0.1" : state_.options.host, error);
+    const auto address =
+        asio::ip::make_address(state_.options.host == "localhost" ? "127.0.0.1" : state_.options.host, error);
     if (error) throw StartupError("server.host: '" + state_.options.host + "' is not an IP address");
     const asio::ip::tcp::endpoint endpoint(address, state_.options.port);
     const auto check = [&](const char* what) {
@@ -170,11 +171,12 @@ class Server::Impl {
     if (serving) co_await pause(state_.options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
     const auto deadline = Clock::now() + state_.options.drain.deadline;
-    while (state_.num_busy.load() > 0 && num_stops_.load() < 2 && Clock::now() < deadline) co_await pause(kDrainTick);
+    while (state_.num_busy.load() > 0 && num_stops_.load() < 2 && Clock::now() < deadline)
+      co_await pause(kDrainTick);
     acceptor_.close();
     signals_.cancel();
-    num_cut_ = state_.live.cut(Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "",
-                                     std::chrono::seconds(5)});
+    num_cut_ = state_.live.cut(
+        Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "", std::chrono::seconds(5)});
     const auto grace = Clock::now() + kCutGrace;
     asio::steady_timer tick(io_.first());
     while (state_.num_busy.load() > 0 && Clock::now() < grace) {
@@ -208,13 +210,29 @@ class Server::Impl {
 
 Server::Server(const ServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Server::~Server() = default;
-void Server::start() { impl_->start(); }
-void Server::handle_signals() { impl_->handle_signals(); }
-std::uint16_t Server::port() const { return impl_->port(); }
-void Server::serve(std::shared_ptr<const Service> service) { impl_->serve(std::move(service)); }
-void Server::stop() { impl_->stop(); }
-bool Server::stopping() const { return impl_->stopping(); }
-std::size_t Server::wait() { return impl_->wait(); }
-ServerState& Server::state() { return impl_->state(); }
+void Server::start() {
+  impl_->start();
+}
+void Server::handle_signals() {
+  impl_->handle_signals();
+}
+std::uint16_t Server::port() const {
+  return impl_->port();
+}
+void Server::serve(std::shared_ptr<const Service> service) {
+  impl_->serve(std::move(service));
+}
+void Server::stop() {
+  impl_->stop();
+}
+bool Server::stopping() const {
+  return impl_->stopping();
+}
+std::size_t Server::wait() {
+  return impl_->wait();
+}
+ServerState& Server::state() {
+  return impl_->state();
+}
 
 }  // namespace quire

@@ -1,5 +1,6 @@
 // Server: listens, runs the io and text threads, and brings everything to an orderly end. Any thread.
-// Life: start() listens and answers health checks at once; serve() gives it models; stop() drains; wait() returns when it is over.
+// Life: start() listens and answers health checks at once; serve() gives it models; stop() drains; wait() returns when
+// it is over.
 #pragma once
 
 #include <memory>

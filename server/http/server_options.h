@@ -15,7 +15,7 @@ struct TimeoutOptions {
 };
 
 struct DrainOptions {
-  std::chrono::milliseconds delay{0};        // readiness is red, everything is still served: time for balancers to notice
+  std::chrono::milliseconds delay{0};  // readiness is red, everything is still served: time for balancers to notice
   std::chrono::milliseconds deadline{30'000};  // after the delay: what is not finished by then is cut
 };
 

@@ -21,10 +21,10 @@ namespace quire {
 class Mailbox;
 
 enum class ServerPhase {
-  kStarting,   // alive, no model yet
+  kStarting,  // alive, no model yet
   kServing,
-  kDelaying,   // draining: readiness is red, everything is still served
-  kRefusing,   // new work is refused, what runs may finish
+  kDelaying,  // draining: readiness is red, everything is still served
+  kRefusing,  // new work is refused, what runs may finish
   kStopped,
 };
 

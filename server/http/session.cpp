@@ -23,8 +23,8 @@ constexpr std::size_t kMaxDiscard = 262144;
 using Parsed = Result<std::unique_ptr<Operation>>;
 
 // Runs the endpoint on a text thread and comes back to the session's own.
-asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint endpoint, std::shared_ptr<const Service> service,
-                                             const Call& call) {
+asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint endpoint,
+                                             std::shared_ptr<const Service> service, const Call& call) {
   auto start = [&](auto handler) {
     asio::post(text, [endpoint, service, &call, handler = std::move(handler)]() mutable {
       auto parsed = std::make_shared<Parsed>();
@@ -35,7 +35,8 @@ asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint en
         *parsed = quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
       }
       const auto executor = asio::get_associated_executor(handler);
-      asio::post(executor, [handler = std::move(handler), parsed]() mutable { std::move(handler)(std::move(*parsed)); });
+      asio::post(executor,
+                 [handler = std::move(handler), parsed]() mutable { std::move(handler)(std::move(*parsed)); });
     });
   };
   co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(Parsed)>(start, asio::use_awaitable);
@@ -43,14 +44,17 @@ asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint en
 
 // An id that can be echoed in a header and written to a log.
 bool is_usable_id(std::string_view id) {
-  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+  return !id.empty() && id.size() <= 128 &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
 bool is_json_type(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
-  while (!type.empty() && type.back() == ' ') type.pop_back();
+  while (!type.empty() && type.back() == ' ')
+    type.pop_back();
   std::transform(type.begin(), type.end(), type.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-  const bool suffix = type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
+  const bool suffix =
+      type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
   return type.empty() || type == "application/json" || type == "text/json" || suffix;
 }
 
@@ -73,7 +77,8 @@ class Counted {
 asio::awaitable<void> Session::run() {
   // Not `while (co_await ...)`: GCC 12 destroys the awaited frame before it ran.
   bool again = true;
-  while (again) again = co_await serve_one();
+  while (again)
+    again = co_await serve_one();
   co_await transport_->close_gracefully();
 }
 
@@ -132,8 +137,9 @@ std::optional<Response> Session::early_refusal(const RouteMatch& match) const {
   const ServerPhase phase = state_.phase.load();
   if (phase == ServerPhase::kStarting || phase >= ServerPhase::kRefusing) {
     const bool starting = phase == ServerPhase::kStarting;
-    return error_response(Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
-                                starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
+    return error_response(
+        Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
+              starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
   }
   if (match.route->method != "POST") return std::nullopt;
   const std::string_view encoding = head_.field("content-encoding");
@@ -147,7 +153,8 @@ asio::awaitable<bool> Session::answer() {
   body_taken_ = !head_.has_body();
   const RouteMatch match = find_route(head_.method, head_.path);
   if (auto refusal = early_refusal(match)) {
-    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what comes.
+    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
+    // comes.
     if (head_.expects_continue && !body_taken_) keep_alive_ = false;
     co_return co_await respond(std::move(*refusal));
   }
@@ -175,8 +182,9 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     const Counted reserved(state_.num_body_bytes, expected);
     if (state_.num_body_bytes.load() > state_.options.max_queued_bytes) {
       keep_alive_ = keep_alive_ && body_taken_;
-      co_return co_await respond(error_response(Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read",
-                                                      "overloaded", "", std::chrono::seconds(1)}));
+      co_return co_await respond(
+          error_response(Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read", "overloaded", "",
+                               std::chrono::seconds(1)}));
     }
     auto body = co_await read_body();
     if (!body) co_return false;
@@ -213,7 +221,8 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
     }
     invited = true;
     const ReadStatus status = co_await transport_->fill(state_.options.timeout.body);
-    if (status == ReadStatus::kTimeout) co_await refuse({408, "request_timeout", "The request's body did not arrive in time"});
+    if (status == ReadStatus::kTimeout)
+      co_await refuse({408, "request_timeout", "The request's body did not arrive in time"});
     if (status != ReadStatus::kMore) co_return std::nullopt;
   }
   if (decoder.refused()) {

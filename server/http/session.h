@@ -1,5 +1,6 @@
-// Session: one connection's life as one coroutine: read a request, answer it, again. Runs on the connection's io thread.
-// Invariants: a request is answered exactly once; what was submitted to the engine is aborted when the coroutine leaves early.
+// Session: one connection's life as one coroutine: read a request, answer it, again. Runs on the connection's io
+// thread. Invariants: a request is answered exactly once; what was submitted to the engine is aborted when the
+// coroutine leaves early.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

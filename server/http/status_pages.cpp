@@ -6,16 +6,21 @@ namespace quire {
 
 namespace {
 
-Response status(int code, const char* word) { return Response{code, "application/json", dump_json(Json{{"status", word}})}; }
+Response status(int code, const char* word) {
+  return Response{code, "application/json", dump_json(Json{{"status", word}})};
+}
 
 }  // namespace
 
 Response root_page(ServerState&) {
   return Response{200, "text/plain; charset=utf-8",
-                  "Quire " QUIRE_VERSION ": an OpenAI-compatible API is served under /v1 (GET /v1/models lists the models).\n"};
+                  "Quire " QUIRE_VERSION
+                  ": an OpenAI-compatible API is served under /v1 (GET /v1/models lists the models).\n"};
 }
 
-Response livez(ServerState&) { return status(200, "ok"); }
+Response livez(ServerState&) {
+  return status(200, "ok");
+}
 
 Response readyz(ServerState& state) {
   const auto service = state.service();
@@ -37,9 +42,12 @@ Response metrics_page(ServerState& state) {
   std::optional<EngineStats> stats;
   if (service && service->engine_stats) stats = service->engine_stats();
   const std::string model = service && !service->models.all().empty() ? service->models.all().front()->name : "";
-  return Response{200, "text/plain; version=0.0.4; charset=utf-8", state.metrics.expose(stats ? &*stats : nullptr, model)};
+  return Response{200, "text/plain; version=0.0.4; charset=utf-8",
+                  state.metrics.expose(stats ? &*stats : nullptr, model)};
 }
 
-Response version_page(ServerState&) { return Response{200, "application/json", dump_json(Json{{"version", QUIRE_VERSION}})}; }
+Response version_page(ServerState&) {
+  return Response{200, "application/json", dump_json(Json{{"version", QUIRE_VERSION}})};
+}
 
 }  // namespace quire

@@ -22,7 +22,8 @@ void ThreadPool::start() {
 }
 
 void ThreadPool::stop() {
-  for (const auto& context : contexts_) context->stop();
+  for (const auto& context : contexts_)
+    context->stop();
 }
 
 void ThreadPool::join() {

@@ -1,9 +1,10 @@
-// ThreadPool: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a time.
+// ThreadPool: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a
+// time.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>

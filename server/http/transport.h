@@ -1,6 +1,6 @@
-// Transport: one accepted connection's bytes. It owns the socket and the bytes that arrived and were not consumed yet. It reads
-// ahead while a response is being made, up to a bound, which is how a vanished client is noticed and pipelining costs nothing.
-// One thread at a time: everything happens on the socket's own io thread.
+// Transport: one accepted connection's bytes. It owns the socket and the bytes that arrived and were not consumed yet.
+// It reads ahead while a response is being made, up to a bound, which is how a vanished client is noticed and
+// pipelining costs nothing. One thread at a time: everything happens on the socket's own io thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -35,7 +35,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   void watch(std::function<void()> on_gone);
   void unwatch() { on_gone_ = nullptr; }
 
-  // Ends sending and gives the client a moment to read what was sent, so that a reset does not destroy the last response.
+  // Ends sending and gives the client a moment to read what was sent, so that a reset does not destroy the last
+  // response.
   boost::asio::awaitable<void> close_gracefully();
   void close();
 

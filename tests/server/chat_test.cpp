@@ -26,7 +26,8 @@ std::string prompt_text(const TestServer& server) {
 TEST_CASE("a chat is rendered through the template and answered whole") {
   TestServer server(says("Hello."));
   HttpClient client(server.port());
-  const HttpReply reply = client.post("/v1/chat/completions", R"({"model":"fake","messages":[{"role":"user","content":"Hi"}]})");
+  const HttpReply reply =
+      client.post("/v1/chat/completions", R"({"model":"fake","messages":[{"role":"user","content":"Hi"}]})");
   REQUIRE(reply.status == 200);
   const Json body = Json::parse(reply.body);
   CHECK(body["object"] == "chat.completion");
@@ -71,9 +72,11 @@ TEST_CASE("a streamed chat opens with the role and closes with the reason") {
 TEST_CASE("chat logprobs list each token with its bytes and alternatives") {
   TestServer server(says("é"));
   HttpClient client(server.port());
-  const Json body = Json::parse(
-      client.post("/v1/chat/completions",
-                  R"({"logprobs":true,"top_logprobs":2,"messages":[{"role":"user","content":"Hi"}]})").body);
+  const Json body =
+      Json::parse(client
+                      .post("/v1/chat/completions",
+                            R"({"logprobs":true,"top_logprobs":2,"messages":[{"role":"user","content":"Hi"}]})")
+                      .body);
   const Json& content = body["choices"][0]["logprobs"]["content"];
   REQUIRE(content.size() == 2);
   CHECK(content[0]["bytes"] == Json::array({0xc3}));
@@ -100,8 +103,9 @@ TEST_CASE("messages are checked and named where they are wrong") {
   CHECK(refused(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])") ==
         "messages[0].content[0].type");
   CHECK(refused(R"([{"role":"user","content":null}])") == "messages[0].content");
-  CHECK(client.post("/v1/chat/completions",
-                    R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})")
+  CHECK(client
+            .post("/v1/chat/completions",
+                  R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})")
             .status == 200);
   CHECK(prompt_text(server).find("a\nb<|im_end|>") != std::string::npos);
 }
@@ -120,7 +124,8 @@ TEST_CASE("tokenize, detokenize and apply-template speak vLLM's and llama-server
   CHECK(Json::parse(client.post("/tokenize", R"({"prompt":"ab"})").body)["tokens"] == Json::array({256, 97, 98}));
   CHECK(Json::parse(client.post("/tokenize", R"({"content":"ab"})").body)["tokens"] == Json::array({97, 98}));
   CHECK(Json::parse(client.post("/tokenize", R"({"content":"ab","add_special":true})").body)["tokens"][0] == 256);
-  CHECK(Json::parse(client.post("/tokenize", R"({"content":"a","with_pieces":true})").body)["tokens"][0]["piece"] == "a");
+  CHECK(Json::parse(client.post("/tokenize", R"({"content":"a","with_pieces":true})").body)["tokens"][0]["piece"] ==
+        "a");
   CHECK(Json::parse(client.post("/detokenize", R"({"tokens":[256,97,98]})").body)["prompt"] == "ab");
   CHECK(client.post("/detokenize", R"({"tokens":[999]})").status == 400);
   CHECK(Json::parse(client.post("/apply-template", R"({"messages":[{"role":"user","content":"x"}]})").body)["prompt"] ==

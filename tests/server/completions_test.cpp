@@ -14,7 +14,8 @@ std::string streamed_text(const HttpReply& reply) {
   for (const std::string& data : sse_data(reply.body)) {
     if (data == "[DONE]") continue;
     const Json chunk = Json::parse(data);
-    for (const Json& choice : chunk["choices"]) text += choice["text"].get<std::string>();
+    for (const Json& choice : chunk["choices"])
+      text += choice["text"].get<std::string>();
   }
   return text;
 }
@@ -32,7 +33,7 @@ TEST_CASE("a completion is answered whole with text, reason and usage") {
   CHECK(body["choices"][0]["text"] == "hello");
   CHECK(body["choices"][0]["finish_reason"] == "stop");
   CHECK(body["choices"][0]["logprobs"].is_null());
-  CHECK(body["usage"]["prompt_tokens"] == 6);  // with BOS
+  CHECK(body["usage"]["prompt_tokens"] == 6);      // with BOS
   CHECK(body["usage"]["completion_tokens"] == 6);  // with EOS
   CHECK(body["usage"]["total_tokens"] == 12);
   CHECK(body["usage"]["prompt_tokens_details"]["cached_tokens"] == 0);
@@ -76,11 +77,12 @@ TEST_CASE("a stop string across token borders ends the text before it") {
   CHECK(body["choices"][0]["finish_reason"] == "stop");
   CHECK(body["choices"][0]["stop_reason"] == "STOP");
   CHECK(body["usage"]["completion_tokens"] == 8);
-  const Json included = Json::parse(client.post("/v1/completions", request + R"(,"include_stop_str_in_output":true})").body);
+  const Json included =
+      Json::parse(client.post("/v1/completions", request + R"(,"include_stop_str_in_output":true})").body);
   CHECK(included["choices"][0]["text"] == "abc STOP");
   CHECK(streamed_text(client.post("/v1/completions", request + R"(,"stream":true})")) == "abc ");
-  CHECK(streamed_text(client.post("/v1/completions", R"({"prompt":"abc STO","max_tokens":50,"stop":"STOP","stream":true})")) ==
-        "abc STO");
+  CHECK(streamed_text(client.post("/v1/completions",
+                                  R"({"prompt":"abc STO","max_tokens":50,"stop":"STOP","stream":true})")) == "abc STO");
 }
 
 TEST_CASE("batched prompts and n give choices in the order of the prompts") {

@@ -70,7 +70,8 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
   if (choice.sent < choice.script.size()) {
     const TokenId token = choice.script[choice.sent++];
     event.tokens.push_back(token);
-    if (request.sampling.num_logprobs) event.logprobs.push_back({token, -0.5F, {{token, -0.5F}, {TokenId{256}, -1.5F}}});
+    if (request.sampling.num_logprobs)
+      event.logprobs.push_back({token, -0.5F, {{token, -0.5F}, {TokenId{256}, -1.5F}}});
   }
   if (choice.sent == 1 && index == 0 && request.sampling.num_prompt_logprobs) {
     event.prompt_logprobs.emplace_back(std::nullopt);
@@ -99,7 +100,8 @@ bool FakeEngine::step() {
       if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
     }
     worked = true;
-    const bool over = std::all_of(live.choices.begin(), live.choices.end(), [](const Choice& choice) { return choice.ended; });
+    const bool over =
+        std::all_of(live.choices.begin(), live.choices.end(), [](const Choice& choice) { return choice.ended; });
     each = over ? live_.erase(each) : std::next(each);
   }
   return worked;
@@ -115,7 +117,8 @@ void FakeEngine::run() {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      for (Submission& submission : submissions) accept(std::move(submission));
+      for (Submission& submission : submissions)
+        accept(std::move(submission));
       for (const auto& asked : aborts) {
         const auto found = live_.find(asked.request_id);
         if (found == live_.end()) continue;

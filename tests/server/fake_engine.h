@@ -1,5 +1,6 @@
-// FakeEngine: an engine without a model behind a real RequestQueue: each step gives every live choice its next token from a
-// script. The default script repeats the prompt's plain tokens once and ends. Any thread, except the script: its own thread.
+// FakeEngine: an engine without a model behind a real RequestQueue: each step gives every live choice its next token
+// from a script. The default script repeats the prompt's plain tokens once and ends. Any thread, except the script: its
+// own thread.
 #pragma once
 
 #include <condition_variable>

@@ -3,7 +3,8 @@
 namespace quire::test {
 
 ByteTokenizer::ByteTokenizer() {
-  for (std::size_t i = 0; i < 256; ++i) texts_[i] = std::string(1, static_cast<char>(i));
+  for (std::size_t i = 0; i < 256; ++i)
+    texts_[i] = std::string(1, static_cast<char>(i));
   texts_[256] = "<s>";
   texts_[257] = "</s>";
   texts_[258] = "<|im_start|>";
@@ -16,7 +17,8 @@ std::vector<TokenId> ByteTokenizer::encode(std::span<const TextPiece> pieces, bo
   for (const TextPiece& piece : pieces) {
     for (std::size_t at = 0; at < piece.text.size();) {
       std::size_t special = 256;
-      while (special < 260 && piece.text.compare(at, texts_[special].size(), texts_[special]) != 0) ++special;
+      while (special < 260 && piece.text.compare(at, texts_[special].size(), texts_[special]) != 0)
+        ++special;
       if (piece.trusted && special < 260) {
         ids.push_back(TokenId{static_cast<std::int32_t>(special)});
         at += texts_[special].size();
@@ -56,7 +58,8 @@ std::shared_ptr<ServedModel> fake_model(RequestQueue& queue, std::int64_t max_mo
 
 std::vector<TokenId> bytes(std::string_view text) {
   std::vector<TokenId> ids;
-  for (const char c : text) ids.push_back(TokenId{static_cast<unsigned char>(c)});
+  for (const char c : text)
+    ids.push_back(TokenId{static_cast<unsigned char>(c)});
   return ids;
 }
 

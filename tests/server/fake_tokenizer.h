@@ -1,4 +1,5 @@
-// A tokenizer whose tokens are bytes, with four special tokens above them; and the model around it. Immutable; any thread.
+// A tokenizer whose tokens are bytes, with four special tokens above them; and the model around it. Immutable; any
+// thread.
 #pragma once
 
 #include <array>

@@ -19,7 +19,9 @@ HttpClient::HttpClient(std::uint16_t port) {
   if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) FAIL("cannot connect");
 }
 
-HttpClient::~HttpClient() { close(); }
+HttpClient::~HttpClient() {
+  close();
+}
 
 void HttpClient::close() {
   if (socket_ >= 0) ::close(socket_);
@@ -97,7 +99,9 @@ bool HttpClient::receive_until(std::string_view text) {
   return true;
 }
 
-bool HttpClient::closed_by_server() { return input_.empty() && !read_more(); }
+bool HttpClient::closed_by_server() {
+  return input_.empty() && !read_more();
+}
 
 HttpReply HttpClient::get(const std::string& path) {
   send("GET " + path + " HTTP/1.1\r\nHost: test\r\n\r\n");

@@ -10,7 +10,7 @@
 namespace quire::test {
 
 struct HttpReply {
-  int status = 0;  // 0: the server closed without answering
+  int status = 0;                             // 0: the server closed without answering
   std::map<std::string, std::string> fields;  // names in lower case
   std::string body;                           // chunked bodies are joined
   bool closed = false;                        // the server closed the connection after it

@@ -1,0 +1,128 @@
+#include "server/serve.h"
+
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/log.h"
+#include "core/model/memory_plan.h"
+#include "server/http/server.h"
+
+namespace quire {
+
+namespace {
+
+// Thrown out of a model's loading when a signal arrives meanwhile.
+struct Interrupted {};
+
+std::string read_template(const ModelOptions& options, const LoadedModel& model) {
+  if (options.chat_template.empty()) {
+    return model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
+  }
+  std::ifstream file(options.chat_template);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) throw StartupError("model.chat_template: cannot read '" + options.chat_template.string() + "'");
+  return text.str();
+}
+
+std::shared_ptr<const ChatTemplate> parse_template(const ModelOptions& options, const LoadedModel& model) {
+  auto parsed = ChatTemplate::parse(read_template(options, model));
+  if (!parsed) throw StartupError("the chat template cannot be used: " + parsed.error().message);
+  return std::make_shared<const ChatTemplate>(std::move(*parsed));
+}
+
+// What serves one model, in the order in which the parts need each other.
+class ModelHost {
+ public:
+  ModelHost(const ServeOptions& options, const Server& server) {
+    const auto started = Clock::now();
+    loaded_ = open_model(options.model.path);
+    backend_ = create_backend(options.backend);
+    const ServingLimits limits{options.engine.scheduler.max_num_seqs, options.engine.scheduler.max_num_batched_tokens,
+                               options.engine.scheduler.max_model_len};
+    const MemoryPlan plan = plan_memory(memory_needs(*loaded_, *backend_, options.engine.kv_cache, limits),
+                                        options.engine.kv_cache, machine_memory());
+    log::info("{} on {}: {}", options.model.path.string(), backend_->name(), plan.describe());
+    model_ = loaded_->build(*backend_, [&server](std::uint64_t, std::uint64_t) {
+      if (server.stopping()) throw Interrupted{};
+    });
+    KvLayout layout = model_->kv_layout();
+    layout.num_blocks = plan.num_blocks;
+    layout.block_size = plan.block_size;
+    layout.dtype = options.engine.kv_cache.dtype;
+    const auto ends = loaded_->tokenizer()->end_of_generation();
+    engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
+                                       std::vector<TokenId>(ends.begin(), ends.end()), options.engine);
+    served_ = describe(options.model);
+    engine_->start();
+    log::info("{} is ready after {} ms", served_->name,
+              std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
+  }
+
+  std::shared_ptr<const Service> service() {
+    auto service = std::make_shared<Service>();
+    service->models = ModelTable({served_});
+    service->engine_stats = [this] { return engine_->stats(); };
+    service->healthy = [this] { return engine_->healthy(); };
+    return service;
+  }
+
+  // After the server's end: nothing reaches the engine any more.
+  void stop() { engine_->stop(); }
+
+ private:
+  std::shared_ptr<const ServedModel> describe(const ModelOptions& options) {
+    auto served = std::make_shared<ServedModel>();
+    const bool is_folder = std::filesystem::is_directory(options.path);
+    served->name =
+        (is_folder ? std::filesystem::absolute(options.path / ".").parent_path().filename() : options.path.stem())
+            .string();
+    if (!options.alias.empty()) {
+      served->name = options.alias.front();
+      served->aliases.assign(options.alias.begin() + 1, options.alias.end());
+    }
+    served->created = static_cast<std::int64_t>(std::time(nullptr));
+    served->info = loaded_->info();
+    served->tokenizer = loaded_->tokenizer();
+    served->chat_template = parse_template(options, *loaded_);
+    served->defaults = loaded_->generation_defaults();
+    served->max_model_len = engine_->limits().max_model_len;
+    served->max_num_choices = engine_->limits().max_num_choices;
+    served->queue = &engine_->queue();
+    return served;
+  }
+
+  std::shared_ptr<const LoadedModel> loaded_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<const ServedModel> served_;
+};
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  std::unique_ptr<ModelHost> host;
+  std::size_t num_cut = 0;
+  {
+    Server server(options.server);
+    server.handle_signals();
+    server.start();
+    log::info("listening on {}:{}", options.server.host, server.port());
+    try {
+      host = std::make_unique<ModelHost>(options, server);
+      server.serve(host->service());
+    } catch (const Interrupted&) {
+      log::info("interrupted while loading");
+    }
+    num_cut = server.wait();
+    // The server is destroyed before the engine: sessions hold references into it.
+  }
+  if (host) host->stop();
+  if (num_cut > 0) log::warn("{} requests were cut", num_cut);
+  return num_cut > 0 ? kExitCut : kExitDrained;
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// serve(): the daemon's life from its options to its exit code. One thread at a time (main).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "kernels/registry.h"
+#include "server/http/server_options.h"
+
+namespace quire {
+
+struct ModelOptions {
+  std::filesystem::path path;           // a GGUF file or a Hugging Face directory
+  std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
+  std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
+};
+
+struct ServeOptions {
+  ModelOptions model;
+  ServerOptions server;
+  EngineOptions engine;
+  BackendOptions backend;
+};
+
+// Everything served was finished; the drain's deadline or a second signal cut some of it.
+inline constexpr int kExitDrained = 0;
+inline constexpr int kExitCut = 3;
+
+// Listens at once, loads the model, serves until a signal ends it, drains. Throws StartupError where it cannot start.
+int serve(const ServeOptions& options);
+
+}  // namespace quire
