@@ -12,7 +12,7 @@
 
 #include "core/base/log.h"
 #include "server/http/session.h"
-#include "server/http/thread_pool.h"
+#include "server/http/event_threads.h"
 
 namespace quire {
 
@@ -196,8 +196,8 @@ class Server::Impl {
   }
 
   ServerState state_;
-  ThreadPool io_;
-  ThreadPool text_;
+  EventThreads io_;
+  EventThreads text_;
   asio::ip::tcp::acceptor acceptor_;
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;

@@ -1,4 +1,4 @@
-// ThreadPool: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a
+// EventThreads: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a
 // time.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace quire {
 
-class ThreadPool {
+class EventThreads {
  public:
   // Threads are called "name-0", "name-1", ... A shared pool has one loop that all threads serve.
-  ThreadPool(std::string name, std::size_t num_threads, bool shared_loop);
-  ~ThreadPool() {
+  EventThreads(std::string name, std::size_t num_threads, bool shared_loop);
+  ~EventThreads() {
     stop();
     join();
   }

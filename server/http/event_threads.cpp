@@ -1,10 +1,10 @@
-#include "server/http/thread_pool.h"
+#include "server/http/event_threads.h"
 
 #include <pthread.h>
 
 namespace quire {
 
-ThreadPool::ThreadPool(std::string name, std::size_t num_threads, bool shared_loop)
+EventThreads::EventThreads(std::string name, std::size_t num_threads, bool shared_loop)
     : name_(std::move(name)), num_threads_(num_threads) {
   for (std::size_t i = 0; i < (shared_loop ? 1 : num_threads); ++i) {
     contexts_.push_back(std::make_unique<boost::asio::io_context>(static_cast<int>(shared_loop ? num_threads : 1)));
@@ -12,7 +12,7 @@ ThreadPool::ThreadPool(std::string name, std::size_t num_threads, bool shared_lo
   }
 }
 
-void ThreadPool::start() {
+void EventThreads::start() {
   for (std::size_t i = 0; i < num_threads_; ++i) {
     threads_.emplace_back([this, i] {
       pthread_setname_np(pthread_self(), (name_ + "-" + std::to_string(i)).c_str());
@@ -21,12 +21,12 @@ void ThreadPool::start() {
   }
 }
 
-void ThreadPool::stop() {
+void EventThreads::stop() {
   for (const auto& context : contexts_)
     context->stop();
 }
 
-void ThreadPool::join() {
+void EventThreads::join() {
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
