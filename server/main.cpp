@@ -19,7 +19,6 @@ int run(int argc, char** argv) {
   quire::cli::add_render(app);
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);
-  quire::cli::add_tokenize(app);
   quire::cli::add_serve(app);
   try {
     app.parse(argc, argv);
