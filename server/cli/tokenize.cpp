@@ -2,18 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <iostream>
-#include <limits>
-#include <memory>
+#include <istream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <span>
 
-#include "core/model/loaded_model.h"
 #include "core/text/detokenizer.h"
-#include "server/cli/commands.h"
 
 namespace quire::cli {
 namespace {
@@ -89,12 +85,6 @@ std::size_t map_lines(std::istream& in, std::ostream& out, const Map& map) {
   return num_errors;
 }
 
-struct Arguments {
-  std::string model;
-  bool reverse = false;
-  TokenizeOptions options;
-};
-
 }  // namespace
 
 std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
@@ -105,22 +95,6 @@ std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer&
 std::size_t detokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
                              const TokenizeOptions& options) {
   return map_lines(in, out, [&](const std::string& line) { return detokenize_line(line, tokenizer, options); });
-}
-
-void add_tokenize(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand(
-      "tokenize", "Map JSON lines {\"text\": ...} on standard input to {\"ids\": [...]}, or back with --decode");
-  command->add_option("--model", arguments->model, "GGUF file or Hugging Face directory")->required();
-  command->add_flag("--add-special", arguments->options.add_special, "Put the model's BOS and EOS around the text");
-  command->add_flag("--parse-special", arguments->options.parse_special, "Take control tokens in the text as such");
-  command->add_flag("--decode", arguments->reverse, "Map {\"ids\": [...]} to {\"text\": ...}");
-  command->add_flag("--skip-special", arguments->options.skip_special, "With --decode: leave control tokens out");
-  command->callback([arguments] {
-    const auto tokenizer = open_tokenizer(arguments->model);
-    const auto map = arguments->reverse ? detokenize_lines : tokenize_lines;
-    if (map(std::cin, std::cout, *tokenizer, arguments->options) != 0) throw CLI::RuntimeError(1);
-  });
 }
 
 }  // namespace quire::cli
