@@ -1,6 +1,12 @@
 #include "core/grammar/build_program.h"
 
+#include <string>
+#include <vector>
+
+#include "core/grammar/cfg/rules.h"
+#include "core/grammar/cfg/structural.h"
 #include "core/grammar/json_schema/builder.h"
+#include "core/grammar/regex/parser.h"
 
 namespace quire::grammar {
 
@@ -13,7 +19,19 @@ void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Pr
     case GrammarSpec::Kind::kJsonObject:
       program.start = {true, build_schema(R"({"type":"object"})", lexicon, budget, program)};
       return;
-    default: throw Refusal("this kind of grammar is not supported");
+    case GrammarSpec::Kind::kRegex: return build_bodies({parse_regex(spec.text, budget)}, {}, budget, program);
+    case GrammarSpec::Kind::kEbnf:
+    case GrammarSpec::Kind::kGbnf: {
+      const bool gbnf = spec.kind == GrammarSpec::Kind::kGbnf;
+      return build_rules_program(parse_rules(spec.text, gbnf, budget), spec.root, budget, program);
+    }
+    case GrammarSpec::Kind::kChoice: {
+      if (spec.choices.empty()) throw Refusal("a choice needs something to choose from");
+      std::vector<Expr> choices;
+      for (const std::string& choice : spec.choices) choices.push_back(make_literal(choice));
+      return build_bodies({make_alternate(std::move(choices))}, {}, budget, program);
+    }
+    case GrammarSpec::Kind::kStructural: return build_structural(spec, lexicon, budget, program);
   }
 }
 

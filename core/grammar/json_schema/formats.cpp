@@ -118,10 +118,10 @@ class UriGrammar {
     const std::string host = "(?:\\[(?:" + ipv6() + "|" + future + ")\\]|(?:[" + unreserved() + sub_delims() + "]|" + kEscaped + ")*)";
     return user + host + "(?::[0-9]*)?";
   }
-  // The closing parenthesis of the hierarchical part, then query and fragment.
+  // Query and fragment.
   std::string tail() const {
     const std::string part = "(?:[" + unreserved() + sub_delims() + ":@/?";
-    return ")(?:\\?" + part + private_ + "]|" + kEscaped + ")*)?(?:#" + part + "]|" + kEscaped + ")*)?";
+    return "(?:\\?" + part + private_ + "]|" + kEscaped + ")*)?(?:#" + part + "]|" + kEscaped + ")*)?";
   }
 
   std::string extra_;

@@ -35,6 +35,7 @@ class ByteLexer {
   }
   // The Dfa's state, or kInside between the bytes of one code point.
   std::uint32_t code_state(std::uint32_t state) const { return state < dfa_->num_states() ? state : kInside; }
+  bool inside(std::uint32_t state) const { return code_state(state) == kInside; }
   // 0, or 1 + the label of the text read so far.
   std::uint32_t accept(std::uint32_t state) const { return state < dfa_->num_states() ? dfa_->accept[state] : 0; }
   // Calls fn(target) for the distinct Dfa states that the code point being read can still lead to.

@@ -50,7 +50,7 @@ bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_
 bool Machine::key_live(const Thread& thread) const {
   const Frame& frame = stack_.frames[thread.frame];
   const ObjectShape& shape = program_->objects[thread.shape];
-  const bool exact = shape.keys->code_state(thread.state) != ByteLexer::kInside;
+  const bool exact = !shape.keys->inside(thread.state);
   bool live = false;
   shape.keys->for_each_target(thread.state, [&](std::uint32_t target) {
     live = live || (target != 0 && reach_live(frame, shape.reach[target], thread.text, exact));
@@ -95,7 +95,7 @@ std::uint32_t Machine::extend_key(const Thread& thread, std::uint8_t byte, bool 
 
 void Machine::step_key(const Thread& thread, std::uint8_t byte, Threads& out) {
   ByteLexer& lexer = *program_->objects[thread.shape].keys;
-  if (byte == '"') {
+  if (byte == '"' && !lexer.inside(thread.state)) {
     const std::uint32_t label = lexer.accept(thread.state);
     if (label != 0) finish_key(thread, label - 1, out);
     return;
@@ -105,7 +105,7 @@ void Machine::step_key(const Thread& thread, std::uint8_t byte, Threads& out) {
   Thread next = thread;
   next.state = moved & ~ByteLexer::kCompletes;
   const bool completes = (moved & ByteLexer::kCompletes) != 0;
-  const bool fresh = lexer.code_state(thread.state) != ByteLexer::kInside;
+  const bool fresh = !lexer.inside(thread.state);
   if (fresh) next.count = thread.text;
   next.text = completes && fresh ? stack_.extend_text(thread.text, byte) : extend_key(next, byte, completes);
   if (key_live(next)) push(out, next);

@@ -155,7 +155,7 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
 
 void Machine::step_string(const Thread& thread, std::uint8_t byte, Threads& out) {
   const StringShape& string = string_of(thread);
-  if (byte == '"') {
+  if (byte == '"' && !string.lexer->inside(thread.state)) {
     if (string.lexer->accept(thread.state) == 0) return;
     if (thread.count < string.min || thread.count > string.max) return;
     finish_value(thread.frame, out);

@@ -157,7 +157,7 @@ void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) 
 // Whether some key that the object already has begins with what was read of this one.
 bool MaskFiller::extends_to_used_key(const Thread& thread) {
   const Stack& stack = machine_.stack();
-  const bool inside = machine_.program().objects[thread.shape].keys->code_state(thread.state) == ByteLexer::kInside;
+  const bool inside = machine_.program().objects[thread.shape].keys->inside(thread.state);
   const std::uint32_t prefix = inside ? thread.count : thread.text;
   for (std::uint32_t entry = stack.frames[thread.frame].used; entry != kNoIndex; entry = stack.used[entry].next) {
     if (stack.text_starts_with(stack.used[entry].text, prefix)) return true;
@@ -170,7 +170,7 @@ void MaskFiller::forbid_used_keys(std::uint32_t node, const Thread& thread, Mask
   const Trie& trie = vocabulary_.trie();
   ByteLexer& lexer = *machine_.program().objects[thread.shape].keys;
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
-    if (trie[child].byte == '"') {
+    if (trie[child].byte == '"' && !lexer.inside(thread.state)) {
       if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text)) continue;
       for (const std::int32_t token : trie.tokens_below(child)) mask[static_cast<std::size_t>(token) / 32] &= ~(1u << token % 32);
       continue;

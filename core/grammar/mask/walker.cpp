@@ -53,7 +53,7 @@ void Walker::string_below(std::uint32_t node, const Thread& thread, std::size_t 
     while (child >= trie_[open.back().first].end) open.pop_back();
     const std::uint32_t state = open.back().second;
     const std::uint8_t byte = trie_[child].byte;
-    if (byte == '"') {
+    if (byte == '"' && !lexer.inside(state)) {
       if (lexer.accept(state) != 0) {
         const Stack::Mark mark = machine_.stack().mark();
         Threads& next = level(at + 1);

@@ -174,11 +174,12 @@ Dfa build_search(const Expr& expression, Budget& budget) {
 Dfa build_rules(std::span<const Expr> rules, std::vector<bool>& live, std::vector<std::uint32_t>& starts, Budget& budget) {
   Nfa nfa(budget);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;
-  for (const Expr& rule : rules) {
+  for (std::uint32_t rule = 0; rule < rules.size(); ++rule) {
     const std::uint32_t begin = nfa.add_state();
-    const std::uint32_t body = nfa.add(*rule, begin);
+    const std::uint32_t body = nfa.add(*resolve_ahead(rules[rule], make_empty(), budget), begin);
     const std::uint32_t end = nfa.add_state();
     nfa.add_epsilon(body, end);
+    nfa.loop_tail_calls(rule, begin, begin, end);
     ends.emplace_back(begin, end);
   }
   Subsets subsets(nfa, budget);

@@ -1,5 +1,7 @@
 #include "core/grammar/regex/nfa.h"
 
+#include <algorithm>
+
 #include "core/grammar/regex/dfa.h"
 
 namespace quire::grammar {
@@ -24,6 +26,29 @@ void Nfa::epsilon(std::uint32_t from, std::uint32_t to) {
     const std::uint32_t moved = add_state();
     states_[moved] = states_[from];
     states_[from] = State{Edge::kEpsilon, moved, to, true, 0};
+  }
+}
+
+bool Nfa::leads_only_to(std::uint32_t from, std::uint32_t end) const {
+  std::vector<std::uint32_t> work{from};
+  std::vector<std::uint32_t> seen;
+  while (!work.empty()) {
+    const std::uint32_t at = work.back();
+    work.pop_back();
+    if (at == end || std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
+    seen.push_back(at);
+    if (states_[at].edge != Edge::kEpsilon || seen.size() > 64) return false;
+    work.push_back(states_[at].target);
+    if (states_[at].has_second) work.push_back(states_[at].second);
+  }
+  return true;
+}
+
+void Nfa::loop_tail_calls(std::uint32_t rule, std::uint32_t first, std::uint32_t begin, std::uint32_t end) {
+  for (std::uint32_t id = first; id < states_.size(); ++id) {
+    State& state = states_[id];
+    if (state.edge != Edge::kCall || state.value != rule || !leads_only_to(state.target, end)) continue;
+    state = State{Edge::kEpsilon, begin, 0, false, 0};
   }
 }
 
