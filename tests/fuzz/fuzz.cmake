@@ -1,8 +1,13 @@
 # Fuzz targets: one line each at the end. quire_fuzz(name libraries...) builds tests/fuzz/<name>_fuzz.cpp, which defines
 # LLVMFuzzerTestOneInput, over the inputs in tests/fuzz/corpus/<name>/.
 # By default a driver replays the corpus and a bounded number of seeded mutations of it, as a test; QUIRE_FUZZ_RUNS in the
-# environment asks for more. With clang and -DQUIRE_LIBFUZZER=ON each target is a libFuzzer program instead.
-option(QUIRE_LIBFUZZER "Build the fuzz targets with libFuzzer (needs clang)" OFF)
+# environment asks for more. With clang 16 and -DQUIRE_LIBFUZZER=ON each target is a libFuzzer program instead.
+option(QUIRE_LIBFUZZER "Build the fuzz targets with libFuzzer (needs clang 16; add -DQUIRE_SANITIZE=address)" OFF)
+
+if(QUIRE_LIBFUZZER)
+  # Coverage of everything that a target links, not of the target's own file alone.
+  target_compile_options(quire_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 add_library(quire_fuzz_driver STATIC ${CMAKE_CURRENT_LIST_DIR}/driver.cpp ${CMAKE_CURRENT_LIST_DIR}/mutator.cpp)
 target_link_libraries(quire_fuzz_driver PUBLIC quire_options)
@@ -12,8 +17,7 @@ function(quire_fuzz name)
   add_executable(fuzz_${name} ${folder}/${name}_fuzz.cpp)
   target_link_libraries(fuzz_${name} PRIVATE ${ARGN})
   if(QUIRE_LIBFUZZER)
-    target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address,undefined)
-    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()
     target_link_libraries(fuzz_${name} PRIVATE quire_fuzz_driver)
     add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${folder}/corpus/${name})

@@ -1,15 +1,11 @@
 #include "core/model/memory_plan.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 
 #include "core/base/result.h"
-#include "core/model/synth.h"
 #include "kernels/registry.h"
 #include "tests/support/material.h"
+#include "tests/unit/model/temporary_folder.h"
 
 using Catch::Contains;
 using namespace quire;
@@ -26,25 +22,6 @@ MemoryNeeds needs() {
 MachineMemory machine(std::uint64_t available) {
   return {.available = available, .limited_by = "the machine"};
 }
-
-// A tree with the files of /proc and /sys/fs/cgroup that matter.
-class FakeRoot {
- public:
-  FakeRoot() : root_(std::filesystem::temp_directory_path() / ("quire-root-" + std::to_string(::getpid()))) {
-    write("proc/meminfo", "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n");
-  }
-  ~FakeRoot() { std::filesystem::remove_all(root_); }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
-  const std::filesystem::path& path() const { return root_; }
-
- private:
-  std::filesystem::path root_;
-};
 
 }  // namespace
 
@@ -100,7 +77,8 @@ TEST_CASE("The plan's text names every figure that an operator asks for", "[memo
 }
 
 TEST_CASE("Memory is limited by the machine or by the tightest enclosing cgroup", "[memory]") {
-  FakeRoot root;
+  const quire::test::TemporaryFolder root;  // holds the files of /proc and /sys/fs/cgroup that matter
+  root.write("proc/meminfo", "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n");
   CHECK(machine_memory(root.path()).available == 8000 * 1024);
   CHECK(machine_memory(root.path()).limited_by == "the machine");
 

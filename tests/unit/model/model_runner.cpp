@@ -11,21 +11,18 @@ namespace {
 
 constexpr std::int32_t kBlockSize = 16;
 constexpr std::int32_t kNumBlocks = 256;
+constexpr std::int32_t kBlocksPerSequence = 64;
 
 }  // namespace
 
 ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads)
     : backend_(create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}})),
-      model_(model.build(backend_, {})),
-      block_table_(kNumBlocks) {
+      model_(model.build(backend_, {})) {
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = kNumBlocks;
   layout.block_size = kBlockSize;
   layout.dtype = kv_dtype;
   kv_ = backend_.allocate_kv(layout);
-  // An order that no arithmetic on block ids would hit by chance: 37 and 256 have no common divisor.
-  for (std::int32_t i = 0; i < kNumBlocks; ++i)
-    block_table_[static_cast<std::size_t>(i)] = (i * 37 + 11) % kNumBlocks;
 }
 
 ModelRunner::~ModelRunner() = default;
@@ -34,34 +31,72 @@ void ModelRunner::reset() {
   context_ = 0;
 }
 
-Logits ModelRunner::append(std::span<const std::int32_t> ids) {
-  const auto rows = static_cast<std::int32_t>(ids.size());
-  std::vector<std::int32_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), context_);
+// Every sequence has kBlocksPerSequence blocks of its own and `context` tokens in them already.
+Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context,
+                         Forward forward) {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> positions;
   std::vector<std::int32_t> slots;
-  for (const std::int32_t position : positions) {
-    slots.push_back(block_table_.at(static_cast<std::size_t>(position / kBlockSize)) * kBlockSize +
-                    position % kBlockSize);
+  std::vector<std::int32_t> query_start{0};
+  std::vector<std::int32_t> context_len;
+  std::vector<std::int32_t> table_start{0};
+  std::vector<std::int32_t> tables;
+  for (const auto& sequence : sequences) {
+    const std::size_t first_block = tables.size();
+    // An order that no arithmetic on block ids would hit by chance: 37 and the number of blocks have no common divisor.
+    for (std::int32_t i = 0; i < kBlocksPerSequence; ++i) {
+      tables.push_back((static_cast<std::int32_t>(tables.size()) * 37 + 11) % kNumBlocks);
+    }
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(sequence.size()); ++i) {
+      const std::int32_t position = context + i;
+      ids.push_back(sequence[static_cast<std::size_t>(i)]);
+      positions.push_back(position);
+      slots.push_back(tables.at(first_block + static_cast<std::size_t>(position / kBlockSize)) * kBlockSize +
+                      position % kBlockSize);
+    }
+    query_start.push_back(static_cast<std::int32_t>(ids.size()));
+    context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
+    table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
   std::vector<std::int32_t> logit_rows(ids.size());
   std::iota(logit_rows.begin(), logit_rows.end(), 0);
-  context_ += rows;
-  const std::vector<std::int32_t> query_start{0, rows};
-  const std::vector<std::int32_t> context_len{context_};
-  const std::vector<std::int32_t> table_start{0, kNumBlocks};
   const ModelInput input{.token_ids = ids,
                          .positions = positions,
                          .attention = {.query_start = query_start,
                                        .context_len = context_len,
                                        .block_table_start = table_start,
-                                       .block_tables = block_table_,
+                                       .block_tables = tables,
                                        .slots = slots},
                          .logit_rows = logit_rows};
-  const MatrixView logits = model_->forward(input, *kv_);
+  const MatrixView result = (model_.get()->*forward)(input, *kv_);
   Logits out;
-  for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const float* values = logits.data + row * logits.stride;
-    out.emplace_back(values, values + logits.cols);
+  for (std::int64_t row = 0; row < result.rows; ++row) {
+    const float* values = result.data + row * result.stride;
+    out.emplace_back(values, values + result.cols);
+  }
+  return out;
+}
+
+Logits ModelRunner::append(std::span<const std::int32_t> ids) {
+  Logits out = step({ids}, context_, &Model::forward);
+  context_ += static_cast<std::int32_t>(ids.size());
+  return out;
+}
+
+Logits ModelRunner::append_hidden(std::span<const std::int32_t> ids) {
+  Logits out = step({ids}, context_, &Model::forward_hidden);
+  context_ += static_cast<std::int32_t>(ids.size());
+  return out;
+}
+
+std::vector<Logits> ModelRunner::append_together(const std::vector<std::vector<std::int32_t>>& sequences) {
+  const Logits rows = step({sequences.begin(), sequences.end()}, 0, &Model::forward);
+  std::vector<Logits> out;
+  auto row = rows.begin();
+  for (const auto& sequence : sequences) {
+    const auto end = row + std::ssize(sequence);
+    out.emplace_back(row, end);
+    row = end;
   }
   return out;
 }

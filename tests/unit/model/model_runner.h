@@ -26,6 +26,10 @@ class ModelRunner {
   Logits append(std::span<const std::int32_t> ids);
   // The same in steps of at most `chunk` tokens.
   Logits append_chunked(std::span<const std::int32_t> ids, std::size_t chunk);
+  // Several new sequences in one step; the logits of each.
+  std::vector<Logits> append_together(const std::vector<std::vector<std::int32_t>>& sequences);
+  // The final hidden states instead of logits.
+  Logits append_hidden(std::span<const std::int32_t> ids);
   // Continues a fresh sequence greedily after `prompt`.
   std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count);
 
@@ -35,10 +39,12 @@ class ModelRunner {
   KvStorage& kv() { return *kv_; }
 
  private:
+  using Forward = MatrixView (Model::*)(const ModelInput&, KvStorage&);
+  Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Forward forward);
+
   RecordingBackend backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvStorage> kv_;
-  std::vector<std::int32_t> block_table_;
   std::int32_t context_ = 0;
 };
 

@@ -1,12 +1,11 @@
-#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <filesystem>
 
 #include "core/model/loaded_model.h"
 #include "core/model/synth.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/reference_model.h"
+#include "tests/unit/model/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -14,23 +13,6 @@ using namespace quire::test;
 namespace {
 
 constexpr double kLimit = 1e-3;
-
-// A file in the temporary folder, removed with the object.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / (std::to_string(::getpid()) + "-" + name)) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 SynthSpec small_spec(const std::string& shape, const std::string& types) {
   SynthSpec spec = find_synth_shape(shape).value();
@@ -65,10 +47,11 @@ double relative_difference(const Logits& logits, const std::vector<std::vector<d
 
 // Every level against the reference that rounds as the level says it does, and, loosely, against the one that does not.
 void check_levels(const SynthSpec& spec, std::int32_t num_tokens) {
-  const TemporaryFile file(spec.name + ".gguf");
-  write_synthetic_gguf(spec, file.path(), {});
-  const auto model = open_model(file.path());
-  const auto weights = GgufFile::open(file.path());
+  const TemporaryFolder folder;
+  const auto path = folder / "model.gguf";
+  write_synthetic_gguf(spec, path, {});
+  const auto model = open_model(path);
+  const auto weights = GgufFile::open(path);
   const std::vector<std::int32_t> ids = some_tokens(num_tokens);
   const auto exact = ReferenceModel(spec.config, *weights, Rounding::kNone).logits(ids);
   for (const std::string& isa : supported_isa_levels()) {

@@ -1,0 +1,69 @@
+#include <catch2/catch.hpp>
+
+#include "core/model/synth.h"
+#include "tests/unit/model/model_runner.h"
+#include "tests/unit/model/temporary_folder.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+std::shared_ptr<const LoadedModel> small_model(const TemporaryFolder& folder, const std::string& types) {
+  SynthSpec spec = find_synth_shape("tiny-qwen3").value();
+  spec.config.num_layers = 1;
+  spec.types = find_synth_types(types).value();
+  write_synthetic_gguf(spec, folder / "model.gguf", {});
+  return open_model(folder / "model.gguf");
+}
+
+std::vector<std::int32_t> tokens(std::int32_t count, std::int32_t first) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t i = 0; i < count; ++i)
+    ids.push_back((first + i * 37) % 380);
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("Logits are the same bits however a prompt is cut into steps", "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q8_0");
+  const auto ids = tokens(70, 3);
+  for (const std::string& isa : supported_isa_levels()) {
+    INFO(isa);
+    ModelRunner runner(*model, isa, KvDType::kF16);
+    const Logits whole = runner.append(ids);
+    for (const std::size_t chunk : {1U, 7U, 16U, 64U}) {
+      runner.reset();
+      CHECK(runner.append_chunked(ids, chunk) == whole);
+    }
+  }
+}
+
+TEST_CASE("A step longer than a slice gives the same bits, for every sequence in it", "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q4_K");
+  ModelRunner runner(*model, supported_isa_levels().back(), KvDType::kF16);
+  // The first slice of 512 rows ends within the second sequence, the second one within the third.
+  const std::vector<std::vector<std::int32_t>> sequences{tokens(200, 1), tokens(600, 2), tokens(300, 5)};
+  const std::vector<Logits> together = runner.append_together(sequences);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    runner.reset();
+    CHECK(runner.append_chunked(sequences[i], 100) == together[i]);
+  }
+}
+
+TEST_CASE("Hidden states are those that the logits are made of", "[model]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "F32");
+  ModelRunner runner(*model, "scalar");
+  const auto ids = tokens(5, 9);
+  const Logits hidden = runner.append_hidden(ids);
+  REQUIRE(hidden.size() == 5);
+  CHECK(std::ssize(hidden[0]) == runner.model().hidden_size());
+  runner.reset();
+  runner.take_recording();
+  runner.append(ids);
+  CHECK(runner.take_recording().back() == hidden);
+}
