@@ -7,9 +7,11 @@
 #include <string>
 
 #include "core/model/inspect.h"
+#include "core/model/loaded_model.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
 #include "server/cli/render.h"
+#include "server/cli/tokenize.h"
 
 namespace quire::cli {
 
@@ -37,6 +39,27 @@ void add_inspect(CLI::App& app) {
 void add_render(CLI::App& app) {
   app.add_subcommand("render", R"(chat templates: {"template":...,"context":{...}} to {"text":...} or {"error":...})")
       ->callback([] { run_render(std::cin, std::cout); });
+}
+
+void add_tokenize(CLI::App& app) {
+  struct Arguments {
+    std::string path;
+    bool reverse = false;
+    TokenizeOptions options;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* tokenize = app.add_subcommand("tokenize", R"(JSON lines {"text":...} to {"ids":[...]})");
+  tokenize->add_option("--model", arguments->path, "GGUF file, or a folder with tokenizer.json")->required();
+  tokenize->add_flag("--reverse", arguments->reverse, R"(from {"ids":[...]} to {"text":...})");
+  tokenize->add_flag("--add-special", arguments->options.add_special,
+                     "put what the model's file asks for around the text");
+  tokenize->add_flag("--parse-special", arguments->options.parse_special, "take special tokens in the text as such");
+  tokenize->add_flag("--skip-special", arguments->options.skip_special, "leave special tokens out of decoded text");
+  tokenize->callback([arguments] {
+    const auto tokenizer = open_tokenizer(arguments->path);
+    const auto convert = arguments->reverse ? detokenize_lines : tokenize_lines;
+    if (convert(std::cin, std::cout, *tokenizer, arguments->options) > 0) throw CLI::RuntimeError(1);
+  });
 }
 
 }  // namespace quire::cli
