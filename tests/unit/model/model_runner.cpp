@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/isa_levels.h"
 #include "kernels/registry.h"
 
 namespace quire::test {
@@ -13,11 +15,17 @@ constexpr std::int32_t kBlockSize = 16;
 constexpr std::int32_t kNumBlocks = 256;
 constexpr std::int32_t kBlocksPerSequence = 64;
 
+constexpr const char* kEmulatedAmx = "amx (emulated)";
+
+std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
+  if (isa == kEmulatedAmx) return make_cpu_backend({.kernels = &kAmxEmulatedKernels, .threads = threads});
+  return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads)
-    : backend_(create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}})),
-      model_(model.build(backend_, {})) {
+    : backend_(make_backend(isa, threads)), model_(model.build(backend_, {})) {
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = kNumBlocks;
   layout.block_size = kBlockSize;
@@ -123,7 +131,12 @@ std::vector<std::string> supported_isa_levels() {
   for (const IsaLevel& level : cpu_isa_levels()) {
     if (level.supported) names.push_back(level.name);
   }
+  if (names.back() != "amx") names.emplace_back(kEmulatedAmx);
   return names;
+}
+
+Rounding rounding_of(const std::string& isa) {
+  return isa.starts_with("amx") ? Rounding::kBf16 : Rounding::kInt8Activations;
 }
 
 std::int32_t argmax(std::span<const float> logits) {

@@ -10,6 +10,7 @@
 
 #include "core/model/loaded_model.h"
 #include "tests/unit/model/recording_backend.h"
+#include "tests/unit/model/reference_model.h"
 
 namespace quire::test {
 
@@ -48,8 +49,10 @@ class ModelRunner {
   std::int32_t context_ = 0;
 };
 
-// The levels that this machine can run.
+// The levels that this machine can run; where it has no AMX, that level's logic over emulated tiles too.
 std::vector<std::string> supported_isa_levels();
+// How a level rounds the inputs of its matrix products.
+Rounding rounding_of(const std::string& isa);
 
 std::int32_t argmax(std::span<const float> logits);
 

@@ -58,7 +58,7 @@ void check_levels(const SynthSpec& spec, std::int32_t num_tokens) {
     INFO(spec.name << " " << spec.types.name << " on " << isa);
     ModelRunner runner(*model, isa);
     const Logits logits = runner.append(ids);
-    const ReferenceModel reference(spec.config, *weights, Rounding::kInt8Activations);
+    const ReferenceModel reference(spec.config, *weights, rounding_of(isa));
     CHECK(relative_difference(logits, reference.logits(ids, runner.take_recording())) < kLimit);
     CHECK(relative_difference(logits, exact) < 0.05);
   }

@@ -24,9 +24,9 @@ ReferenceModel::ReferenceModel(const ModelConfig& config, const GgufFile& weight
     Matrix& to = matrices_[std::string(tensor.name)];
     to.cols = tensor.shape.at(0);
     to.rows = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
-    to.quantised = dtype_info(tensor.type.value()).block_size > 1;
+    to.type = tensor.type.value();
     std::vector<float> decoded(static_cast<std::size_t>(to.rows * to.cols));
-    dequantize(*tensor.type, tensor.data.data(), to.rows * to.cols, decoded.data());
+    dequantize(to.type, tensor.data.data(), to.rows * to.cols, decoded.data());
     to.values.assign(decoded.begin(), decoded.end());
   }
 }
@@ -61,11 +61,19 @@ ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row) 
   return out;
 }
 
+bool ReferenceModel::rounds(const Matrix& weights) const {
+  switch (rounding_) {
+    case Rounding::kNone: return false;
+    case Rounding::kInt8Activations: return dtype_info(weights.type).block_size > 1;
+    case Rounding::kBf16: return weights.type != DType::kF32;
+  }
+  return false;
+}
+
 ReferenceModel::Vector ReferenceModel::multiply(const std::string& stem, const Vector& x, const Row& row) const {
   const Matrix& weights = matrix(stem + ".weight");
-  const bool rounds = weights.quantised && rounding_ != Rounding::kNone;
-  const Vector input = rounds ? rounded(x, row) : x;
-  const bool round_weights = rounds && rounding_ == Rounding::kBf16;
+  const Vector input = rounds(weights) ? rounded(x, row) : x;
+  const bool round_weights = rounds(weights) && rounding_ == Rounding::kBf16;
   Vector out;
   for (std::int64_t r = 0; r < weights.rows; ++r) {
     double sum = 0.0;

@@ -15,11 +15,11 @@
 
 namespace quire::test {
 
-// How a backend rounds before the product with a quantised matrix; the products themselves are exact here.
+// How a backend rounds what goes into its matrix products; the products themselves are exact here.
 enum class Rounding {
   kNone,
-  kInt8Activations,  // each 32 activations to int8 with one scale
-  kBf16,             // activations and decoded weights to bf16
+  kInt8Activations,  // before quantised matrices: each 32 activations to int8 with one scale
+  kBf16,             // before all but F32 matrices: activations and decoded weights to bf16
 };
 
 class ReferenceModel {
@@ -35,7 +35,7 @@ class ReferenceModel {
   struct Matrix {
     std::int64_t rows = 0;
     std::int64_t cols = 0;
-    bool quantised = false;
+    DType type = DType::kF32;
     std::vector<double> values;
   };
   using Vector = std::vector<double>;
@@ -52,6 +52,7 @@ class ReferenceModel {
   };
 
   const Matrix& matrix(const std::string& name) const { return matrices_.at(name); }
+  bool rounds(const Matrix& weights) const;
   Vector multiply(const std::string& stem, const Vector& x, const Row& row) const;
   Vector rounded(const Vector& x, const Row& row) const;
   Vector rms_norm(const Vector& x, const std::string& name, std::size_t begin, std::size_t count) const;
