@@ -1,0 +1,138 @@
+#include <catch2/catch.hpp>
+
+#include "core/base/result.h"
+#include "core/model/gguf.h"
+#include "core/model/gguf_writer.h"
+#include "core/model/loaded_model.h"
+#include "core/model/synth.h"
+#include "kernels/registry.h"
+#include "tests/unit/model/temporary_folder.h"
+
+using Catch::Contains;
+using namespace quire;
+using quire::test::TemporaryFolder;
+
+namespace {
+
+// Copies a GGUF file with its scalar metadata, string arrays and tensors, with changes.
+struct Changes {
+  std::string drop_tensor = {};
+  std::string add_tensor = {};
+  std::string drop_key = {};
+  std::string set_key = {};
+  std::string text = {};  // of set_key; where empty, `number`
+  std::uint32_t number = 0;
+};
+
+void copy_value(GgufWriter& out, std::string_view key, const GgufValue& value) {
+  if (const auto* text = std::get_if<std::string_view>(&value)) out.set(key, *text);
+  if (const auto* number = std::get_if<std::uint64_t>(&value)) out.set(key, static_cast<std::uint32_t>(*number));
+  if (const auto* real = std::get_if<double>(&value)) out.set(key, static_cast<float>(*real));
+  if (const auto* flag = std::get_if<bool>(&value)) out.set(key, *flag);
+  if (const auto* list = std::get_if<std::vector<std::string_view>>(&value)) {
+    out.set(key, std::span<const std::string>(std::vector<std::string>(list->begin(), list->end())));
+  }
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
+    out.set(key, std::span<const std::int32_t>(std::vector<std::int32_t>(list->begin(), list->end())));
+  }
+}
+
+void copy_with(const std::filesystem::path& from, const std::filesystem::path& to, const Changes& changes) {
+  const auto file = GgufFile::open(from);
+  GgufWriter out(to);
+  for (const auto& [key, value] : file->metadata()) {
+    if (key != changes.drop_key && key != changes.set_key) copy_value(out, key, value);
+  }
+  if (!changes.text.empty()) {
+    out.set(changes.set_key, std::string_view(changes.text));
+  } else if (!changes.set_key.empty()) {
+    out.set(changes.set_key, changes.number);
+  }
+  const auto kept = [&](const GgufTensor& tensor) { return tensor.name != changes.drop_tensor; };
+  for (const GgufTensor& tensor : file->tensors()) {
+    if (kept(tensor)) out.declare(tensor.name, tensor.shape, tensor.type.value());
+  }
+  const std::vector<std::int64_t> shape{8};
+  if (!changes.add_tensor.empty()) out.declare(changes.add_tensor, shape, DType::kF32);
+  out.begin_data();
+  for (const GgufTensor& tensor : file->tensors()) {
+    if (kept(tensor)) out.append(tensor.data);
+  }
+  if (!changes.add_tensor.empty()) out.append(std::vector<std::byte>(32));
+  out.finish();
+}
+
+}  // namespace
+
+TEST_CASE("A GGUF file that is no model Quire computes is refused by what it lacks or has too much", "[model][gguf]") {
+  const TemporaryFolder folder;
+  SynthSpec spec = find_synth_shape("tiny-qwen3").value();
+  spec.types = find_synth_types("Q8_0").value();
+  write_synthetic_gguf(spec, folder / "whole.gguf", {});
+  REQUIRE_NOTHROW(open_model(folder / "whole.gguf"));
+  const auto require_refused = [&](const Changes& changes, const std::string& reason) {
+    copy_with(folder / "whole.gguf", folder / "changed.gguf", changes);
+    CHECK_THROWS_WITH(open_model(folder / "changed.gguf"),
+                      Catch::StartsWith((folder / "changed.gguf").string() + ": ") && Contains(reason));
+  };
+  require_refused({.drop_tensor = "blk.1.ffn_up.weight"}, "the tensor 'blk.1.ffn_up.weight' is missing");
+  require_refused({.drop_tensor = "blk.0.attn_q_norm.weight"}, "the tensor 'blk.0.attn_q_norm.weight' is missing");
+  require_refused({.drop_tensor = "token_embd.weight"}, "the tensor 'token_embd.weight' is missing");
+  require_refused({.add_tensor = "blk.0.ffn_gate_inp.weight"}, "'blk.0.ffn_gate_inp.weight' is not part of");
+  require_refused({.drop_key = "general.architecture"}, "'general.architecture' is missing");
+  require_refused({.set_key = "general.architecture", .text = "mamba"}, "the architecture 'mamba' is not supported");
+  require_refused({.drop_key = "qwen3.block_count"}, "'qwen3.block_count' is missing");
+  require_refused({.set_key = "qwen3.block_count", .text = "two"}, "'qwen3.block_count' is not a whole number");
+  require_refused({.set_key = "qwen3.block_count", .number = 3}, "blk.2.attn_norm.weight' is missing");
+  require_refused({.set_key = "qwen3.block_count", .number = 1}, "blk.1.attn_norm.weight' is not part of");
+  require_refused({.set_key = "qwen3.block_count", .number = 4000000000}, "the number of layers");
+  require_refused({.set_key = "qwen3.embedding_length", .number = 128}, "has the shape [512, 256]");
+  require_refused({.set_key = "qwen3.vocab_size", .number = 500},
+                  "the metadata says 500 tokens and the embedding has 512");
+  require_refused({.set_key = "qwen3.expert_count", .number = 8}, "mixture-of-experts");
+  require_refused({.set_key = "qwen3.rope.scaling.type", .text = "longrope"}, "RoPE scaling type 'longrope'");
+  require_refused({.set_key = "qwen3.attention.head_count", .number = 3}, "3 heads cannot share 2");
+  require_refused({.drop_key = "tokenizer.ggml.tokens"}, "tokenizer");
+}
+
+TEST_CASE("A synthetic file depends on its spec alone and opens as the model it names", "[model][synth]") {
+  const TemporaryFolder folder;
+  SynthSpec spec = find_synth_shape("tiny-llama").value();
+  spec.types = find_synth_types("q4_k_m").value();
+  const auto bytes_of = [&](const char* name) {
+    write_synthetic_gguf(spec, folder / name, {});
+    std::ifstream file(folder / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string first = bytes_of("a.gguf");
+  CHECK(bytes_of("b.gguf") == first);
+  spec.seed = 2;
+  CHECK(bytes_of("c.gguf") != first);
+  const auto model = open_model(folder / "a.gguf");
+  CHECK(model->info().file_type == "Q4_K");
+  CHECK_FALSE(model->chat_template().empty());
+  const auto tokenizer = model->tokenizer();
+  CHECK(tokenizer->vocab_size() == 512);
+  std::string text;
+  for (const TokenId id : tokenizer->encode("The cat and the dog.", false, false))
+    text += tokenizer->token_bytes(id);
+  CHECK(text == "The cat and the dog.");
+}
+
+TEST_CASE("Building a model tells its progress to the end", "[model]") {
+  const TemporaryFolder folder;
+  SynthSpec spec = find_synth_shape("tiny-qwen2").value();
+  spec.types = find_synth_types("F16").value();
+  write_synthetic_gguf(spec, folder / "model.gguf", {});
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  std::uint64_t last = 0;
+  std::uint64_t total = 0;
+  const auto model = open_model(folder / "model.gguf")->build(*backend, [&](std::uint64_t done, std::uint64_t all) {
+    CHECK(done > last);
+    last = done;
+    total = all;
+  });
+  CHECK(last == total);
+  CHECK(total > 0);
+  CHECK(model->vocab_size() == 512);
+}
