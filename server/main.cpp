@@ -1,13 +1,31 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
 
+#include "config/flags.h"
+#include "core/base/log.h"
 #include "core/base/result.h"
 #include "server/cli/commands.h"
 
 namespace {
 
 constexpr int kExitBadInput = 2;  // a bad configuration, model file or command line
+
+// Here rather than beside the other commands: only main knows the configuration.
+void add_serve(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP");
+  const auto flags = std::make_shared<quire::ConfigFlags>(*command);
+  command->callback([flags] {
+    const quire::Config config = flags->resolve();
+    if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
+    if (flags->check_only()) return fmt::print("the configuration is good\n");
+    if (config.serve.model.path.empty())
+      throw quire::StartupError("no model: give --model FILE, or model.path in --config");
+    quire::log::configure(config.log);
+    throw CLI::RuntimeError(quire::serve(config.serve));
+  });
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Quire serves large language models over HTTP with continuous batching.");
@@ -19,7 +37,7 @@ int run(int argc, char** argv) {
   quire::cli::add_render(app);
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);
-  quire::cli::add_serve(app);
+  add_serve(app);
   try {
     app.parse(argc, argv);
     return 0;

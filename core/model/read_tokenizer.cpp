@@ -59,13 +59,23 @@ std::vector<TokenKind> kinds(const GgufFile& file) {
   return out;
 }
 
+// Names and patterns in a message are the file's own words: one bounded line of them is shown.
+std::string one_line(std::string_view message) {
+  constexpr std::size_t kMost = 1500;
+  std::string line(message.substr(0, kMost));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return line;
+}
+
 // Says where the error lies.
 template <class Make>
 std::shared_ptr<const Tokenizer> located(const std::string& where, const Make& make) {
   try {
     return make();
   } catch (const StartupError& error) {
-    throw StartupError(fmt::format("{}: {}", where, error.what()));
+    throw StartupError(fmt::format("{}: {}", where, one_line(error.what())));
   }
 }
 

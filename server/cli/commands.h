@@ -15,6 +15,5 @@ void add_probe(CLI::App& app);
 void add_render(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);
-void add_serve(CLI::App& app);
 
 }  // namespace quire::cli

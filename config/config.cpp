@@ -1,0 +1,158 @@
+#include "config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "config/keys.h"
+#include "core/base/result.h"
+
+namespace quire {
+namespace {
+
+// Letters to insert, delete, change or swap with their neighbour (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+bool is_section(std::string_view path) {
+  const auto& sections = config_sections();
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const ConfigSection& section) { return section.path == path; });
+}
+
+// A key that is right but for its section is nearer than any other.
+std::string_view nearest_key(const std::string& path) {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : config_keys()) {
+    if (last_part(key.path) == last_part(path)) names.push_back(key.path);
+  }
+  if (!names.empty()) return nearest_name(path, names);
+  for (const ConfigKey& key : config_keys())
+    names.push_back(key.path);
+  for (const ConfigSection& section : config_sections())
+    names.push_back(section.path);
+  return nearest_name(path, names);
+}
+
+std::string_view first_key_of(const std::string& section) {
+  const auto& keys = config_keys();
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path.starts_with(section + "."); });
+  return found == keys.end() ? std::string_view(section) : std::string_view(found->path);
+}
+
+class Loader {
+ public:
+  Loader(Config& config, const std::string& name) : config_(config), name_(name) {}
+
+  void apply(const ConfigValue& map, const std::string& prefix) {
+    for (std::size_t i = 0; i < map.members.size(); ++i) {
+      const auto& [name, value] = map.members[i];
+      const std::string path = prefix + name;
+      const int line = map.member_lines[i];
+      if (const ConfigKey* key = find_config_key(path)) {
+        const std::string complaint = key->set(config_, value);
+        if (!complaint.empty()) fail(line, fmt::format("'{}' {}", path, complaint));
+      } else if (!is_section(path)) {
+        fail(line, fmt::format("unknown key '{}'; did you mean '{}'?", one_line(path), nearest_key(path)));
+      } else if (value.kind == ConfigValue::Kind::kMap) {
+        apply(value, path + ".");
+      } else if (value.kind != ConfigValue::Kind::kNull) {
+        fail(line, fmt::format("'{}' must be a mapping of keys, such as '{}'", path, first_key_of(path)));
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(int line, const std::string& what) const {
+    throw StartupError(fmt::format("{}:{}: {}", name_, line, what));
+  }
+
+  Config& config_;
+  const std::string& name_;
+};
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view written, const std::vector<std::string_view>& names) {
+  // Beyond this length nothing is near, and the comparison costs the product of both.
+  constexpr std::size_t kMostCompared = 200;
+  const std::string_view start = written.substr(0, kMostCompared);
+  std::string_view nearest;
+  std::size_t least = ~std::size_t{0};
+  for (const std::string_view name : names) {
+    const std::size_t distance = edit_distance(start, name);
+    if (distance < least) {
+      least = distance;
+      nearest = name;
+    }
+  }
+  return nearest;
+}
+
+void load_config_text(Config& config, std::string_view text, const std::string& name) {
+  Config loaded = config;
+  Loader(loaded, name).apply(read_yaml(text, name), "");
+  config = std::move(loaded);
+}
+
+void load_config_file(Config& config, const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than is accepted, so that a huge file is refused without being read.
+  constexpr std::size_t kMostRead = (std::size_t{1} << 20) + 1;
+  std::string text(kMostRead, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) throw StartupError(fmt::format("{}: cannot be read", path.string()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  load_config_text(config, text, path.string());
+}
+
+void set_config_value(Config& config, std::string_view path, const std::vector<std::string>& values,
+                      const std::string& flag) {
+  const ConfigKey* key = find_config_key(path);
+  if (key == nullptr) throw StartupError(fmt::format("{}: unknown key '{}'", flag, one_line(path)));
+  ConfigValue value;
+  if (key->is_list) {
+    value.kind = ConfigValue::Kind::kList;
+    for (const std::string& text : values) {
+      value.items.emplace_back().kind = ConfigValue::Kind::kScalar;
+      value.items.back().text = text;
+    }
+  } else {
+    value.kind = ConfigValue::Kind::kScalar;
+    value.text = values.empty() ? "" : values.back();
+  }
+  const std::string complaint = key->set(config, value);
+  if (!complaint.empty()) throw StartupError(fmt::format("{}: '{}' {}", flag, path, complaint));
+}
+
+void check_config(const Config& config) {
+  const KvCacheOptions& kv_cache = config.serve.engine.kv_cache;
+  if (kv_cache.num_blocks != 0 && kv_cache.memory != 0) {
+    throw StartupError("kv_cache.num_blocks and kv_cache.memory exclude each other: set one of them to 0");
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// Config: everything an operator decides, as the option structs that live beside the classes they configure. Value
+// types; one thread at a time (main, before anything runs). Invariant: a Config that came from this folder holds no
+// value outside the range of its key.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/log.h"
+#include "server/serve.h"
+
+namespace quire {
+
+struct Config {
+  ServeOptions serve;
+  LogOptions log;
+};
+
+// Each throws StartupError, one line: where (file and line, or flag), what, and the nearest thing that would be right.
+
+// Overrides what the file sets.
+void load_config_file(Config& config, const std::filesystem::path& path);
+// The same from text; `name` stands for the file in messages.
+void load_config_text(Config& config, std::string_view text, const std::string& name);
+// Overrides one key: what a flag gives. `flag` stands for the place in messages.
+void set_config_value(Config& config, std::string_view key, const std::vector<std::string>& values,
+                      const std::string& flag);
+// What no single key can tell: values that exclude each other.
+void check_config(const Config& config);
+
+// The whole configuration as a commented file that load_config_text reads back. Of a default Config it is the file that
+// Quire ships, config/quire.yaml.
+std::string render_config(const Config& config);
+
+// The valid name nearest to what somebody wrote (fewest letters to insert, delete, change or swap).
+std::string_view nearest_name(std::string_view written, const std::vector<std::string_view>& names);
+
+}  // namespace quire

@@ -1,0 +1,29 @@
+// ConfigValue: one node of a configuration before its meaning is known, with the line it stands in. Value type.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace quire {
+
+struct ConfigValue {
+  enum class Kind { kNull, kScalar, kList, kMap };
+  Kind kind = Kind::kNull;
+  std::string text;     // of a scalar
+  bool quoted = false;  // written with quotes: text, never a number
+  int line = 0;         // from 1; 0 where it came from a flag
+  std::vector<ConfigValue> items;
+  std::vector<std::pair<std::string, ConfigValue>> members;  // in the file's order, names distinct
+  std::vector<int> member_lines;                             // where each member's name stands
+};
+
+// Reads one YAML document of at most 1 MiB: a mapping, or nothing (an empty map). Throws StartupError "name:line: what"
+// for broken YAML, a name that occurs twice, anchors, aliases, tags, more than one document, or absurd size or depth.
+ConfigValue read_yaml(std::string_view text, const std::string& name);
+
+// A name from outside as part of a message: control characters would break the line, long ones drown it.
+std::string one_line(std::string_view name);
+
+}  // namespace quire

@@ -1,0 +1,100 @@
+// The types of configuration values: each function makes a ConfigKey of one type over one field. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/keys.h"
+
+namespace quire::config_types {
+
+template <class T>
+using Field = T& (*)(Config&);
+
+struct Description {
+  std::string path;
+  std::string help;
+  std::vector<std::string> flags = {};
+};
+
+struct Range {
+  std::int64_t min = 0;
+  std::int64_t max = std::numeric_limits<std::int32_t>::max();
+  std::int64_t multiple_of = 1;
+};
+
+// What a scalar reads as, or nothing.
+std::optional<std::int64_t> read_integer(const ConfigValue& value);
+std::optional<double> read_number(const ConfigValue& value);
+std::optional<std::int64_t> read_size(const ConfigValue& value);                   // bytes: 1048576, 512KiB, 4GiB, 10MB
+std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value);  // 500ms, 30s, 5m, 1h
+
+std::string show_size(std::int64_t bytes);
+std::string show_duration(std::chrono::milliseconds duration);
+std::string show_text(std::string_view text);
+
+std::string describe(const Range& range);
+bool contains(const Range& range, std::int64_t value);
+// "must be one of a, b, c; did you mean 'b'?"
+std::string choice_complaint(const std::vector<std::string>& names, const ConfigValue& value);
+
+template <class Int>
+ConfigKey integer(Description description, Field<Int> field, Range range) {
+  ConfigKey key{description.path, description.help, description.flags, "an integer " + describe(range), false, {}, {}};
+  key.set = [field, range, accepts = key.accepts](Config& config, const ConfigValue& value) -> std::string {
+    const auto number = read_integer(value);
+    if (!number || !contains(range, *number)) return "must be " + accepts;
+    field(config) = static_cast<Int>(*number);
+    return {};
+  };
+  key.get = [field](Config& config) { return std::to_string(field(config)); };
+  return key;
+}
+
+template <class Enum>
+ConfigKey choice(Description description, Field<Enum> field, std::vector<std::pair<std::string, Enum>> names) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : names)
+    words.push_back(name);
+  std::string accepts = "one of";
+  for (const std::string& word : words)
+    accepts += (word == words.front() ? " " : ", ") + word;
+  ConfigKey key{description.path, description.help, description.flags, accepts, false, {}, {}};
+  key.set = [field, names, words](Config& config, const ConfigValue& value) -> std::string {
+    for (const auto& [name, meaning] : names) {
+      if (value.kind == ConfigValue::Kind::kScalar && value.text == name) {
+        field(config) = meaning;
+        return {};
+      }
+    }
+    return choice_complaint(words, value);
+  };
+  key.get = [field, names](Config& config) {
+    for (const auto& [name, meaning] : names) {
+      if (meaning == field(config)) return name;
+    }
+    return std::string();
+  };
+  return key;
+}
+
+ConfigKey text_choice(Description description, Field<std::string> field, const std::vector<std::string>& names);
+ConfigKey boolean(Description description, Field<bool> field);
+ConfigKey number(Description description, Field<double> field, double min, double max);
+ConfigKey size(Description description, Field<std::int64_t> field, Range range);
+ConfigKey duration(Description description, Field<std::chrono::milliseconds> field);
+ConfigKey seconds(Description description, Field<double> field);       // a duration kept in seconds
+ConfigKey milliseconds(Description description, Field<double> field);  // ... in milliseconds
+ConfigKey text(Description description, Field<std::string> field);
+ConfigKey path(Description description, Field<std::filesystem::path> field);
+ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one, or a list
+ConfigKey weights(Description description, Field<std::map<std::string, double>> field);
+
+}  // namespace quire::config_types

@@ -1,0 +1,254 @@
+#include "config/keys.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "config/key_types.h"
+
+namespace quire {
+namespace {
+
+namespace types = config_types;
+
+using Keys = std::vector<ConfigKey>;
+
+constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
+constexpr types::Range kSomeBytes{1, kMostBytes};
+constexpr types::Range kAnyBytes{0, kMostBytes};
+constexpr types::Range kAtLeastOne{1};
+constexpr types::Range kAnyCount{0};
+constexpr types::Range kAnyLongCount{0, kMostBytes};
+
+Keys model_keys() {
+  return {
+      types::path(
+          {"model.path", "A GGUF file, or a Hugging Face directory of safetensors", {"--model"}},
+          [](Config & c) -> auto& { return c.serve.model.path; }),
+      types::texts(
+          {"model.alias",
+           "Names that clients may call the model by; the first is the one it tells them. None: the file's name",
+           {"--alias", "--served-model-name"}},
+          [](Config & c) -> auto& { return c.serve.model.alias; }),
+      types::path(
+          {"model.chat_template", "A Jinja file to use instead of the model's own chat template", {"--chat-template"}},
+          [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+  };
+}
+
+Keys server_keys() {
+  return {
+      types::text(
+          {"server.host", "The address to listen on; 0.0.0.0 is every IPv4 one", {"--host"}},
+          [](Config & c) -> auto& { return c.serve.server.host; }),
+      types::integer<std::uint16_t>({"server.port", "The port to listen on; 0 takes any free one", {"--port"}},
+                                    [](Config & c) -> auto& { return c.serve.server.port; }, {0, 65535}),
+      types::integer<std::int32_t>({"server.threads", "Threads that read and write sockets"},
+                                   [](Config & c) -> auto& { return c.serve.server.io_threads; }, {1, 1024}),
+      types::integer<std::int32_t>({"server.text_threads", "Threads that parse, render chat templates and tokenize"},
+                                   [](Config & c) -> auto& { return c.serve.server.text_threads; }, {1, 1024}),
+      types::integer<std::int64_t>(
+          {"server.max_connections", "Connections open at once; further ones are closed"},
+          [](Config & c) -> auto& { return c.serve.server.max_connections; }, kAtLeastOne),
+      types::size({"server.max_header_bytes", "The largest request head"},
+                  [](Config & c) -> auto& { return c.serve.server.max_header_bytes; }, {1024, std::int64_t{1} << 24}),
+      types::size(
+          {"server.max_body_bytes", "The largest request body; a larger one is refused with 413"},
+          [](Config & c) -> auto& { return c.serve.server.max_body_bytes; }, kSomeBytes),
+      types::size(
+          {"server.max_queued_bytes", "Bodies of all requests together that wait to be parsed"},
+          [](Config & c) -> auto& { return c.serve.server.max_queued_bytes; }, kSomeBytes),
+  };
+}
+
+Keys timeout_keys() {
+  return {
+      types::duration(
+          {"server.timeout.idle", "Between two requests of a connection"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.idle; }),
+      types::duration(
+          {"server.timeout.header", "From the first byte of a request's head to its last"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.header; }),
+      types::duration(
+          {"server.timeout.body", "Without a further byte of the body"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.body; }),
+      types::duration(
+          {"server.timeout.write", "Without the client taking a further byte of the answer"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.write; }),
+  };
+}
+
+Keys scheduler_keys() {
+  return {
+      types::integer<std::int32_t>(
+          {"scheduler.max_num_seqs", "Sequences computed in one step", {"--max-num-seqs"}},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.max_num_seqs; }, kAtLeastOne),
+      types::integer<std::int32_t>(
+          {"scheduler.max_num_batched_tokens",
+           "Tokens computed in one step, prompts and answers together",
+           {"--max-num-batched-tokens"}},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.max_num_batched_tokens; }, kAtLeastOne),
+      types::integer<std::int64_t>(
+          {"scheduler.max_model_len",
+           "Tokens of a prompt and its answer together; 0: what the model and the KV cache allow",
+           {"--max-model-len"}},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.max_model_len; }, kAnyCount),
+      types::choice<SchedulerPolicy>(
+          {"scheduler.policy",
+           "Who goes first: in order of arrival, by the requests' priority, or the key served least"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.policy; },
+          {{"fcfs", SchedulerPolicy::kFcfs},
+           {"priority", SchedulerPolicy::kPriority},
+           {"fair", SchedulerPolicy::kFair}}),
+      types::seconds(
+          {"scheduler.priority_aging", "Under 'priority': waiting that weighs as much as one level of priority"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.priority_aging_s; }),
+      types::weights(
+          {"scheduler.key_weights", "Under 'fair': the share of each API key by its name; others weigh 1"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.key_weights; }),
+      types::boolean(
+          {"scheduler.prefix_aware", "Among the first that wait, prefer those whose prompt is cached already"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.prefix_aware; }),
+      types::milliseconds(
+          {"scheduler.target_itl",
+           "While somebody streams, shorten prompt chunks so that a step takes about this long; 0s: off"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
+  };
+}
+
+Keys kv_cache_keys() {
+  return {
+      types::integer<std::int32_t>({"kv_cache.block_size", "Tokens in one block", {"--block-size"}},
+                                   [](Config & c) -> auto& { return c.serve.engine.kv_cache.block_size; },
+                                   {16, 1024, 16}),
+      types::integer<std::int64_t>(
+          {"kv_cache.num_blocks", "Blocks in the pool; 0: as many as kv_cache.memory holds", {"--num-blocks"}},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.num_blocks; }, kAnyCount),
+      types::size(
+          {"kv_cache.memory",
+           "Memory of the pool; 0: decided by the memory plan. Not together with num_blocks",
+           {"--kv-cache-memory"}},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
+      types::choice<KvDType>(
+          {"kv_cache.dtype", "How keys and values are stored", {"--kv-cache-dtype"}},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
+          {{"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}}),
+      types::boolean(
+          {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),
+      types::boolean(
+          {"kv_cache.isolate_by_key", "Share cached blocks only among the requests of one API key"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.isolate_by_key; }),
+  };
+}
+
+Keys engine_keys() {
+  return {
+      types::integer<std::uint64_t>(
+          {"engine.seed", "From which requests without a seed draw theirs; 0: a new one at each start", {"--seed"}},
+          [](Config & c) -> auto& { return c.serve.engine.seed; }, kAnyLongCount),
+  };
+}
+
+Keys queue_keys() {
+  return {
+      types::integer<std::int64_t>(
+          {"queue.max_queued_requests", "Requests that wait at once; further ones get 503"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_requests; }, kAtLeastOne),
+      types::integer<std::int64_t>(
+          {"queue.max_queued_tokens", "Prompt tokens of all that wait"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens; }, kAtLeastOne),
+      types::size(
+          {"queue.max_queued_bytes", "Request bodies of all that wait"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes; }, kSomeBytes),
+      types::integer<std::int64_t>(
+          {"queue.max_queued_requests_per_key", "The same for one API key, refused with 429; 0: no bound"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_requests_per_key; }, kAnyCount),
+      types::integer<std::int64_t>(
+          {"queue.max_queued_tokens_per_key", "Prompt tokens of one API key; 0: no bound"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens_per_key; }, kAnyCount),
+      types::size(
+          {"queue.max_queued_bytes_per_key", "Request bodies of one API key; 0: no bound"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes_per_key; }, kAnyBytes),
+      types::seconds(
+          {"queue.max_queue_time", "A request that has not started after this long gets 503; 0s: it waits"},
+          [](Config & c) -> auto& { return c.serve.engine.queue.max_queue_time_s; }),
+  };
+}
+
+Keys backend_keys() {
+  std::vector<std::string> levels = {"auto"};
+  for (const IsaLevel& level : cpu_isa_levels())
+    levels.push_back(level.name);
+  return {
+      types::text_choice(
+          {"backend.device", "What computes; auto: a GPU where the build and the machine have one", {"--device"}},
+          [](Config & c) -> auto& { return c.serve.backend.device; }, {"auto", "cpu", "cuda"}),
+      types::text_choice(
+          {"backend.cpu.isa", "The processor's instructions to use; auto: the best it has", {"--isa"}},
+          [](Config & c) -> auto& { return c.serve.backend.cpu.isa; }, levels),
+      types::integer<int>(
+          {"backend.cpu.threads", "Compute threads; 0: one for each core that the process may use", {"--threads"}},
+          [](Config & c) -> auto& { return c.serve.backend.cpu.threads; }, {0, 4096}),
+      types::boolean(
+          {"backend.cpu.pin", "Keep each compute thread on one core"},
+          [](Config & c) -> auto& { return c.serve.backend.cpu.pin; }),
+  };
+}
+
+Keys operation_keys() {
+  return {
+      types::duration(
+          {"drain.delay", "After SIGTERM readiness is red and everything still served for this long"},
+          [](Config & c) -> auto& { return c.serve.server.drain.delay; }),
+      types::duration(
+          {"drain.deadline", "Then new requests are refused; what is not finished after this long is cut"},
+          [](Config & c) -> auto& { return c.serve.server.drain.deadline; }),
+      types::text_choice({"log.level", "The least important lines to log", {"--log-level"}},
+                         [](Config & c) -> auto& { return c.log.level; },
+                         {"trace", "debug", "info", "warn", "error", "off"}),
+      types::text_choice({"log.format", "How a line looks", {"--log-format"}},
+                         [](Config & c) -> auto& { return c.log.format; }, {"text", "json"}),
+  };
+}
+
+Keys make_keys() {
+  Keys all;
+  for (const auto section : {model_keys, server_keys, timeout_keys, scheduler_keys, kv_cache_keys, engine_keys,
+                             queue_keys, backend_keys, operation_keys}) {
+    Keys keys = section();
+    std::move(keys.begin(), keys.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const Keys kKeys = make_keys();
+  return kKeys;
+}
+
+const std::vector<ConfigSection>& config_sections() {
+  static const std::vector<ConfigSection> kSections = {
+      {"model", "What is served."},
+      {"server", "The HTTP side."},
+      {"server.timeout", "How long a connection may keep the server waiting."},
+      {"scheduler", "What goes into a step of the engine."},
+      {"kv_cache", "The memory of attention."},
+      {"engine", "The loop that computes."},
+      {"queue", "What may wait to be computed; what would exceed a bound is refused at once."},
+      {"backend", "The hardware."},
+      {"backend.cpu", "Where the processor computes."},
+      {"drain", "How the server ends."},
+      {"log", "What it tells on standard error."},
+  };
+  return kSections;
+}
+
+const ConfigKey* find_config_key(std::string_view path) {
+  const Keys& keys = config_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == path; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+}  // namespace quire

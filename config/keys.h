@@ -1,0 +1,35 @@
+// The table of configuration keys: path, type, range, help, and the field of Config that each one is. Everything else
+// in this folder, files, flags, printing and checking, is driven by it. Immutable; any thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/config_value.h"
+
+namespace quire {
+
+struct ConfigKey {
+  std::string path;                // "scheduler.max_num_seqs"
+  std::string help;                // one or two sentences, no full stop at the end
+  std::vector<std::string> flags;  // short ones beside --scheduler.max-num-seqs: "--max-num-seqs"
+  std::string accepts;             // "an integer from 1 to 65536": completes "must be ..."
+  bool is_list = false;            // takes several values
+  // Empty, or why not: "must be ...". Changes nothing in that case.
+  std::function<std::string(Config&, const ConfigValue&)> set;
+  std::function<std::string(Config&)> get;  // as YAML
+};
+
+struct ConfigSection {
+  std::string_view path;  // "backend.cpu"
+  std::string_view help;
+};
+
+const std::vector<ConfigKey>& config_keys();  // grouped by section, in the shipped file's order
+const std::vector<ConfigSection>& config_sections();
+const ConfigKey* find_config_key(std::string_view path);  // null where there is none
+
+}  // namespace quire

@@ -1,0 +1,203 @@
+#include "config/config.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "config/keys.h"
+#include "core/base/result.h"
+
+namespace quire {
+namespace {
+
+std::string refusal(const std::string& yaml) {
+  Config config;
+  try {
+    load_config_text(config, yaml, "quire.yaml");
+  } catch (const StartupError& error) {
+    CHECK(render_config(config) == render_config({}));  // a refused file changes nothing
+    return error.what();
+  }
+  return "it was taken";
+}
+
+std::string shipped_file() {
+  std::ifstream file(std::string(QUIRE_SOURCE_DIR) + "/config/quire.yaml");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Config loaded(const std::string& yaml) {
+  Config config;
+  load_config_text(config, yaml, "quire.yaml");
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the shipped file lists every key with its default", "[config]") {
+  CHECK(shipped_file() == render_config({}));
+  for (const ConfigKey& key : config_keys()) {
+    const std::string last = key.path.substr(key.path.rfind('.') + 1);
+    CHECK(shipped_file().find(" " + last + ": ") != std::string::npos);
+  }
+  // It parses to exactly the defaults, from a configuration that differs in all it can.
+  Config config = loaded("server: {port: 1, threads: 9}\nlog: {level: debug}\nmodel: {path: x, alias: [a, b]}\n");
+  CHECK(render_config(config) != render_config({}));
+  load_config_text(config, shipped_file(), "config/quire.yaml");
+  CHECK(config.serve.server.port == ServerOptions{}.port);
+  CHECK(config.serve.server.io_threads == ServerOptions{}.io_threads);
+  CHECK(config.log.level == LogOptions{}.level);
+  CHECK(config.serve.model.path.empty());
+}
+
+TEST_CASE("every key can be written and is printed as it was written", "[config]") {
+  std::set<std::string> paths;
+  for (const ConfigKey& key : config_keys()) {
+    CAPTURE(key.path);
+    CHECK(paths.insert(key.path).second);
+    CHECK_FALSE(key.help.empty());
+    Config config;
+    // What is printed is read back.
+    const std::string shown = key.get(config);
+    std::string yaml;
+    std::string indentation;
+    std::string rest = key.path;
+    for (std::size_t dot = 0; (dot = rest.find('.')) != std::string::npos; rest = rest.substr(dot + 1)) {
+      yaml += indentation + rest.substr(0, dot) + ":\n";
+      indentation += "  ";
+    }
+    yaml += indentation + rest + ": " + shown + "\n";
+    load_config_text(config, yaml, "quire.yaml");
+    CHECK(key.get(config) == shown);
+  }
+}
+
+TEST_CASE("values reach the options they are for", "[config]") {
+  const Config config = loaded(R"(
+model: {path: /models/a.gguf, alias: one}
+server: {host: 0.0.0.0, port: 8000, timeout: {idle: 5m, header: 500ms}}
+scheduler: {max_num_seqs: 7, policy: fair, key_weights: {alice: 2, bob: 0.5}, target_itl: 40ms, priority_aging: 1.5s}
+kv_cache: {memory: 4GiB, dtype: bf16, prefix_caching: false, block_size: 32}
+backend: {device: cpu, cpu: {isa: scalar, threads: 3, pin: false}}
+queue: {max_queued_bytes: 10MB, max_queue_time: 2s}
+drain: {delay: 3s, deadline: 0}
+log: {format: json}
+)");
+  CHECK(config.serve.model.path == "/models/a.gguf");
+  CHECK(config.serve.model.alias == std::vector<std::string>{"one"});
+  CHECK(config.serve.server.host == "0.0.0.0");
+  CHECK(config.serve.server.port == 8000);
+  CHECK(config.serve.server.timeout.idle == std::chrono::minutes(5));
+  CHECK(config.serve.server.timeout.header == std::chrono::milliseconds(500));
+  CHECK(config.serve.engine.scheduler.max_num_seqs == 7);
+  CHECK(config.serve.engine.scheduler.policy == SchedulerPolicy::kFair);
+  CHECK(config.serve.engine.scheduler.key_weights.at("bob") == 0.5);
+  CHECK(config.serve.engine.scheduler.target_itl_ms == 40.0);
+  CHECK(config.serve.engine.scheduler.priority_aging_s == 1.5);
+  CHECK(config.serve.engine.kv_cache.memory == std::int64_t{4} << 30);
+  CHECK(config.serve.engine.kv_cache.dtype == KvDType::kBF16);
+  CHECK_FALSE(config.serve.engine.kv_cache.enable_prefix_caching);
+  CHECK(config.serve.engine.kv_cache.block_size == 32);
+  CHECK(config.serve.backend.cpu.isa == "scalar");
+  CHECK_FALSE(config.serve.backend.cpu.pin);
+  CHECK(config.serve.engine.queue.max_queued_bytes == 10'000'000);
+  CHECK(config.serve.engine.queue.max_queue_time_s == 2.0);
+  CHECK(config.serve.server.drain.deadline.count() == 0);
+  CHECK(config.log.format == "json");
+  CHECK(loaded("model: {alias: [a, b]}").serve.model.alias == std::vector<std::string>{"a", "b"});
+  CHECK(render_config(loaded("")) == render_config({}));
+  CHECK(render_config(loaded("# nothing\nserver:\n")) == render_config({}));
+}
+
+TEST_CASE("an unknown key is refused with file, line and the nearest key", "[config]") {
+  CHECK(refusal("\n\nscheduler:\n  max_num_seq: 3\n") ==
+        "quire.yaml:4: unknown key 'scheduler.max_num_seq'; did you mean 'scheduler.max_num_seqs'?");
+  CHECK(refusal("schedular: {max_num_seqs: 3}") == "quire.yaml:1: unknown key 'schedular'; did you mean 'scheduler'?");
+  // Right but for its section, as vLLM's flat options are.
+  CHECK(refusal("max_num_seqs: 3") ==
+        "quire.yaml:1: unknown key 'max_num_seqs'; did you mean 'scheduler.max_num_seqs'?");
+  CHECK(refusal("server:\n  isa: avx2\n") == "quire.yaml:2: unknown key 'server.isa'; did you mean 'backend.cpu.isa'?");
+  CHECK(refusal("scheduler.max_num_seq: 3").find("did you mean 'scheduler.max_num_seqs'?") != std::string::npos);
+  CHECK(refusal("backend: {cpu: {thread: 1}}").find("did you mean 'backend.cpu.threads'?") != std::string::npos);
+  CHECK(refusal(std::string(100'000, 'x') + ": 1").size() < 300);
+}
+
+TEST_CASE("a value of the wrong type or out of range is refused with what would be right", "[config]") {
+  CHECK(refusal("server:\n  port: 70000\n") == "quire.yaml:2: 'server.port' must be an integer from 0 to 65535");
+  CHECK(refusal("server: {port: \"8080\"}") == "quire.yaml:1: 'server.port' must be an integer from 0 to 65535");
+  CHECK(refusal("server: {port: 80.5}") == "quire.yaml:1: 'server.port' must be an integer from 0 to 65535");
+  CHECK(refusal("server: {port: [80]}") == "quire.yaml:1: 'server.port' must be an integer from 0 to 65535");
+  CHECK(refusal("server: {port: }") == "quire.yaml:1: 'server.port' must be an integer from 0 to 65535");
+  CHECK(refusal("server: {host: {a: b}}") == "quire.yaml:1: 'server.host' must be text");
+  CHECK(refusal("server: 5") == "quire.yaml:1: 'server' must be a mapping of keys, such as 'server.host'");
+  CHECK(refusal("scheduler: {max_num_seqs: 0}") ==
+        "quire.yaml:1: 'scheduler.max_num_seqs' must be an integer of at least 1");
+  CHECK(refusal("scheduler: {max_num_seqs: 99999999999}") ==
+        "quire.yaml:1: 'scheduler.max_num_seqs' must be an integer of at least 1");
+  CHECK(refusal("scheduler: {policy: priorty}") ==
+        "quire.yaml:1: 'scheduler.policy' must be one of fcfs, priority, fair; did you mean 'priority'?");
+  CHECK(refusal("scheduler: {key_weights: {a: 0}}").find("numbers above 0") != std::string::npos);
+  CHECK(refusal("kv_cache: {block_size: 24}") ==
+        "quire.yaml:1: 'kv_cache.block_size' must be an integer from 16 to 1024 that is a multiple of 16");
+  CHECK(refusal("kv_cache: {memory: 4 bananas}") ==
+        "quire.yaml:1: 'kv_cache.memory' must be a size such as 512MiB or 4GiB");
+  CHECK(refusal("kv_cache: {memory: -1}") == "quire.yaml:1: 'kv_cache.memory' must be a size such as 512MiB or 4GiB");
+  CHECK(refusal("kv_cache: {memory: 99999999TiB}") ==
+        "quire.yaml:1: 'kv_cache.memory' must be a size such as 512MiB or 4GiB");
+  CHECK(refusal("kv_cache: {prefix_caching: yes}") == "quire.yaml:1: 'kv_cache.prefix_caching' must be true or false");
+  CHECK(refusal("drain: {delay: 5}") == "quire.yaml:1: 'drain.delay' must be a time such as 500ms, 30s or 5m");
+  CHECK(refusal("drain: {delay: 1e300h}") == "quire.yaml:1: 'drain.delay' must be a time such as 500ms, 30s or 5m");
+  CHECK(refusal("model: {alias: [[a]]}") == "quire.yaml:1: 'model.alias' must be a name, or a list of names");
+  CHECK(refusal("log: {level: verbose}").starts_with("quire.yaml:1: 'log.level' must be one of trace, debug, info,"));
+}
+
+TEST_CASE("what YAML allows and a configuration should not hold is refused", "[config]") {
+  CHECK(refusal("server: {port: 1}\nlog: {level: info}\nserver: {port: 2}\n") ==
+        "quire.yaml:3: 'server' occurs twice, first in line 1");
+  CHECK(refusal("server:\n  port: 1\n  port: 1\n") == "quire.yaml:3: 'port' occurs twice, first in line 2");
+  CHECK(refusal("a: &x [1]\nb: *x\n") == "quire.yaml:1: anchors (&name) are not allowed");
+  CHECK(refusal("server: &x {port: 1}") == "quire.yaml:1: anchors (&name) are not allowed");
+  CHECK(refusal("model: {path: !!binary aGk=}") == "quire.yaml:1: tags (!type) are not allowed");
+  CHECK(refusal("---\nserver:\n---\nlog:\n") == "quire.yaml:3: a second document: one is allowed");
+  CHECK(refusal("- a\n") == "quire.yaml:1: the file is not a mapping of keys to values");
+  CHECK(refusal("{[a]: 1}") == "quire.yaml:1: a key must be a plain name");
+  CHECK(refusal("server: {port: 1\nlog: ]").starts_with("quire.yaml:"));
+  CHECK(refusal("server:\n\tport: 1\n").starts_with("quire.yaml:2: "));
+  CHECK(refusal("a: " + std::string(200, '[') + std::string(200, ']')) == "quire.yaml:1: nested too deeply");
+  CHECK(refusal(std::string((1 << 20) + 1, '#')) == "quire.yaml: is larger than 1 MiB");
+  std::string many = "model: {alias: [";
+  for (int i = 0; i < 200'000; ++i)
+    many += "a,";
+  CHECK(refusal(many + "a]}") == "quire.yaml:1: too many values");
+  // The billion laughs: each line ten of the line before.
+  std::string bomb = "a0: &a0 [x, x]\n";
+  for (int i = 1; i < 30; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + "," + before + "]\n";
+  }
+  CHECK(refusal(bomb) == "quire.yaml:1: anchors (&name) are not allowed");
+}
+
+TEST_CASE("what excludes each other is refused", "[config]") {
+  Config config = loaded("kv_cache: {num_blocks: 10}");
+  CHECK_NOTHROW(check_config(config));
+  load_config_text(config, "kv_cache: {memory: 1GiB}", "quire.yaml");
+  CHECK_THROWS_WITH(check_config(config),
+                    "kv_cache.num_blocks and kv_cache.memory exclude each other: set one of them to 0");
+}
+
+TEST_CASE("a file that cannot be read is refused by name", "[config]") {
+  Config config;
+  CHECK_THROWS_WITH(load_config_file(config, "/nonexistent/quire.yaml"), "/nonexistent/quire.yaml: cannot be read");
+}
+
+TEST_CASE("the nearest name needs the fewest changes", "[config]") {
+  CHECK(nearest_name("prot", {"host", "port", "path"}) == "port");  // two letters swapped
+  CHECK(nearest_name("", {"ab", "a"}) == "a");
+  CHECK(nearest_name("kitten", {"sitting", "mitten"}) == "mitten");
+}
+
+}  // namespace quire
