@@ -101,6 +101,16 @@ class ModelHost {
   std::shared_ptr<const ServedModel> served_;
 };
 
+// What a person who just started it can paste into another terminal.
+void print_hint(const std::string& host, std::uint16_t port) {
+  const std::string reachable = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
+  log::info(
+      "a chat page is at http://{0}:{1}/ and the API below http://{0}:{1}/v1; try: curl "
+      "http://{0}:{1}/v1/chat/completions "
+      R"(-H 'Content-Type: application/json' -d '{{"messages":[{{"role":"user","content":"What is a KV block?"}}]}}')",
+      reachable, port);
+}
+
 }  // namespace
 
 int serve(const ServeOptions& options) {
@@ -114,6 +124,7 @@ int serve(const ServeOptions& options) {
     try {
       host = std::make_unique<ModelHost>(options, server);
       server.serve(host->service());
+      print_hint(options.server.host, server.port());
     } catch (const Interrupted&) {
       log::info("interrupted while loading");
     }

@@ -7,13 +7,18 @@
 #include "server/api/completions.h"
 #include "server/api/text_endpoints.h"
 #include "server/http/status_pages.h"
+#include "server/web/pages.h"
 
 namespace quire {
 
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", nullptr, &root_page},
+    {"/", "GET", nullptr, &web::index_page},
+    {"/ui/style.css", "GET", nullptr, &web::style_sheet},
+    {"/ui/main.js", "GET", nullptr, &web::main_script},
+    {"/ui/chat.js", "GET", nullptr, &web::chat_script},
+    {"/ui/status.js", "GET", nullptr, &web::status_script},
     {"/livez", "GET", nullptr, &livez},
     {"/readyz", "GET", nullptr, &readyz},
     {"/startupz", "GET", nullptr, &startupz},

@@ -12,12 +12,6 @@ Response status(int code, const char* word) {
 
 }  // namespace
 
-Response root_page(ServerState&) {
-  return Response{200, "text/plain; charset=utf-8",
-                  "Quire " QUIRE_VERSION
-                  ": an OpenAI-compatible API is served under /v1 (GET /v1/models lists the models).\n"};
-}
-
 Response livez(ServerState&) {
   return status(200, "ok");
 }

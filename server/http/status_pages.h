@@ -6,7 +6,6 @@
 
 namespace quire {
 
-Response root_page(ServerState& state);
 Response livez(ServerState& state);     // 200 as long as the process answers
 Response readyz(ServerState& state);    // 200 where new work is welcome
 Response startupz(ServerState& state);  // 200 once the models are loaded
