@@ -18,12 +18,15 @@ class BracedReader {
     for (;;) {
       position_ = skip_white_space(text_, position_);
       if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      if (!context_.final && may_become_any(text_, position_, format_.starts)) return finish(ScanStatus::kPartial);
       if (const auto length = match_marker(text_, position_, format_.starts)) {
         position_ += length;
         reading_.closed = false;
         if (const ScanStatus status = call(); status != ScanStatus::kComplete) return finish(status);
-      } else if (const auto end_length = match_marker(text_, position_, format_.ends)) {
+        reading_.good_end = position_;
+      } else if (const auto end_length = match_end(text_, position_, context_)) {
         position_ += end_length;
+        reading_.good_end = position_;
         reading_.closed = true;
       } else {
         return finish(no_call_here());

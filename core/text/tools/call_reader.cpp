@@ -1,7 +1,10 @@
 #include "core/text/tools/call_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 namespace quire {
 
@@ -23,6 +26,11 @@ bool may_become_any(std::string_view text, std::size_t position, const std::vect
                      [&](std::string_view marker) { return may_become(text, position, marker); });
 }
 
+std::size_t match_end(std::string_view text, std::size_t position, const CallContext& context) {
+  const bool may_open = !context.final && may_become_any(text, position, context.format.starts);
+  return may_open ? 0 : match_marker(text, position, context.format.ends);
+}
+
 std::size_t held_back(std::string_view text, const std::vector<std::string_view>& markers) {
   std::size_t longest = 0;
   for (const auto marker : markers)
@@ -40,7 +48,7 @@ CallReading read_calls(std::string_view text, const CallContext& context) {
     case CallSyntax::kPythonic: return read_pythonic_calls(text, context);
     case CallSyntax::kTagged: return read_tagged_calls(text, context);
     case CallSyntax::kBraced: return read_braced_calls(text, context);
-    default: return {ScanStatus::kMalformed, 0, {}, false, true, false};
+    default: return {ScanStatus::kMalformed, 0, 0, {}, false, true, false};
   }
 }
 
@@ -66,16 +74,34 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+bool is_whole(const nlohmann::json& value) {
+  constexpr double kLimit = 9e15;  // beyond it a double does not tell integers apart
+  if (!value.is_number_float()) return value.is_number_integer();
+  const double number = value.get<double>();
+  return std::fabs(number) < kLimit && number == std::floor(number);
+}
+
 bool has_type(const nlohmann::json& value, const std::string& type) {
-  if (type == "integer")
-    return value.is_number_integer() ||
-           (value.is_number_float() &&
-            value.get<double>() == static_cast<double>(static_cast<long long>(value.get<double>())));
+  if (type == "integer") return is_whole(value);
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
   if (type == "object") return value.is_object();
   if (type == "array") return value.is_array();
   return type == "null" && value.is_null();
+}
+
+// JSON Schema's name of a type that tools also spell as programming languages do.
+std::string schema_type(const std::string& type) {
+  static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
+      {"int", "integer"}, {"uint", "integer"},   {"long", "integer"},  {"short", "integer"}, {"unsigned", "integer"},
+      {"num", "number"},  {"float", "number"},   {"double", "number"}, {"bool", "boolean"},  {"str", "string"},
+      {"text", "string"}, {"varchar", "string"}, {"char", "string"},   {"enum", "string"},   {"dict", "object"},
+      {"map", "object"},  {"list", "array"},     {"arr", "array"},
+  };
+  for (const auto& [prefix, name] : kPrefixes) {
+    if (type.starts_with(prefix)) return std::string(name);
+  }
+  return type;
 }
 
 }  // namespace
@@ -91,8 +117,7 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
   if (value.is_discarded()) return quote_json(text);
   for (const auto& type : types) {
     if (!has_type(value, type)) continue;
-    if (type == "integer" && value.is_number_float())
-      return std::to_string(static_cast<long long>(value.get<double>()));
+    if (value.is_number_float() && is_whole(value)) return std::to_string(static_cast<long long>(value.get<double>()));
     return scan_json(written, 0, spacing).text;
   }
   return quote_json(text);
@@ -103,7 +128,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void add_types(const Json& schema, std::vector<std::string>& types, int depth) {
-  const auto add = [&types](const std::string& type) {
+  const auto add = [&types](const std::string& written) {
+    const std::string type = schema_type(written);
     if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
   };
   if (!schema.is_object() || depth > 8) return;

@@ -3,6 +3,7 @@
 // names, arguments alike).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ namespace quire {
 struct CallReading {
   ScanStatus status = ScanStatus::kPartial;  // kComplete: what follows `end` is no call
   std::size_t end = 0;
+  std::size_t good_end = 0;           // after the last whole call and what closes it
   std::vector<ParsedToolCall> calls;  // the last one may be unfinished
   bool unfinished = false;            // the last one is
   bool closed = true;                 // no closing marker is missing
@@ -44,9 +46,13 @@ std::size_t match_marker(std::string_view text, std::size_t position, const std:
 // True where the text from `position` on could still become `marker`.
 bool may_become(std::string_view text, std::size_t position, std::string_view marker);
 bool may_become_any(std::string_view text, std::size_t position, const std::vector<std::string_view>& markers);
+// The length of the closing marker at `position`; 0 where none stands there, or a longer opening one may yet.
+std::size_t match_end(std::string_view text, std::size_t position, const CallContext& context);
 // The length of the longest end of `text` that could still become one of `markers`.
 std::size_t held_back(std::string_view text, const std::vector<std::string_view>& markers);
 
+// A Python literal as JSON; nothing where `text` is none.
+std::optional<std::string> python_literal_to_json(std::string_view text, JsonSpacing spacing);
 // A parameter's text as the JSON value its schema asks for; types empty: a string.
 std::string coerce_value(std::string_view text, const std::vector<std::string>& types, JsonSpacing spacing);
 const ToolSpec* find_tool(const std::vector<ToolSpec>& tools, std::string_view name);

@@ -113,6 +113,7 @@ FormatEntry minicpm5() {
   format.drops_content_with_calls = true;
   format.mends_cut_off = false;
   format.checks_schema = true;
+  format.wrapper_key = "properties";
   return {format, {"minicpm"}};
 }
 

@@ -41,15 +41,18 @@ class JsonCallReader {
     for (;;) {
       skip_separators();
       if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      if (!context_.final && may_become_any(text_, position_, context_.format.starts))
+        return finish(ScanStatus::kPartial);
       if (const auto length = match_marker(text_, position_, context_.format.starts)) {
         if (!reading_.closed && context_.format.needs_end) return finish(ScanStatus::kMalformed);
         position_ += length;
         reading_.closed = false;
         continue;
       }
-      if (const auto length = match_marker(text_, position_, context_.format.ends)) {
+      if (const auto length = match_end(text_, position_, context_)) {
         position_ += length;
         reading_.closed = true;
+        reading_.good_end = position_;
         continue;
       }
       if (text_[position_] != '{' && text_[position_] != '[') return finish(after_calls());
@@ -59,6 +62,7 @@ class JsonCallReader {
       const std::size_t num_before = reading_.calls.size();
       const ScanStatus status = value(0);
       if (status != ScanStatus::kComplete) return finish(status);
+      reading_.good_end = position_;
       if (reading_.calls.size() != num_before) continue;
       reading_.empty_list = is_list && context_.format.empty_list_is_call;
       if (!is_list || reading_.empty_list) return finish(is_list ? ScanStatus::kComplete : ScanStatus::kMalformed);
@@ -122,6 +126,7 @@ class JsonCallReader {
 
   ScanStatus object(int depth) {
     const JsonMembers members = scan_members(text_, position_, context_.spacing);
+    if (context_.format.name_is_key) return keyed_calls(members);
     for (const auto& member : members.members) {
       if (depth < kMaxWrappers && is_wrapper_key(member.key) && !member.value.text.empty() &&
           member.value.text[0] != '"') {
@@ -129,13 +134,14 @@ class JsonCallReader {
       }
     }
     position_ = members.end;
-    auto call = context_.format.name_is_key ? keyed_call(members) : named_call(members);
+    auto call = named_call(members);
     const bool whole = members.status == ScanStatus::kComplete;
     if (!call || (whole && call->name.empty())) return ScanStatus::kMalformed;
     if (whole && call->arguments.empty()) call->arguments = "{}";
     if (!call->name.empty()) {
       reading_.calls.push_back(std::move(*call));
       reading_.unfinished = !whole;
+      if (whole) reading_.good_end = position_;
     }
     return members.status;
   }
@@ -145,7 +151,7 @@ class JsonCallReader {
     if (member.value.text[0] != '{' && member.value.text[0] != '[') return ScanStatus::kMalformed;
     position_ = member.begin;
     const ScanStatus status = value(depth + 1);
-    if (status == ScanStatus::kComplete) position_ = end;
+    if (status == ScanStatus::kComplete) reading_.good_end = position_ = end;
     return status == ScanStatus::kComplete ? members.status : status;
   }
 
@@ -168,13 +174,21 @@ class JsonCallReader {
     return call;
   }
 
-  std::optional<ParsedToolCall> keyed_call(const JsonMembers& members) const {
-    ParsedToolCall call;
-    if (members.members.size() > 1) return std::nullopt;
-    if (members.members.empty()) return call;
-    call.name = members.members[0].key;
-    call.arguments = arguments_text(members.members[0].value, context_);
-    return call;
+  // {"name": {arguments}}: each member is a call.
+  ScanStatus keyed_calls(const JsonMembers& members) {
+    position_ = members.end;
+    for (const auto& member : members.members) {
+      const auto& value = member.value;
+      if (member.key.empty() || value.text.empty() || value.text[0] != '{') {
+        const bool unknown_yet = value.text.empty() && value.status == ScanStatus::kPartial;
+        return unknown_yet ? ScanStatus::kPartial : ScanStatus::kMalformed;
+      }
+      reading_.calls.push_back({"", member.key, value.text});
+      reading_.unfinished = value.status != ScanStatus::kComplete;
+      if (!reading_.unfinished) reading_.good_end = value.end;
+    }
+    if (members.status == ScanStatus::kComplete) reading_.good_end = members.end;
+    return members.status;
   }
 
   std::string_view text_;
@@ -190,10 +204,11 @@ CallReading find_bare_calls(std::string_view text, const CallContext& context) {
     CallReading reading = JsonCallReader(text.substr(begin), context).run();
     if (reading.calls.empty() || reading.unfinished) continue;
     reading.end += begin;
+    reading.good_end += begin;
     reading.status = ScanStatus::kComplete;
     return reading;
   }
-  return {ScanStatus::kMalformed, 0, {}, false, true, false};
+  return {ScanStatus::kMalformed, 0, 0, {}, false, true, false};
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ class MarkedState final : public OutputParser::State {
   MarkedState(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options)
       : State(format, std::move(tools), std::move(options)) {
     if (format_.syntax == CallSyntax::kNone) options_.parse_tools = false;
+    if (!options_.parse_reasoning) keep_think_tags();
     if (options_.json_content) format_.dropped.insert(format_.dropped.end(), {"```json", "```"});
     begin();
   }
@@ -38,6 +39,13 @@ class MarkedState final : public OutputParser::State {
 
  private:
   enum class Mode { kReasoning, kContent, kCalls };
+
+  // Stray think tags are dropped only where reasoning is taken out.
+  void keep_think_tags() {
+    std::erase_if(format_.dropped, [this](std::string_view text) {
+      return text == format_.think_end || format_.think_begin.starts_with(text);
+    });
+  }
 
   void begin() {
     const std::string& prompt = options_.prompt_end;
@@ -147,7 +155,8 @@ class MarkedState final : public OutputParser::State {
   std::vector<std::string_view> content_markers() const {
     std::vector<std::string_view> markers = format_.dropped;
     if (options_.parse_tools) markers.insert(markers.end(), format_.starts.begin(), format_.starts.end());
-    if (reasoning_may_begin()) markers.push_back(format_.think_begin);
+    const bool opaque = format_.skips_reasoning && !options_.parse_reasoning;
+    if (reasoning_may_begin() || opaque) markers.push_back(format_.think_begin);
     return markers;
   }
 
@@ -179,6 +188,7 @@ class MarkedState final : public OutputParser::State {
       mode_ = Mode::kCalls;
       return final;
     }
+    if (skips_open_reasoning(final)) return false;
     const Marker marker = next_marker();
     if (marker.kind == MarkerKind::kNone) {
       const std::size_t held = final ? 0 : held_back(pending_, content_markers());
@@ -207,6 +217,17 @@ class MarkedState final : public OutputParser::State {
       held_content_.clear();
     }
     return true;
+  }
+
+  // Reasoning that is left in the content may speak of calls: it is passed over, up to where it ends.
+  bool skips_open_reasoning(bool final) {
+    if (!format_.skips_reasoning || options_.parse_reasoning) return false;
+    const std::size_t begin = pending_.find(format_.think_begin);
+    if (begin == kNowhere || next_marker().position < begin) return false;
+    const std::size_t end = pending_.find(format_.think_end, begin);
+    if (end == kNowhere && !final) return true;
+    take_content(end == kNowhere ? pending_.size() : end + format_.think_end.size());
+    return skips_open_reasoning(final);
   }
 
   void take_content(std::size_t count) {
@@ -245,10 +266,17 @@ class MarkedState final : public OutputParser::State {
     emit(reading);
     if (reading.status == ScanStatus::kPartial && !final) return false;
     num_calls_ += reading.calls.size();
-    pending_.erase(0, final && reading.status == ScanStatus::kPartial ? pending_.size() : reading.end);
+    pending_.erase(0, consumed(reading));
     mode_ = Mode::kContent;
     skips_space_ = true;
     return true;
+  }
+
+  // What is left where the reading stopped inside a call that has not been emitted is looked at again, as content.
+  std::size_t consumed(const CallReading& reading) const {
+    if (reading.status == ScanStatus::kComplete) return reading.end;
+    if (!reading.unfinished) return std::max<std::size_t>(reading.good_end, 1);
+    return reading.status == ScanStatus::kPartial ? pending_.size() : reading.end;
   }
 
   void emit(const CallReading& reading) {
@@ -323,7 +351,9 @@ class MarkedState final : public OutputParser::State {
       any_calls_ = true;
       held_content_.clear();
     } else {
-      delta_.content += std::exchange(held_content_, {}) + pending_;
+      std::string text = std::exchange(held_content_, {}) + pending_;
+      if (format_.checks_schema) text.resize(trimmed_size(text));
+      delta_.content += text;
     }
     pending_.clear();
     return false;

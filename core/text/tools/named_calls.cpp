@@ -35,15 +35,18 @@ class NamedCallReader {
         reading_.closed = false;
         const ScanStatus status = call();
         if (status != ScanStatus::kComplete) return finish(status);
+        reading_.good_end = position_;
         continue;
       }
       if (may_become(text_, position_, format_.name_begin) && !context_.final) return finish(ScanStatus::kPartial);
+      if (!context_.final && may_become_any(text_, position_, format_.starts)) return finish(ScanStatus::kPartial);
       if (const auto length = match_marker(text_, position_, format_.starts)) {
         position_ += length;
         continue;
       }
-      if (const auto length = match_marker(text_, position_, format_.ends)) {
+      if (const auto length = match_end(text_, position_, context_)) {
         position_ += length;
+        reading_.good_end = position_;
         reading_.closed = true;
         return finish(ScanStatus::kComplete);
       }
@@ -190,7 +193,7 @@ CallReading read_named_calls(std::string_view text, const CallContext& context) 
   if (context.format.may_be_list && !context.format.starts.empty()) {
     const std::size_t start = match_marker(text, 0, context.format.starts);
     const std::size_t after = skip_white_space(text, start);
-    if (after >= text.size()) return {ScanStatus::kPartial, 0, {}, false, false, false};
+    if (after >= text.size()) return {ScanStatus::kPartial, 0, 0, {}, false, false, false};
     if (text[after] == '[' || text[after] == '{' || (context.final && text[start] == ' '))
       return read_json_calls(text, context);
   }

@@ -170,6 +170,7 @@ class PythonicReader {
       if (bracketed && text_[position_] == ']') return close();
       if (!bracketed && may_end()) return finish_unbracketed();
       if (const ScanStatus status = call(); status != ScanStatus::kComplete) return finish(status);
+      reading_.good_end = position_;
     }
   }
 
@@ -277,6 +278,16 @@ class PythonicReader {
 
 CallReading read_pythonic_calls(std::string_view text, const CallContext& context) {
   return PythonicReader(text, context).run();
+}
+
+std::optional<std::string> python_literal_to_json(std::string_view text, JsonSpacing spacing) {
+  std::string out;
+  // A number is whole only once something follows it.
+  const std::string terminated = std::string(text) + "\n";
+  LiteralReader literal(terminated, 0, spacing == JsonSpacing::kSpaced, out);
+  const bool whole = literal.value(0) == ScanStatus::kComplete &&
+                     skip_white_space(terminated, literal.position()) == terminated.size();
+  return whole ? std::optional(out) : std::nullopt;
 }
 
 }  // namespace quire

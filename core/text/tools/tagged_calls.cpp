@@ -42,15 +42,18 @@ class TaggedReader {
         position_ += format_.name_begin.size();
         reading_.closed = false;
         if (const ScanStatus status = call(); status != ScanStatus::kComplete) return finish(status);
+        reading_.good_end = position_;
         continue;
       }
       if (may_become(text_, position_, format_.name_begin) && !context_.final) return finish(ScanStatus::kPartial);
+      if (!context_.final && may_become_any(text_, position_, format_.starts)) return finish(ScanStatus::kPartial);
       if (const auto length = match_marker(text_, position_, format_.starts)) {
         position_ += length;
-      } else if (const auto end_length = match_marker(text_, position_, format_.ends)) {
+      } else if (const auto end_length = match_end(text_, position_, context_)) {
         position_ += end_length;
+        reading_.good_end = position_;
         reading_.closed = true;
-      } else {
+      } else if (!skip_to_next_call()) {
         return finish(no_call_here());
       }
     }
@@ -63,12 +66,21 @@ class TaggedReader {
     return std::move(reading_);
   }
 
-  ScanStatus no_call_here() const {
+  ScanStatus no_call_here() {
     if (!context_.final &&
         (may_become_any(text_, position_, format_.starts) || may_become_any(text_, position_, format_.ends))) {
       return ScanStatus::kPartial;
     }
     return reading_.calls.empty() ? ScanStatus::kMalformed : ScanStatus::kComplete;
+  }
+
+  // Text between calls is passed over where the format drops all text beside them.
+  bool skip_to_next_call() {
+    if (!context_.strict || !format_.drops_content_with_calls) return false;
+    const std::size_t next = text_.find(format_.name_begin, position_);
+    if (next == kNone) return false;
+    position_ = next;
+    return true;
   }
 
   // Where the name ends: at name_end, a line end, the first parameter or the call's end, as the format has it.
@@ -137,9 +149,55 @@ class TaggedReader {
 
   ScanStatus finish_call(const std::vector<Parameter>& read, ScanStatus status) {
     const bool whole = status == ScanStatus::kComplete;
-    reading_.calls.back().arguments = arguments_text(read, whole || context_.final);
     reading_.unfinished = !whole;
+    if (!context_.strict || !format_.checks_schema) {
+      reading_.calls.back().arguments = arguments_text(read, whole || context_.final);
+    } else if (const auto fitted = fit_to_schema(read)) {
+      reading_.calls.back().arguments = arguments_text(*fitted, true);
+    } else {
+      reading_.calls.pop_back();
+      reading_.unfinished = false;
+    }
     return status;
+  }
+
+  // The parameters that the tool knows; nothing where the tool is unknown, one is given twice or a required one is
+  // missing.
+  std::optional<std::vector<Parameter>> fit_to_schema(const std::vector<Parameter>& read) const {
+    if (tool_ == nullptr) return std::nullopt;
+    std::vector<Parameter> given;
+    for (const auto& parameter : read) {
+      const bool wrapper = parameter.key == format_.wrapper_key && find_parameter(tool_, parameter.key) == nullptr;
+      if (!wrapper) {
+        given.push_back(parameter);
+      } else if (!unwrap(parameter.value, given)) {
+        return std::nullopt;
+      }
+    }
+    std::vector<Parameter> kept;
+    for (auto& parameter : given) {
+      const auto same = [&parameter](const Parameter& other) { return other.key == parameter.key; };
+      if (std::any_of(kept.begin(), kept.end(), same)) return std::nullopt;
+      if (find_parameter(tool_, parameter.key) != nullptr || tool_->parameters.empty())
+        kept.push_back(std::move(parameter));
+    }
+    for (const auto& known : tool_->parameters) {
+      const auto same = [&known](const Parameter& parameter) { return parameter.key == known.name; };
+      if (known.required && std::none_of(kept.begin(), kept.end(), same)) return std::nullopt;
+    }
+    return kept;
+  }
+
+  // The members of an object that holds all the parameters, written as JSON or as a Python dict.
+  bool unwrap(std::string_view text, std::vector<Parameter>& given) const {
+    const auto json = python_literal_to_json(text, context_.spacing);
+    const JsonMembers members = scan_members(json ? *json : text, 0, context_.spacing);
+    if (members.status != ScanStatus::kComplete) return false;
+    for (const auto& member : members.members) {
+      const auto string = decode_json_string(member.value.text);
+      given.push_back({member.key, string ? *string : member.value.text, false, true});
+    }
+    return true;
   }
 
   // The key stands before key_end; attributes may stand between (key" string="true">).

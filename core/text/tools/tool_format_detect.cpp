@@ -36,11 +36,14 @@ constexpr Sign kSigns[] = {
     {{"<|tools_prefix|>", ""}, "apertus"},
     {{"<TOOLCALL>", ""}, "nemotron_v2"},
     {{"<|action_start|>", ""}, "internlm"},
-    {{"function call<|role_sep|>", ""}, "gigachat3"},
+    {{"<|function_call|>", ""}, "gigachat3"},
+    {{"function call", "<|message_sep|>"}, "gigachat3"},
     {{"[TOOL_CALLS]", "[ARGS]"}, "mistral"},
     {{"[TOOL_CALLS]", ""}, "mistral_list"},
     {{">>>all", ""}, "functionary_v3.2"},
     {{"<|tool_call_start|>", ""}, "lfm2"},
+    {{"<|tool_list_start|>", ""}, "lfm2"},
+    {{"List of tools: [", "<|im_start|>"}, "lfm2.5"},
     {{"<function_calls>", ""}, "olmo3"},
     {{" functools[", ""}, "firefunction"},
     {{"functools[", ""}, "phi4_mini_json"},
@@ -75,7 +78,6 @@ ToolFormat detect_tool_format(std::string_view source) {
     }
   }
   if (format.name == "hermes" && has(source, "<sep>")) format = *find_tool_format("reka");
-  if (format.name == "lfm2" && has(source, "<|cot_start|>")) format = *find_tool_format("lfm2.5");
   if (format.syntax == CallSyntax::kHarmony || format.name == "gemma4" || format.name == "apriel_thinker")
     return format;
   for (const auto& tags : kThinkTags) {

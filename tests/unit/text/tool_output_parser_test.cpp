@@ -1,0 +1,199 @@
+#include "core/text/tools/output_parser.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace quire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::vector<ToolSpec> kTools = {{"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}}},
+                                      {"f", {}}};
+
+OutputParser make_parser(std::string_view format, OutputParserOptions options = {}) {
+  const ToolFormat* found = find_tool_format(format);
+  REQUIRE(found != nullptr);
+  return OutputParser(*found, kTools, std::move(options));
+}
+
+ParsedOutput parse(std::string_view format, std::string_view text, OutputParserOptions options = {},
+                   std::size_t piece = 1) {
+  OutputParser parser = make_parser(format, std::move(options));
+  ParsedOutput output;
+  for (std::size_t i = 0; i < text.size(); i += piece)
+    output.apply(parser.push(text.substr(i, piece)));
+  output.apply(parser.finish());
+  return output;
+}
+
+TEST_CASE("a Hermes call is streamed name first, then its arguments as they are written") {
+  OutputParser parser = make_parser("hermes");
+  CHECK(parser.push("I look.\n<tool").content == "I look.\n");
+  CHECK(parser.push("_call>\n{\"name\": \"get_wea").empty());
+  const OutputDelta named = parser.push("ther\", ");
+  REQUIRE(named.tool_calls.size() == 1);
+  CHECK(named.tool_calls[0].name == "get_weather");
+  CHECK(named.tool_calls[0].arguments.empty());
+  const OutputDelta first = parser.push("\"arguments\": {\"city\": \"Par");
+  REQUIRE(first.tool_calls.size() == 1);
+  CHECK(first.tool_calls[0].name.empty());
+  CHECK(first.tool_calls[0].arguments == "{\"city\": \"Par");
+  const OutputDelta rest = parser.push("is\"}}\n</tool_call>");
+  REQUIRE(rest.tool_calls.size() == 1);
+  CHECK(rest.tool_calls[0].arguments == "is\"}");
+  CHECK(parser.finish().empty());
+}
+
+TEST_CASE("string parameters in tags are streamed as they are written") {
+  OutputParser parser = make_parser("qwen3_coder");
+  ParsedOutput output;
+  output.apply(parser.push("<tool_call>\n<function=get_weather>\n<parameter=city>\nNew \"Yo"));
+  REQUIRE(output.tool_calls.size() == 1);
+  CHECK(output.tool_calls[0].arguments == "{\"city\": \"New \\\"Yo");
+  output.apply(parser.push("rk\"\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"));
+  output.apply(parser.finish());
+  CHECK(output.tool_calls[0].arguments == "{\"city\": \"New \\\"York\\\"\", \"days\": 3}");
+}
+
+TEST_CASE("reasoning is split off, and begins at once where the prompt ends inside a think tag") {
+  OutputParserOptions options;
+  options.prompt_end = "<|im_start|>assistant\n<think>\n";
+  OutputParser parser = make_parser("hermes", options);
+  CHECK(parser.in_reasoning());
+  CHECK(parser.push("Let me see.\n").reasoning == "Let me see.");
+  CHECK(parser.push("</thi").empty());
+  CHECK(parser.push("nk>\n\nHello").content == "Hello");
+  CHECK_FALSE(parser.in_reasoning());
+  CHECK(parser.finish().empty());
+
+  const ParsedOutput tagged = parse("hermes", "<think>\nHm.\n</think>\n\nHi <think> there");
+  CHECK(tagged.reasoning == "Hm.");
+  CHECK(tagged.content == "Hi <think> there");
+  OutputParserOptions raw;
+  raw.parse_reasoning = false;
+  CHECK(parse("hermes", "<think>a</think>b", raw).content == "<think>a</think>b");
+  CHECK(parse("hermes", "<think>never closed").reasoning == "never closed");
+}
+
+TEST_CASE("what only looks like a call stays content") {
+  CHECK(parse("hermes", "a <tool_call> tag").content == "a <tool_call> tag");
+  CHECK(parse("llama3_json", "{\"answer\": 42}").content == "{\"answer\": 42}");
+  CHECK(parse("llama3_json", "{\"name\": \"nobody\", \"parameters\": {}}").content ==
+        "{\"name\": \"nobody\", \"parameters\": {}}");
+  CHECK(parse("pythonic", "[1, 2] and [a link](url)").content == "[1, 2] and [a link](url)");
+  OutputParserOptions no_tools;
+  no_tools.parse_tools = false;
+  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  CHECK(parse("hermes", call, no_tools).content == call);
+}
+
+TEST_CASE("a call cut off by the end of the output keeps what there is") {
+  const ParsedOutput output = parse("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1, 2");
+  REQUIRE(output.tool_calls.size() == 1);
+  CHECK(output.tool_calls[0].name == "f");
+  CHECK(output.tool_calls[0].arguments == "{\"a\": [1, ");
+  CHECK(output.content.empty());
+}
+
+TEST_CASE("text after a call is content again") {
+  const ParsedOutput output = parse("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\nDone.");
+  CHECK(output.tool_calls.size() == 1);
+  CHECK(output.content == "Done.");
+}
+
+TEST_CASE("every format with JSON calls can be constrained by its frame: what the frame builds, the parser reads") {
+  std::size_t num_framed = 0;
+  for (const auto name : tool_format_names()) {
+    const ToolFormat& format = *find_tool_format(name);
+    if (!format.json_calls()) continue;
+    INFO(name);
+    const auto& frame = format.frame;
+    const auto call = [&frame](std::string_view tool, std::string_view arguments) {
+      return std::string(frame.begin) + std::string(tool) + std::string(frame.middle) + std::string(arguments) +
+             std::string(frame.end);
+    };
+    std::string text = std::string(frame.before) + call("get_weather", "{\"city\": \"Paris\"}") +
+                       std::string(frame.between) + call("f", "{}") + std::string(frame.after);
+    // Where the prompt already ends with the calls' first marker, the model does not repeat it.
+    if (!format.prompt_start.empty()) text.erase(0, format.prompt_start.size());
+    const ParsedOutput output = parse(name, text);
+    REQUIRE(output.tool_calls.size() == 2);
+    CHECK(output.tool_calls[0].name == "get_weather");
+    CHECK(Json::parse(output.tool_calls[0].arguments) == Json{{"city", "Paris"}});
+    CHECK(output.tool_calls[1].name == "f");
+    CHECK(output.tool_calls[1].arguments == "{}");
+    CHECK(output.content.empty());
+    ++num_framed;
+  }
+  CHECK(num_framed > 20);
+}
+
+// Random texts made of the pieces formats are made of: whatever the cuts, the message is the same.
+TEST_CASE("the message does not depend on how the text is cut") {
+  std::mt19937 random(7);
+  for (const auto name : tool_format_names()) {
+    const ToolFormat& format = *find_tool_format(name);
+    std::vector<std::string> parts = {
+        "Hello",  " ",          "\n",          "{",  "}",  "[",
+        "]",      ",",          ":",           "\"", "\\", "{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
+        "f(a=1)", "[f(a='x')]", "get_weather", "é",  "<",  ">",
+        "1",      "null",       "call:f{a:1}"};
+    for (const auto text : {format.think_begin, format.think_end, format.name_begin, format.name_end, format.call_end,
+                            format.parameter_begin, format.key_end, format.parameter_end, format.value_begin,
+                            format.string_quote, format.call_id}) {
+      if (!text.empty()) parts.emplace_back(text);
+    }
+    for (const auto text : format.starts)
+      parts.insert(parts.end(), 3, std::string(text));
+    for (const auto text : format.ends)
+      parts.emplace_back(text);
+    for (int round = 0; round < 150; ++round) {
+      std::string text;
+      for (std::size_t i = random() % 14; i > 0; --i)
+        text += parts[random() % parts.size()];
+      OutputParserOptions options;
+      options.eager = random() % 2 == 0;
+      options.parse_reasoning = random() % 3 != 0;
+      INFO(name << (options.eager ? " eager " : " ") << text);
+      const ParsedOutput whole = parse(name, text, options, text.size() + 1);
+      for (const std::size_t piece : {1, 3, 8}) {
+        const ParsedOutput cut = parse(name, text, options, piece);
+        REQUIRE(cut.content == whole.content);
+        REQUIRE(cut.reasoning == whole.reasoning);
+        REQUIRE(cut.tool_calls.size() == whole.tool_calls.size());
+        for (std::size_t i = 0; i < cut.tool_calls.size(); ++i) {
+          REQUIRE(cut.tool_calls[i].name == whole.tool_calls[i].name);
+          REQUIRE(cut.tool_calls[i].id == whole.tool_calls[i].id);
+          REQUIRE(cut.tool_calls[i].arguments == whole.tool_calls[i].arguments);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("deeply nested and endless calls are taken in linear time and bounded depth") {
+  std::string nested = "<tool_call>{\"name\": \"f\", \"arguments\": ";
+  nested += std::string(100'000, '[');
+  CHECK(parse("hermes", nested, {}, 1000).tool_calls.size() == 1);
+  std::string python = "[f(a=" + std::string(100'000, '(');
+  CHECK_NOTHROW(parse("pythonic", python, {}, 1000));
+  std::string braces = "<|tool_call>call:f{a:" + std::string(100'000, '{');
+  CHECK_NOTHROW(parse("gemma4", braces, {}, 1000));
+  const std::string longer =
+      "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + std::string(2'000'000, 'x') + "\"}}</tool_call>";
+  CHECK(parse("hermes", longer, {}, 64).tool_calls[0].arguments.size() == 2'000'000 + 9);
+}
+
+TEST_CASE("names of formats are found however they are written") {
+  CHECK(find_tool_format("Qwen3Coder") == find_tool_format("qwen3_coder"));
+  CHECK(find_tool_format("DeepSeekV31")->name == "deepseek_v31");
+  CHECK(find_tool_format("no such format") == nullptr);
+  CHECK(detect_tool_format("{{ messages }}").name == "json");
+}
+
+}  // namespace
+}  // namespace quire
