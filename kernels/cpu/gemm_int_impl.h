@@ -252,16 +252,26 @@ void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   }
 }
 
+// A single row has registers to spare, and more panels at once are more streams from memory.
+template <class P, int kPanels>
+void int_single(const GemmArgs& args, const GemmRange& range, std::int64_t& panel) {
+  for (; panel + kPanels <= range.panel_end; panel += kPanels) int_rows<P, 1, kPanels>(args, panel, args.blocks, 1, 0, 1);
+}
+
 template <class P>
 void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
+  std::int64_t panel = range.panel_begin;
+  if (args.rows == 1) {
+    int_single<P, Simd::kSinglePanels>(args, range, panel);
+    return int_single<P, 1>(args, range, panel);
+  }
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
-    std::int64_t panel = range.panel_begin;
+    panel = range.panel_begin;
     for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {
       int_tile<P, Simd::kGemmPanels>(args, panel, tile);
     }
     if constexpr (Simd::kGemmPanels > 1) {
-      for (; panel < range.panel_end; ++panel)
-        int_tile<P, 1>(args, panel, tile);
+      for (; panel < range.panel_end; ++panel) int_tile<P, 1>(args, panel, tile);
     }
   }
 }
