@@ -54,7 +54,8 @@ TEST_CASE("what a job wrote is visible to the caller and to the next job") {
   for (int job = 0; job < 500; ++job) {
     pool.run(64, [&](int, std::int64_t piece) { ++values[static_cast<std::size_t>(63 - piece)]; });
   }
-  for (const std::int64_t value : values) CHECK(value == 500);
+  for (const std::int64_t value : values)
+    CHECK(value == 500);
 }
 
 TEST_CASE("threads without work go to sleep and still wake") {
