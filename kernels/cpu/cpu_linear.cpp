@@ -17,7 +17,7 @@ constexpr std::int64_t kPanelStep = 4;  // the widest register block, in panels
 
 std::int64_t panels_per_piece(const CpuLinear::Part& part, int threads) {
   const std::int64_t total = num_panels(part.rows);
-  const std::int64_t fitting = kPieceBytes / static_cast<std::int64_t>(part.layout.bytes);
+  const std::int64_t fitting = std::max(kPanelStep, kPieceBytes / static_cast<std::int64_t>(part.layout.bytes));
   const std::int64_t fair = total / (4 * threads);
   const std::int64_t wanted = std::max<std::int64_t>(1, std::min(fitting, fair));
   return wanted >= kPanelStep ? wanted / kPanelStep * kPanelStep : wanted;

@@ -11,6 +11,10 @@ namespace {
 constexpr int kVecs = kPanelCols / Simd::kLanes;  // vectors that span a panel
 constexpr int kVecBytes = 4 * Simd::kLanes;
 
+// How far ahead of a single row's use its quants are asked for: short streams give the hardware little time to notice
+// them.
+constexpr int kPrefetch = 3072;
+
 // Compile-time facts of a packed type. Meta is the scales' region: a header per super-block, then one entry per 32.
 template <int kBitsT, int kZeroT, int kGroupsT, int kHeaderT, int kEntryT>
 struct Packing {
@@ -211,6 +215,10 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         }
       }
       for (int p = 0; p < kPanels; ++p) {
+        if constexpr (kRows == 1 && kVec == 0) {
+          for (int line = 0; line < P::kQuantBytes; line += 64)
+            __builtin_prefetch(quants[p] + kPrefetch + line);
+        }
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;
       }
@@ -252,10 +260,22 @@ void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   }
 }
 
+// A single row has registers to spare, and more panels at once are more streams from memory.
+template <class P, int kPanels>
+void int_single(const GemmArgs& args, const GemmRange& range, std::int64_t& panel) {
+  for (; panel + kPanels <= range.panel_end; panel += kPanels)
+    int_rows<P, 1, kPanels>(args, panel, args.blocks, 1, 0, 1);
+}
+
 template <class P>
 void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
+  std::int64_t panel = range.panel_begin;
+  if (args.rows == 1) {
+    int_single<P, Simd::kSinglePanels>(args, range, panel);
+    return int_single<P, 1>(args, range, panel);
+  }
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
-    std::int64_t panel = range.panel_begin;
+    panel = range.panel_begin;
     for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {
       int_tile<P, Simd::kGemmPanels>(args, panel, tile);
     }

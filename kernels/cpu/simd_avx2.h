@@ -18,6 +18,7 @@ struct Simd {
   static constexpr int kGemmRows = 4;
   static constexpr int kRowsTogether = 1;
   static constexpr int kGemmPanels = 1;
+  static constexpr int kSinglePanels = 1;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 1;

@@ -18,6 +18,7 @@ struct Simd {
   static constexpr int kGemmRows = 4;
   static constexpr int kRowsTogether = 2;
   static constexpr int kGemmPanels = 2;
+  static constexpr int kSinglePanels = 4;
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatPanels = 2;
   static constexpr int kValueVecs = 2;

@@ -15,6 +15,7 @@ struct Simd {
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
   static constexpr int kRowsTogether = 1;   // of them, whose integer sums are interleaved
   static constexpr int kGemmPanels = 1;
+  static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries

@@ -1,0 +1,78 @@
+// The registry: what it makes, and the one clear line where it cannot.
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+#include "kernels/cpu/topology.h"
+#include "kernels/registry.h"
+
+namespace quire::test {
+namespace {
+
+std::string error_of(const BackendOptions& options) {
+  try {
+    create_backend(options);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("the levels are listed in ascending order, scalar always supported") {
+  const std::vector<IsaLevel> levels = cpu_isa_levels();
+  REQUIRE(levels.size() == 4);
+  CHECK(levels[0].name == "scalar");
+  CHECK(levels[0].supported);
+  CHECK(levels[1].name == "avx2");
+  CHECK(levels[2].name == "avx512");
+  CHECK(levels[3].name == "amx");
+}
+
+TEST_CASE("auto takes the highest supported level, a name takes that one") {
+  std::string highest;
+  for (const IsaLevel& level : cpu_isa_levels()) {
+    BackendOptions options;
+    options.cpu.isa = level.name;
+    options.cpu.threads = 1;
+    if (level.supported) {
+      highest = level.name;
+      CHECK(create_backend(options)->name() == "cpu/" + level.name);
+    } else {
+      CHECK_THAT(error_of(options), Catch::Contains("cannot run ISA level \"" + level.name + "\""));
+      CHECK_THAT(error_of(options), Catch::Contains("scalar"));
+    }
+  }
+  CHECK(create_backend({})->name() == "cpu/" + highest);
+}
+
+TEST_CASE("options that cannot be honoured are refused by name") {
+  BackendOptions unknown_level;
+  unknown_level.cpu.isa = "avx9";
+  CHECK_THAT(error_of(unknown_level), Catch::Contains("avx9"));
+  BackendOptions unknown_device;
+  unknown_device.device = "abacus";
+  CHECK_THAT(error_of(unknown_device), Catch::Contains("abacus"));
+  BackendOptions no_threads;
+  no_threads.cpu.threads = -1;
+  CHECK_THAT(error_of(no_threads), Catch::Contains("threads"));
+}
+
+TEST_CASE("a cgroup's cpu.max gives whole processors") {
+  CHECK(parse_cpu_max("200000 100000\n") == 2);
+  CHECK(parse_cpu_max("150000 100000\n") == 1);
+  CHECK(parse_cpu_max("50000 100000\n") == 1);
+  CHECK_FALSE(parse_cpu_max("max 100000\n"));
+  CHECK_FALSE(parse_cpu_max(""));
+  CHECK_FALSE(parse_cpu_max("100000"));
+  CHECK_FALSE(parse_cpu_max("-1 100000"));
+  CHECK_FALSE(parse_cpu_max("100000 0"));
+}
+
+TEST_CASE("there is at least one usable core and default thread") {
+  CHECK(usable_cores().size() >= 1);
+  CHECK(default_threads() >= 1);
+  CHECK(default_threads() <= static_cast<int>(usable_cores().size()));
+}
+
+}  // namespace quire::test
