@@ -11,6 +11,7 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 find_library(NUMA_LIBRARY numa REQUIRED)
+find_package(ZLIB REQUIRED)
 
 function(quire_library name)
   cmake_parse_arguments(ARG "" "" "FOLDERS;LINK" ${ARGN})
@@ -37,7 +38,7 @@ quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgC
 quire_library(quire_model FOLDERS core/model LINK quire_text)
 quire_library(quire_engine FOLDERS core/kv core/sched core/sampling core/engine
   LINK quire_model quire_grammar PkgConfig::XXHASH)
-quire_library(quire_sim FOLDERS core/sim LINK quire_engine)
+quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 find_package(ZLIB REQUIRED)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 

@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
   quire::cli::add_bench(app);
   quire::cli::add_inspect(app);
   quire::cli::add_probe(app);
+  quire::cli::add_simulate(app);
   quire::cli::add_render(app);
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);

@@ -21,6 +21,7 @@ PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, Block
       hash_(hash),
       entries_(static_cast<std::size_t>(num_blocks)),
       buckets_(std::bit_ceil(static_cast<std::size_t>(num_blocks) + 1), kNoBlock),
+      alike_buckets_(buckets_.size(), kNoBlock),
       tokens_(new std::int32_t[static_cast<std::size_t>(num_blocks) * static_cast<std::size_t>(block_size)]) {}
 
 PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
@@ -46,7 +47,7 @@ void PrefixIndex::release_root(PrefixNode root) {
 
 void PrefixIndex::forget_root_if_unused(PrefixNode node) {
   const Root& root = roots_[root_index(node)];
-  if (root.num_users > 0 || root.first_child != kNoBlock) return;
+  if (root.num_users > 0 || root.num_children > 0) return;
   root_of_salt_.erase(root.salt);
   free_roots_.push_back(node);
 }
@@ -64,9 +65,12 @@ BlockId PrefixIndex::find(PrefixNode parent, std::span<const TokenId> tokens) co
 
 PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<const TokenId> wanted) const {
   Partial best;
-  BlockId child = first_child(parent);
-  for (int i = 0; i < kMaxSiblings && child != kNoBlock; ++i, child = entry(child).next_sibling) {
+  int num_looked_at = 0;
+  BlockId child = alike_buckets_[alike_bucket(parent, wanted[0])];
+  for (; num_looked_at < kMaxAlike && child != kNoBlock; child = entry(child).next_alike) {
     const std::span<const TokenId> held = tokens(child);
+    if (entry(child).parent != parent || held[0] != wanted[0]) continue;
+    ++num_looked_at;
     const std::size_t limit = std::min(held.size(), wanted.size());
     const auto end =
         std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(limit), wanted.begin()).first;
@@ -81,10 +85,11 @@ void PrefixIndex::insert(BlockId block, PrefixNode parent, std::span<const Token
   QUIRE_CHECK(added.num_tokens == 0, "a block is entered once");
   const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
   std::memcpy(&tokens_[offset], tokens.data(), tokens.size_bytes());
-  BlockId& head = first_child(parent);
-  added = {.parent = parent, .num_tokens = static_cast<std::int32_t>(tokens.size()), .next_sibling = head};
-  if (head != kNoBlock) entry(head).previous_sibling = block;
+  BlockId& head = alike_buckets_[alike_bucket(parent, tokens[0])];
+  added = {.parent = parent, .num_tokens = static_cast<std::int32_t>(tokens.size()), .next_alike = head};
+  if (head != kNoBlock) entry(head).previous_alike = block;
   head = block;
+  ++num_children(parent);
   if (added.num_tokens == block_size_) {
     added.hash = hash_(hash_at(parent), tokens);
     BlockId* slot = bucket(added.hash);
@@ -95,7 +100,7 @@ void PrefixIndex::insert(BlockId block, PrefixNode parent, std::span<const Token
 
 void PrefixIndex::remove(BlockId block) {
   Entry& removed = entry(block);
-  QUIRE_CHECK(removed.num_tokens > 0 && removed.first_child == kNoBlock, "children leave the tree before their parent");
+  QUIRE_CHECK(removed.num_tokens > 0 && removed.num_children == 0, "children leave the tree before their parent");
   if (removed.num_tokens == block_size_) {
     BlockId* link = bucket(removed.hash);
     while (*link != block)
@@ -103,9 +108,10 @@ void PrefixIndex::remove(BlockId block) {
     *link = removed.next_in_bucket;
   }
   const PrefixNode parent = removed.parent;
-  (removed.previous_sibling == kNoBlock ? first_child(parent) : entry(removed.previous_sibling).next_sibling) =
-      removed.next_sibling;
-  if (removed.next_sibling != kNoBlock) entry(removed.next_sibling).previous_sibling = removed.previous_sibling;
+  (removed.previous_alike == kNoBlock ? alike_buckets_[alike_bucket(parent, tokens(block)[0])]
+                                      : entry(removed.previous_alike).next_alike) = removed.next_alike;
+  if (removed.next_alike != kNoBlock) entry(removed.next_alike).previous_alike = removed.previous_alike;
+  --num_children(parent);
   removed = {};
   if (is_root(parent)) forget_root_if_unused(parent);
 }
@@ -125,14 +131,15 @@ const std::string& PrefixIndex::salt_of(PrefixNode node) const {
   return roots_[root_index(node)].salt;
 }
 
-BlockId PrefixIndex::first_child(PrefixNode node) const {
-  return is_root(node) ? roots_[root_index(node)].first_child
-                       : entries_[static_cast<std::size_t>(node.value)].first_child;
+std::int32_t& PrefixIndex::num_children(PrefixNode node) {
+  return is_root(node) ? roots_[root_index(node)].num_children
+                       : entries_[static_cast<std::size_t>(node.value)].num_children;
 }
 
-BlockId& PrefixIndex::first_child(PrefixNode node) {
-  return is_root(node) ? roots_[root_index(node)].first_child
-                       : entries_[static_cast<std::size_t>(node.value)].first_child;
+std::size_t PrefixIndex::alike_bucket(PrefixNode parent, TokenId first) const {
+  const auto key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(parent.value)) << 32) |
+                   static_cast<std::uint32_t>(first.value);
+  return XXH3_64bits(&key, sizeof key) & (alike_buckets_.size() - 1);
 }
 
 bool PrefixIndex::same_tokens(BlockId block, std::span<const TokenId> wanted) const {
@@ -151,14 +158,14 @@ void PrefixIndex::check_integrity() const {
     const BlockId block{static_cast<std::int32_t>(i)};
     const Entry& checked = entries_[i];
     if (checked.num_tokens == 0) {
-      QUIRE_CHECK(checked.first_child == kNoBlock, "only entries have children");
+      QUIRE_CHECK(checked.num_children == 0, "only entries have children");
       continue;
     }
     QUIRE_CHECK(
         is_root(checked.parent) || entries_[static_cast<std::size_t>(checked.parent.value)].num_tokens == block_size_,
         "a parent is a full block in the tree");
-    QUIRE_CHECK(checked.next_sibling == kNoBlock || entry(checked.next_sibling).previous_sibling == block,
-                "siblings are linked both ways");
+    QUIRE_CHECK(checked.next_alike == kNoBlock || entry(checked.next_alike).previous_alike == block,
+                "those alike are linked both ways");
     if (checked.num_tokens < block_size_) continue;
     ++num_full;
     QUIRE_CHECK(find(checked.parent, tokens(block)) == block, "a full block is found by its content");

@@ -1,7 +1,7 @@
 // PrefixIndex: which block holds which tokens, as a tree: a block's parent is the block before it. Engine thread only.
 // A full block is found by a chained hash, then its tokens and its parent are compared, so that a collision never
-// shares; a block that is not full is found among its parent's children by comparing tokens. Invariants: two entries
-// never have the same parent and the same full content; an entry with children is not removed.
+// shares; one that only begins alike is found among those with the same parent and first token, by comparing tokens.
+// Invariants: two entries never have the same parent and the same full content; an entry with children is not removed.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ class PrefixIndex {
 
   // The full block with these block_size tokens below `parent`; kNoBlock where there is none.
   BlockId find(PrefixNode parent, std::span<const TokenId> tokens) const;
-  // The child of `parent` that begins with most of `tokens`; of the kMaxSiblings most recent ones, which bounds the
-  // cost.
+  // The child of `parent` that begins with most of `tokens`; of the kMaxAlike most recent ones with the same first
+  // token, which bounds the cost.
   struct Partial {
     BlockId block = kNoBlock;
     std::int32_t num_tokens = 0;
   };
   Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
-  static constexpr int kMaxSiblings = 32;
+  static constexpr int kMaxAlike = 32;
 
   // Enters a block with 1 to block_size tokens; it must not be in the tree.
   void insert(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
@@ -55,7 +55,7 @@ class PrefixIndex {
   std::int32_t num_tokens(BlockId block) const { return entry(block).num_tokens; }
   std::span<const TokenId> tokens(BlockId block) const;
   PrefixNode parent(BlockId block) const { return entry(block).parent; }
-  bool has_children(BlockId block) const { return entry(block).first_child != kNoBlock; }
+  bool has_children(BlockId block) const { return entry(block).num_children > 0; }
   std::uint64_t hash_at(PrefixNode node) const;
   const std::string& salt_of(PrefixNode node) const;  // O(depth)
   std::size_t num_roots() const { return root_of_salt_.size(); }
@@ -67,24 +67,24 @@ class PrefixIndex {
     std::uint64_t hash = 0;
     PrefixNode parent{};
     std::int32_t num_tokens = 0;  // 0: not in the tree
-    BlockId first_child = kNoBlock;
-    BlockId previous_sibling = kNoBlock;
-    BlockId next_sibling = kNoBlock;
+    std::int32_t num_children = 0;
+    BlockId previous_alike = kNoBlock;  // same parent and first token, or equal by accident of the hash
+    BlockId next_alike = kNoBlock;
     BlockId next_in_bucket = kNoBlock;  // full blocks only
   };
   struct Root {
     std::string salt;
     std::uint64_t hash = 0;
     std::int64_t num_users = 0;
-    BlockId first_child = kNoBlock;
+    std::int32_t num_children = 0;
   };
 
   static bool is_root(PrefixNode node) { return node.value < 0; }
   static std::size_t root_index(PrefixNode node) { return static_cast<std::size_t>(-1 - node.value); }
   const Entry& entry(BlockId block) const { return entries_[static_cast<std::size_t>(block.value)]; }
   Entry& entry(BlockId block) { return entries_[static_cast<std::size_t>(block.value)]; }
-  BlockId first_child(PrefixNode node) const;
-  BlockId& first_child(PrefixNode node);
+  std::int32_t& num_children(PrefixNode node);
+  std::size_t alike_bucket(PrefixNode parent, TokenId first) const;
   BlockId* bucket(std::uint64_t hash) { return &buckets_[hash & (buckets_.size() - 1)]; }
   bool same_tokens(BlockId block, std::span<const TokenId> tokens) const;
   void forget_root_if_unused(PrefixNode root);
@@ -92,7 +92,8 @@ class PrefixIndex {
   const std::int32_t block_size_;
   const BlockHash hash_;
   std::vector<Entry> entries_;
-  std::vector<BlockId> buckets_;
+  std::vector<BlockId> buckets_;            // of full blocks by hash
+  std::vector<BlockId> alike_buckets_;      // of all blocks by parent and first token, most recent first
   std::unique_ptr<std::int32_t[]> tokens_;  // [num_blocks, block_size]; pages are touched when a block is first entered
   std::vector<Root> roots_;
   std::vector<PrefixNode> free_roots_;

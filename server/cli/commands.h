@@ -12,6 +12,7 @@ namespace quire::cli {
 void add_bench(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_probe(CLI::App& app);
+void add_simulate(CLI::App& app);
 void add_render(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);

@@ -1,0 +1,56 @@
+// Replica: one simulated engine: the real scheduler and cache, an oracle in place of the model. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "core/kv/kv_cache.h"
+#include "core/sched/scheduler.h"
+#include "core/sim/simulation.h"
+
+namespace quire::sim {
+
+class Replica {
+ public:
+  Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report);
+
+  // Makes all steps that begin before `time_s`.
+  void run_until(double time_s);
+  void run_to_end();
+  // A request arrives at its time, up to which run_until() has been called.
+  void arrive(const TraceRequest& request, std::int64_t number);
+
+  // What a router knows: tokens that were asked for and are not yet computed, and how much of a prompt is here.
+  std::int64_t load() const { return load_; }
+  std::int64_t num_tokens_cached(const std::vector<TokenId>& prompt);
+  double clock_s() const { return clock_s_; }
+  const KvCache& kv() const { return kv_; }
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  struct Live : Sequence {
+    double arrival_s = 0.0;
+    double last_token_s = 0.0;
+    std::int32_t num_left = 0;  // output tokens
+    KeyShare* share = nullptr;
+  };
+
+  void step();
+  double price(const Batch& batch) const;
+  void note_started(const Live& live);
+  void take_token(Live& live);
+
+  const SimOptions& options_;
+  SimReport& report_;
+  KvCache kv_;
+  Scheduler scheduler_;
+  Batch batch_;
+  double clock_s_ = 0.0;
+  std::int64_t load_ = 0;
+  std::vector<std::unique_ptr<Live>> free_lives_;
+  std::unordered_map<const Live*, std::unique_ptr<Live>> lives_;
+};
+
+}  // namespace quire::sim

@@ -1,0 +1,26 @@
+// What simulations found, for people and programs: a table, JSON, and one self-contained HTML page. Any thread; pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/sim/simulation.h"
+
+namespace quire::sim {
+
+struct SimCase {
+  std::string name;  // what is special about its options: "num_blocks=4000 max_num_seqs=64"
+  SimOptions options;
+  SimReport report;
+};
+
+std::string to_table(const std::vector<SimCase>& cases);
+std::string to_json(const std::vector<SimCase>& cases);
+std::string to_html(const std::vector<SimCase>& cases, const std::string& title);
+
+// The cases of a sweep: every combination of "name=value,value,..." items over `base`. Names: num_blocks, block_size,
+// max_num_seqs, max_num_batched_tokens, replicas, policy, route, target_itl_ms, prefix_caching. Unknown ones are an
+// error.
+Result<std::vector<SimCase>> make_cases(const SimOptions& base, const std::vector<std::string>& sweep);
+
+}  // namespace quire::sim

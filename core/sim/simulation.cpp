@@ -1,0 +1,198 @@
+#include "core/sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "core/sim/replica.h"
+
+namespace quire::sim {
+
+namespace {
+
+constexpr std::size_t kMaxTimelinePoints = 400;
+// A prefix is worth a busier replica, but not one that has so many times more to do.
+constexpr double kMaxImbalance = 1.5;
+
+// Points at equal distances; when there are too many, every second one goes and the distance doubles.
+class Timeline {
+ public:
+  explicit Timeline(std::vector<TimelinePoint>& points) : points_(points) {}
+
+  void observe(double time_s, const std::vector<std::unique_ptr<Replica>>& replicas) {
+    if (time_s < next_s_) return;
+    TimelinePoint point{time_s, 0.0, 0.0, 0.0, 0.0};
+    double num_blocks = 0.0;
+    for (const auto& replica : replicas) {
+      const BlockPool& pool = replica->kv().pool();
+      num_blocks += static_cast<double>(pool.num_blocks());
+      point.blocks_used += static_cast<double>(pool.num_referenced());
+      point.blocks_cached += static_cast<double>(pool.num_cached());
+      point.num_running += static_cast<double>(replica->scheduler().num_running());
+      point.num_waiting += static_cast<double>(replica->scheduler().num_waiting());
+    }
+    point.blocks_used /= num_blocks;
+    point.blocks_cached /= num_blocks;
+    points_.push_back(point);
+    if (points_.size() > kMaxTimelinePoints) thin_out();
+    next_s_ = time_s + distance_s_;
+  }
+
+ private:
+  void thin_out() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < points_.size(); i += 2)
+      points_[kept++] = points_[i];
+    points_.resize(kept);
+    distance_s_ *= 2.0;
+  }
+
+  std::vector<TimelinePoint>& points_;
+  double distance_s_ = 1.0;
+  double next_s_ = 0.0;
+};
+
+class Fleet {
+ public:
+  Fleet(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
+      : options_(options), timeline_(report.timeline) {
+    for (std::int32_t i = 0; i < options.num_replicas; ++i) {
+      replicas_.push_back(std::make_unique<Replica>(options, num_blocks, report));
+    }
+  }
+
+  void arrive(const TraceRequest& request, std::int64_t number) {
+    for (const auto& replica : replicas_)
+      replica->run_until(request.arrival_s);
+    timeline_.observe(request.arrival_s, replicas_);
+    choose(request, number).arrive(request, number);
+  }
+
+  void run_to_end(SimReport& report) {
+    for (const auto& replica : replicas_)
+      replica->run_to_end();
+    timeline_.observe(report.duration_s, replicas_);
+    for (const auto& replica : replicas_) {
+      report.num_blocks += replica->kv().pool().num_blocks();
+      report.peak_blocks += replica->kv().pool().peak_referenced();
+    }
+  }
+
+ private:
+  Replica& choose(const TraceRequest& request, std::int64_t number) {
+    if (options_.route == Route::kRoundRobin || replicas_.size() == 1) {
+      return *replicas_[static_cast<std::size_t>(number) % replicas_.size()];
+    }
+    const auto less_loaded = [](const auto& a, const auto& b) { return a->load() < b->load(); };
+    Replica& least = **std::min_element(replicas_.begin(), replicas_.end(), less_loaded);
+    if (options_.route == Route::kLeastLoaded) return least;
+    const std::vector<TokenId> prompt = prompt_tokens(request, number);
+    Replica* best = &least;
+    std::int64_t most_cached = least.num_tokens_cached(prompt);
+    const double bound = kMaxImbalance * static_cast<double>(least.load() + request.num_prompt_tokens);
+    for (const auto& replica : replicas_) {
+      const std::int64_t num_cached = replica->num_tokens_cached(prompt);
+      if (num_cached <= most_cached || static_cast<double>(replica->load()) > bound) continue;
+      most_cached = num_cached;
+      best = replica.get();
+    }
+    return *best;
+  }
+
+  const SimOptions& options_;
+  Timeline timeline_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+std::optional<Error> nonsense(const SimOptions& options) {
+  const auto refuse = [](const char* what) { return invalid(what).value(); };
+  if (options.block_size < 1 || options.num_blocks < 0)
+    return refuse("simulate: block_size and num_blocks must be positive");
+  if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
+  if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
+    return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+double SimReport::hit_rate() const {
+  return num_prompt_tokens > 0 ? static_cast<double>(num_cached_tokens) / static_cast<double>(num_prompt_tokens) : 0.0;
+}
+
+double SimReport::block_hit_rate() const {
+  return num_prompt_blocks > 0 ? static_cast<double>(num_cached_blocks) / static_cast<double>(num_prompt_blocks) : 0.0;
+}
+
+double SimReport::fairness() const {
+  double sum = 0.0;
+  double squares = 0.0;
+  for (const auto& [name, share] : keys) {
+    const auto tokens = static_cast<double>(share.num_tokens);
+    sum += tokens;
+    squares += tokens * tokens;
+  }
+  return squares > 0.0 ? sum * sum / (static_cast<double>(keys.size()) * squares) : 1.0;
+}
+
+Result<StepPrice> parse_price(const std::string& text) {
+  StepPrice price;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string item = text.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t equals = item.find('=');
+    const std::string name = item.substr(0, equals);
+    double* const field = name == "base"      ? &price.base_ms
+                          : name == "stream"  ? &price.stream_ms
+                          : name == "prompt"  ? &price.prompt_token_ms
+                          : name == "context" ? &price.context_ktoken_ms
+                                              : nullptr;
+    const char* const last = item.data() + item.size();
+    if (field == nullptr || equals == std::string::npos ||
+        std::from_chars(item.data() + equals + 1, last, *field).ptr != last || !(*field >= 0.0)) {
+      return invalid(
+          fmt::format("step price: '{}' is not name=milliseconds with one of: base stream prompt context", item),
+          "cost");
+    }
+  }
+  if (price.base_ms + price.stream_ms <= 0.0 || price.base_ms + price.prompt_token_ms <= 0.0) {
+    return invalid("step price: a step must cost something", "cost");
+  }
+  return price;
+}
+
+Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {
+  if (auto error = nonsense(options)) return tl::make_unexpected(*std::move(error));
+  SimReport report;
+  TraceRequest request;
+  std::vector<TraceRequest> all;
+  std::int64_t num_blocks = options.num_blocks;
+  if (num_blocks == 0) {  // an unbounded pool is one that holds everything at once
+    while (trace.next(request)) {
+      const std::int64_t tokens = std::int64_t{request.num_prompt_tokens} + request.num_output_tokens;
+      num_blocks += tokens / options.block_size + 2;
+      all.push_back(std::move(request));
+    }
+  }
+  if (num_blocks > std::numeric_limits<std::int32_t>::max() / 2) {
+    return invalid(
+        "simulate: the trace needs more blocks than can be numbered; give num_blocks or a larger block_size");
+  }
+  Fleet fleet(options, num_blocks, report);
+  std::int64_t number = 0;
+  for (const TraceRequest& known : all)
+    fleet.arrive(known, number++);
+  while (all.empty() && trace.next(request))
+    fleet.arrive(request, number++);
+  fleet.run_to_end(report);
+  return report;
+}
+
+}  // namespace quire::sim

@@ -1,0 +1,86 @@
+// A fleet of simulated replicas under a trace: the engine's own Scheduler, BlockPool and KvCache, a clock that jumps
+// from step to step, and a price for each step instead of a model. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/sched/scheduler_options.h"
+#include "core/sim/distribution.h"
+#include "core/sim/trace.h"
+
+namespace quire::sim {
+
+// What a step costs, as `quire bench` measures it: base + streams + prompt tokens + context read by attention.
+struct StepPrice {
+  double base_ms = 8.0;             // a step of any size: the weights are read once
+  double stream_ms = 0.3;           // each sequence that decodes
+  double prompt_token_ms = 1.0;     // each prompt token
+  double context_ktoken_ms = 0.05;  // each thousand tokens of context that a decoding sequence attends to
+};
+// "base=8,stream=0.3,prompt=1,context=0.05", milliseconds.
+Result<StepPrice> parse_price(const std::string& text);
+
+enum class Route { kRoundRobin, kLeastLoaded, kPrefix };
+
+struct SimOptions {
+  SchedulerOptions scheduler;
+  std::int64_t num_blocks = 10'000;  // of each replica; 0: as many as the trace could ever need
+  std::int32_t block_size = 16;
+  bool prefix_caching = true;
+  StepPrice price;
+  std::int32_t num_replicas = 1;
+  Route route = Route::kRoundRobin;
+};
+
+// The state of the fleet at one time.
+struct TimelinePoint {
+  double time_s;
+  double blocks_used;  // of all blocks, 0 to 1
+  double blocks_cached;
+  double num_running;
+  double num_waiting;
+};
+
+struct KeyShare {
+  std::int64_t num_requests = 0;
+  std::int64_t num_tokens = 0;  // computed for it: prompt without what was cached, and output
+};
+
+struct SimReport {
+  std::int64_t num_requests = 0;
+  std::int64_t num_refused = 0;  // could never fit
+  double duration_s = 0.0;       // simulated, until the last token
+  std::int64_t num_steps = 0;
+  std::int64_t num_prompt_tokens = 0;
+  std::int64_t num_cached_tokens = 0;
+  std::int64_t num_prompt_blocks = 0;  // the last one of a prompt counts whole
+  std::int64_t num_cached_blocks = 0;
+  std::int64_t num_output_tokens = 0;
+  std::int64_t num_computed_tokens = 0;
+  std::int64_t num_preemptions = 0;
+  std::int64_t num_blocks = 0;  // of the fleet
+  std::int64_t peak_blocks = 0;
+  double busy_s = 0.0;  // summed over the replicas
+  Distribution ttft_s;
+  Distribution itl_s;
+  Distribution e2e_s;
+  Distribution queue_s;
+  std::map<std::string, KeyShare> keys;
+  std::vector<TimelinePoint> timeline;  // at most a few hundred points
+
+  double output_tokens_per_s() const {
+    return duration_s > 0 ? static_cast<double>(num_output_tokens) / duration_s : 0.0;
+  }
+  double hit_rate() const;        // of prompt tokens
+  double block_hit_rate() const;  // of prompt blocks
+  double fairness() const;        // Jain's index over the keys' tokens: 1 is equal
+};
+
+// An error where the options make no sense.
+Result<SimReport> simulate(const SimOptions& options, TraceSource& trace);
+
+}  // namespace quire::sim

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/sim/report.h"
+#include "server/cli/commands.h"
+
+namespace quire::cli {
+
+namespace {
+
+struct Asked {
+  std::string trace;
+  std::string synthetic;
+  double speed = 1.0;
+  std::string cost;
+  std::vector<std::string> set;
+  std::vector<std::string> sweep;
+  std::vector<std::string> weights;
+  std::int32_t num_replicas = 1;
+  std::string route = "round-robin";
+  std::string json_file;
+  std::string html_file;
+};
+
+[[noreturn]] void refuse(const Error& error) {
+  throw StartupError("simulate: " + error.message);
+}
+
+template <class T>
+T require(Result<T> result) {
+  if (!result) refuse(result.error());
+  return *std::move(result);
+}
+
+std::unique_ptr<sim::TraceSource> open_source(const Asked& asked) {
+  if (!asked.trace.empty()) return require(sim::open_trace(asked.trace, asked.speed));
+  return sim::make_synthetic(require(sim::parse_synthetic(asked.synthetic)));
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.flush();
+  if (!file) throw StartupError(fmt::format("simulate: cannot write {}", path));
+}
+
+std::map<std::string, double> parse_weights(const std::vector<std::string>& items) {
+  std::map<std::string, double> weights;
+  for (const std::string& item : items) {
+    const std::size_t equals = item.find('=');
+    char* end = nullptr;
+    const double weight = equals == std::string::npos ? 0.0 : std::strtod(item.c_str() + equals + 1, &end);
+    if (!(weight > 0.0) || *end != '\0') throw StartupError(fmt::format("simulate: '{}' is not key=weight", item));
+    weights[item.substr(0, equals)] = weight;
+  }
+  return weights;
+}
+
+void run(const Asked& asked) {
+  sim::SimOptions base;
+  base.price = require(sim::parse_price(asked.cost));
+  base.scheduler.key_weights = parse_weights(asked.weights);
+  std::vector<std::string> items = asked.set;
+  items.push_back(fmt::format("replicas={}", asked.num_replicas));
+  items.push_back("route=" + asked.route);
+  for (const std::string& item : items)
+    base = require(sim::make_cases(base, {item})).front().options;
+  std::vector<sim::SimCase> cases = require(sim::make_cases(base, asked.sweep));
+  for (sim::SimCase& each : cases) {
+    const std::unique_ptr<sim::TraceSource> source = open_source(asked);
+    each.report = require(sim::simulate(each.options, *source));
+  }
+  fmt::print("{}", sim::to_table(cases));
+  if (!asked.json_file.empty()) write_file(asked.json_file, sim::to_json(cases));
+  if (!asked.html_file.empty()) {
+    write_file(asked.html_file,
+               sim::to_html(cases, "quire simulate: " + (asked.trace.empty() ? asked.synthetic : asked.trace)));
+  }
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("simulate", "Replay traffic through the scheduler and the KV cache, without a model");
+  const auto asked = std::make_shared<Asked>();
+  auto* source = command->add_option_group("traffic", "One of:")->require_option(1);
+  source->add_option("--trace", asked->trace, "A trace: Azure CSV or Mooncake JSON lines, .gz too");
+  source->add_option(
+      "--synthetic", asked->synthetic,
+      "Made-up traffic: requests=,rate=,cv=,prompt=,prompt_cv=,output=,output_cv=,max=,shared=,groups=,keys=,seed=");
+  command->add_option("--speed", asked->speed, "Replay a trace so many times faster")->check(CLI::PositiveNumber);
+  command->add_option("--cost", asked->cost, "Milliseconds of a step: base=8,stream=0.3,prompt=1,context=0.05");
+  command->add_option("--set", asked->set,
+                      "A setting: num_blocks=4000 (0: unbounded), block_size=, policy=, max_num_seqs=, ...");
+  command->add_option("--sweep", asked->sweep,
+                      "Settings to combine: --sweep num_blocks=1000,4000 --sweep max_num_seqs=64,256");
+  command->add_option("--weight", asked->weights, "Under policy=fair: key=weight");
+  command->add_option("--replicas", asked->num_replicas, "Machines in the fleet");
+  command->add_option("--route", asked->route, "round-robin, least-loaded or prefix");
+  command->add_option("--json", asked->json_file, "Write the report as JSON to this file");
+  command->add_option("--html", asked->html_file, "Write the report as one HTML page to this file");
+  command->callback([asked] { run(*asked); });
+}
+
+}  // namespace quire::cli
