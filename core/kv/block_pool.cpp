@@ -6,7 +6,16 @@
 
 namespace quire {
 
-BlockPool::BlockPool(std::int64_t num_blocks) : links_(static_cast<std::size_t>(num_blocks)) {
+namespace {
+
+// Of the pool. Found on Mooncake's conversations: a fifth beats plain LRU at every size of pool, two fifths do not.
+constexpr double kMaxFavouredPart = 0.2;
+
+}  // namespace
+
+BlockPool::BlockPool(std::int64_t num_blocks)
+    : links_(static_cast<std::size_t>(num_blocks)),
+      max_favoured_(static_cast<std::int64_t>(kMaxFavouredPart * static_cast<double>(num_blocks))) {
   for (std::int64_t i = num_blocks - 1; i >= 0; --i)
     push_free(BlockId{static_cast<std::int32_t>(i)});
 }
@@ -17,7 +26,7 @@ bool BlockPool::allocate(std::span<BlockId> out) {
     block = free_head_;
     Links& links = links_[index(block)];
     free_head_ = links.next;
-    links = {.num_references = 1, .state = State::kReferenced};
+    links = {.num_references = 1, .state = State::kReferenced, .is_favoured = false};
   }
   num_free_ -= static_cast<std::int64_t>(out.size());
   peak_referenced_ = std::max(peak_referenced_, num_referenced());
@@ -65,17 +74,28 @@ void BlockPool::push_free(BlockId block) {
 }
 
 void BlockPool::push_cached(BlockId block) {
-  links_[index(block)] = {.previous = lru_tail_, .state = State::kCached};
-  (lru_tail_ == kNoBlock ? lru_head_ : links_[index(lru_tail_)].next) = block;
-  lru_tail_ = block;
-  ++num_cached_;
+  Links& links = links_[index(block)];
+  List& list = list_of(block);
+  links.state = State::kCached;
+  links.previous = list.tail;
+  links.next = kNoBlock;
+  (list.tail == kNoBlock ? list.head : links_[index(list.tail)].next) = block;
+  list.tail = block;
+  ++list.length;
+  if (lists_[kFavoured].length > max_favoured_) {
+    const BlockId oldest = lists_[kFavoured].head;
+    unlink_cached(oldest);
+    links_[index(oldest)].is_favoured = false;
+    push_cached(oldest);
+  }
 }
 
 void BlockPool::unlink_cached(BlockId block) {
   const Links& links = links_[index(block)];
-  (links.previous == kNoBlock ? lru_head_ : links_[index(links.previous)].next) = links.next;
-  (links.next == kNoBlock ? lru_tail_ : links_[index(links.next)].previous) = links.previous;
-  --num_cached_;
+  List& list = list_of(block);
+  (links.previous == kNoBlock ? list.head : links_[index(links.previous)].next) = links.next;
+  (links.next == kNoBlock ? list.tail : links_[index(links.next)].previous) = links.previous;
+  --list.length;
 }
 
 void BlockPool::check_integrity() const {
@@ -84,22 +104,25 @@ void BlockPool::check_integrity() const {
     QUIRE_CHECK(links_[index(block)].state == State::kFree, "the free list holds free blocks");
     QUIRE_CHECK(++num_free <= num_blocks(), "the free list ends");
   }
-  std::int64_t num_cached = 0;
-  BlockId previous = kNoBlock;
-  for (BlockId block = lru_head_; block != kNoBlock; block = links_[index(block)].next) {
-    QUIRE_CHECK(is_cached(block) && links_[index(block)].previous == previous, "the cached list is linked both ways");
-    QUIRE_CHECK(++num_cached <= num_blocks(), "the cached list ends");
-    previous = block;
+  for (const List& list : lists_) {
+    std::int64_t length = 0;
+    BlockId previous = kNoBlock;
+    for (BlockId block = list.head; block != kNoBlock; block = links_[index(block)].next) {
+      const Links& links = links_[index(block)];
+      QUIRE_CHECK(is_cached(block) && links.previous == previous, "a cached list is linked both ways");
+      QUIRE_CHECK(links.is_favoured == (&list == &lists_[kFavoured]), "a block is in the list it belongs to");
+      QUIRE_CHECK(++length <= num_blocks(), "a cached list ends");
+      previous = block;
+    }
+    QUIRE_CHECK(previous == list.tail && length == list.length, "a cached list ends at its tail");
   }
-  QUIRE_CHECK(previous == lru_tail_, "the cached list ends at its tail");
   std::int64_t num_referenced_found = 0;
   for (const Links& links : links_) {
     QUIRE_CHECK((links.state == State::kReferenced) == (links.num_references > 0),
                 "references make a block referenced");
     num_referenced_found += links.state == State::kReferenced ? 1 : 0;
   }
-  QUIRE_CHECK(num_free == num_free_ && num_cached == num_cached_ && num_referenced_found == num_referenced(),
-              "free + cached + referenced = total");
+  QUIRE_CHECK(num_free == num_free_ && num_referenced_found == num_referenced(), "free + cached + referenced = total");
 }
 
 }  // namespace quire

@@ -1,9 +1,11 @@
 // BlockPool: metadata of every KV block: who refers to it, and the order in which blocks are handed out. Engine thread
-// only. A block is free (nothing in it), cached (nobody refers to it, its content is kept) or referenced. Invariants:
-// free + cached + referenced = total; an allocation takes all it asks for or nothing; each operation is O(1) per block
+// only. A block is free (nothing in it), cached (nobody refers to it, its content is kept) or referenced. Cached blocks
+// leave least recently used first; a part of them, those of conversations that came back, leaves after the others.
+// Invariants: free + cached + referenced = total; an allocation takes all or nothing; each operation is O(1) per block
 // and allocates no memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,10 +27,14 @@ class BlockPool {
   void retain(BlockId block);
   // Drops a reference. The last one frees the block, or keeps it as the most recently used cached one.
   void release(BlockId block, bool keep);
+  // From now on the block leaves after those that nobody favoured. Whoever favours a block favours those before it.
+  void favour(BlockId block) { links_[index(block)].is_favoured = true; }
   // Marks a cached block as the most recently used.
   void touch(BlockId block);
-  // The least recently used cached block, kNoBlock where there is none; drop() frees a cached block.
-  BlockId oldest_cached() const { return lru_head_; }
+  // The cached block to give up next, kNoBlock where there is none; drop() frees a cached block.
+  BlockId oldest_cached() const {
+    return lists_[kPlain].head != kNoBlock ? lists_[kPlain].head : lists_[kFavoured].head;
+  }
   void drop(BlockId block);
 
   std::int32_t num_references(BlockId block) const { return links_[index(block)].num_references; }
@@ -36,9 +42,9 @@ class BlockPool {
 
   std::int64_t num_blocks() const { return static_cast<std::int64_t>(links_.size()); }
   std::int64_t num_free() const { return num_free_; }
-  std::int64_t num_cached() const { return num_cached_; }
-  std::int64_t num_referenced() const { return num_blocks() - num_free_ - num_cached_; }
-  std::int64_t num_available() const { return num_free_ + num_cached_; }  // what allocation can reach by evicting
+  std::int64_t num_cached() const { return lists_[kPlain].length + lists_[kFavoured].length; }
+  std::int64_t num_referenced() const { return num_blocks() - num_free_ - num_cached(); }
+  std::int64_t num_available() const { return num_free_ + num_cached(); }  // what allocation can reach by evicting
   std::int64_t peak_referenced() const { return peak_referenced_; }
 
   // Walks everything and aborts where an invariant is broken: O(num_blocks), for idle times and tests.
@@ -51,19 +57,26 @@ class BlockPool {
     BlockId next = kNoBlock;
     std::int32_t num_references = 0;
     State state = State::kFree;
+    bool is_favoured = false;
   };
+  struct List {
+    BlockId head = kNoBlock;  // least recently used
+    BlockId tail = kNoBlock;
+    std::int64_t length = 0;
+  };
+  enum : std::size_t { kPlain, kFavoured };
 
   static std::size_t index(BlockId block) { return static_cast<std::size_t>(block.value); }
   void push_free(BlockId block);
   void push_cached(BlockId block);
   void unlink_cached(BlockId block);
+  List& list_of(BlockId block) { return lists_[links_[index(block)].is_favoured ? kFavoured : kPlain]; }
 
   std::vector<Links> links_;
   BlockId free_head_ = kNoBlock;
-  BlockId lru_head_ = kNoBlock;  // least recently used
-  BlockId lru_tail_ = kNoBlock;
+  std::array<List, 2> lists_;
+  std::int64_t max_favoured_;  // above it the oldest of them go back among the others
   std::int64_t num_free_ = 0;
-  std::int64_t num_cached_ = 0;
   std::int64_t peak_referenced_ = 0;
 };
 

@@ -17,6 +17,7 @@ struct BlockTable {
   PrefixNode node{};  // of the last entered block; the salt's root where there is none
   PrefixNode root{};
   bool is_open = false;
+  bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
 };
 
 // Contents to be moved, in this order, before the step's forward pass.

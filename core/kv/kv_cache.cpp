@@ -167,8 +167,10 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
 
 void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
   if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
-  for (std::size_t i = table.blocks.size(); i-- > 0;)
+  for (std::size_t i = table.blocks.size(); i-- > 0;) {
+    if (table.is_returning) pool_.favour(table.blocks[i]);
     pool_.release(table.blocks[i], index_.contains(table.blocks[i]));
+  }
   table.blocks.clear();
   table.num_entered = 0;
   table.node = table.root;

@@ -15,6 +15,9 @@ constexpr std::int64_t kMinPromptChunk = 16;
 // A sequence at most so far behind streams: one token, or a few that a grammar forced.
 constexpr std::int64_t kMaxStreamingTokens = 32;
 
+// A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
+constexpr double kReturningPart = 0.9;
+
 auto importance(const Sequence& sequence) {
   return std::tuple(sequence.request->priority, sequence.request->arrival, sequence.id);
 }
@@ -235,6 +238,8 @@ void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match
   if (!sequence.has_started) {
     sequence.has_started = true;
     sequence.num_cached_tokens = sequence.num_computed;
+    sequence.table.is_returning =
+        static_cast<double>(sequence.num_computed) >= kReturningPart * static_cast<double>(sequence.num_tokens());
     prefix_queries_ += static_cast<std::uint64_t>(sequence.num_tokens());
     prefix_hits_ += static_cast<std::uint64_t>(sequence.num_computed);
     waiting_.charge(sequence, sequence.num_remaining());

@@ -1,0 +1,254 @@
+#include "core/sim/simulation.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "core/sim/report.h"
+#include "tests/support/material.h"
+
+using namespace quire;
+using namespace quire::sim;
+
+namespace {
+
+constexpr const char* kConversation = "traces/mooncake_conversation_trace.jsonl.gz";
+
+std::unique_ptr<TraceSource> opened(const std::filesystem::path& path, double speed = 1.0) {
+  auto source = open_trace(path.string(), speed);
+  REQUIRE(source.has_value());
+  return *std::move(source);
+}
+
+std::vector<TraceRequest> all_of(TraceSource& source) {
+  std::vector<TraceRequest> requests;
+  for (TraceRequest request; source.next(request);)
+    requests.push_back(request);
+  return requests;
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) : path_(std::filesystem::temp_directory_path() / name()) {
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  static std::string name() {
+    return "quire-trace-" + std::to_string(reinterpret_cast<std::uintptr_t>(&name)) + ".txt";
+  }
+  std::filesystem::path path_;
+};
+
+SimOptions fast(std::int64_t num_blocks, std::int32_t block_size) {
+  SimOptions options;
+  options.num_blocks = num_blocks;
+  options.block_size = block_size;
+  options.scheduler.max_num_seqs = 512;
+  options.scheduler.max_num_batched_tokens = 8192;
+  options.price = {.base_ms = 8.0, .stream_ms = 0.05, .prompt_token_ms = 0.01, .context_ktoken_ms = 0.001};
+  return options;
+}
+
+SimReport simulated(const SimOptions& options, TraceSource& source) {
+  auto report = simulate(options, source);
+  REQUIRE(report.has_value());
+  return *std::move(report);
+}
+
+SimReport simulated(const SimOptions& options, const std::string& synthetic) {
+  const auto traffic = parse_synthetic(synthetic);
+  REQUIRE(traffic.has_value());
+  return simulated(options, *make_synthetic(*traffic));
+}
+
+// Blocks that a cache of `capacity` blocks would have had, each request's in turn, the least recently used leaving
+// first.
+std::int64_t plain_lru_hits(const std::vector<TraceRequest>& requests, std::size_t capacity) {
+  std::list<std::int32_t> order;
+  std::unordered_map<std::int32_t, std::list<std::int32_t>::iterator> places;
+  std::int64_t num_hits = 0;
+  for (const TraceRequest& request : requests) {
+    bool in_prefix = true;
+    for (const std::int32_t id : request.hash_ids) {
+      const auto found = places.find(id);
+      in_prefix = in_prefix && found != places.end();
+      if (in_prefix) ++num_hits;
+      if (found != places.end()) order.erase(found->second);
+      order.push_back(id);
+      places[id] = std::prev(order.end());
+      if (order.size() > capacity) {
+        places.erase(order.front());
+        order.pop_front();
+      }
+    }
+  }
+  return num_hits;
+}
+
+}  // namespace
+
+TEST_CASE("with an unbounded pool the hit rate of Mooncake's conversations is the ideal one", "[sim]") {
+  QUIRE_REQUIRE_MATERIAL(path, kConversation);
+  const auto source = opened(path);
+  const SimReport report = simulated(fast(0, kHashBlockSize), *source);
+  std::int64_t num_blocks = 0;
+  std::int64_t num_found = 0;
+  std::unordered_map<std::int32_t, bool> seen;
+  for (const TraceRequest& request : all_of(*opened(path))) {
+    bool in_prefix = true;
+    for (const std::int32_t id : request.hash_ids) {
+      in_prefix = in_prefix && seen[id];
+      num_found += in_prefix ? 1 : 0;
+      ++num_blocks;
+    }
+    for (const std::int32_t id : request.hash_ids)
+      seen[id] = true;
+  }
+  CHECK(report.num_prompt_blocks == num_blocks);
+  CHECK(report.num_cached_blocks == num_found);
+  CHECK(report.num_preemptions == 0);
+}
+
+TEST_CASE("at a real pool's size hits are at least those of plain LRU", "[sim]") {
+  QUIRE_REQUIRE_MATERIAL(path, kConversation);
+  const auto requests = all_of(*opened(path));
+  const std::int64_t num_blocks = GENERATE(3'000, 20'000);
+  const auto source = opened(path);
+  const SimReport report = simulated(fast(num_blocks, kHashBlockSize), *source);
+  CHECK(report.num_requests == 12'031);
+  CHECK(report.num_cached_blocks >= plain_lru_hits(requests, static_cast<std::size_t>(num_blocks)));
+}
+
+TEST_CASE("Azure's conversations run to their end with every token", "[sim]") {
+  QUIRE_REQUIRE_MATERIAL(path, "traces/azure2023_conv.csv");
+  const auto source = opened(path);
+  const SimReport report = simulated(fast(20'000, 16), *source);
+  CHECK(report.num_requests == 19'366);
+  CHECK(report.num_prompt_tokens == 22'361'870);
+  CHECK(report.num_output_tokens == 4'088'665);
+  CHECK(report.duration_s > 3'500.0);
+  CHECK(report.ttft_s.num_values() == 19'366);
+  CHECK(report.itl_s.num_values() == 4'088'665 - 19'366);
+}
+
+TEST_CASE("a pool too small for the load preempts, and everything is finished", "[sim]") {
+  SimOptions options = fast(400, 16);
+  options.scheduler.max_num_seqs = 64;
+  const SimReport report = simulated(options, "requests=500,rate=50,prompt=200,output=200,max=2000,seed=3");
+  CHECK(report.num_requests == 500);
+  CHECK(report.num_preemptions > 0);
+  CHECK(report.e2e_s.num_values() == 500);
+  CHECK(report.peak_blocks <= 400);
+}
+
+TEST_CASE("a fleet that routes by prefix finds more cached than one that takes turns", "[sim]") {
+  SimOptions options = fast(3'000, 16);
+  options.num_replicas = 4;
+  const std::string traffic = "requests=2000,rate=20,prompt=100,output=20,shared=2048,groups=40,seed=2";
+  const SimReport in_turn = simulated(options, traffic);
+  options.route = Route::kPrefix;
+  const SimReport by_prefix = simulated(options, traffic);
+  CHECK(by_prefix.hit_rate() > in_turn.hit_rate() + 0.1);
+  CHECK(by_prefix.num_output_tokens == in_turn.num_output_tokens);
+}
+
+TEST_CASE("routing by load serves a fleet better than taking turns", "[sim]") {
+  SimOptions options = fast(20'000, 16);
+  options.scheduler.max_num_seqs = 4;
+  options.num_replicas = 4;
+  const std::string traffic = "requests=3000,rate=20,cv=2,prompt=500,output=100,output_cv=3,seed=5";
+  const SimReport in_turn = simulated(options, traffic);
+  options.route = Route::kLeastLoaded;
+  const SimReport by_load = simulated(options, traffic);
+  CHECK(by_load.ttft_s.percentile(99) < in_turn.ttft_s.percentile(99));
+}
+
+TEST_CASE("keys get equal shares of a fair replica", "[sim]") {
+  SimOptions options = fast(20'000, 16);
+  options.scheduler.policy = SchedulerPolicy::kFair;
+  const SimReport report = simulated(options, "requests=4000,rate=1000,prompt=200,output=50,keys=4");
+  CHECK(report.keys.size() == 4);
+  CHECK(report.fairness() > 0.99);
+}
+
+TEST_CASE("the same traffic gives the same report", "[sim]") {
+  const std::string traffic = "requests=300,rate=10,seed=9";
+  const SimCase a{"a", {}, simulated(fast(5'000, 16), traffic)};
+  const SimCase b{"a", {}, simulated(fast(5'000, 16), traffic)};
+  CHECK(to_json({a}) == to_json({b}));
+}
+
+TEST_CASE("traces are read, sorted and scaled", "[sim]") {
+  const TemporaryFile csv(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:50.5,396,109\r\n2023-11-16 18:15:46.5000000,374,44\n");
+  const auto requests = all_of(*opened(csv.path(), 2.0));
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[0].num_prompt_tokens == 374);
+  CHECK(requests[1].arrival_s == Approx(2.0));
+  CHECK(requests[1].num_output_tokens == 109);
+}
+
+TEST_CASE("a damaged trace is refused with file and line", "[sim]") {
+  const std::string good = R"({"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]})";
+  const std::string bad = GENERATE(as<std::string>(), R"({"timestamp": 0, "input_length": 600})",
+                                   R"({"timestamp": 0, "input_length": -6, "output_length": 5, "hash_ids": [1]})",
+                                   R"({"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": [1,x]})",
+                                   R"({"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": 7})", "hello",
+                                   "a,b,c", "2023-11-16 18:15:50.5,1", R"({"timestamp":)", "{");
+  const TemporaryFile file(good + "\n" + bad + "\n");
+  const auto source = open_trace(file.path(), 1.0);
+  REQUIRE_FALSE(source.has_value());
+  CHECK(source.error().message.find(file.path() + ":2:") != std::string::npos);
+}
+
+TEST_CASE("numbers are asked for by name", "[sim]") {
+  CHECK(parse_price("base=5,prompt=0.5")->prompt_token_ms == 0.5);
+  CHECK(parse_price("bas=5").error().message.find("base") != std::string::npos);
+  CHECK_FALSE(parse_price("base=0,stream=0"));
+  CHECK_FALSE(parse_price("base=-1"));
+  CHECK(parse_synthetic("rate=5,groups=3")->num_groups == 3);
+  CHECK_FALSE(parse_synthetic("rate=fast"));
+  CHECK_FALSE(parse_synthetic("rate=0"));
+  CHECK_FALSE(make_cases({}, {"max_seqs=1"}));
+  CHECK_FALSE(make_cases({}, {"policy=best"}));
+}
+
+TEST_CASE("a sweep is every combination", "[sim]") {
+  const auto cases = make_cases({}, {"num_blocks=100,200", "policy=fcfs,fair", "replicas=2"});
+  REQUIRE(cases.has_value());
+  REQUIRE(cases->size() == 4);
+  CHECK((*cases)[1].name == "num_blocks=200 policy=fcfs replicas=2");
+  CHECK((*cases)[1].options.num_blocks == 200);
+  CHECK((*cases)[3].options.scheduler.policy == SchedulerPolicy::kFair);
+}
+
+TEST_CASE("reports are valid JSON and one self-contained page", "[sim]") {
+  SimCase each{"quotes \" and <tags>", {}, simulated(fast(5'000, 16), "requests=50,rate=10,keys=2")};
+  const auto json = nlohmann::json::parse(to_json({each, each}));
+  CHECK(json.size() == 2);
+  CHECK(json[0]["requests"] == 50);
+  CHECK(json[0]["keys"].size() == 2);
+  CHECK(json[0]["timeline"].size() > 1);
+  const std::string html = to_html({each}, "a title");
+  CHECK(html.find("<svg") != std::string::npos);
+  CHECK(html.find("http") == std::string::npos);
+  CHECK(html.find("src=") == std::string::npos);
+  CHECK(html.find("<tags>") == std::string::npos);
+  CHECK(to_table({each}).find("quotes") != std::string::npos);
+}
+
+TEST_CASE("percentiles are within a hundredth", "[sim]") {
+  Distribution values;
+  for (int i = 1; i <= 10'000; ++i)
+    values.add(i * 0.001);
+  CHECK(values.percentile(50) == Approx(5.0).epsilon(0.01));
+  CHECK(values.percentile(99) == Approx(9.9).epsilon(0.01));
+  CHECK(values.percentile(100) == Approx(10.0).epsilon(0.01));
+  CHECK(values.mean() == Approx(5.0005));
+  CHECK(Distribution().percentile(50) == 0.0);
+}
