@@ -1,6 +1,7 @@
 #include "core/model/transformer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -53,8 +54,9 @@ TransformerWeights pack_weights(const WeightSources& sources, Backend& backend,
 MatrixView Transformer::Activation::rows(std::int64_t count) {
   if (count > capacity_) {
     buffer_.reset();  // the old rows are not needed: free them before the new ones are allocated
-    buffer_ = backend_.allocate(count * cols_);
-    capacity_ = count;
+    // A power of two: batches that grow by one row at a time seldom allocate.
+    capacity_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
+    buffer_ = backend_.allocate(capacity_ * cols_);
   }
   return {.data = buffer_ == nullptr ? nullptr : buffer_->data(), .rows = count, .cols = cols_, .stride = cols_};
 }
@@ -94,7 +96,9 @@ std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_
   const std::int64_t per_row =
       2 * config.hidden_size + qkv_size + query_size + 3 * config.ffn_size + config.rope.rotary_dim;
   const std::int64_t per_logit_row = config.hidden_size + config.vocab_size;
-  return static_cast<std::size_t>(std::min(num_rows, kMaxRows) * per_row + num_logit_rows * per_logit_row) *
+  const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
+  return (rounded(std::min(num_rows, kMaxRows)) * static_cast<std::uint64_t>(per_row) +
+          rounded(num_logit_rows) * static_cast<std::uint64_t>(per_logit_row)) *
          sizeof(float);
 }
 
