@@ -244,7 +244,7 @@ std::shared_ptr<const Tokenizer> build(const Documents& documents) {
   const json& tokenizer = documents.tokenizer;
   Vocabulary vocabulary = read_vocabulary(documents);
   JsonNormalizer normalizer = read_normalizer(member(tokenizer, "normalizer"));
-  JsonPreTokenizer pre_tokenizer = read_pre_tokenizer(member(tokenizer, "pre_tokenizer"));
+  JsonPreTokenizer pre_tokenizer = read_pre_tokenizer(member(tokenizer, "pre_tokenizer"), normalizer.byte_level);
   JsonDecoder decoder = read_decoder(member(tokenizer, "decoder"));
   const bool byte_level = normalizer.byte_level || pre_tokenizer.byte_level;
   decoder.byte_level = decoder.byte_level || (byte_level && member(tokenizer, "decoder").is_null());

@@ -62,7 +62,9 @@ AddedTokens added_tokens(const VocabularyData& data) {
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {
     const TokenKind kind = kind_of(data, id);
     const std::string_view text = data.tokens[id];
-    if (text.empty() || (!is_special_kind(kind) && kind != TokenKind::kUserDefined)) continue;
+    if (!is_special_kind(kind) && kind != TokenKind::kUserDefined) continue;
+    // Texts are valid UTF-8: what is not occurs in none, and half a character must not be cut out of one.
+    if (text.empty() || !unicode::is_valid(text)) continue;
     const bool keeps_space = text == "<unk>" || text == "<s>" || text == "<|endoftext|>";
     added.push_back({.content = std::string(text),
                      .id = TokenId{static_cast<std::int32_t>(id)},

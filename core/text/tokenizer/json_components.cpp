@@ -114,8 +114,10 @@ void add_pre_tokenizer(const std::string& type, const json& object, bool is_last
     return;
   }
   if (type != "Metaspace") refuse("pre-tokenizer", type);
-  out.pre_tokenizer.add(PreTokenizer::Metaspace{object.at("replacement").get<std::string>(),
-                                                read_prepend_scheme(object), object.value("split", true)});
+  auto replacement = object.at("replacement").get<std::string>();
+  if (replacement.empty()) throw StartupError("tokenizer.json: the pre-tokenizer 'Metaspace' has an empty replacement");
+  out.pre_tokenizer.add(
+      PreTokenizer::Metaspace{std::move(replacement), read_prepend_scheme(object), object.value("split", true)});
 }
 
 void add_decoder(const std::string& type, const json& object, JsonDecoder& out) {
@@ -163,12 +165,15 @@ JsonNormalizer read_normalizer(const json& object) {
   return out;
 }
 
-JsonPreTokenizer read_pre_tokenizer(const json& object) {
+JsonPreTokenizer read_pre_tokenizer(const json& object, bool in_alphabet) {
   std::vector<std::pair<std::string, const json*>> components;
   for_each_component(object, "pretokenizers",
                      [&](const std::string& type, const json& each) { components.emplace_back(type, &each); });
   JsonPreTokenizer out;
+  if (in_alphabet) out.pre_tokenizer.add(PreTokenizer::ToByteAlphabet{});
   for (const auto& component : components) {
+    if (in_alphabet && component.first == "ByteLevel")
+      refuse("pre-tokenizer after a ByteLevel normalizer", component.first);
     add_pre_tokenizer(component.first, *component.second, &component == &components.back(), out);
   }
   return out;

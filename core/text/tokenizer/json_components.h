@@ -24,7 +24,8 @@ struct JsonPreTokenizer {
   PreTokenizer pre_tokenizer;
   bool byte_level = false;
 };
-JsonPreTokenizer read_pre_tokenizer(const nlohmann::json& object);
+// `in_alphabet`: the normalizer has written the text in GPT-2's byte alphabet already.
+JsonPreTokenizer read_pre_tokenizer(const nlohmann::json& object, bool in_alphabet = false);
 
 struct JsonDecoder {
   bool byte_level = false;

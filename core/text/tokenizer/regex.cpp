@@ -85,7 +85,8 @@ std::string translate_pattern(std::string_view pattern) {
 }
 
 Regex Regex::compile(std::string_view pattern) {
-  return Regex(compile_code(translate_pattern(pattern), pattern, PCRE2_UCP | PCRE2_MULTILINE));
+  return Regex(
+      compile_code(translate_pattern(pattern), pattern, PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C));
 }
 
 Regex Regex::compile_literal(std::string_view text) {

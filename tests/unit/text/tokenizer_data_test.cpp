@@ -97,6 +97,13 @@ TEST_CASE("user-defined tokens are found in any text, control tokens are not", "
   CHECK(tokenizer->end_of_generation().size() == 2);
 }
 
+TEST_CASE("a control token that is half a character cuts nothing", "[tokenizer]") {
+  VocabularyData data = small_sentencepiece();
+  data.tokens[1] = "\xC3";
+  const auto tokenizer = make_tokenizer(data);
+  CHECK(values(tokenizer->encode("\xC3\xA9", false, true)) == std::vector<std::int32_t>{3, 0});
+}
+
 TEST_CASE("a tokenizer.json that is broken or beyond us is refused", "[tokenizer]") {
   const auto refused = [](const char* text) {
     TokenizerFiles files;

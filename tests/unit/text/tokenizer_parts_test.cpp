@@ -15,8 +15,8 @@ namespace {
 using nlohmann::json;
 using Strings = std::vector<std::string>;
 
-Strings words_of(const json& pre_tokenizer, std::string_view text, bool at_start = true) {
-  const JsonPreTokenizer read = read_pre_tokenizer(pre_tokenizer);
+Strings words_of(const json& pre_tokenizer, std::string_view text, bool at_start = true, bool in_alphabet = false) {
+  const JsonPreTokenizer read = read_pre_tokenizer(pre_tokenizer, in_alphabet);
   Regex::Matcher matcher;
   PreTokenizer::Words words;
   read.pre_tokenizer.split(text, at_start, matcher, words);
@@ -67,6 +67,9 @@ TEST_CASE("the named pre-tokenizers of tokenizer.json", "[tokenizer]") {
                       {"pretokenizers",
                        {{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}},
                         {{"type", "Split"}, {"pattern", {{"String", "\xC4\xA0"}}}, {"behavior", "Isolated"}}}}};
+  const json normalized_already = {
+      {"type", "Split"}, {"pattern", {{"String", "\xC4\xA0"}}}, {"behavior", "MergedWithNext"}};
+  CHECK(words_of(normalized_already, "é b", true, true) == Strings{"é", " b"});
   // The second step sees the space in GPT-2's alphabet; the words come out as bytes again.
   CHECK(words_of(after, "é b") == Strings{"é", " ", "b"});
 }
@@ -125,6 +128,10 @@ TEST_CASE("what tokenizer.json may name and Quire does not have is refused by na
         }).starts_with("the pre-tokenizer 'no-such' (tokenizer.ggml.pre) is not known"));
   CHECK(message([] { Regex::compile("a(b"); }).starts_with("the tokenizer's pattern 'a(b' cannot be compiled: "));
   CHECK(message([] { Regex::compile("[\\w&&[^a]]"); }).find("intersects classes") != std::string::npos);
+  CHECK(message([] {
+          read_pre_tokenizer({{"type", "Metaspace"}, {"replacement", ""}});
+        }) == "tokenizer.json: the pre-tokenizer 'Metaspace' has an empty replacement");
+  CHECK(message([] { Regex::compile("\\C"); }).starts_with("the tokenizer's pattern '\\C' cannot be compiled: "));
   json deep = {{"type", "NFC"}};
   for (int i = 0; i < 100; ++i)
     deep = {{"type", "Sequence"}, {"normalizers", json::array({deep})}};
