@@ -19,7 +19,7 @@ struct GrammarLimits {
   std::size_t max_nodes = 60'000;                // value positions of one schema
   std::size_t max_alternatives = 256;            // shapes that one value position may have
   std::size_t max_steps = 40'000'000;            // units of work of one compilation
-  std::chrono::milliseconds max_time{10'000};    // of one compilation
+  std::chrono::milliseconds max_time{5'000};    // of one compilation
   std::size_t max_cached_grammars = 256;         // compiled grammars kept for reuse
 };
 
@@ -50,7 +50,7 @@ class Budget {
   }
 
  private:
-  static constexpr std::size_t kCheckEvery = 20'000;
+  static constexpr std::size_t kCheckEvery = 2'000;
   GrammarLimits limits_;
   std::chrono::steady_clock::time_point deadline_;
   std::size_t spent_ = 0;

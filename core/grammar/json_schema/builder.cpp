@@ -118,7 +118,10 @@ class Builder {
       auto& known = lengths_[{language.get(), string.max}];
       if (known == nullptr) known = std::make_shared<Lengths>(*language, string.max == kUnbounded ? Lengths::kEndless : string.max, budget_);
       shape.lengths = known;
-      if (string.max == kUnbounded && known->shortest(language->start) >= string.min) shape.lengths = nullptr;
+      if (string.max == kUnbounded && known->shortest(language->start) >= string.min) {
+        shape.lengths = nullptr;
+        shape.min = 0;
+      }
       if (shape.bounded() && !shape.live(language->start, 0)) return;
     }
     made.strings.push_back(std::move(shape));

@@ -11,7 +11,8 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kPruneDepth = 4;
+constexpr std::size_t kPruneLevels = 4;
+constexpr std::size_t kMaxExpanding = 100;  // subschemas being expanded at once, each with its share of the stack
 
 struct Since {
   std::string_view keyword;
@@ -106,16 +107,36 @@ std::string Expander::pointer(const Goal& goal) const {
 const Shapes& Expander::shapes(const Goal& goal) {
   const auto found = goals_.find(goal);
   if (found != goals_.end()) return found->second;
-  Shapes result = Shapes::everything();
-  for (const Literal& literal : goal) result = algebra_.intersect(result, expand(literal));
-  prune(result, kPruneDepth);
+  Shapes result = meet(goal);
+  prune(result);
   return goals_.emplace(goal, std::move(result)).first->second;
+}
+
+// All conditions at once; what must not hold is taken from the rest, which is often disjoint from it.
+Shapes Expander::meet(const Goal& goal) {
+  Shapes result = Shapes::everything();
+  for (const Literal& literal : goal) {
+    if (!literal.negated) result = algebra_.intersect(result, expand(literal));
+  }
+  for (const Literal& literal : goal) {
+    if (!literal.negated) continue;
+    result = literal.json == nullptr ? Shapes{} : subtract(result, expand(Literal{literal.json, literal.equals, false}));
+  }
+  return result;
+}
+
+Shapes Expander::subtract(const Shapes& from, const Shapes& taken) {
+  return algebra_.subtract(from, taken, [this](Shapes common) {
+    prune(common);
+    return common.empty();
+  });
 }
 
 const Shapes& Expander::expand(const Literal& literal) {
   const auto found = expanded_.find(literal);
   if (found != expanded_.end()) return found->second;
   budget_.spend(50);
+  if (expanding_.size() >= kMaxExpanding) throw Refusal("the schema nests too deeply", document_.pointer(*literal.json));
   if (!expanding_.insert(literal).second) {
     throw Refusal("the schema refers to itself without end", document_.pointer(*literal.json));
   }
@@ -135,29 +156,38 @@ const Shapes& Expander::expand(const Literal& literal) {
   return expanded_.emplace(literal, std::move(result)).first->second;
 }
 
-bool Expander::no_value(const Goal& goal, std::size_t depth) {
+// A look a few levels down. What was found at one level serves at that level and those below it.
+bool Expander::no_value(const Goal& goal) {
   const auto found = without_value_.find(goal);
-  if (found != without_value_.end()) return found->second;
-  if (depth == 0) return false;
-  Shapes result = Shapes::everything();
+  if (found != without_value_.end() && (found->second.proven || found->second.level <= level_)) return found->second.proven;
+  if (level_ >= kPruneLevels) return false;
+  struct Deeper {
+    std::size_t& level;
+    explicit Deeper(std::size_t& at) : level(at) { ++level; }
+    ~Deeper() { --level; }
+  };
+  bool proven = false;
   try {
-    for (const Literal& literal : goal) result = algebra_.intersect(result, expand(literal));
-    prune(result, depth - 1);
+    const Deeper deeper(level_);
+    Shapes result = meet(goal);
+    prune(result);
+    proven = result.empty();
   } catch (const Refusal&) {
     return false;  // not known: it is being expanded further up, or will be refused where it counts
   }
-  return without_value_.emplace(goal, result.empty()).first->second;
+  without_value_[goal] = Looked{proven, level_};
+  return proven;
 }
 
 // Leaves out objects and arrays that need something which no value can be.
-void Expander::prune(Shapes& shapes, std::size_t depth) {
-  if (depth == 0) return;
+void Expander::prune(Shapes& shapes) {
+  if (level_ >= kPruneLevels) return;
   const auto hopeless = [&](const Goal& goal) {
     const bool refuted = std::any_of(goal.begin(), goal.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
-    return refuted || (goal.size() > 1 && no_value(goal, depth));
+    return refuted || (goal.size() > 1 && no_value(goal));
   };
   std::erase_if(shapes.objects, [&](const ObjectAlternative& object) {
-    budget_.spend(object.every.size() * object.required.size() / 4);
+    budget_.spend(1 + object.every.size() * object.required.size() / 4);
     return std::any_of(object.required.begin(), object.required.end(),
                        [&](const std::u32string& name) { return hopeless(object.goal_of(name)); });
   });
@@ -226,7 +256,10 @@ Shapes Expander::apply_types(const Json& schema, Shapes shapes) {
   }
   if (integer_only && !result.numbers.any && result.numbers.language == nullptr) {
     Shapes integers;
-    integers.numbers = number_set("integers", [&] { return grammar::integers(with_exponents_, budget_); });
+    // Before draft 6, 1.0 is no integer.
+    const bool spelled = document_.draft(schema) <= Draft::k4;
+    integers.numbers = spelled ? number_set("spelled integers", [&] { return spelled_integers(budget_); })
+                               : number_set("integers", [&] { return grammar::integers(with_exponents_, budget_); });
     integers.numbers.integral = true;
     result.numbers = algebra_.intersect(shapes, integers).numbers;
   }
@@ -271,13 +304,13 @@ Shapes Expander::apply_combinations(const Json& schema, Shapes shapes) {
     shapes = located(schema, "anyOf", [&] { return algebra_.intersect(shapes, either); });
   }
   if (const Json* one = list("oneOf")) {
-    shapes = located(schema, "oneOf", [&] { return algebra_.intersect(shapes, one_of(*one)); });
+    shapes = located(schema, "oneOf", [&] { return one_of(shapes, *one); });
   }
   if (const Json* no = member(schema, "not")) {
-    shapes = located(schema, "not", [&] { return algebra_.intersect(shapes, expand(child(*no, true))); });
+    shapes = located(schema, "not", [&] { return subtract(shapes, expand(child(*no))); });
   }
   if (member(schema, "if") != nullptr) {
-    shapes = located(schema, "if", [&] { return algebra_.intersect(shapes, conditional(schema)); });
+    shapes = located(schema, "if", [&] { return conditional(shapes, schema); });
   }
   for (const Keyword keyword : {"dependencies", "dependentRequired", "dependentSchemas"}) {
     const Json* map = member(schema, keyword);
@@ -288,43 +321,31 @@ Shapes Expander::apply_combinations(const Json& schema, Shapes shapes) {
   return shapes;
 }
 
-// Exactly one: each branch without those others that it overlaps.
-Shapes Expander::one_of(const Json& list) {
-  std::vector<Literal> branches;
-  for (const Json& part : list) branches.push_back(child(part));
-  std::vector<std::vector<bool>> overlap(branches.size(), std::vector<bool>(branches.size(), false));
-  for (std::size_t i = 0; i < branches.size(); ++i) {
-    for (std::size_t k = i + 1; k < branches.size(); ++k) {
-      Goal both;
-      add_literal(both, branches[i]);
-      add_literal(both, branches[k]);
-      overlap[i][k] = overlap[k][i] = !no_value(both, kPruneDepth);
-    }
+// Exactly one: each branch without the others, type by type.
+Shapes Expander::one_of(const Shapes& shapes, const Json& list) {
+  std::vector<Shapes> branches;
+  for (const Json& part : list) {
+    branches.push_back(algebra_.intersect(shapes, expand(child(part))));
+    prune(branches.back());
   }
   Shapes result;
   for (std::size_t i = 0; i < branches.size(); ++i) {
-    Shapes only = expand(branches[i]);
+    Shapes only = branches[i];
     for (std::size_t k = 0; k < branches.size(); ++k) {
-      if (i == k || !overlap[i][k]) continue;
-      Literal other = branches[k];
-      other.negated = !other.negated;
-      only = algebra_.intersect(only, expand(other));
-      prune(only, kPruneDepth);
+      if (i != k && !only.empty()) only = subtract(only, branches[k]);
     }
     result = algebra_.unite(std::move(result), only);
   }
   return result;
 }
 
-Shapes Expander::conditional(const Json& schema) {
-  const Literal condition = child(schema["if"]);
-  Literal otherwise = condition;
-  otherwise.negated = !otherwise.negated;
-  Shapes yes = expand(condition);
+Shapes Expander::conditional(const Shapes& shapes, const Json& schema) {
+  const Shapes condition = expand(child(schema["if"]));
+  Shapes yes = algebra_.intersect(shapes, condition);
   if (schema.contains("then")) yes = algebra_.intersect(yes, expand(child(schema["then"])));
-  Shapes no = expand(otherwise);
+  Shapes no = shapes;
   if (schema.contains("else")) no = algebra_.intersect(no, expand(child(schema["else"])));
-  return algebra_.unite(std::move(yes), no);
+  return algebra_.unite(std::move(yes), subtract(no, condition));
 }
 
 Shapes Expander::only_objects(std::vector<ObjectAlternative> objects) const {

@@ -35,8 +35,8 @@ class Expander {
   Shapes apply_types(const Json& schema, Shapes shapes);
   Shapes apply_references(const Json& schema, Shapes shapes);
   Shapes apply_combinations(const Json& schema, Shapes shapes);
-  Shapes one_of(const Json& list);
-  Shapes conditional(const Json& schema);
+  Shapes one_of(const Shapes& shapes, const Json& list);
+  Shapes conditional(const Shapes& shapes, const Json& schema);
   Shapes dependencies(const Json& map, Keyword keyword, const Json& schema);
   Shapes only_objects(std::vector<ObjectAlternative> objects) const;
   NumberSet numbers(const Json& schema);
@@ -53,8 +53,10 @@ class Expander {
   DfaPtr pattern(const std::string& source);
   DfaPtr length_bounded(const StringAlternative& string);
   NumberSet number_set(const std::string& name, const std::function<DfaPtr()>& make);
-  void prune(Shapes& shapes, std::size_t depth);
-  bool no_value(const Goal& goal, std::size_t depth);
+  void prune(Shapes& shapes);
+  Shapes subtract(const Shapes& from, const Shapes& taken);
+  Shapes meet(const Goal& goal);
+  bool no_value(const Goal& goal);
   bool known(const Json& schema, Keyword keyword) const;
   // The member, where the schema's draft knows the keyword.
   const Json* member(const Json& schema, Keyword keyword) const;
@@ -73,7 +75,12 @@ class Expander {
   std::map<Literal, Shapes> expanded_;
   std::set<Literal> expanding_;
   std::map<Goal, Shapes> goals_;
-  std::map<Goal, bool> without_value_;
+  struct Looked {
+    bool proven;
+    std::size_t level;
+  };
+  std::map<Goal, Looked> without_value_;
+  std::size_t level_ = 0;
 };
 
 }  // namespace quire::grammar

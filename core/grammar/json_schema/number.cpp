@@ -247,6 +247,10 @@ DfaPtr all_numbers(bool with_exponents, Budget& budget) {
   return std::make_shared<Dfa>(build_full(parse_regex(with_exponents ? plain + normal : plain, budget), budget));
 }
 
+DfaPtr spelled_integers(Budget& budget) {
+  return std::make_shared<Dfa>(build_full(parse_regex("-?(0|[1-9][0-9]*)", budget), budget));
+}
+
 DfaPtr integers(bool with_exponents, Budget& budget) {
   // In an exponent's spelling: at least as many powers of ten as there are digits after the point, zeros at the end apart.
   struct State {

@@ -33,6 +33,8 @@ enum class Order { kLess, kEqual, kGreater };
 // with_exponents: whether the universe has spellings with exponents (it has none where multipleOf must be decided).
 DfaPtr all_numbers(bool with_exponents, Budget& budget);
 DfaPtr integers(bool with_exponents, Budget& budget);
+// Integers written without point and exponent.
+DfaPtr spelled_integers(Budget& budget);
 // Numbers above (kGreater) or below (kLess) the bound, or equal to it where inclusive.
 DfaPtr bounded_numbers(const Decimal& bound, Order side, bool inclusive, bool with_exponents, Budget& budget);
 DfaPtr equal_numbers(const std::vector<Decimal>& values, bool with_exponents, Budget& budget);

@@ -84,6 +84,16 @@ bool NameSet::contains(const std::u32string& name) const {
   return member != negated;
 }
 
+bool NameSet::covers(const NameSet& other) const {
+  if (*this == other) return true;
+  if (!other.negated && other.patterns.empty()) {
+    return std::all_of(other.texts.begin(), other.texts.end(), [&](const std::u32string& name) { return contains(name); });
+  }
+  if (!negated || !other.negated) return false;
+  return all_in(patterns, other.patterns) &&
+         std::none_of(texts.begin(), texts.end(), [&](const std::u32string& name) { return other.contains(name); });
+}
+
 Goal ObjectAlternative::goal_of(const std::u32string& name) const {
   Goal goal;
   for (const NameRule& rule : every) {
@@ -181,7 +191,46 @@ void ShapeAlgebra::simplify(std::vector<ArrayAlternative>& arrays) {
   drop_covered(arrays);
 }
 
+// A rule that closes an object makes others redundant or impossible, and a condition that some property must meet, among
+// finitely many that are left, one of as many alternatives.
+void ShapeAlgebra::spell_out(std::vector<ObjectAlternative>& objects) {
+  std::vector<ObjectAlternative> result;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    ObjectAlternative object = objects[i];
+    const auto never = [](const NameRule& rule) { return rule.value.json == nullptr && rule.value.negated; };
+    const auto closes = [&](const NameRule& rule) { return never(rule) && rule.names->negated; };
+    const auto closer = std::find_if(object.every.begin(), object.every.end(), closes);
+    if (closer == object.every.end()) {
+      result.push_back(std::move(object));
+      continue;
+    }
+    const NameRule closing = *closer;
+    std::erase_if(object.every, [&](const NameRule& rule) {
+      const bool outside = closing.names->covers(*rule.names);
+      return outside && !(rule.names == closing.names && rule.value == closing.value);
+    });
+    const auto impossible = [&](const NameRule& rule) { return closing.names->covers(*rule.names); };
+    if (std::any_of(object.some.begin(), object.some.end(), impossible)) continue;
+    if (object.some.empty() || !closing.names->patterns.empty()) {
+      result.push_back(std::move(object));
+      continue;
+    }
+    const NameRule some = object.some.back();
+    object.some.pop_back();
+    for (const std::u32string& name : closing.names->texts) {
+      if (!some.names->contains(name)) continue;
+      ObjectAlternative with = object;
+      with.required.insert(name);
+      add_once(with.every, NameRule{std::make_shared<NameSet>(NameSet{{name}, {}, false}), some.value});
+      objects.push_back(std::move(with));  // seen again: there may be more conditions
+      check(objects.size());
+    }
+  }
+  objects = std::move(result);
+}
+
 void ShapeAlgebra::simplify(std::vector<ObjectAlternative>& objects) {
+  spell_out(objects);
   std::erase_if(objects, [](const ObjectAlternative& object) { return object.min > object.max || object.required.size() > object.max; });
   check(objects.size());
   budget_.spend(objects.size() * objects.size());
@@ -346,6 +395,44 @@ Shapes ShapeAlgebra::complement(const Shapes& shapes) {
   for (const StringAlternative& string : shapes.strings) result.strings = intersect(result.strings, complement(string));
   for (const ArrayAlternative& array : shapes.arrays) result.arrays = intersect(result.arrays, complement(array));
   for (const ObjectAlternative& object : shapes.objects) result.objects = intersect(result.objects, complement(object));
+  return result;
+}
+
+template <class Alternative>
+std::vector<Alternative> ShapeAlgebra::subtract(const std::vector<Alternative>& a, const std::vector<Alternative>& b,
+                                                std::vector<Alternative> Shapes::*member,
+                                                const std::function<bool(Shapes)>& hopeless) {
+  std::vector<Alternative> result = a;
+  for (const Alternative& taken : b) {
+    std::vector<Alternative> left;
+    for (const Alternative& from : result) {
+      Shapes common;
+      common.*member = intersect(std::vector{from}, std::vector{taken});
+      if (hopeless(std::move(common))) {
+        left.push_back(from);
+        continue;
+      }
+      for (Alternative& piece : intersect(std::vector{from}, complement(taken))) {
+        Shapes one;
+        one.*member = {piece};
+        if (!hopeless(std::move(one))) left.push_back(std::move(piece));
+      }
+    }
+    simplify(left);
+    result = std::move(left);
+  }
+  return result;
+}
+
+Shapes ShapeAlgebra::subtract(const Shapes& a, const Shapes& b, const std::function<bool(Shapes)>& hopeless) {
+  Shapes result;
+  result.words = static_cast<std::uint8_t>(a.words & ~b.words);
+  const bool has_numbers = a.numbers.any || a.numbers.language != nullptr;
+  if (has_numbers) result.numbers = intersect(a.numbers, complement(b.numbers));
+  result.strings = a.strings;
+  for (const StringAlternative& string : b.strings) result.strings = intersect(result.strings, complement(string));
+  result.arrays = subtract(a.arrays, b.arrays, &Shapes::arrays, hopeless);
+  result.objects = subtract(a.objects, b.objects, &Shapes::objects, hopeless);
   return result;
 }
 

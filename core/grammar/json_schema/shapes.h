@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
@@ -38,6 +39,8 @@ struct NameSet {
   std::vector<DfaPtr> patterns;
   bool negated = false;
   bool contains(const std::u32string& name) const;
+  // Whether all names of `other` are in this set, as far as it can be told without a product of patterns.
+  bool covers(const NameSet& other) const;
   bool operator==(const NameSet&) const = default;
 };
 using Names = std::shared_ptr<const NameSet>;
@@ -116,8 +119,13 @@ class ShapeAlgebra {
   Shapes intersect(const Shapes& a, const Shapes& b);
   Shapes unite(Shapes a, const Shapes& b);
   Shapes complement(const Shapes& shapes);
+  // The values of `a` that are not of `b`; alternatives that `hopeless` finds to have nothing in common stay as they are.
+  Shapes subtract(const Shapes& a, const Shapes& b, const std::function<bool(Shapes)>& hopeless);
 
  private:
+  template <class Alternative>
+  std::vector<Alternative> subtract(const std::vector<Alternative>& a, const std::vector<Alternative>& b,
+                                    std::vector<Alternative> Shapes::*member, const std::function<bool(Shapes)>& hopeless);
   NumberSet intersect(const NumberSet& a, const NumberSet& b);
   NumberSet unite(const NumberSet& a, const NumberSet& b);
   NumberSet complement(const NumberSet& numbers);
@@ -130,6 +138,7 @@ class ShapeAlgebra {
   void simplify(std::vector<StringAlternative>& strings);
   void simplify(std::vector<ArrayAlternative>& arrays);
   void simplify(std::vector<ObjectAlternative>& objects);
+  void spell_out(std::vector<ObjectAlternative>& objects);
   void check(std::size_t count);
 
   Budget& budget_;
