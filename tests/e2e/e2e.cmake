@@ -1,0 +1,24 @@
+# End-to-end tests: node scripts with unmodified npm packages against the built binary and the bundled model.
+find_program(NODE node)
+find_program(NPM npm)
+set(QUIRE_DEMO_MODEL ${PROJECT_SOURCE_DIR}/deploy/demo-model/quire-demo.gguf)
+if(NOT NODE OR NOT NPM)
+  message(STATUS "end-to-end tests are left out: node or npm is absent")
+  return()
+endif()
+
+# The packages are installed into the build folder, so that several builds do not share one.
+set(e2e_folder ${CMAKE_CURRENT_BINARY_DIR}/e2e)
+file(GLOB e2e_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.mjs ${CMAKE_CURRENT_LIST_DIR}/package*.json)
+add_custom_target(e2e_scripts ALL COMMAND ${CMAKE_COMMAND} -E make_directory ${e2e_folder}
+  COMMAND ${CMAKE_COMMAND} -E copy_if_different ${e2e_files} ${e2e_folder})
+add_test(NAME e2e_packages COMMAND ${NPM} ci --no-audit --no-fund --omit=optional WORKING_DIRECTORY ${e2e_folder})
+set_tests_properties(e2e_packages PROPERTIES FIXTURES_SETUP e2e_packages LABELS e2e)
+
+file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.test.mjs)
+foreach(script ${e2e_tests})
+  get_filename_component(name ${script} NAME_WE)
+  add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
+  set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS e2e
+    ENVIRONMENT "QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
+endforeach()

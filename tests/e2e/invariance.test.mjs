@@ -1,0 +1,92 @@
+// No neighbour is ever hurt: 64 concurrent streams in a pool too small for all, some of them abandoned. Every surviving
+// text is byte for byte that of the same request alone, nothing fails, and the pool is whole at the end.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { QuireServer, sse_events } from "./server_process.mjs";
+
+const kStreams = 64;
+const kWords = ["block", "batch", "token", "prefix", "cache", "story", "river", "model", "answer", "step", "queue", "small"];
+
+// A small generator, so that every run asks the same (numerical recipes' LCG).
+function random_source(seed) {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+function requests() {
+  const random = random_source(42);
+  const words = (count) => Array.from({ length: count }, () => kWords[random(kWords.length)]).join(" ");
+  return Array.from({ length: kStreams }, (_, index) => ({
+    model: "quire-demo",
+    prompt: words([3, 20, 80, 250][index % 4] + random(10)),
+    max_tokens: 150 + random(250),
+    temperature: index % 3 === 0 ? 0 : 1,
+    seed: index,
+    ignore_eos: true,
+    stream: true,
+    stream_options: { include_usage: true },
+  }));
+}
+
+async function text_of(server, body) {
+  const response = await server.post("/v1/completions", body);
+  assert.equal(response.status, 200);
+  let text = "";
+  let usage = null;
+  for await (const event of sse_events(response)) {
+    assert.equal(event.error, undefined);
+    text += event.choices[0]?.text ?? "";
+    usage = event.usage ?? usage;
+  }
+  assert.equal(usage.completion_tokens, body.max_tokens);
+  return text;
+}
+
+// Reads a few events, then hangs up.
+async function abandon(server, body, events) {
+  const hang_up = new AbortController();
+  const response = await server.post("/v1/completions", { ...body, max_tokens: 1000 }, { signal: hang_up.signal });
+  let seen = 0;
+  try {
+    for await (const event of sse_events(response)) {
+      assert.equal(event.error, undefined);
+      if (++seen === events) hang_up.abort();
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+  }
+}
+
+const work = requests();
+
+async function texts_alone() {
+  const server = await QuireServer.start(["--kv-cache.prefix-caching", "false"]);
+  after(() => server.kill());
+  const texts = [];
+  for (const body of work) texts.push(await text_of(server, body));
+  await server.stop();
+  return texts;
+}
+
+let alone = null;
+
+for (const budget of [16, 64, 512]) {
+  test(`64 streams with ${budget} tokens a step`, async () => {
+    alone ??= await texts_alone();
+    // 64 sequences want about 1,600 blocks of 16 tokens.
+    const server = await QuireServer.start(["--max-num-batched-tokens", String(budget), "--num-blocks", "160", "--max-num-seqs", "64"]);
+    after(() => server.kill());
+    const abandoned = work.filter((_, index) => index % 4 === 1).map((body, index) => abandon(server, body, 1 + index));
+    const together = await Promise.all(work.map((body) => text_of(server, body)));
+    await Promise.all(abandoned);
+    together.forEach((text, index) => assert.equal(text, alone[index], `stream ${index}`));
+    await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+    const metrics = await server.metrics();
+    assert.ok(metrics["vllm:num_preemptions_total"] > 0, "the pool was too small for all");
+    assert.equal(metrics["quire:kv_blocks_used"], 0);
+    await server.stop();
+  });
+}

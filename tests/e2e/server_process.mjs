@@ -1,0 +1,101 @@
+// Starts the built `quire serve` on a free port for one test file, and tells when it is ready and how it ended.
+// QUIRE_BINARY: the binary under test. QUIRE_MODEL: the model (the bundled one where ctest sets it).
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
+export class QuireServer {
+  #process;
+  #exit;
+  log = [];
+  url = "";
+
+  static async start(flags = [], { model = process.env.QUIRE_MODEL } = {}) {
+    const server = new QuireServer();
+    await server.#launch(["serve", "--model", model, "--port", "0", ...flags]);
+    return server;
+  }
+
+  async #launch(args) {
+    this.#process = spawn(process.env.QUIRE_BINARY, args, { stdio: ["ignore", "inherit", "pipe"] });
+    this.#exit = once(this.#process, "exit").then(([code, signal]) => ({ code, signal }));
+    const lines = createInterface({ input: this.#process.stderr });
+    const ready = new Promise((resolve, reject) => {
+      lines.on("line", (line) => {
+        this.log.push(line);
+        const port = /listening on .*:(\d+)/.exec(line)?.[1];
+        if (port) this.url = `http://127.0.0.1:${port}`;
+        if (/ is ready after /.test(line)) resolve();
+      });
+      this.#exit.then(({ code, signal }) =>
+        reject(new Error(`quire ended early (${code ?? signal}):\n${this.log.join("\n")}`)));
+    });
+    await ready;
+  }
+
+  signal(name) {
+    this.#process.kill(name);
+  }
+
+  // For the end of a test that failed; harmless where it has ended.
+  kill() {
+    this.signal("SIGKILL");
+  }
+
+  // {code, signal} once it has ended.
+  ended() {
+    return this.#exit;
+  }
+
+  async stop() {
+    this.signal("SIGTERM");
+    const { code, signal } = await this.ended();
+    if (code !== 0) throw new Error(`quire ended with ${code ?? signal}:\n${this.log.join("\n")}`);
+  }
+
+  // {name: sum over its label sets}
+  async metrics() {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    const sums = {};
+    for (const line of text.split("\n")) {
+      const match = /^([\w:]+)(?:\{.*\})? (\S+)$/.exec(line);
+      if (match) sums[match[1]] = (sums[match[1]] ?? 0) + Number(match[2]);
+    }
+    return sums;
+  }
+
+  // Waits until the metric has the value that `wanted` accepts.
+  async metric_becomes(name, wanted) {
+    for (;;) {
+      const value = (await this.metrics())[name];
+      if (wanted(value)) return value;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  post(path, body, options = {}) {
+    return fetch(this.url + path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      ...options,
+    });
+  }
+}
+
+// The `data:` payloads of an SSE response, parsed, up to [DONE].
+export async function* sse_events(response) {
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: ")) continue;
+      const data = line.slice(6);
+      if (data === "[DONE]") return;
+      yield JSON.parse(data);
+    }
+  }
+  throw new Error("the stream ended without [DONE]");
+}
