@@ -8,6 +8,9 @@ TEST_PACKAGES := catch2 clang-format clang-tidy-16 git nodejs npm curl procps py
 
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
+# The compiler cache serves every clone: paths are hashed relative to this folder.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build lint check asan tsan e2e bench packages test-packages image clean

@@ -8,10 +8,14 @@
 
 namespace quire::test {
 
+std::filesystem::path source_folder() {
+  return QUIRE_SOURCE_DIR;
+}
+
 std::optional<std::filesystem::path> material(const std::string& relative) {
   const char* root = std::getenv("QUIRE_TEST_MATERIAL");
   const std::filesystem::path base =
-      root != nullptr ? std::filesystem::path(root) : std::filesystem::path(QUIRE_SOURCE_DIR) / "../shared/material";
+      root != nullptr ? std::filesystem::path(root) : source_folder() / "../shared/material";
   std::error_code ignored;
   const auto path = base / relative;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;

@@ -8,6 +8,9 @@
 
 namespace quire::test {
 
+// The root of the source tree.
+std::filesystem::path source_folder();
+
 // The file or folder `relative` inside the material ($QUIRE_TEST_MATERIAL, else ../shared/material beside the source
 // tree), or nothing where it is absent.
 std::optional<std::filesystem::path> material(const std::string& relative);

@@ -1,4 +1,5 @@
 #include "config/config.h"
+#include "tests/support/material.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -23,7 +24,7 @@ std::string refusal(const std::string& yaml) {
 }
 
 std::string shipped_file() {
-  std::ifstream file(std::string(QUIRE_SOURCE_DIR) + "/config/quire.yaml");
+  std::ifstream file(test::source_folder() / "config/quire.yaml");
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
