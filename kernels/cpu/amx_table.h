@@ -22,14 +22,14 @@ constexpr KernelTable make_amx_table(const char* name) {
     table.activation[type] = Activation::kHalves;
   table.gemm[1] = gemm_amx<TileF16, Tiles>;
   table.gemm[2] = gemm_amx<TileBF16, Tiles>;
-  table.gemm[3] = gemm_amx<PackedQ8_0, Tiles>;
-  table.gemm[4] = gemm_amx<PackedQ4_0, Tiles>;
-  table.gemm[5] = gemm_amx<PackedQ4_1, Tiles>;
-  table.gemm[6] = gemm_amx<PackedQ5_0, Tiles>;
-  table.gemm[7] = gemm_amx<PackedQ5_1, Tiles>;
-  table.gemm[8] = gemm_amx<PackedQ4_K, Tiles>;
-  table.gemm[9] = gemm_amx<PackedQ5_K, Tiles>;
-  table.gemm[10] = gemm_amx<PackedQ6_K, Tiles>;
+  table.gemm[3] = gemm_amx<PackedQ80, Tiles>;
+  table.gemm[4] = gemm_amx<PackedQ40, Tiles>;
+  table.gemm[5] = gemm_amx<PackedQ41, Tiles>;
+  table.gemm[6] = gemm_amx<PackedQ50, Tiles>;
+  table.gemm[7] = gemm_amx<PackedQ51, Tiles>;
+  table.gemm[8] = gemm_amx<PackedQ4K, Tiles>;
+  table.gemm[9] = gemm_amx<PackedQ5K, Tiles>;
+  table.gemm[10] = gemm_amx<PackedQ6K, Tiles>;
   return table;
 }
 

@@ -26,14 +26,14 @@ struct Packing {
   static constexpr int kQuantBytes = 64 * kBitsT;  // of 32 x 16 quants
 };
 
-struct PackedQ8_0 : Packing<8, 128, 1, 0, 32> {};
-struct PackedQ4_0 : Packing<4, 8, 1, 0, 32> {};
-struct PackedQ4_1 : Packing<4, 0, 1, 0, 64> {};
-struct PackedQ5_0 : Packing<5, 16, 1, 0, 32> {};
-struct PackedQ5_1 : Packing<5, 0, 1, 0, 64> {};
-struct PackedQ4_K : Packing<4, 0, 8, 64, 32> {};
-struct PackedQ5_K : Packing<5, 0, 8, 64, 32> {};
-struct PackedQ6_K : Packing<6, 32, 8, 32, 32> {};
+struct PackedQ80 : Packing<8, 128, 1, 0, 32> {};
+struct PackedQ40 : Packing<4, 8, 1, 0, 32> {};
+struct PackedQ41 : Packing<4, 0, 1, 0, 64> {};
+struct PackedQ50 : Packing<5, 16, 1, 0, 32> {};
+struct PackedQ51 : Packing<5, 0, 1, 0, 64> {};
+struct PackedQ4K : Packing<4, 0, 8, 64, 32> {};
+struct PackedQ5K : Packing<5, 0, 8, 64, 32> {};
+struct PackedQ6K : Packing<6, 32, 8, 32, 32> {};
 
 // The quants of 32 x kLanes columns, one vector per group of four.
 template <int kBits>

@@ -23,9 +23,9 @@ constexpr KernelTable make_table(const char* name) {
       .pack_tile = pack_tile,
       .round_tile = nullptr,
       // In the order of DType.
-      .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ8_0>,
-               gemm_int<PackedQ4_0>, gemm_int<PackedQ4_1>, gemm_int<PackedQ5_0>, gemm_int<PackedQ5_1>,
-               gemm_int<PackedQ4_K>, gemm_int<PackedQ5_K>, gemm_int<PackedQ6_K>},
+      .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ80>,
+               gemm_int<PackedQ40>, gemm_int<PackedQ41>, gemm_int<PackedQ50>, gemm_int<PackedQ51>, gemm_int<PackedQ4K>,
+               gemm_int<PackedQ5K>, gemm_int<PackedQ6K>},
       .rms_norm = rms_norm,
       .swiglu = swiglu,
       .rope_half = rope_half,
