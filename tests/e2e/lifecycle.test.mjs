@@ -1,0 +1,117 @@
+// Start, drain and end of the daemon, and what it says to a bad command line, configuration or model.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { QuireServer, sse_events } from "./server_process.mjs";
+
+const kLong = {
+  model: "quire-demo", prompt: "Once upon a time", max_tokens: 1200, temperature: 0, ignore_eos: true, stream: true,
+};
+
+// Reads the stream to its end: {text, error}.
+async function read(response) {
+  let text = "";
+  try {
+    for await (const event of sse_events(response)) {
+      if (event.error) return { text, error: event.error };
+      text += event.choices[0]?.text ?? "";
+    }
+  } catch (error) {
+    return { text, error };
+  }
+  return { text, error: null };
+}
+
+async function start(flags) {
+  const server = await QuireServer.start(flags);
+  after(() => server.kill());
+  return server;
+}
+
+test("SIGTERM: not ready, new work refused, streams finished, exit 0", async () => {
+  const server = await start(["--drain.delay", "0s", "--drain.deadline", "10m"]);
+  const response = await server.post("/v1/completions", kLong);
+  const alone = read(response);
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 1);
+  server.signal("SIGTERM");
+  // The listening socket may close at any time from here on: a refused connection is as good as a 503.
+  const status_of = (ask) => ask.then((answer) => [answer.status, answer.headers.get("retry-after")], () => [503, "1"]);
+  for (;;) {
+    const [status] = await status_of(fetch(`${server.url}/readyz`));
+    if (status === 503) break;
+  }
+  const [status, retry_after] = await status_of(server.post("/v1/completions", { ...kLong, stream: false }));
+  assert.equal(status, 503);
+  assert.ok(Number(retry_after) > 0);
+  const { text, error } = await alone;
+  assert.equal(error, null);
+  assert.ok(text.length > 1000);
+  assert.deepEqual(await server.ended(), { code: 0, signal: null });
+});
+
+test("a second SIGTERM cuts what is left with an error, and the exit code says so", async () => {
+  const server = await start(["--drain.deadline", "10m"]);
+  const streams = [];
+  for (let i = 0; i < 8; ++i) streams.push(read(await server.post("/v1/completions", { ...kLong, max_tokens: 2000 })));
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 8);
+  server.signal("SIGTERM");
+  server.signal("SIGINT");
+  const results = await Promise.all(streams);
+  const { code } = await server.ended();
+  assert.equal(code, results.some(({ error }) => error) ? 3 : 0);
+});
+
+function quire(args, input = "") {
+  return spawnSync(process.env.QUIRE_BINARY, args, { input, encoding: "utf8" });
+}
+
+// Exit 2 and, beside what the log tells, one line that matches.
+function refused(result, pattern) {
+  assert.equal(result.status, 2, result.stderr);
+  const lines = result.stderr.trim().split("\n").filter((line) => !/^\d{4}-\S+ info /.test(line));
+  assert.equal(lines.length, 1, result.stderr);
+  assert.match(lines[0], pattern);
+}
+
+test("a bad configuration names file, line, key and the nearest valid one", () => {
+  const file = join(mkdtempSync(join(tmpdir(), "quire-")), "bad.yaml");
+  writeFileSync(file, "server:\n  port: 8080\nscheduler:\n  max_num_seq: 4\n");
+  refused(quire(["serve", "--config", file]), /bad\.yaml:4.*scheduler\.max_num_seq.*max_num_seqs/);
+  writeFileSync(file, "server:\n  port: many\n");
+  refused(quire(["serve", "--config", file]), /bad\.yaml:2.*server\.port/);
+  writeFileSync(file, "server:\n  port: 9000\n");
+  const printed = quire(["serve", "--config", file, "--print-config", "--host", "0.0.0.0"]);
+  assert.equal(printed.status, 0);
+  assert.match(printed.stdout, /port: 9000/);
+  assert.match(printed.stdout, /host: "?0\.0\.0\.0/);
+  assert.equal(quire(["serve", "--config", file, "--check-config"]).status, 0);
+});
+
+test("a bad model is one line and exit 2", () => {
+  refused(quire(["serve", "--port", "0", "--model", "/absent.gguf"]), /absent\.gguf/);
+  const folder = mkdtempSync(join(tmpdir(), "quire-"));
+  const whole = readFileSync(process.env.QUIRE_MODEL);
+  for (const bytes of [0, 3, 24, 1000, whole.length - 1]) {
+    const file = join(folder, `cut-${bytes}.gguf`);
+    writeFileSync(file, whole.subarray(0, bytes));
+    refused(quire(["inspect", file]), new RegExp(`cut-${bytes}\\.gguf`));
+  }
+});
+
+test("a pool that can never fit is refused before anything is allocated", () => {
+  refused(quire(["serve", "--port", "0", "--model", process.env.QUIRE_MODEL, "--kv-cache-memory", "900TiB"]), /memory|fit/i);
+});
+
+test("the text commands answer line by line", () => {
+  const lines = (result) => result.stdout.trim().split("\n").map((line) => JSON.parse(line));
+  const texts = ["Hello, wörld!", "<|im_end|>", ""];
+  const ids = lines(quire(["tokenize", "--model", process.env.QUIRE_MODEL], texts.map((text) => JSON.stringify({ text })).join("\n")));
+  assert.equal(ids.length, 3);
+  assert.ok(ids[1].ids.length > 1, "a control token in plain text stays text");
+  const rendered = lines(quire(["render"], JSON.stringify({ template: "{{ 1 + 1 }}", context: {} })));
+  assert.deepEqual(rendered, [{ text: "2" }]);
+  assert.match(quire(["--version"]).stdout, /^quire \d+\.\d+\.\d+/);
+});
