@@ -43,8 +43,8 @@ void check_rope(const RopeConfig& rope, std::int64_t head_dim, const Checker& ch
   if (rope.scaling == RopeScaling::kLlama3) {
     check.in_range("the RoPE scaling's low_freq_factor", rope.low_freq_factor, 1e-6, 1e6);
     check.in_range("the RoPE scaling's high_freq_factor", rope.high_freq_factor, 1e-6, 1e6);
-    check.require(rope.high_freq_factor > rope.low_freq_factor,
-                  "the RoPE scaling's high_freq_factor is not above its low_freq_factor");
+    check.require(rope.high_freq_factor >= rope.low_freq_factor,
+                  "the RoPE scaling's high_freq_factor is below its low_freq_factor");
   }
   if (rope.scaling == RopeScaling::kYarn) {
     check.in_range("the RoPE scaling's beta_fast", rope.beta_fast, 1e-6, 1e6);

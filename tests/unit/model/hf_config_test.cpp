@@ -89,6 +89,7 @@ TEST_CASE("config.json that Quire cannot honour is refused by name", "[hf]") {
   require_refused(R"({"quantization_config": {"quant_method": "gptq"}})", "'quantization_config'");
   require_refused(R"({"num_local_experts": 8})", "mixture-of-experts");
   require_refused(R"({"rope_scaling": {"type": "longrope", "factor": 2.0}})", "RoPE type 'longrope'");
+  require_refused(R"({"rope_scaling": {"type": "dynamic", "alpha": 2.0, "factor": 9.0}})", "RoPE parameter 'alpha'");
   require_refused(R"({"rope_scaling": {"type": "linear"}})", "rope_scaling: 'factor' is missing");
   require_refused(R"({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}})", "by layer type");
   require_refused(R"({"layer_types": ["chunked_attention"]})", "chunked_attention");
@@ -109,8 +110,8 @@ TEST_CASE("Numbers that no model can have are refused before anything is sized b
   require_refused(R"({"rms_norm_eps": -1.0})", "epsilon");
   require_refused(R"({"rope_scaling": {"type": "linear", "factor": 0.0}})", "scaling factor");
   require_refused(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
-      "high_freq_factor": 4.0}})",
-                  "high_freq_factor is not above");
+      "high_freq_factor": 3.0}})",
+                  "high_freq_factor is below");
 }
 
 TEST_CASE("generation_config.json gives sampling defaults", "[hf]") {
