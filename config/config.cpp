@@ -68,10 +68,8 @@ class Loader {
   Loader(Config& config, const std::string& name) : config_(config), name_(name) {}
 
   void apply(const ConfigValue& map, const std::string& prefix) {
-    for (std::size_t i = 0; i < map.members.size(); ++i) {
-      const auto& [name, value] = map.members[i];
+    for (const auto& [name, line, value] : map.members) {
       const std::string path = prefix + name;
-      const int line = map.member_lines[i];
       if (const ConfigKey* key = find_config_key(path)) {
         const std::string complaint = key->set(config_, value);
         if (!complaint.empty()) fail(line, fmt::format("'{}' {}", path, complaint));

@@ -3,10 +3,11 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace quire {
+
+struct ConfigMember;
 
 struct ConfigValue {
   enum class Kind { kNull, kScalar, kList, kMap };
@@ -15,8 +16,13 @@ struct ConfigValue {
   bool quoted = false;  // written with quotes: text, never a number
   int line = 0;         // from 1; 0 where it came from a flag
   std::vector<ConfigValue> items;
-  std::vector<std::pair<std::string, ConfigValue>> members;  // in the file's order, names distinct
-  std::vector<int> member_lines;                             // where each member's name stands
+  std::vector<ConfigMember> members;  // in the file's order, names distinct
+};
+
+struct ConfigMember {
+  std::string name;
+  int line = 0;  // where the name stands
+  ConfigValue value;
 };
 
 // Reads one YAML document of at most 1 MiB: a mapping, or nothing (an empty map). Throws StartupError "name:line: what"

@@ -266,8 +266,8 @@ ConfigKey weights(Description description, Field<std::map<std::string, double>> 
           const auto number = read_number(weight);
           return number && *number > 0 && found.emplace(name, *number).second;
         };
-        for (const auto& [name, weight] : value.members) {
-          if (!add(name, weight)) return std::nullopt;
+        for (const ConfigMember& member : value.members) {
+          if (!add(member.name, member.value)) return std::nullopt;
         }
         // Flags come as a list of "name=number".
         for (const ConfigValue& item : value.items) {

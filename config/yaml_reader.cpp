@@ -68,14 +68,12 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void begin_member(const YAML::Mark& mark, const std::string& name) {
     ConfigValue& map = *open_.back().node;
-    const auto same =
-        std::find_if(map.members.begin(), map.members.end(), [&](const auto& member) { return member.first == name; });
+    const auto same = std::find_if(map.members.begin(), map.members.end(),
+                                   [&](const ConfigMember& member) { return member.name == name; });
     if (same != map.members.end()) {
-      const int first = map.member_lines[static_cast<std::size_t>(same - map.members.begin())];
-      fail(mark, fmt::format("'{}' occurs twice, first in line {}", one_line(name), first));
+      fail(mark, fmt::format("'{}' occurs twice, first in line {}", one_line(name), same->line));
     }
-    map.members.emplace_back(name, ConfigValue{});
-    map.member_lines.push_back(mark.line + 1);
+    map.members.push_back({name, mark.line + 1, {}});
     open_.back().name_given = true;
   }
 
@@ -90,7 +88,7 @@ class TreeBuilder final : public YAML::EventHandler {
       } else if (!top.name_given) {
         fail(mark, "a key must be a plain name");
       } else {
-        place = &top.node->members.back().second;
+        place = &top.node->members.back().value;
         top.name_given = false;
       }
     }

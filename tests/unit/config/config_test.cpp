@@ -48,10 +48,9 @@ TEST_CASE("the shipped file lists every key with its default", "[config]") {
   Config config = loaded("server: {port: 1, threads: 9}\nlog: {level: debug}\nmodel: {path: x, alias: [a, b]}\n");
   CHECK(render_config(config) != render_config({}));
   load_config_text(config, shipped_file(), "config/quire.yaml");
+  CHECK(render_config(config) == render_config({}));
   CHECK(config.serve.server.port == ServerOptions{}.port);
-  CHECK(config.serve.server.io_threads == ServerOptions{}.io_threads);
-  CHECK(config.log.level == LogOptions{}.level);
-  CHECK(config.serve.model.path.empty());
+  CHECK(config.serve.model.alias.empty());
 }
 
 TEST_CASE("every key can be written and is printed as it was written", "[config]") {
