@@ -1,6 +1,8 @@
 #include "core/engine/engine.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
+#include <xxhash.h>
 
 #include <chrono>
 #include <random>
@@ -22,6 +24,14 @@ Error shutting_down() {
           "server_shutting_down",
           {},
           std::chrono::seconds(5)};
+}
+
+// Whatever makes the bytes of a block mean something else.
+std::uint64_t fingerprint(const std::string& model_version, const KvLayout& layout, std::size_t block_bytes) {
+  const std::string text =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}", model_version, layout.num_layers, layout.block_size, layout.num_kv_heads,
+                  layout.head_dim, static_cast<int>(layout.dtype), block_bytes);
+  return XXH3_64bits(text.data(), text.size());
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -54,6 +64,15 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
       sampler_(backend),
       token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs),
       hidden_input_(kv_.block_size(), 0, 0) {
+  if (!options.kv_cache.disk_tier_path.empty() && options.kv_cache.enable_prefix_caching) {
+    disk_ = std::make_unique<DiskTier>(
+        DiskTierOptions{.directory = options.kv_cache.disk_tier_path,
+                        .max_bytes = options.kv_cache.disk_tier_bytes,
+                        .fingerprint = fingerprint(options.model_version, storage_->layout(), storage_->block_bytes()),
+                        .block_size = kv_.block_size()},
+        [this] { queue.wake(); });
+    lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, *disk_);
+  }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
   board.publish(stats_);
@@ -79,6 +98,7 @@ void Engine::Impl::run() {
     queue.wait(until);
     if (!checked && live_.empty() && Clock::now() - slept >= kIdleBeforeCheck) {
       kv_.check_integrity();
+      if (lower_tier_ != nullptr) lower_tier_->persist_all(false);
       checked = true;
     }
   }
@@ -88,6 +108,7 @@ void Engine::Impl::run() {
 void Engine::Impl::shut_down() {
   receive(Clock::now());
   cut_all(FinishReason::kAbort, shutting_down());
+  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all(true);
   publish(Clock::now());
 }
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/base/thread_role.h"
@@ -21,6 +22,9 @@ struct EngineOptions {
   SchedulerOptions scheduler;
   KvCacheOptions kv_cache;  // the storage's layout decides block size and number of blocks
   QueueOptions queue;
+  // Tells one model's KV blocks from another's on disk (its file's name, size and time will do); needed with a disk
+  // tier.
+  std::string model_version;
   std::uint64_t seed = 0;  // from which requests without a seed draw theirs; 0: from the operating system
 };
 
@@ -32,6 +36,7 @@ struct EngineLimits {
 
 class Engine {
  public:
+  // Throws StartupError where the disk tier's directory cannot be used.
   // `model` and `backend` must outlive the engine. end_of_generation: the tokenizer's tokens that end a sequence.
   Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, std::vector<TokenId> end_of_generation,
          const EngineOptions& options);

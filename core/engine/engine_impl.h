@@ -18,7 +18,9 @@
 #include "core/engine/generation.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step_input.h"
+#include "core/kv/disk_tier.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/lower_tier.h"
 #include "core/sampling/sampler.h"
 #include "core/sched/scheduler.h"
 
@@ -67,6 +69,8 @@ class Engine::Impl {
   void abort(const Abort& abort);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(Clock::time_point now);
+  void schedule_or_restore(LiveRequest& live);
+  void take_restored();
   void end(Generation& generation, FinishInfo info);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error);
   void erase(LiveRequest& live);
@@ -101,6 +105,9 @@ class Engine::Impl {
 
   KvCache kv_;
   Scheduler scheduler_;
+  std::unique_ptr<DiskTier> disk_;  // null: no disk tier
+  std::unique_ptr<LowerTier> lower_tier_;
+  std::unordered_map<std::uint64_t, LiveRequest*> restoring_;  // by fetch: not yet with the scheduler; null: has ended
   Sampler sampler_;
   Batch batch_;
   StepInput token_input_;

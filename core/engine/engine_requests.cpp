@@ -25,6 +25,7 @@ void Engine::Impl::receive(Clock::time_point now) {
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
+  take_restored();
 }
 
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
@@ -60,7 +61,39 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
                                     std::chrono::duration<double>(options_.queue.max_queue_time_s));
     queue_deadlines_.emplace(*live.queue_deadline, &live);
   }
-  scheduler_.add(live.choices[0]->sequence);
+  schedule_or_restore(live);
+}
+
+void Engine::Impl::schedule_or_restore(LiveRequest& live) {
+  Sequence& sequence = live.choices[0]->sequence;
+  if (lower_tier_ != nullptr && sequence.max_cached_tokens > 0) {
+    live.fetch = lower_tier_->begin_restore(sequence.cache_salt, sequence.tokens, scheduler_.prompt_token_seconds());
+  }
+  if (live.fetch) {
+    restoring_.emplace(*live.fetch, &live);
+  } else {
+    scheduler_.add(sequence);
+  }
+}
+
+void Engine::Impl::take_restored() {
+  if (disk_ == nullptr) return;
+  for (const DiskTier::Fetched& fetched : disk_->take_fetched()) {
+    LiveRequest* const live = restoring_.extract(fetched.number).mapped();
+    if (live == nullptr) {
+      lower_tier_->drop_restore(fetched.number);
+      continue;
+    }
+    Sequence& sequence = live->choices[0]->sequence;
+    live->fetch.reset();
+    const auto num_blocks = lower_tier_->finish_restore(sequence.cache_salt, sequence.tokens, fetched);
+    if (num_blocks) {
+      stats_.num_blocks_restored += static_cast<std::uint64_t>(*num_blocks);
+      scheduler_.add(sequence);
+    } else {
+      schedule_or_restore(*live);
+    }
+  }
 }
 
 std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
@@ -195,6 +228,7 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
 void Engine::Impl::erase(LiveRequest& live) {
   if (live.request->deadline) deadlines_.erase({*live.request->deadline, &live});
   if (live.queue_deadline) queue_deadlines_.erase({*live.queue_deadline, &live});
+  if (live.fetch) restoring_.at(*live.fetch) = nullptr;
   const std::string id = live.request->id;
   live_.erase(id);
 }

@@ -320,7 +320,7 @@ void Engine::Impl::fail(const std::string& what) {
 void Engine::Impl::publish(Clock::time_point now) {
   const BlockPool& pool = kv_.pool();
   stats_.num_running = scheduler_.num_running();
-  stats_.num_waiting = scheduler_.num_waiting();
+  stats_.num_waiting = scheduler_.num_waiting() + static_cast<std::int64_t>(restoring_.size());
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();

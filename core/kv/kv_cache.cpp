@@ -185,6 +185,7 @@ bool KvCache::make_room(std::int64_t num_blocks) {
 
 void KvCache::evict_oldest() {
   const BlockId block = pool_.oldest_cached();
+  if (listener_ != nullptr) listener_->before_eviction(block);
   index_.remove(block);
   pool_.drop(block);
 }

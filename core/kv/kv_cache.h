@@ -25,6 +25,13 @@ struct PrefixMatch {
   std::int32_t num_partial_tokens = 0;
 };
 
+// Told of a block in the moment before its content is forgotten.
+class EvictionListener {
+ public:
+  virtual ~EvictionListener() = default;
+  virtual void before_eviction(BlockId block) = 0;
+};
+
 class KvCache {
  public:
   KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash);
@@ -51,6 +58,9 @@ class KvCache {
   // Lets go of all blocks, last first; computed content stays findable until its room is needed.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
 
+  // `listener` must outlive the cache's use; null: nobody.
+  void set_eviction_listener(EvictionListener* listener) { listener_ = listener; }
+
   std::int32_t block_size() const { return block_size_; }
   std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
   // New blocks that admit() would have to find, with those the match would take out of the cached list.
@@ -75,6 +85,7 @@ class KvCache {
   BlockPool pool_;
   PrefixIndex index_;
   std::uint64_t content_version_ = 0;
+  EvictionListener* listener_ = nullptr;
 };
 
 }  // namespace quire

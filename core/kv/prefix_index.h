@@ -55,6 +55,8 @@ class PrefixIndex {
   std::int32_t num_tokens(BlockId block) const { return entry(block).num_tokens; }
   std::span<const TokenId> tokens(BlockId block) const;
   PrefixNode parent(BlockId block) const { return entry(block).parent; }
+  // The block before it; kNoBlock of a first one.
+  BlockId parent_block(BlockId block) const { return is_root(parent(block)) ? kNoBlock : BlockId{parent(block).value}; }
   bool has_children(BlockId block) const { return entry(block).num_children > 0; }
   std::uint64_t hash_at(PrefixNode node) const;
   const std::string& salt_of(PrefixNode node) const;  // O(depth)

@@ -45,6 +45,7 @@ class Scheduler {
   std::uint64_t num_preemptions() const { return num_preemptions_; }
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
+  double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:

@@ -12,6 +12,7 @@ class StepCost {
   // Prompt tokens that fit a step of `target_s` seconds beside those who stream; `unknown` before anything was
   // measured.
   std::int64_t prompt_tokens_within(double target_s, std::int64_t unknown) const;
+  double prompt_token_seconds() const { return prompt_token_s_; }
 
  private:
   double streaming_step_s_ = 0.0;  // a step without prompt tokens

@@ -1,0 +1,321 @@
+#include "core/kv/disk_tier.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSuffix = ".kv";
+
+// What other models left behind goes first, the oldest folders before the others, where all together are too much.
+void trim_other_folders(const fs::path& directory, const fs::path& own, std::int64_t max_bytes) {
+  std::error_code error;
+  std::multimap<fs::file_time_type, std::pair<fs::path, std::int64_t>> folders;
+  std::int64_t total = 0;
+  for (const fs::directory_entry& folder : fs::directory_iterator(directory, error)) {
+    // Only folders of this tier's own naming are touched.
+    if (!folder.is_directory(error) || !folder.path().filename().string().starts_with("kv-")) continue;
+    std::int64_t bytes = 0;
+    for (const fs::directory_entry& file : fs::directory_iterator(folder.path(), error)) {
+      bytes += static_cast<std::int64_t>(file.file_size(error));
+    }
+    total += bytes;
+    if (folder.path() != own) folders.emplace(folder.last_write_time(error), std::pair(folder.path(), bytes));
+  }
+  for (const auto& [time, folder] : folders) {
+    if (total <= max_bytes) return;
+    fs::remove_all(folder.first, error);
+    total -= folder.second;
+  }
+}
+
+}  // namespace
+
+DiskTier::DiskTier(const DiskTierOptions& options, std::function<void()> ready)
+    : options_(options),
+      folder_(options.directory / fmt::format("kv-{:016x}", options.fingerprint)),
+      ready_(std::move(ready)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    throw StartupError(
+        fmt::format("kv_cache.disk_tier_path: {} cannot be made: {}", folder_.string(), error.message()));
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+DiskTier::~DiskTier() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+TierId DiskTier::find(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
+  const std::lock_guard lock(mutex_);
+  Node* const node = find_node(parent, salt, tokens);
+  return node != nullptr && node->is_written ? node->id : kNoTierId;
+}
+
+bool DiskTier::contains(TierId record) const {
+  const std::lock_guard lock(mutex_);
+  return nodes_.contains(record);
+}
+
+TierId DiskTier::offer(TierId parent, const std::string& salt, std::span<const TokenId> tokens,
+                       std::span<const std::byte> payload) {
+  TierId id = kNoTierId;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_loaded_) return kNoTierId;
+    if (const Node* known = find_node(parent, salt, tokens)) return known->id;
+    const auto bytes = static_cast<std::int64_t>(payload.size());
+    if (num_queued_bytes_ + bytes > options_.max_queued_bytes) return kNoTierId;
+    if (parent != kNoTierId && !nodes_.contains(parent)) return kNoTierId;
+    id = next_id_++;
+    add_node(id, parent, salt, tokens);
+    num_queued_bytes_ += bytes;
+    TierRecord record{options_.fingerprint, id, parent, salt, {tokens.begin(), tokens.end()}, {}};
+    record.payload.assign(payload.begin(), payload.end());
+    jobs_.push_back({0, {}, std::move(record)});
+  }
+  changed_.notify_all();
+  return id;
+}
+
+bool DiskTier::is_loaded() const {
+  const std::lock_guard lock(mutex_);
+  return is_loaded_;
+}
+
+std::uint64_t DiskTier::fetch(std::vector<TierId> records) {
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = next_fetch_++;
+    jobs_.push_front({number, std::move(records), {}});  // somebody waits for it
+  }
+  changed_.notify_all();
+  return number;
+}
+
+std::vector<DiskTier::Fetched> DiskTier::take_fetched() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fetched_, {});
+}
+
+void DiskTier::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !is_busy_ && jobs_.empty(); });
+}
+
+std::int64_t DiskTier::num_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return num_bytes_;
+}
+
+std::int64_t DiskTier::num_records() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(nodes_.size());
+}
+
+void DiskTier::run() {
+  pthread_setname_np(pthread_self(), "kv-disk");
+  load();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    is_busy_ = false;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    is_busy_ = true;
+    lock.unlock();
+    perform(job);
+    lock.lock();
+  }
+}
+
+// Finds what an earlier process left. Records come in no order; one whose predecessor is gone is of no use.
+void DiskTier::load() {
+  trim_other_folders(options_.directory, folder_, options_.max_bytes);
+  std::map<TierId, std::pair<TierRecord, std::int64_t>> found;  // by id: a predecessor's is always smaller
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
+    std::optional<TierRecord> record;
+    if (file.path().extension() == kSuffix) record = read_record_head(file.path());
+    const bool ours = record && record->fingerprint == options_.fingerprint && record->parent < record->id &&
+                      std::cmp_equal(record->tokens.size(), options_.block_size) && file.path() == path_of(record->id);
+    if (ours) {
+      found.emplace(record->id, std::pair(*std::move(record), static_cast<std::int64_t>(file.file_size(error))));
+    } else {
+      fs::remove(file.path(), error);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  is_loaded_ = true;
+  if (!found.empty()) next_id_ = found.rbegin()->first + 1;
+  for (const auto& [id, each] : found) {
+    const auto& [record, bytes] = each;
+    const bool is_reachable = record.parent == kNoTierId || nodes_.contains(record.parent);
+    if (!is_reachable || find_node(record.parent, record.salt, record.tokens) != nullptr) {
+      fs::remove(path_of(id), error);
+      continue;
+    }
+    Node& node = add_node(id, record.parent, record.salt, record.tokens);
+    node.num_bytes = bytes;
+    node.is_written = true;
+    num_bytes_ += bytes;
+  }
+  while (num_bytes_ > options_.max_bytes)
+    remove_oldest();
+}
+
+void DiskTier::perform(Job& job) {
+  if (job.fetch_number == 0) {
+    write(job.write);
+    return;
+  }
+  Fetched fetched = read(job);
+  {
+    const std::lock_guard lock(mutex_);
+    fetched_.push_back(std::move(fetched));
+  }
+  ready_();
+}
+
+void DiskTier::write(const TierRecord& record) {
+  const std::int64_t file_bytes = record_bytes(record);
+  {
+    const std::lock_guard lock(mutex_);
+    num_queued_bytes_ -= static_cast<std::int64_t>(record.payload.size());
+    while (num_bytes_ + file_bytes > options_.max_bytes && num_bytes_ > 0)
+      remove_oldest();
+    if (!nodes_.contains(record.id)) return;  // its predecessor was removed meanwhile
+    if (file_bytes > options_.max_bytes) {
+      remove_node(record.id);
+      return;
+    }
+  }
+  const bool written = write_record(path_of(record.id), record);
+  if (!written) log::warn("the KV disk tier could not write to {}", folder_.string());
+  const std::lock_guard lock(mutex_);
+  const auto node = nodes_.find(record.id);
+  if (node == nodes_.end()) {
+    std::error_code error;
+    fs::remove(path_of(record.id), error);
+  } else if (!written) {
+    remove_node(record.id);
+  } else {
+    node->second->is_written = true;
+    node->second->num_bytes = file_bytes;
+    num_bytes_ += file_bytes;
+  }
+}
+
+DiskTier::Fetched DiskTier::read(const Job& job) {
+  const auto began = std::chrono::steady_clock::now();
+  Fetched fetched{job.fetch_number, {}, 0.0};
+  for (const TierId id : job.fetch) {
+    std::optional<TierRecord> record = read_record(path_of(id));
+    const std::lock_guard lock(mutex_);
+    const auto node = nodes_.find(id);
+    if (node == nodes_.end()) break;
+    const bool is_right = record && record->id == id && record->parent == node->second->parent &&
+                          record->tokens == node->second->tokens && record->fingerprint == options_.fingerprint;
+    if (!is_right) {
+      log::warn("the KV disk tier dropped a damaged record of {}", folder_.string());
+      remove_node(id);
+      break;
+    }
+    used_.splice(used_.end(), used_, node->second->place);
+    fetched.payloads.push_back(std::move(record->payload));
+  }
+  fetched.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return fetched;
+}
+
+DiskTier::Node* DiskTier::find_node(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
+  const auto [begin, end] = by_content_.equal_range(key_of(parent, salt, tokens));
+  for (auto candidate = begin; candidate != end; ++candidate) {
+    Node& node = *nodes_.at(candidate->second);
+    if (node.parent == parent && (parent != kNoTierId || node.salt == salt) &&
+        std::equal(tokens.begin(), tokens.end(), node.tokens.begin(), node.tokens.end())) {
+      return &node;
+    }
+  }
+  return nullptr;
+}
+
+DiskTier::Node& DiskTier::add_node(TierId id, TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
+  auto node = std::make_unique<Node>();
+  node->id = id;
+  node->parent = parent;
+  if (parent == kNoTierId) node->salt = salt;
+  node->tokens.assign(tokens.begin(), tokens.end());
+  node->place = used_.insert(used_.end(), id);
+  if (parent != kNoTierId) ++nodes_.at(parent)->num_children;
+  by_content_.emplace(key_of(parent, salt, tokens), id);
+  return *(nodes_[id] = std::move(node));
+}
+
+void DiskTier::remove_node(TierId id) {
+  std::vector<TierId> doomed{id};
+  for (std::size_t i = 0; i < doomed.size(); ++i) {
+    if (nodes_.at(doomed[i])->num_children == 0) continue;
+    for (const auto& [other, node] : nodes_) {
+      if (node->parent == doomed[i]) doomed.push_back(other);
+    }
+  }
+  for (std::size_t i = doomed.size(); i-- > 0;) {
+    const auto found = nodes_.find(doomed[i]);
+    const Node& node = *found->second;
+    const auto [begin, end] = by_content_.equal_range(key_of(node.parent, node.salt, node.tokens));
+    by_content_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == node.id; }));
+    used_.erase(node.place);
+    if (node.parent != kNoTierId) --nodes_.at(node.parent)->num_children;
+    num_bytes_ -= node.num_bytes;
+    std::error_code error;
+    fs::remove(path_of(node.id), error);
+    nodes_.erase(found);
+  }
+}
+
+// The least recently used record that nothing depends on: a chain goes from its end.
+void DiskTier::remove_oldest() {
+  for (const TierId id : used_) {
+    const Node& node = *nodes_.at(id);
+    if (node.num_children > 0 || !node.is_written) continue;
+    remove_node(id);
+    return;
+  }
+  if (!used_.empty()) remove_node(used_.front());
+}
+
+fs::path DiskTier::path_of(TierId id) const {
+  return folder_ / fmt::format("{:016x}{}", id, kSuffix);
+}
+
+std::uint64_t DiskTier::key_of(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
+  const std::uint64_t seed = parent != kNoTierId ? parent : XXH3_64bits(salt.data(), salt.size());
+  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), seed);
+}
+
+}  // namespace quire
