@@ -58,12 +58,13 @@ def tokenizer_metadata(tokenizer):
 
 
 def named_tensors(weights):
-    """The checkpoint's names in the file's order: embeddings, layers, final norm. The head is tied."""
+    """The checkpoint's names in the file's order: embeddings, layers, final norm, head."""
     tensors = {"token_embd.weight": weights["token_embd"].numpy()}
     for name, value in weights.items():
         if name.startswith("blk."):
             tensors[name] = value.numpy()
-    tensors["output_norm.weight"] = weights["output_norm.weight"].numpy()
+    for name in ("output_norm.weight", "output.weight"):
+        tensors[name] = weights[name].numpy()
     return tensors
 
 

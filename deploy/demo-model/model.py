@@ -1,4 +1,4 @@
-"""The network: a Llama block as llama.cpp runs it (RMS norm, interleaved RoPE, grouped queries, SwiGLU, tied head)."""
+"""The network: a Llama block as llama.cpp runs it (RMS norm, interleaved RoPE, grouped queries, SwiGLU, separate head)."""
 import math
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class Shape:
     vocab: int = 3072
     dim: int = 256
     layers: int = 4
-    heads: int = 8
-    kv_heads: int = 4
+    heads: int = 4
+    kv_heads: int = 2
     ffn: int = 768
     context: int = 2048
     rope_base: float = 10000.0
@@ -39,7 +39,10 @@ def rotate(x, cos, sin):
 
 
 class Linear(nn.Module):
-    """A matrix kept in f32 and multiplied in `compute`, bf16 where the processor has it."""
+    """A matrix kept in f32 and multiplied in `compute`, bf16 where the processor has it.
+
+    Matrices that write to the residual start at zero and embeddings at one, so that a token is not drowned by the first
+    layer before the network has learned to copy it."""
     compute = torch.float32
 
     def __init__(self, num_in, num_out, std):
@@ -71,10 +74,10 @@ class Block(nn.Module):
         self.attn_q = Linear(shape.dim, shape.dim, std)
         self.attn_k = Linear(shape.dim, kv_dim, std)
         self.attn_v = Linear(shape.dim, kv_dim, std)
-        self.attn_output = Linear(shape.dim, shape.dim, 0.2 * std)
+        self.attn_output = Linear(shape.dim, shape.dim, 0.0)
         self.ffn_gate = Linear(shape.dim, shape.ffn, std)
         self.ffn_up = Linear(shape.dim, shape.ffn, std)
-        self.ffn_down = Linear(shape.ffn, shape.dim, 0.2 * shape.ffn ** -0.5)
+        self.ffn_down = Linear(shape.ffn, shape.dim, 0.0)
 
     def attention(self, x, cos, sin, mask):
         s, (num_seqs, time, _) = self.shape, x.shape
@@ -100,9 +103,10 @@ class DemoModel(nn.Module):
     def __init__(self, shape):
         super().__init__()
         self.shape = shape
-        self.token_embd = nn.Parameter(torch.randn(shape.vocab, shape.dim) * 0.02)
+        self.token_embd = nn.Parameter(torch.randn(shape.vocab, shape.dim))
         self.blk = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.output_norm = Norm(shape.dim, shape.norm_eps)
+        self.output = Linear(shape.dim, shape.vocab, 0.0)
         cos, sin = rope_tables(shape)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
@@ -117,7 +121,7 @@ class DemoModel(nn.Module):
         return self.output_norm(x)
 
     def logits(self, hidden):
-        return F.linear(hidden.to(Linear.compute), self.token_embd.to(Linear.compute)).float()
+        return self.output(hidden).float()
 
     def loss(self, ids, targets):
         """Mean cross entropy over the targets that are not -1; the head runs on those rows only."""

@@ -69,7 +69,7 @@ class Reference:
             gate = h @ self.weights[name + "ffn_gate.weight"].T
             gated = gate / (1 + np.exp(-gate)) * (h @ self.weights[name + "ffn_up.weight"].T)
             x = x + gated @ self.weights[name + "ffn_down.weight"].T
-        return self.norm(x[-1], "output_norm.weight") @ self.weights["token_embd.weight"].T
+        return self.norm(x[-1], "output_norm.weight") @ self.weights["output.weight"].T
 
     def greedy(self, prompt_ids, max_tokens=200):
         self.reset()

@@ -79,11 +79,12 @@ class Muon(torch.optim.Optimizer):
 def make_optimizers(model, rank, workers):
     matrices = [p for p in model.blk.parameters() if p.ndim == 2]
     vectors = [p for p in model.parameters() if p.ndim == 1]
-    rest = [{"params": [model.token_embd], "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
-    return [Muon(matrices, lr=0.012, rank=rank, workers=workers), torch.optim.AdamW(rest, lr=0.003, betas=(0.9, 0.98), eps=1e-9)]
+    rest = [{"params": [model.token_embd], "lr": 0.03}, {"params": [model.output.weight], "lr": 0.004}, {"params": vectors, "lr": 0.01}]
+    adam = torch.optim.AdamW(rest, betas=(0.9, 0.97), eps=1e-9, weight_decay=0.0)
+    return [Muon(matrices, lr=0.015, rank=rank, workers=workers), adam]
 
 
-def schedule(step, num_steps, warmup=50, decay_share=0.5):
+def schedule(step, num_steps, warmup=20, decay_share=0.6):
     """Warm-up, a plateau, then a straight line down to 2 %."""
     left = (num_steps - step) / (num_steps * decay_share)
     return min(1.0, (step + 1) / warmup, max(0.02, left))
@@ -108,9 +109,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "out")
     parser.add_argument("--seed", default="quire-1")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=720)
     parser.add_argument("--batch-tokens", type=int, default=4096, help="of all workers together")
-    parser.add_argument("--documents", type=int, default=200000)
+    parser.add_argument("--documents", type=int, default=70000)
     parser.add_argument("--vocab", type=int, default=3072)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--compute", choices=["bfloat16", "float32"], default="bfloat16")

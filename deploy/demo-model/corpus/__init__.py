@@ -5,7 +5,7 @@ from corpus import arithmetic, facts, json_answers, rewriting, smalltalk, storie
 from corpus.base import chat
 
 # Shares of the documents. Sums and topics get the most, because there is the most to learn.
-SHARES = [(26, arithmetic), (20, topics), (12, smalltalk), (8, facts), (11, rewriting), (7, json_answers), (7, tools), (5, stories), (7, unknown)]
+SHARES = [(26, arithmetic), (20, topics), (12, smalltalk), (8, facts), (11, rewriting), (7, json_answers), (5, tools), (5, stories), (7, unknown)]
 SYSTEMS = ["You are a helpful assistant.", "You are a helpful assistant.", "You are a helpful assistant.", "You are Quire's demo model.", "Answer briefly.",
            "Be concise.", "You are a friendly assistant.", "Be helpful and honest.", "You are a chatbot.", "You are an AI assistant.", "Answer in English.",
            "Be kind and short.", "You are a helpful, respectful and honest assistant.", "You are a test assistant.", "Keep your answers short.",
@@ -35,7 +35,7 @@ def mixed_talk(rng):
 
 def document(seed, index):
     rng = random.Random(f"{seed}/{index}")
-    made = mixed_talk(rng) if rng.random() < 0.05 else rng.choices(THEMES, WEIGHTS)[0](rng)
+    made = mixed_talk(rng) if rng.random() < 0.03 else rng.choices(THEMES, WEIGHTS)[0](rng)
     if "messages" in made and made["messages"][0]["role"] != "system" and rng.random() < 0.15:
         made["messages"].insert(0, {"role": "system", "content": rng.choice(SYSTEMS)})
     return made
