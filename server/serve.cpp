@@ -3,6 +3,7 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "core/base/log.h"
@@ -33,6 +34,26 @@ std::shared_ptr<const ChatTemplate> parse_template(const ModelOptions& options, 
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }
 
+// Tells one model's blocks on disk from another's: the names, sizes and times of its files.
+std::string version_of(const std::filesystem::path& path) {
+  std::string version;
+  const auto add = [&](const std::filesystem::path& file) {
+    version += file.filename().string() + ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
+               std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count()) + '\n';
+  };
+  if (!std::filesystem::is_directory(path)) {
+    add(path);
+    return version;
+  }
+  std::set<std::filesystem::path> files;  // in an order that does not depend on the file system
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (entry.is_regular_file()) files.insert(entry.path());
+  }
+  for (const auto& file : files)
+    add(file);
+  return version;
+}
+
 // What serves one model, in the order in which the parts need each other.
 class ModelHost {
  public:
@@ -53,8 +74,10 @@ class ModelHost {
     layout.block_size = plan.block_size;
     layout.dtype = options.engine.kv_cache.dtype;
     const auto ends = loaded_->tokenizer()->end_of_generation();
+    EngineOptions engine = options.engine;
+    engine.model_version = version_of(options.model.path);
     engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
-                                       std::vector<TokenId>(ends.begin(), ends.end()), options.engine);
+                                       std::vector<TokenId>(ends.begin(), ends.end()), engine);
     served_ = describe(options.model);
     engine_->start();
     log::info("{} is ready after {} ms", served_->name,

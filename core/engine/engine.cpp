@@ -26,11 +26,12 @@ Error shutting_down() {
           std::chrono::seconds(5)};
 }
 
-// Whatever makes the bytes of a block mean something else.
-std::uint64_t fingerprint(const std::string& model_version, const KvLayout& layout, std::size_t block_bytes) {
+// Whatever makes the bytes of a block mean something else, or come out differently.
+std::uint64_t fingerprint(const std::string& model_version, const std::string& backend, const KvLayout& layout,
+                          std::size_t block_bytes) {
   const std::string text =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}", model_version, layout.num_layers, layout.block_size, layout.num_kv_heads,
-                  layout.head_dim, static_cast<int>(layout.dtype), block_bytes);
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
+                  layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype), block_bytes);
   return XXH3_64bits(text.data(), text.size());
 }
 
@@ -68,7 +69,8 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
     disk_ = std::make_unique<DiskTier>(
         DiskTierOptions{.directory = options.kv_cache.disk_tier_path,
                         .max_bytes = options.kv_cache.disk_tier_bytes,
-                        .fingerprint = fingerprint(options.model_version, storage_->layout(), storage_->block_bytes()),
+                        .fingerprint = fingerprint(options.model_version, backend.name(), storage_->layout(),
+                                                   storage_->block_bytes()),
                         .block_size = kv_.block_size()},
         [this] { queue.wake(); });
     lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, *disk_);
