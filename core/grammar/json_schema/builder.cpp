@@ -41,6 +41,10 @@ class Builder {
       }
     }
     keep_productive(program_, first_node, first_array, first_object, keys_, budget_);
+    const LexerPtr any_text = lexicon_.lexer(lexicon_.any_text(), ByteLexer::Encoding::kJsonString);
+    for (std::size_t i = first_object; i < program_.objects.size(); ++i) {
+      if (program_.objects[i].all_open) program_.objects[i].any_text = any_text;
+    }
     const ValueNode& top = program_.nodes[root];
     if (top.bare == nullptr && top.strings.empty() && top.arrays.empty() && top.objects.empty()) {
       throw Refusal("no value satisfies the schema", "#");

@@ -8,6 +8,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 32;
 
 // Reads names and patterns at once; a state is what each of them makes of the text so far.
 class Product {
@@ -156,7 +157,8 @@ std::vector<KeyReach> key_reach(const Dfa& dfa, const std::vector<std::uint32_t>
       sum.endless = sum.endless || reach[target].endless;
       name(reach[target].first_named, reach[target].last_named);
     }
-    if (circular[state] && sum.num_finite > 0) sum.endless = true;
+    // Billions of keys never run out either.
+    if ((circular[state] && sum.num_finite > 0) || sum.num_finite >= kPlenty) sum.endless = true;
     const KeyReach& before = reach[state];
     const bool changed = sum.endless != before.endless || (sum.num_finite > 0) != (before.num_finite > 0) ||
                          sum.first_named != before.first_named || sum.last_named != before.last_named;

@@ -168,6 +168,7 @@ class Pruner {
     if (keys.empty()) return;
     budget_.spend(keys.next.size());
     shape.reach = key_reach(keys, named);
+    shape.all_open = all_open(keys, shape.reach);
     const bool finite = !shape.reach[keys.start].endless;
     check_marks(shape, finite);
     for (KeyClass& key : shape.classes) key.finite = !key.is_named && may_be_finite(shape);
@@ -189,6 +190,17 @@ class Pruner {
       if (label != 0 && shape.classes[label - 1].is_named && named[label - 1] == kNoIndex) named[label - 1] = shape.num_named++;
       for (std::size_t k = width; k-- > 1;) work.push_back(keys.next[state * width + k]);
     }
+  }
+
+  static bool all_open(const Dfa& keys, const std::vector<KeyReach>& reach) {
+    const std::size_t width = keys.alphabet.num_classes();
+    for (std::size_t state = 1; state < keys.num_states(); ++state) {
+      if (!reach[state].endless) return false;
+      for (std::size_t k = 1; k < width; ++k) {
+        if (keys.next[state * width + k] == 0) return false;
+      }
+    }
+    return true;
   }
 
   static bool may_be_finite(const ObjectShape& shape) {

@@ -60,6 +60,8 @@ struct ObjectShape {
   LexerPtr keys;  // null where no key is possible; labels are classes
   std::vector<KeyClass> classes;
   std::vector<KeyReach> reach;  // per code state of `keys`
+  bool all_open = false;        // every text is a prefix of keys without end, from every state
+  LexerPtr any_text;            // where all_open: the lexer of plain strings
   std::vector<std::uint64_t> required;  // over named keys
   std::uint32_t num_named = 0;
   std::uint32_t num_required = 0;

@@ -4,18 +4,6 @@
 
 namespace quire::grammar {
 
-void TokenSet::seal(std::size_t num_words) {
-  if (ids_.size() < num_words) return;
-  words_.assign(num_words, 0);
-  for (const std::int32_t id : ids_) words_[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
-  ids_ = {};
-}
-
-void TokenSet::apply(std::span<std::uint32_t> mask) const {
-  for (std::size_t i = 0; i < words_.size(); ++i) mask[i] |= words_[i];
-  for (const std::int32_t id : ids_) mask[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
-}
-
 const ByteSet& json_follow() {
   static const ByteSet kFollow(" \t\n\r,]}");
   return kFollow;
@@ -33,6 +21,7 @@ ByteLexer& ContextBuilder::lexer_of(const Thread& thread) const {
 
 std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const ByteSet& follow) {
   context_ = std::make_shared<Context>();
+  allowed_ = std::make_shared<TokenSet>();
   follow_ = follow;
   leaving_.clear();
   const Stack::Mark mark = machine_.stack().mark();
@@ -41,62 +30,122 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
   if (thread.position == Position::kValue) {
     Walker walker(machine_, vocabulary_.trie());
     walker.below(
-        0, {begin}, 0, [&](std::uint32_t node) { context_->allowed.add(vocabulary_.trie().tokens_at(node)); },
+        0, {begin}, 0, [&](std::uint32_t node) { allowed_->add(vocabulary_.trie().tokens_at(node)); },
         [&](std::uint32_t node, std::size_t depth, bool passed) { leave_value(node, depth, passed); });
-  } else {
+  } else if (!(thread.position == Position::kString && cut_string(begin)) && !(thread.position == Position::kKey && cut_key(begin))) {
     walk_lexer(begin);
   }
   machine_.stack().release(mark);
-  context_->allowed.seal(vocabulary_.num_mask_words());
+  if (context_->allowed == nullptr) {
+    allowed_->seal(vocabulary_.num_mask_words());
+    context_->allowed = std::move(allowed_);
+  }
   for (auto& [label, entries] : leaving_) context_->exits.push_back(Exit{label, Trie(std::move(entries))});
   return std::move(context_);
 }
 
-// Whether the key can be continued whatever the object holds.
-bool ContextBuilder::endless(const Thread& thread) const {
+ContextBuilder::ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary)
+    : machine_(machine), vocabulary_(vocabulary) {}
+
+const Profile& ContextBuilder::profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths) {
+  if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
+  // One profile serves with and without bounds: with bounds it knows more.
+  auto& known = lexer.contexts->profiles[lengths == nullptr ? state : state | 1u << 31];
+  if (known == nullptr) known = std::make_shared<Profile>(lexer, state, lengths, vocabulary_);
+  return *known;
+}
+
+// A string's context from the profile of its state; not where lengths have gaps, which profiles do not know.
+bool ContextBuilder::cut_string(const Thread& thread) {
+  const StringShape& string = machine_.string_of(thread);
+  if (string.bounded() && !string.lengths->dense()) return false;
+  const std::uint32_t room = !string.bounded() || string.max == kUnbounded ? kUnbounded : string.max - thread.count;
+  const std::uint32_t least = string.min - std::min(string.min, thread.count);
+  const Profile& known = profile(*string.lexer, thread.state, string.lengths.get());
+  context_->allowed = nullptr;
+  auto inside = std::make_shared<TokenSet>(*known.inside(room));
+  for (const Profile::Closing& closing : known.closings()) {
+    if (closing.length < least || closing.length > room) continue;
+    if (closing.rest.empty()) {
+      inside->add_sealed(closing.token);
+    } else if (follow_.has(static_cast<std::uint8_t>(closing.rest.front()))) {
+      leaving_[0].emplace_back(closing.rest, closing.token);
+    }
+  }
+  // Tokens that close the string are allowed as such; what they go on with is tried against the stack.
+  context_->allowed = std::move(inside);
+  return true;
+}
+
+// The context of keys of which any text is one: the profile of plain strings tells all but the class of those that end.
+bool ContextBuilder::cut_key(const Thread& thread) {
   const ObjectShape& shape = machine_.program().objects[thread.shape];
+  if (shape.keys->inside(thread.state) || !shape.all_open || shape.any_text == nullptr) return false;
+  const Profile& known = profile(*shape.any_text, shape.any_text->start(), nullptr);
+  const Dfa& dfa = shape.keys->dfa();
+  std::vector<std::uint32_t> labels;
+  for (const std::u32string& content : known.contents()) {
+    std::uint32_t state = thread.state;
+    for (const char32_t c : content) state = dfa.step(state, c);
+    labels.push_back(dfa.accept[state]);
+  }
+  for (const Profile::Closing& closing : known.closings()) {
+    if (labels[closing.content] != 0) leaving_[labels[closing.content] - 1].emplace_back(closing.rest, closing.token);
+  }
+  context_->allowed = known.inside(kUnbounded);
+  return true;
+}
+
+// Whether the key can be continued whatever the object holds.
+bool ContextBuilder::endless(const ObjectShape& shape, std::uint32_t state) const {
+  if (!shape.keys->inside(state)) return shape.reach[state].endless;
   bool result = false;
-  shape.keys->for_each_target(thread.state, [&](std::uint32_t target) { result = result || shape.reach[target].endless; });
+  shape.keys->for_each_target(state, [&](std::uint32_t target) { result = result || shape.reach[target].endless; });
   return result;
 }
 
-bool ContextBuilder::advance(Thread& thread, std::uint8_t byte) {
-  ByteLexer& lexer = lexer_of(thread);
-  const std::uint32_t moved = lexer.step(thread.state, byte);
-  if (moved == 0) return false;
-  thread.state = moved & ~ByteLexer::kCompletes;
-  if (thread.position != Position::kString || !machine_.string_of(thread).bounded()) return true;
-  const StringShape& string = machine_.string_of(thread);
-  if ((moved & ByteLexer::kCompletes) != 0) ++thread.count;
-  const std::uint32_t inside = lexer.code_state(thread.state) == ByteLexer::kInside ? 1 : 0;
+// Whether the bounds on the length can still be met, where profiles cannot tell.
+bool ContextBuilder::bounds_live(const StringShape& string, std::uint32_t state, std::uint32_t count) const {
+  const std::uint32_t inside = string.lexer->inside(state) ? 1 : 0;
   bool live = false;
-  lexer.for_each_target(thread.state, [&](std::uint32_t target) { live = live || string.live(target, thread.count + inside); });
+  string.lexer->for_each_target(state, [&](std::uint32_t target) { live = live || string.live(target, count + inside); });
   return live;
 }
 
 void ContextBuilder::walk_lexer(const Thread& thread) {
+  struct Open {
+    std::uint32_t end;
+    std::uint32_t state;
+    std::uint32_t count;
+  };
   const Trie& trie = vocabulary_.trie();
-  std::vector<std::pair<std::uint32_t, Thread>> open{{0, thread}};
-  std::string path;
+  ByteLexer& lexer = lexer_of(thread);
+  const ObjectShape* keys = thread.position == Position::kKey ? &machine_.program().objects[thread.shape] : nullptr;
+  const bool is_string = thread.position == Position::kString;
+  const StringShape* bounded = is_string && machine_.string_of(thread).bounded() ? &machine_.string_of(thread) : nullptr;
+  std::vector<Open> open{{trie.size(), thread.state, thread.count}};
   visit(0, thread, 0);
-  const bool is_key = thread.position == Position::kKey;
+  Thread at = thread;
   for (std::uint32_t node = 1; node < trie.size();) {
-    while (node >= trie[open.back().first].end) open.pop_back();
-    path.resize(open.size() - 1);
-    Thread next = open.back().second;
-    if (!advance(next, trie[node].byte)) {
+    while (node >= open.back().end) open.pop_back();
+    const std::uint32_t moved = lexer.step(open.back().state, trie[node].byte);
+    const std::uint32_t state = moved & ~ByteLexer::kCompletes;
+    const std::uint32_t count = open.back().count + ((moved & ByteLexer::kCompletes) != 0 ? 1 : 0);
+    if (moved == 0 || (bounded != nullptr && !bounds_live(*bounded, state, count))) {
       node = trie[node].end;
       continue;
     }
-    path.push_back(static_cast<char>(trie[node].byte));
-    if (is_key && !endless(next)) {
-      context_->resumes.push_back(Resume{path, node});
+    if (keys != nullptr && !endless(*keys, state)) {
+      const auto tokens = trie.tokens_below(node);
+      context_->resumes.push_back(Resume{std::string(vocabulary_.bytes(TokenId{tokens.front()}).substr(0, open.size())), node});
       node = trie[node].end;
       continue;
     }
-    context_->allowed.add(trie.tokens_at(node));
-    visit(node, next, open.size());
-    open.emplace_back(node, next);
+    allowed_->add(trie.tokens_at(node));
+    at.state = state;
+    at.count = count;
+    visit(node, at, open.size());
+    open.push_back({trie[node].end, state, count});
     ++node;
   }
 }
@@ -124,7 +173,7 @@ void ContextBuilder::visit(std::uint32_t node, const Thread& thread, std::size_t
   const std::uint32_t quote = closing_quote(node);
   if (quote == kNoIndex) return;
   if (thread.position == Position::kString) {
-    context_->allowed.add(vocabulary_.trie().tokens_at(quote));
+    allowed_->add(vocabulary_.trie().tokens_at(quote));
     leave(quote, depth + 1, 0, follow_);
     return;
   }
@@ -145,7 +194,7 @@ void ContextBuilder::visit_rule(std::uint32_t node, std::uint32_t state, std::si
     ends = machine_.take_base_reached() || ends;
     Walker walker(machine_, vocabulary_.trie());
     walker.below(
-        node, threads, depth, [&](std::uint32_t live) { context_->allowed.add(vocabulary_.trie().tokens_at(live)); },
+        node, threads, depth, [&](std::uint32_t live) { allowed_->add(vocabulary_.trie().tokens_at(live)); },
         [&](std::uint32_t done, std::size_t at, bool passed) { leave_value(done, at, passed); });
     machine_.stack().release(mark);
   }
@@ -165,9 +214,26 @@ void ContextBuilder::leave_subtree(std::uint32_t node, std::size_t depth, std::u
 
 // Tokens below the node go on after the lexeme, where they begin with a byte of `follow`.
 void ContextBuilder::leave(std::uint32_t node, std::size_t depth, std::uint32_t label, const ByteSet& follow) {
+  if (&follow == &follow_ && follow == json_follow()) return leave_json(node, depth);
   const Trie& trie = vocabulary_.trie();
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
     if (follow.has(trie[child].byte)) leave_subtree(child, depth, label);
+  }
+}
+
+// Inside JSON only whitespace stands before the next comma or bracket; most tokens that begin with a space are words.
+void ContextBuilder::leave_json(std::uint32_t node, std::size_t from) {
+  static const ByteSet kSpaces(" \t\n\r");
+  const Trie& trie = vocabulary_.trie();
+  for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
+    if (kSpaces.has(trie[child].byte)) {
+      for (const std::int32_t token : trie.tokens_at(child)) {
+        leaving_[0].emplace_back(vocabulary_.bytes(TokenId{token}).substr(from), token);
+      }
+      leave_json(child, from);
+    } else if (json_follow().has(trie[child].byte)) {
+      leave_subtree(child, from, 0);
+    }
   }
 }
 

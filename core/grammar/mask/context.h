@@ -11,23 +11,11 @@
 #include <vector>
 
 #include "core/grammar/machine/machine.h"
+#include "core/grammar/mask/profile.h"
 #include "core/grammar/mask/trie.h"
 #include "core/grammar/mask/vocabulary.h"
 
 namespace quire::grammar {
-
-// A set of tokens, stored as whichever of list and bitmask is smaller.
-class TokenSet {
- public:
-  void add(std::int32_t token) { ids_.push_back(token); }
-  void add(std::span<const std::int32_t> tokens) { ids_.insert(ids_.end(), tokens.begin(), tokens.end()); }
-  void seal(std::size_t num_words);
-  void apply(std::span<std::uint32_t> mask) const;
-
- private:
-  std::vector<std::int32_t> ids_;
-  std::vector<std::uint32_t> words_;
-};
 
 // Tokens that leave the lexeme: what of them is left, as a trie.
 struct Exit {
@@ -42,7 +30,7 @@ struct Resume {
 };
 
 struct Context {
-  TokenSet allowed;
+  std::shared_ptr<const TokenSet> allowed;
   std::vector<Exit> exits;
   std::vector<Resume> resumes;
 };
@@ -53,33 +41,39 @@ using ContextKey = std::tuple<Position, std::uint32_t, std::uint32_t, std::uint3
 const ByteSet& json_follow();
 
 struct LexerContexts {
+  std::map<std::uint32_t, std::shared_ptr<const Profile>> profiles;  // by state of the lexer
   std::map<ContextKey, std::shared_ptr<const Context>> known;
 };
 
 // Prepares Contexts; uses the machine's stack above its mark only.
 class ContextBuilder {
  public:
-  ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary) : machine_(machine), vocabulary_(vocabulary) {}
+  ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary);
   // thread: where to begin; its frame is ignored (a key's reach is that of its object's shape).
   // follow: bytes that may come after the value or rule.
   std::shared_ptr<const Context> build(const Thread& thread, const ByteSet& follow);
 
  private:
   void walk_lexer(const Thread& thread);
+  bool cut_string(const Thread& thread);
+  bool cut_key(const Thread& thread);
+  const Profile& profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths);
   void visit(std::uint32_t node, const Thread& thread, std::size_t depth);
   void visit_rule(std::uint32_t node, std::uint32_t state, std::size_t depth);
   void leave(std::uint32_t node, std::size_t depth, std::uint32_t label, const ByteSet& follow);
+  void leave_json(std::uint32_t node, std::size_t from);
   void leave_value(std::uint32_t node, std::size_t depth, bool passed);
   void leave_subtree(std::uint32_t node, std::size_t depth, std::uint32_t label);
   std::uint32_t closing_quote(std::uint32_t node) const;
-  bool advance(Thread& thread, std::uint8_t byte);
-  bool endless(const Thread& thread) const;
+  bool bounds_live(const StringShape& string, std::uint32_t state, std::uint32_t count) const;
+  bool endless(const ObjectShape& shape, std::uint32_t state) const;
   ByteLexer& lexer_of(const Thread& thread) const;
 
   Machine& machine_;
   const TokenVocabulary& vocabulary_;
   ByteSet follow_;
   std::shared_ptr<Context> context_;
+  std::shared_ptr<TokenSet> allowed_;
   std::map<std::uint32_t, std::vector<Trie::Entry>> leaving_;
 };
 

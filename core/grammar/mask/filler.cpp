@@ -121,7 +121,7 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
 }
 
 void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {
-  context.allowed.apply(mask);
+  context.allowed->apply(mask);
   Stack& stack = machine_.stack();
   const Stack::Mark mark = stack.mark();
   for (const Exit& exit : context.exits) {

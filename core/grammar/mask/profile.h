@@ -1,0 +1,69 @@
+// Profile: what every token does when read inside a JSON string from one state of its lexer: stays inside, and how many more
+// characters the text then has at least, or closes the string, and after what content. Immutable after construction.
+// Masks for any bounds on the length, and for any key automaton that takes all texts, are cut from profiles without walking
+// the vocabulary again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/grammar/machine/byte_lexer.h"
+#include "core/grammar/machine/lengths.h"
+#include "core/grammar/mask/vocabulary.h"
+
+namespace quire::grammar {
+
+// A set of tokens, stored as whichever of list and bitmask is smaller.
+class TokenSet {
+ public:
+  void add(std::int32_t token) { ids_.push_back(token); }
+  void add(std::span<const std::int32_t> tokens) { ids_.insert(ids_.end(), tokens.begin(), tokens.end()); }
+  void remove(std::int32_t token);      // after seal()
+  void add_sealed(std::int32_t token);  // after seal()
+  void seal(std::size_t num_words);
+  void apply(std::span<std::uint32_t> mask) const;
+
+ private:
+  std::vector<std::int32_t> ids_;
+  std::vector<std::uint32_t> words_;
+};
+
+class Profile {
+ public:
+  // A token that closes the string: `length` characters, then the quote, then `rest`.
+  struct Closing {
+    std::string_view rest;
+    std::int32_t token;
+    std::uint32_t length;
+    std::uint32_t content;  // index of contents()
+  };
+
+  // lengths: of the lexer's automaton, for dense ones; null where no bound will be asked about.
+  Profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths, const TokenVocabulary& vocabulary);
+
+  // Tokens that stay inside while the text may still have `room` characters more.
+  std::shared_ptr<const TokenSet> inside(std::uint32_t room) const;
+  const std::vector<Closing>& closings() const { return closings_; }
+  // What stands before the quote, for profiles from between two characters.
+  const std::vector<std::u32string>& contents() const { return contents_; }
+
+ private:
+  struct Inside {
+    std::uint32_t need;  // characters of the token and of the shortest completion after it
+    std::int32_t token;
+  };
+  void close(std::uint32_t node, std::uint32_t depth, std::uint32_t length, const TokenVocabulary& vocabulary);
+
+  std::shared_ptr<const TokenSet> all_;
+  std::vector<Inside> by_need_;  // longest first
+  std::vector<Closing> closings_;
+  std::vector<std::u32string> contents_;
+  std::size_t num_words_ = 0;
+  bool within_ = false;  // the state lies within a character: contents are not told then
+};
+
+}  // namespace quire::grammar

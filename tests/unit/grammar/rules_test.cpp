@@ -1,0 +1,88 @@
+#include <catch2/catch.hpp>
+
+#include "tests/unit/grammar/support/check.h"
+
+namespace quire::test {
+namespace {
+
+using Kind = GrammarSpec::Kind;
+
+TEST_CASE("left recursion and ambiguity are understood") {
+  const auto sums = compiled(text_spec(Kind::kEbnf, "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= [0-9]+ | \"(\" expr \")\""));
+  CHECK(accepts(*sums, "1+22+(3+4)"));
+  CHECK_FALSE(accepts(*sums, "1+"));
+  CHECK_FALSE(accepts(*sums, "(1"));
+  const auto hidden = compiled(text_spec(Kind::kEbnf, "root ::= a\na ::= empty a \"x\" | \"y\"\nempty ::= \"\" | \"e\""));
+  CHECK(accepts(*hidden, "yxx"));
+  CHECK(accepts(*hidden, "eyx"));
+  CHECK_FALSE(accepts(*hidden, "ey"));
+}
+
+TEST_CASE("nesting is balanced and deep recursion stays cheap") {
+  const auto nested = compiled(text_spec(Kind::kGbnf, "root ::= \"(\" root \")\" | [^()]*"));
+  const std::string deep = std::string(500, '(') + "x" + std::string(500, ')');
+  CHECK(accepts(*nested, deep));
+  CHECK_FALSE(accepts(*nested, deep + ")"));
+}
+
+TEST_CASE("GBNF reads as llama.cpp writes it") {
+  const std::string source = R"(# a list
+root  ::= "[" ws ( item ("," ws item)* )? "]"
+item  ::=
+  "\"" [a-z\x41-\x43]{1,3} "\""
+  | number
+number ::= "-"? [0-9]+   # digits
+ws ::= [ \t\n]*
+)";
+  const auto list = compiled(text_spec(Kind::kGbnf, source));
+  CHECK(accepts(*list, R"([ "ab",-12, "A"])"));
+  CHECK_FALSE(accepts(*list, R"(["abcd"])"));
+  CHECK_THAT(refusal(text_spec(Kind::kGbnf, "root ::= missing")), Catch::Matchers::Contains("missing"));
+  CHECK_THAT(refusal(text_spec(Kind::kGbnf, "root ::= \"a\n")), Catch::Matchers::Contains("line 1"));
+  CHECK_THAT(refusal(text_spec(Kind::kGbnf, "root ::= root")), Catch::Matchers::Contains("no text"));
+}
+
+TEST_CASE("a regular expression matches the whole text") {
+  const auto phone = compiled(text_spec(Kind::kRegex, R"(\(?[0-9]{3}\)?-\d{4}|é+)"));
+  CHECK(accepts(*phone, "(123)-4567"));
+  CHECK(accepts(*phone, "éé"));
+  CHECK_FALSE(accepts(*phone, "x123-4567"));
+  CHECK_FALSE(accepts(*phone, "123-45678"));
+}
+
+TEST_CASE("a choice is one of its texts") {
+  GrammarSpec spec;
+  spec.kind = Kind::kChoice;
+  spec.choices = {"yes", "yesterday", "no"};
+  CHECK(accepts(spec, "yes"));
+  CHECK(accepts(spec, "yesterday"));
+  CHECK_FALSE(accepts(spec, "yester"));
+  CHECK_FALSE(accepts(spec, ""));
+}
+
+TEST_CASE("tags in free text constrain what follows their trigger") {
+  GrammarSpec spec;
+  spec.kind = Kind::kStructural;
+  spec.tags = {{"<call>{\"name\":\"f\",\"arguments\":", R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})", "}</call>"}};
+  spec.triggers = {"<call>"};
+  const std::string call = R"(<call>{"name":"f","arguments":{"x":1}}</call>)";
+  CHECK(accepts(spec, "plain text with < and <cal"));
+  CHECK(accepts(spec, "before " + call + " between " + call));
+  CHECK_FALSE(accepts(spec, "<call>anything"));
+  CHECK_FALSE(accepts(spec, R"(<call>{"name":"f","arguments":{"x":"1"}}</call>)"));
+  spec.required = true;
+  CHECK_FALSE(accepts(spec, "no call"));
+  CHECK(accepts(spec, "one <<call" + call));
+  spec.parallel = false;
+  CHECK_FALSE(accepts(spec, call + call));
+  spec.free_text = false;
+  spec.parallel = true;
+  spec.separator = ", ";
+  spec.prefix = "[";
+  spec.suffix = "]";
+  CHECK(accepts(spec, "[" + call + ", " + call + "]"));
+  CHECK_FALSE(accepts(spec, call));
+}
+
+}  // namespace
+}  // namespace quire::test
