@@ -16,7 +16,7 @@ mapfile -t sources < <(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.c
 [ ${#sources[@]} -gt 0 ] || { echo "no sources found"; exit 1; }
 
 report "not formatted (run clang-format -i):" \
-  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -P 2 -n 20 clang-format --dry-run 2>&1 |
+  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -n 20 clang-format --dry-run 2>&1 |
      sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)"
 
 # server -> core -> kernels, never backwards; config only from main.
@@ -49,7 +49,7 @@ report "folder READMEs over 60 lines:" \
        [ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  $folder/README.md"
      done)"
 report "marks of unfinished work:" \
-  "$(grep -rnE '\b(TODO|FIXME|XXX|HACK|DEFERRED)\b' server core kernels config deploy tests --include='*.h' --include='*.cpp' --include='*.py' --include='*.mjs')"
+  "$(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.py' '*.mjs' '*.js' '*.cmake' | xargs -r grep -nE '\b(TODO|FIXME|XXX|HACK|DEFERRED)\b')"
 
 tests/lint/tidy.sh "$build" || failed=1
 [ $failed -eq 0 ] && echo "lint: clean, ${#sources[@]} files"
