@@ -1,10 +1,15 @@
 # One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/isa_<level>*.cpp.
 # Everything else is built for baseline x86-64, so that one binary runs anywhere.
 # -Wno-uninitialized: GCC 12 warns inside its own AVX-512 intrinsics.
+set(QUIRE_ISA_OPTIMIZE -O3)
+if(QUIRE_SANITIZE)
+  set(QUIRE_ISA_OPTIMIZE -O1)  # -O3 with a sanitizer takes minutes for each file
+endif()
+
 function(quire_isa level)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/isa_${level}*.cpp)
   if(sources)
-    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN};-O3;-fno-exceptions;-Wno-uninitialized")
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN};${QUIRE_ISA_OPTIMIZE};-fno-exceptions;-Wno-uninitialized")
   endif()
 endfunction()
 
