@@ -164,7 +164,8 @@ void DiskTier::load() {
     const bool ours = record && record->fingerprint == options_.fingerprint && record->parent < record->id &&
                       std::cmp_equal(record->tokens.size(), options_.block_size) && file.path() == path_of(record->id);
     if (ours) {
-      found.emplace(record->id, std::pair(*std::move(record), static_cast<std::int64_t>(file.file_size(error))));
+      const TierId id = record->id;
+      found.emplace(id, std::pair(*std::move(record), static_cast<std::int64_t>(file.file_size(error))));
     } else {
       fs::remove(file.path(), error);
     }

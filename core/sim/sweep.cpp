@@ -41,7 +41,7 @@ std::function<bool(SimOptions&, const std::string&)> named(T& (*field)(SimOption
 
 const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>>& settings() {
   using Options = SimOptions;
-  static const std::map<std::string, std::function<bool(Options&, const std::string&)>> known = {
+  static const std::map<std::string, std::function<bool(Options&, const std::string&)>> kKnown = {
       {"num_blocks", numeric<std::int64_t>([](Options & o) -> auto& { return o.num_blocks; })},
       {"block_size", numeric<std::int32_t>([](Options & o) -> auto& { return o.block_size; })},
       {"max_num_seqs", numeric<std::int32_t>([](Options & o) -> auto& { return o.scheduler.max_num_seqs; })},
@@ -62,7 +62,7 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
            [](Options & o) -> auto& { return o.route; },
            {{"round-robin", Route::kRoundRobin}, {"least-loaded", Route::kLeastLoaded}, {"prefix", Route::kPrefix}})},
   };
-  return known;
+  return kKnown;
 }
 
 Result<std::vector<SimCase>> vary(const std::vector<SimCase>& cases, const std::string& item) {
