@@ -110,6 +110,14 @@ class ModelHost {
     served->info = loaded_->info();
     served->tokenizer = loaded_->tokenizer();
     served->chat_template = parse_template(options, *loaded_);
+    served->tool_format = detect_tool_format(served->chat_template->source());
+    if (!options.tool_format.empty()) {
+      const ToolFormat* named = find_tool_format(options.tool_format);
+      if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + options.tool_format + "'");
+      served->tool_format = *named;
+    }
+    served->grammar_compiler =
+        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*served->tokenizer));
     served->defaults = loaded_->generation_defaults();
     served->max_model_len = engine_->limits().max_model_len;
     served->max_num_choices = engine_->limits().max_num_choices;

@@ -15,6 +15,7 @@ struct ModelOptions {
   std::filesystem::path path;           // a GGUF file or a Hugging Face directory
   std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
+  std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
 };
 
 struct ServeOptions {

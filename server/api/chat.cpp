@@ -3,157 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-
-#include "server/api/chat_prompt.h"
-#include "server/api/constraints.h"
-#include "server/api/generation_operation.h"
-#include "server/api/logprobs.h"
+#include <limits>
 
 namespace quire {
 
 namespace {
 
-struct ChatFields {
-  bool logprobs = false;
-  std::size_t top_logprobs = 0;
-  Json metadata;
-};
-
-class ChatOperation final : public GenerationOperation {
- public:
-  ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
-                ChatFields chat)
-      : GenerationOperation(std::move(model), std::move(fields), std::move(header)), chat_(std::move(chat)) {
-    prefix_ = "{\"id\":\"" + this->header().id +
-              "\",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) +
-              ",\"model\":";
-    append_json_string(prefix_, this->header().model);
-    prefix_ += ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
-  }
-
-  // OpenAI opens every choice with its role.
-  void begin(std::string& out) override {
-    for (std::size_t i = 0; i < choices().size(); ++i) {
-      Json delta{{"role", "assistant"}, {"content", ""}};
-      append_chunk(i, dump_json(delta), {}, out);
-    }
-  }
-
- protected:
-  void on_prompt_logprobs(std::size_t, std::vector<std::optional<TokenLogprob>> logprobs) override {
-    prompt_logprobs_ = std::move(logprobs);
-  }
-
-  void on_delta(std::size_t index, const Delta& delta, std::string& out) override {
-    if (!fields().stream) return;
-    const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
-    if (!delta.text.empty() || wants_tokens) {
-      scratch_ = "{";
-      if (!delta.text.empty()) {
-        scratch_ += "\"content\":";
-        append_json_string(scratch_, delta.text);
-      }
-      scratch_ += '}';
-      append_chunk(index, scratch_, delta, out);
-    }
-    if (delta.last) append_last_chunk(index, out);
-  }
-
-  Json whole_response() override {
-    Json body{
-        {"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}};
-    body["choices"] = Json::array();
-    for (std::size_t i = 0; i < choices().size(); ++i)
-      body["choices"].push_back(whole_choice(i));
-    body["usage"] = usage_json(usage());
-    body["system_fingerprint"] = "quire-" QUIRE_VERSION;
-    body["service_tier"] = "default";
-    if (!chat_.metadata.is_null()) body["metadata"] = chat_.metadata;
-    if (fields().sampling.num_prompt_logprobs) {
-      body["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_);
-    }
-    if (fields().return_token_ids) body["prompt_token_ids"] = ids(requests().front()->prompt);
-    return body;
-  }
-
-  Json usage_chunk() override {
-    return Json{{"id", header().id},
-                {"object", "chat.completion.chunk"},
-                {"created", header().created},
-                {"model", header().model},
-                {"system_fingerprint", "quire-" QUIRE_VERSION},
-                {"choices", Json::array()},
-                {"usage", usage_json(usage())}};
-  }
-
- private:
-  static Json ids(std::span<const TokenId> tokens) {
-    Json list = Json::array();
-    for (const TokenId token : tokens)
-      list.push_back(token.value);
-    return list;
-  }
-
-  Json logprobs(std::span<const TokenLogprob> values) const {
-    return Json{{"content", chat_logprobs(*model().tokenizer, values, chat_.top_logprobs, fields().tokens_as_ids)},
-                {"refusal", nullptr}};
-  }
-
-  // Chunks are most of what a server writes: they are put together as text, without a JSON tree.
-  void append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out) {
-    open_chunk(index, delta_json, out);
-    if (chat_.logprobs && !delta.tokens.empty()) out += ",\"logprobs\":" + dump_json(logprobs(delta.logprobs));
-    out += ",\"finish_reason\":null";
-    if (fields().return_token_ids) out += ",\"token_ids\":" + dump_json(ids(delta.tokens));
-    close_chunk(index, out);
-  }
-
-  void append_last_chunk(std::size_t index, std::string& out) {
-    open_chunk(index, "{}", out);
-    out += ",\"finish_reason\":\"";
-    out += finish_reason(choices()[index]);
-    out += "\",\"stop_reason\":" + dump_json(stop_reason(choices()[index]));
-    close_chunk(index, out);
-  }
-
-  void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const {
-    out += "data: ";
-    out += prefix_;
-    out += std::to_string(index);
-    out += ",\"delta\":";
-    out += delta_json;
-  }
-
-  void close_chunk(std::size_t index, std::string& out) const {
-    out += "}]";
-    if (fields().return_token_ids && !sent_prompt_ids_)
-      out += ",\"prompt_token_ids\":" + dump_json(ids(requests().front()->prompt));
-    sent_prompt_ids_ = true;
-    if (fields().continuous_usage) {
-      out += ",\"usage\":" + dump_json(usage_json(choice_usage(index)));
-    } else if (fields().include_usage) {
-      out += ",\"usage\":null";
-    }
-    out += "}\n\n";
-  }
-
-  Json whole_choice(std::size_t index) const {
-    const Choice& state = choices()[index];
-    Json message{{"role", "assistant"}, {"content", state.text}, {"refusal", nullptr}};
-    Json choice{{"index", index}, {"message", std::move(message)}};
-    choice["logprobs"] = chat_.logprobs ? logprobs(state.logprobs) : Json(nullptr);
-    choice["finish_reason"] = finish_reason(state);
-    choice["stop_reason"] = stop_reason(state);
-    if (fields().return_token_ids) choice["token_ids"] = ids(state.tokens);
-    return choice;
-  }
-
-  ChatFields chat_;
-  std::string prefix_;
-  std::string scratch_;
-  mutable bool sent_prompt_ids_ = false;
-  std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
-};
+// Enough of a prompt to see whether it leaves a reasoning section open.
+constexpr std::size_t kPromptEnd = 512;
 
 void refuse_known(FieldReader& reader) {
   reader.refuse("audio", "this model writes text only");
@@ -167,6 +24,7 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("verbosity", "medium", "the model has no such control");
   reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
+  reader.refuse_unless("echo", false, "a chat's prompt is not shown");
   reader.word("service_tier", {"auto", "default"});
   for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"})
     reader.string(hint);
@@ -188,7 +46,7 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   if (const auto best_of = reader.integer("best_of", 1, 128); best_of && *best_of != fields.num_choices) {
     reader.refuse("best_of", "chat completions return all of their choices");
   }
-  reader.refuse_unless("echo", false, "a chat's prompt is not shown");
+  chat.include_reasoning = reader.boolean("include_reasoning", true);
   if (const Json* metadata = reader.object("metadata")) {
     chat.metadata = *metadata;
     for (const auto& [name, value] : metadata->items()) {
@@ -200,7 +58,77 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
+// After so many tokens of reasoning its end is forced.
+void read_thinking_budget(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
+  for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
+    const auto budget = reader.integer(name, 0, std::numeric_limits<std::int32_t>::max());
+    if (!budget) continue;
+    fields.sampling.thinking_budget = SamplingParams::ThinkingBudget{
+        static_cast<std::int32_t>(*budget), model.tokenizer->encode(model.tool_format.think_end, false, true)};
+  }
+}
+
+bool writes_reasoning(const ServedModel& model) {
+  const std::string_view source = model.chat_template->source();
+  const ToolFormat& format = model.tool_format;
+  return format.starts_in_reasoning || source.find(format.think_begin) != std::string_view::npos ||
+         source.find(format.think_end) != std::string_view::npos;
+}
+
+ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool free_text, std::string prompt_end) {
+  ChatReading reading;
+  // A text that is constrained from its first byte has no reasoning in it.
+  const bool reasoning = free_text && writes_reasoning(model);
+  if (!tools.offered() && !reasoning) return reading;
+  reading.format = &call_format(model, tools);
+  if (tools.offered()) reading.tools = read_tool_specs(tools.tools);
+  reading.options.parse_tools = tools.offered();
+  reading.options.parse_reasoning = reasoning;
+  reading.options.prompt_end = std::move(prompt_end);
+  return reading;
+}
+
 }  // namespace
+
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar) {
+  PreparedChat prepared;
+  const bool demanded = grammar != nullptr;
+  if (demanded && tools.constrained) {
+    reader.fail("tools", "constrained tool calls and a constrained text exclude each other", "unsupported_parameter");
+  }
+  prepared.grammar = demanded ? std::move(grammar) : tool_constraint(reader, model, tools);
+  if (reader.error()) return std::nullopt;
+  const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
+  if (!free_text && !prompt.template_kwargs.contains("enable_thinking"))
+    prompt.template_kwargs["enable_thinking"] = false;
+  if (tools.offered()) prompt.tools = tools.tools;
+  explain_tools(tools, model, prompt.messages);
+
+  const auto pieces = render_chat(model, prompt);
+  if (!pieces) {
+    reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
+    return std::nullopt;
+  }
+  std::string end;
+  for (const TextPiece& piece : *pieces)
+    end += piece.text;
+  if (end.size() > kPromptEnd) end.erase(0, end.size() - kPromptEnd);
+  prepared.reading = reading_of(model, tools, free_text, std::move(end));
+  // Calls and reasoning are marked by tokens that a plain text would not show.
+  if (prepared.reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
+
+  prepared.prompt = truncate_prompt(encode_chat(model, prompt, *pieces), fields, model);
+  const auto limit =
+      resolve_max_tokens(static_cast<std::int64_t>(prepared.prompt.size()), fields.max_tokens, model, "messages");
+  if (!limit) {
+    reader.fail(limit.error().param, limit.error().message, limit.error().code);
+    return std::nullopt;
+  }
+  prepared.max_tokens = *limit;
+  return prepared;
+}
 
 Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Call& call) {
   const auto body = parse_object(call.body);
@@ -210,22 +138,19 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   if (!model) return tl::make_unexpected(model.error());
   GenerationFields fields = read_generation_fields(reader, **model);
   ChatFields chat = read_chat_fields(reader, fields);
-  const ChatPromptFields prompt_fields = read_chat_prompt_fields(reader);
-  reader.refuse_unless("tools", Json::array(), "this build calls no tools");
+  ChatPromptFields prompt = read_chat_prompt_fields(reader);
+  const ToolFields tools = read_tool_fields(reader);
   refuse_known(reader);
+  read_thinking_budget(reader, fields, **model);
   auto grammar = read_constraint(reader, **model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
-  const auto pieces = render_chat(**model, prompt_fields);
-  if (!pieces) return tl::make_unexpected(pieces.error());
-  std::vector<TokenId> tokens = encode_chat(**model, prompt_fields, *pieces);
-  tokens = truncate_prompt(std::move(tokens), fields, **model);
-  const auto limit =
-      resolve_max_tokens(static_cast<std::int64_t>(tokens.size()), fields.max_tokens, **model, "messages");
-  if (!limit) return tl::make_unexpected(limit.error());
+  auto prepared = prepare_chat(reader, **model, fields, std::move(prompt), tools, std::move(grammar));
+  if (!prepared) return tl::make_unexpected(*reader.error());
   ResponseHeader header{make_id("chatcmpl-"), call.created, (*model)->name};
-  auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat));
-  operation->add_prompt(std::move(tokens), *limit, std::move(grammar), call, false);
+  auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat),
+                                                   std::move(prepared->reading));
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }
 

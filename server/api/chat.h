@@ -1,14 +1,29 @@
-// POST /v1/chat/completions: the operation that answers in OpenAI's chat.completion shapes, whole or streamed. Any
-// thread.
+// POST /v1/chat/completions, and the steps that the other conversation APIs share with it. Pure functions; any thread.
 #pragma once
 
 #include <memory>
 
+#include "server/api/chat_operation.h"
+#include "server/api/chat_prompt.h"
 #include "server/api/model_table.h"
 #include "server/api/operation.h"
 
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Call& call);
+
+// A conversation ready for the engine.
+struct PreparedChat {
+  std::vector<TokenId> prompt;
+  std::int32_t max_tokens = 0;
+  std::shared_ptr<const Grammar> grammar;
+  ChatReading reading;
+};
+
+// Renders the conversation, compiles what constrains it, and decides how its text is read. `grammar` is what the
+// request itself demanded; null where it demanded nothing. Errors stay in the reader.
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar);
 
 }  // namespace quire

@@ -45,12 +45,12 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   }
 }
 
-bool GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
+Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
   if (event.finish && event.finish->error) error_ = event.finish->error;
   if (event.finish && !error_ && event.finish->reason == FinishReason::kError) {
     error_ = Error{ErrorKind::kInternal, "The generation failed", "internal_error", "", std::nullopt};
   }
-  if (error_) return false;
+  if (error_) return Wanted::kNothing;
   cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.num_cached_tokens);
   if (event.finish)
     cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.finish->num_cached_tokens);
@@ -73,7 +73,10 @@ bool GenerationOperation::on_event(std::size_t index, OutputEvent event, std::st
     on_delta(first + static_cast<std::size_t>(event.choice), delta, out);
   }
   const auto begin = choices_.begin() + static_cast<std::ptrdiff_t>(first);
-  return !std::all_of(begin, begin + fields_.num_choices, [](const Choice& each) { return each.stream.finished(); });
+  const bool over =
+      std::all_of(begin, begin + fields_.num_choices, [](const Choice& each) { return each.stream.finished(); });
+  if (over) return Wanted::kNothing;
+  return choice.stream.stopped_by_text() && !event.finish ? Wanted::kOtherChoices : Wanted::kMore;
 }
 
 void GenerationOperation::finish(std::string& out) {

@@ -38,7 +38,7 @@ class GenerationOperation : public Operation {
   void add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens, std::shared_ptr<const Grammar> grammar,
                   const Call& call, bool at_text_start);
 
-  bool on_event(std::size_t index, OutputEvent event, std::string& out) final;
+  Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
   void finish(std::string& out) final;
   void fail(const Error& error, std::string& out) override;
   OperationSummary summary() const override;

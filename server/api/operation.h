@@ -34,6 +34,13 @@ struct OperationSummary {
   std::string model;
 };
 
+// What an operation still wants of a request after one of its events.
+enum class Wanted {
+  kMore,
+  kOtherChoices,  // this event's choice is over, though the engine does not know it
+  kNothing,
+};
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -45,9 +52,8 @@ class Operation {
 
   // Streams only: what opens the stream, appended to `out` before the first event.
   virtual void begin(std::string& out) = 0;
-  // Takes one event of requests()[index]; a stream appends what is to be sent now. Returns false once that request
-  // needs no further events: it is then aborted where it has not ended by itself.
-  virtual bool on_event(std::size_t index, OutputEvent event, std::string& out) = 0;
+  // Takes one event of requests()[index]; a stream appends what is to be sent now.
+  virtual Wanted on_event(std::size_t index, OutputEvent event, std::string& out) = 0;
   // After all requests ended: what closes the stream, or the whole response's body.
   virtual void finish(std::string& out) = 0;
   // Streams only: the error in the stream's own form, and its end.
@@ -69,7 +75,7 @@ class ReadyOperation : public Operation {
  public:
   explicit ReadyOperation(std::string body) : body_(std::move(body)) {}
   void begin(std::string&) override {}
-  bool on_event(std::size_t, OutputEvent, std::string&) override { return false; }
+  Wanted on_event(std::size_t, OutputEvent, std::string&) override { return Wanted::kNothing; }
   void finish(std::string& out) override { out += body_; }
   void fail(const Error&, std::string&) override {}
   OperationSummary summary() const override { return {}; }

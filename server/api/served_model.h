@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "core/engine/request_queue.h"
+#include "core/grammar/compiler.h"
 #include "core/model/loaded_model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "core/text/tools/tool_format.h"
 
 namespace quire {
 
@@ -20,6 +22,8 @@ struct ServedModel {
   ModelInfo info;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;
+  ToolFormat tool_format;                                   // how its tool calls and reasoning are written
+  std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
   std::int64_t max_model_len = 0;  // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;

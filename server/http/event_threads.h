@@ -1,5 +1,5 @@
-// EventThreads: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at a
-// time.
+// EventThreads: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at
+// a time.
 #pragma once
 
 #include <atomic>

@@ -85,11 +85,17 @@ void OperationDriver::take_mail(std::vector<Mail> mail, std::string& out) {
   for (Mail& each : mail) {
     if (!open_[each.index] || operation_.error()) continue;
     note_progress(each.event);
+    const Request& request = *operation_.requests()[each.index];
+    const std::int32_t choice = each.event.choice;
     const bool ended = each.event.finish.has_value();
-    if (operation_.on_event(each.index, std::move(each.event), out)) continue;
+    const Wanted wanted = operation_.on_event(each.index, std::move(each.event), out);
+    if (wanted == Wanted::kMore) continue;
+    if (wanted == Wanted::kOtherChoices) {
+      operation_.queue()->abort(request.id, choice);
+      continue;
+    }
     // A request of one choice ended by itself with this event; any other is stopped here.
-    const bool whole = ended && operation_.requests()[each.index]->num_choices == 1;
-    if (!whole) operation_.queue()->abort(operation_.requests()[each.index]->id);
+    if (!ended || request.num_choices > 1) operation_.queue()->abort(request.id);
     open_[each.index] = false;
   }
 }
@@ -134,7 +140,8 @@ asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome, std::string 
 asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point arrival) {
   Outcome outcome;
   times_.arrival = arrival;
-  if (const auto accepted = submit(); !accepted) {
+  const auto accepted = submit();
+  if (!accepted) {
     co_await fail(outcome, accepted.error());
     co_return outcome;
   }

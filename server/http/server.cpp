@@ -11,8 +11,8 @@
 #include <unordered_set>
 
 #include "core/base/log.h"
-#include "server/http/session.h"
 #include "server/http/event_threads.h"
+#include "server/http/session.h"
 
 namespace quire {
 

@@ -58,6 +58,11 @@ bool is_json_type(std::string_view content_type) {
   return type.empty() || type == "application/json" || type == "text/json" || suffix;
 }
 
+Error overloaded() {
+  return Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read", "overloaded", "",
+               std::chrono::seconds(1)};
+}
+
 class Counted {
  public:
   explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
@@ -107,7 +112,8 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
   while (!parser.done()) {
     transport_->consume(parser.feed(transport_->input()));
     if (parser.refused()) {
-      co_await refuse(*parser.refused());
+      const HttpRefusal refusal = *parser.refused();
+      co_await refuse(refusal.status, refusal.code, refusal.message);
       co_return std::nullopt;
     }
     if (parser.done()) break;
@@ -118,7 +124,7 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
     if (status == ReadStatus::kTimeout && started) {
-      co_await refuse({408, "request_timeout", "The request's head did not arrive in time"});
+      co_await refuse(408, "request_timeout", "The request's head did not arrive in time");
     }
     if (status != ReadStatus::kMore) co_return std::nullopt;
   }
@@ -149,8 +155,21 @@ std::optional<Response> Session::early_refusal(const RouteMatch& match) const {
   return std::nullopt;
 }
 
+// What follows a request that says it is the last one can only be an attempt to smuggle another.
+bool Session::has_bytes_after_close() const {
+  if (head_.keep_alive || transport_->input().empty()) return false;
+  BodyDecoder decoder(head_, static_cast<std::size_t>(state_.options.max_body_bytes));
+  std::string ignored;
+  const std::string_view rest = transport_->input().substr(decoder.feed(transport_->input(), ignored));
+  return decoder.done() && rest.find_first_not_of("\r\n") != std::string_view::npos;
+}
+
 asio::awaitable<bool> Session::answer() {
   body_taken_ = !head_.has_body();
+  if (has_bytes_after_close()) {
+    co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
+    co_return false;
+  }
   const RouteMatch match = find_route(head_.method, head_.path);
   if (auto refusal = early_refusal(match)) {
     // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
@@ -159,12 +178,13 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond(std::move(*refusal));
   }
   if (head_.minor_version == 1 && head_.field("host").empty()) {
-    co_await refuse({400, "missing_host", "An HTTP/1.1 request needs a Host header"});
+    co_await refuse(400, "missing_host", "An HTTP/1.1 request needs a Host header");
     co_return false;
   }
   if (match.route->handler != nullptr) {
     if (head_.expects_continue && !body_taken_) keep_alive_ = false;
-    co_return co_await respond(match.route->handler(state_));
+    Response response = match.route->handler(state_);
+    co_return co_await respond(std::move(response));
   }
   co_return co_await call_endpoint(match.route->endpoint);
 }
@@ -182,17 +202,20 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     const Counted reserved(state_.num_body_bytes, expected);
     if (state_.num_body_bytes.load() > state_.options.max_queued_bytes) {
       keep_alive_ = keep_alive_ && body_taken_;
-      co_return co_await respond(
-          error_response(Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read", "overloaded", "",
-                               std::chrono::seconds(1)}));
+      Response response = error_response(overloaded());
+      co_return co_await respond(std::move(response));
     }
     auto body = co_await read_body();
     if (!body) co_return false;
     call.body = std::move(*body);
-    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, state_.service(), call);
+    const auto service = state_.service();
+    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, service, call);
     call.body = std::string();
   }
-  if (!parsed) co_return co_await respond(error_response(parsed.error()));
+  if (!parsed) {
+    Response response = error_response(parsed.error());
+    co_return co_await respond(std::move(response));
+  }
   co_return co_await drive(std::move(*parsed), call);
 }
 
@@ -222,11 +245,12 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
     invited = true;
     const ReadStatus status = co_await transport_->fill(state_.options.timeout.body);
     if (status == ReadStatus::kTimeout)
-      co_await refuse({408, "request_timeout", "The request's body did not arrive in time"});
+      co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
     if (status != ReadStatus::kMore) co_return std::nullopt;
   }
   if (decoder.refused()) {
-    co_await refuse(*decoder.refused());
+    const HttpRefusal refusal = *decoder.refused();
+    co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return std::nullopt;
   }
   body_taken_ = true;
@@ -240,7 +264,8 @@ asio::awaitable<bool> Session::discard_body() {
     transport_->consume(decoder.feed(transport_->input(), dropped));
     dropped.clear();
     if (decoder.refused()) {
-      if (decoder.refused()->status == 400) co_await refuse(*decoder.refused());
+      const HttpRefusal refusal = *decoder.refused();
+      if (refusal.status == 400) co_await refuse(refusal.status, refusal.code, refusal.message);
       co_return false;
     }
     if (decoder.done()) break;
@@ -256,9 +281,10 @@ asio::awaitable<bool> Session::respond(Response response) {
   co_return co_await transport_->write(message, state_.options.timeout.write) && keep_alive_;
 }
 
-asio::awaitable<void> Session::refuse(HttpRefusal refusal) {
+asio::awaitable<void> Session::refuse(int status, const char* code, std::string_view message) {
   keep_alive_ = false;
-  co_await respond(error_response(refusal.status, refusal.code, refusal.message));
+  Response response = error_response(status, code, std::string(message));
+  co_await respond(std::move(response));
 }
 
 }  // namespace quire

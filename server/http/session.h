@@ -29,8 +29,9 @@ class Session {
   boost::asio::awaitable<std::optional<std::string>> read_body();
   boost::asio::awaitable<bool> discard_body();
   boost::asio::awaitable<bool> respond(Response response);
-  boost::asio::awaitable<void> refuse(HttpRefusal refusal);
+  boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   std::optional<Response> early_refusal(const RouteMatch& match) const;
+  bool has_bytes_after_close() const;
   ResponseFraming framing() const { return {head_.minor_version, keep_alive_, request_id_}; }
 
   ServerState& state_;

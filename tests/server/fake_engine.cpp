@@ -120,6 +120,7 @@ void FakeEngine::run() {
       for (Submission& submission : submissions)
         accept(std::move(submission));
       for (const auto& asked : aborts) {
+        if (!asked.choice) ++num_aborted_;
         const auto found = live_.find(asked.request_id);
         if (found == live_.end()) continue;
         if (asked.choice) {
@@ -127,7 +128,6 @@ void FakeEngine::run() {
           continue;
         }
         live_.erase(found);
-        ++num_aborted_;
       }
       worked = !held_ && step();
       changed_.notify_all();

@@ -27,7 +27,7 @@ class FakeEngine {
 
   // Blocks until this many requests are live (submitted, neither finished nor aborted).
   void wait_live(std::size_t count);
-  // Blocks until this many requests were aborted since the start.
+  // Blocks until this many aborts of whole requests were asked for since the start.
   void wait_aborted(std::size_t count);
   std::shared_ptr<const Request> last_request() const;
 

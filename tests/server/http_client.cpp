@@ -28,6 +28,10 @@ void HttpClient::close() {
   socket_ = -1;
 }
 
+void HttpClient::finish_sending() {
+  ::shutdown(socket_, SHUT_WR);
+}
+
 void HttpClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

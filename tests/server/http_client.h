@@ -30,6 +30,8 @@ class HttpClient {
   bool receive_until(std::string_view text);
   // True where the server closes without sending anything more.
   bool closed_by_server();
+  // No more bytes will be sent; replies can still be read.
+  void finish_sending();
   void close();
 
   HttpReply get(const std::string& path);

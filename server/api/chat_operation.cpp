@@ -1,0 +1,219 @@
+#include "server/api/chat_operation.h"
+
+#include "server/api/logprobs.h"
+
+namespace quire {
+
+namespace {
+
+Json ids(std::span<const TokenId> tokens) {
+  Json list = Json::array();
+  for (const TokenId token : tokens)
+    list.push_back(token.value);
+  return list;
+}
+
+}  // namespace
+
+std::unique_ptr<OutputParser> ChatReading::parser() const {
+  if (format == nullptr) return nullptr;
+  return std::make_unique<OutputParser>(*format, tools, options);
+}
+
+ChatOperation::ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                             ChatFields chat, ChatReading reading)
+    : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
+      chat_(std::move(chat)),
+      reading_(std::move(reading)) {
+  prefix_ = "{\"id\":\"" + this->header().id +
+            "\",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) +
+            ",\"model\":";
+  append_json_string(prefix_, this->header().model);
+  prefix_ += ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
+}
+
+// OpenAI opens every choice with its role.
+void ChatOperation::begin(std::string& out) {
+  for (std::size_t i = 0; i < choices().size(); ++i) {
+    append_chunk(i, R"({"role":"assistant","content":""})", {}, out);
+  }
+}
+
+ChatOperation::Reader& ChatOperation::reader(std::size_t index) {
+  while (readers_.size() <= index)
+    readers_.push_back(Reader{reading_.parser(), {}, 0});
+  return readers_[index];
+}
+
+OutputDelta ChatOperation::read(std::size_t index, const Delta& delta) {
+  Reader& state = reader(index);
+  if (state.parser == nullptr) return OutputDelta{std::string(delta.text), "", {}};
+  if (state.parser->in_reasoning()) choices()[index].reasoning_tokens += static_cast<std::int64_t>(delta.tokens.size());
+  OutputDelta read = state.parser->push(delta.text);
+  if (delta.last) {
+    OutputDelta rest = state.parser->finish();
+    read.content += rest.content;
+    read.reasoning += rest.reasoning;
+    for (ToolCallDelta& call : rest.tool_calls)
+      read.tool_calls.push_back(std::move(call));
+  }
+  for (ToolCallDelta& call : read.tool_calls) {
+    state.num_calls = std::max(state.num_calls, call.index + 1);
+    // Every call has an id of its own, whether its format has one or not.
+    if (!call.name.empty() && call.id.empty()) call.id = make_id("call_");
+  }
+  if (!chat_.include_reasoning) read.reasoning.clear();
+  return read;
+}
+
+void ChatOperation::on_prompt_logprobs(std::size_t, std::vector<std::optional<TokenLogprob>> logprobs) {
+  prompt_logprobs_ = std::move(logprobs);
+}
+
+void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
+  const OutputDelta read_delta = read(index, delta);
+  if (!fields().stream) return reader(index).whole.apply(read_delta);
+  const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
+  if (!read_delta.empty() || wants_tokens) {
+    write_delta(read_delta);
+    append_chunk(index, scratch_, delta, out);
+  }
+  if (delta.last) append_last_chunk(index, out);
+}
+
+// The delta's JSON into scratch_. Chunks are most of what a server writes: they are put together as text, without a
+// tree.
+void ChatOperation::write_delta(const OutputDelta& delta) {
+  scratch_ = "{";
+  const auto member = [this](std::string_view name, std::string_view value) {
+    if (scratch_.back() != '{') scratch_ += ',';
+    scratch_ += '"';
+    scratch_ += name;
+    scratch_ += "\":";
+    append_json_string(scratch_, value);
+  };
+  if (!delta.content.empty()) member("content", delta.content);
+  if (!delta.reasoning.empty()) {
+    // DeepSeek's and vLLM's older name, and vLLM's newer one.
+    member("reasoning_content", delta.reasoning);
+    member("reasoning", delta.reasoning);
+  }
+  if (!delta.tool_calls.empty()) {
+    Json calls = Json::array();
+    for (const ToolCallDelta& call : delta.tool_calls) {
+      Json entry{{"index", call.index}};
+      Json function = Json::object();
+      if (!call.name.empty()) {
+        entry["id"] = call.id;
+        entry["type"] = "function";
+        function["name"] = call.name;
+      }
+      function["arguments"] = call.arguments;
+      entry["function"] = std::move(function);
+      calls.push_back(std::move(entry));
+    }
+    if (scratch_.back() != '{') scratch_ += ',';
+    scratch_ += "\"tool_calls\":" + dump_json(calls);
+  }
+  scratch_ += '}';
+}
+
+Json ChatOperation::logprobs_json(std::span<const TokenLogprob> values) const {
+  return Json{{"content", chat_logprobs(*model().tokenizer, values, chat_.top_logprobs, fields().tokens_as_ids)},
+              {"refusal", nullptr}};
+}
+
+void ChatOperation::append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out) {
+  open_chunk(index, delta_json, out);
+  if (chat_.logprobs && !delta.tokens.empty()) out += ",\"logprobs\":" + dump_json(logprobs_json(delta.logprobs));
+  out += ",\"finish_reason\":null";
+  if (fields().return_token_ids) out += ",\"token_ids\":" + dump_json(ids(delta.tokens));
+  close_chunk(index, out);
+}
+
+const char* ChatOperation::chat_finish_reason(std::size_t index) const {
+  const char* reason = finish_reason(choices()[index]);
+  const bool called = index < readers_.size() && readers_[index].num_calls > 0;
+  return called && std::string_view(reason) == "stop" ? "tool_calls" : reason;
+}
+
+void ChatOperation::append_last_chunk(std::size_t index, std::string& out) {
+  open_chunk(index, "{}", out);
+  out += ",\"finish_reason\":\"";
+  out += chat_finish_reason(index);
+  out += "\",\"stop_reason\":" + dump_json(stop_reason(choices()[index]));
+  close_chunk(index, out);
+}
+
+void ChatOperation::open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const {
+  out += "data: ";
+  out += prefix_;
+  out += std::to_string(index);
+  out += ",\"delta\":";
+  out += delta_json;
+}
+
+void ChatOperation::close_chunk(std::size_t index, std::string& out) {
+  out += "}]";
+  if (fields().return_token_ids && !sent_prompt_ids_) {
+    out += ",\"prompt_token_ids\":" + dump_json(ids(requests().front()->prompt));
+    sent_prompt_ids_ = true;
+  }
+  if (fields().continuous_usage) {
+    out += ",\"usage\":" + dump_json(usage_json(choice_usage(index)));
+  } else if (fields().include_usage) {
+    out += ",\"usage\":null";
+  }
+  out += "}\n\n";
+}
+
+Json ChatOperation::whole_response() {
+  Json body{
+      {"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}};
+  body["choices"] = Json::array();
+  for (std::size_t i = 0; i < choices().size(); ++i)
+    body["choices"].push_back(whole_choice(i));
+  body["usage"] = usage_json(usage());
+  body["system_fingerprint"] = "quire-" QUIRE_VERSION;
+  body["service_tier"] = "default";
+  if (!chat_.metadata.is_null()) body["metadata"] = chat_.metadata;
+  if (fields().sampling.num_prompt_logprobs) {
+    body["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_);
+  }
+  if (fields().return_token_ids) body["prompt_token_ids"] = ids(requests().front()->prompt);
+  return body;
+}
+
+Json ChatOperation::whole_choice(std::size_t index) const {
+  const Choice& state = choices()[index];
+  const ParsedOutput& parsed = readers_[index].whole;
+  Json message{{"role", "assistant"}};
+  message["content"] = parsed.content.empty() && !parsed.tool_calls.empty() ? Json(nullptr) : Json(parsed.content);
+  message["refusal"] = nullptr;
+  if (!parsed.reasoning.empty()) {
+    message["reasoning_content"] = parsed.reasoning;
+    message["reasoning"] = parsed.reasoning;
+  }
+  for (const ParsedToolCall& call : parsed.tool_calls) {
+    message["tool_calls"].push_back(Json{
+        {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  Json choice{{"index", index}, {"message", std::move(message)}};
+  choice["logprobs"] = chat_.logprobs ? logprobs_json(state.logprobs) : Json(nullptr);
+  choice["finish_reason"] = chat_finish_reason(index);
+  choice["stop_reason"] = stop_reason(state);
+  if (fields().return_token_ids) choice["token_ids"] = ids(state.tokens);
+  return choice;
+}
+
+Json ChatOperation::usage_chunk() {
+  return Json{{"id", header().id},
+              {"object", "chat.completion.chunk"},
+              {"created", header().created},
+              {"model", header().model},
+              {"system_fingerprint", "quire-" QUIRE_VERSION},
+              {"choices", Json::array()},
+              {"usage", usage_json(usage())}};
+}
+
+}  // namespace quire

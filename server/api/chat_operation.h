@@ -1,0 +1,73 @@
+// ChatOperation: answers a chat in OpenAI's chat.completion shapes, whole or streamed, with tool calls and reasoning
+// taken out of the text. ChatReader: the same text as content, reasoning and calls, for any API's shape. One thread at
+// a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/text/tools/output_parser.h"
+#include "server/api/chat_tools.h"
+#include "server/api/generation_operation.h"
+
+namespace quire {
+
+struct ChatFields {
+  bool logprobs = false;
+  std::size_t top_logprobs = 0;
+  bool include_reasoning = true;
+  Json metadata;
+};
+
+// How a chat's text is read: null where it is content as it stands.
+struct ChatReading {
+  const ToolFormat* format = nullptr;
+  std::vector<ToolSpec> tools;
+  OutputParserOptions options;
+  // A parser for one choice.
+  std::unique_ptr<OutputParser> parser() const;
+};
+
+class ChatOperation final : public GenerationOperation {
+ public:
+  ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                ChatFields chat, ChatReading reading);
+
+  void begin(std::string& out) override;
+
+ protected:
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
+  void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) override;
+  Json whole_response() override;
+  Json usage_chunk() override;
+
+ private:
+  struct Reader {
+    std::unique_ptr<OutputParser> parser;
+    ParsedOutput whole;  // content only where the response is not streamed
+    std::size_t num_calls = 0;
+  };
+
+  OutputDelta read(std::size_t index, const Delta& delta);
+  void append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out);
+  void append_last_chunk(std::size_t index, std::string& out);
+  void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const;
+  void close_chunk(std::size_t index, std::string& out);
+  void write_delta(const OutputDelta& delta);
+  Json whole_choice(std::size_t index) const;
+  Json logprobs_json(std::span<const TokenLogprob> values) const;
+  const char* chat_finish_reason(std::size_t index) const;
+  Reader& reader(std::size_t index);
+
+  ChatFields chat_;
+  ChatReading reading_;
+  std::vector<Reader> readers_;  // by choice
+  std::string prefix_;
+  std::string scratch_;
+  bool sent_prompt_ids_ = false;
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
+};
+
+}  // namespace quire

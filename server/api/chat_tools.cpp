@@ -1,0 +1,158 @@
+#include "server/api/chat_tools.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxTools = 512;
+
+bool is_tool_name(std::string_view name) {
+  return !name.empty() && name.size() <= 256 && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  });
+}
+
+void take_error(FieldReader& reader, const FieldReader& inner) {
+  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+}
+
+// Checks one entry of `tools`; returns its name and whether it is strict.
+std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, const std::string& path) {
+  if (!tool.is_object()) {
+    reader.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
+    return {};
+  }
+  FieldReader fields(tool, path + ".");
+  if (!fields.word("type", {"function"}) && !fields.error())
+    fields.fail("type", fmt::format("'{}.type' is required", path));
+  const Json* function = fields.object("function");
+  if (function == nullptr)
+    fields.fail("function", fmt::format("'{}.function' is required", path), "missing_required_parameter");
+  take_error(reader, fields);
+  if (reader.error()) return {};
+  FieldReader inner(*function, path + ".function.");
+  const std::string name = inner.string("name").value_or("");
+  if (!is_tool_name(name)) {
+    inner.fail("name", fmt::format("'{}.function.name' must be letters, digits, '_', '-' and '.'", path));
+  }
+  inner.string("description");
+  inner.object("parameters");
+  const bool strict = inner.boolean("strict", false);
+  take_error(reader, inner);
+  return {name, strict};
+}
+
+// The tool that a named choice names; empty where the choice is a word.
+std::string read_choice(FieldReader& reader, ToolFields& fields) {
+  const Json* choice = reader.find("tool_choice");
+  if (choice == nullptr) return {};
+  if (choice->is_string()) {
+    const auto word = reader.word("tool_choice", {"none", "auto", "required"});
+    if (word == "none") fields.choice = ToolFields::Choice::kNone;
+    if (word == "required") fields.choice = ToolFields::Choice::kRequired;
+    return {};
+  }
+  const Json* function = choice->is_object() && choice->contains("function") ? &(*choice)["function"] : nullptr;
+  const bool named = function != nullptr && function->is_object() && function->contains("name") &&
+                     (*function)["name"].is_string() && choice->value("type", Json("function")) == "function";
+  if (!named) {
+    reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
+    return {};
+  }
+  fields.choice = ToolFields::Choice::kRequired;
+  return (*function)["name"].get<std::string>();
+}
+
+const Json& function_of(const Json& tool) {
+  return tool["function"];
+}
+
+std::string schema_of(const Json& tool) {
+  const Json& function = function_of(tool);
+  const bool has = function.contains("parameters") && !function["parameters"].is_null();
+  return has ? dump_json(function["parameters"]) : R"({"type":"object","properties":{},"additionalProperties":false})";
+}
+
+}  // namespace
+
+ToolFields read_tool_fields(FieldReader& reader) {
+  ToolFields fields;
+  fields.parallel = reader.boolean("parallel_tool_calls", true);
+  const std::string named = read_choice(reader, fields);
+  const Json* tools = reader.array("tools");
+  if (tools == nullptr || tools->empty()) {
+    if (fields.choice == ToolFields::Choice::kRequired) reader.fail("tool_choice", "'tool_choice' needs 'tools'");
+    return fields;
+  }
+  if (tools->size() > kMaxTools) reader.fail("tools", fmt::format("'tools' holds more than {} tools", kMaxTools));
+  fields.tools = Json::array();
+  std::set<std::string> names;
+  bool any_strict = false;
+  for (const Json& tool : *tools) {
+    const std::string path = fmt::format("tools[{}]", names.size());
+    const auto [name, strict] = read_tool(reader, tool, path);
+    if (reader.error()) return fields;
+    if (!names.insert(name).second) {
+      reader.fail(path + ".function.name", fmt::format("Two tools are called '{}'", name));
+      return fields;
+    }
+    if (!named.empty() && name != named) continue;
+    any_strict = any_strict || strict;
+    fields.tools.push_back(tool);
+  }
+  if (fields.tools.empty())
+    reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", named));
+  fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
+  if (fields.choice == ToolFields::Choice::kNone) {
+    fields.tools = nullptr;
+    fields.constrained = false;
+  }
+  return fields;
+}
+
+const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields) {
+  static const ToolFormat kGeneric = detect_tool_format("");
+  return fields.constrained && !model.tool_format.json_calls() ? kGeneric : model.tool_format;
+}
+
+std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model,
+                                               const ToolFields& fields) {
+  if (!fields.constrained || reader.error()) return nullptr;
+  const ToolFormat::Frame& frame = call_format(model, fields).frame;
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kStructural;
+  for (const Json& tool : fields.tools) {
+    const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
+    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle), schema_of(tool),
+                                      std::string(frame.end)});
+  }
+  spec.free_text = fields.choice == ToolFields::Choice::kAuto;
+  spec.required = fields.choice == ToolFields::Choice::kRequired;
+  spec.parallel = fields.parallel;
+  spec.triggers = {std::string(frame.trigger)};
+  spec.separator = frame.between;
+  spec.prefix = frame.before;
+  spec.suffix = frame.after;
+  return compile_constraint(reader, model, "tools", spec);
+}
+
+void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages) {
+  if (!fields.offered() || model.chat_template->source().find("tools") != std::string_view::npos) return;
+  std::string text = "You can call these functions:\n";
+  for (const Json& tool : fields.tools)
+    text += dump_json(function_of(tool)) + "\n";
+  text += "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
+  if (!messages.empty() && messages.front()["role"] == "system") {
+    Json& content = messages.front()["content"];
+    content = content.get<std::string>() + "\n\n" + text;
+  } else {
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,229 @@
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+
+#include "server/api/json.h"
+#include "server/http/body_decoder.h"
+#include "server/http/head_parser.h"
+#include "tests/server/test_server.h"
+#include "tests/support/material.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+std::string decode_base64(const std::string& text) {
+  static const std::string kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  unsigned bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const std::size_t value = kAlphabet.find(c);
+    if (value == std::string::npos) continue;
+    bits = (bits << 6) | static_cast<unsigned>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out += static_cast<char>((bits >> count) & 0xFFU);
+  }
+  return out;
+}
+
+// Sends raw bytes, says that no more will come, and returns the status of every reply until the server closes.
+std::vector<int> statuses(std::uint16_t port, const std::string& raw) {
+  HttpClient client(port);
+  client.send(raw);
+  client.finish_sending();
+  std::vector<int> list;
+  while (true) {
+    const HttpReply reply = client.receive();
+    if (reply.status == 0) return list;
+    list.push_back(reply.status);
+  }
+}
+
+std::optional<HttpRefusal> refusal_of(const std::string& raw) {
+  HeadParser parser(8192);
+  const std::size_t taken = parser.feed(raw);
+  if (parser.refused()) return parser.refused();
+  if (!parser.done()) return std::nullopt;
+  BodyDecoder decoder(parser.take(), 8192);
+  std::string body;
+  decoder.feed(std::string_view(raw).substr(taken), body);
+  return decoder.refused();
+}
+
+const std::string kHead = "GET /livez HTTP/1.1\r\nHost: a\r\n";
+
+}  // namespace
+
+TEST_CASE("the given raw requests are refused or answered as a strict parser would") {
+  QUIRE_REQUIRE_MATERIAL(path, "http/llhttp-requests.jsonl");
+  TestServer server;
+  int num_cases = 0;
+  for (const std::string& line : read_lines(path)) {
+    const Json row = Json::parse(line);
+    if (!row["strict"].get<bool>()) continue;
+    const auto found = statuses(server.port(), decode_base64(row["raw_b64"]));
+    INFO(row["id"] << " " << row["title"] << ": " << row["llhttp_error"]);
+    if (row["llhttp_error"].is_null()) {
+      CHECK(std::count(found.begin(), found.end(), 400) == 0);
+    } else {
+      CHECK(!found.empty());
+      CHECK((!found.empty() && found.back() == 400));
+    }
+    ++num_cases;
+  }
+  CHECK(num_cases > 50);
+}
+
+TEST_CASE("lenient spellings that a proxy may read otherwise are refused") {
+  const auto rest = [](const std::string& text) { return "POST / HTTP/1.1\r\nHost: a\r\n" + text; };
+  CHECK(refusal_of(rest("Content-Length: 1\r\nContent-Length: 1\r\n\r\n")));
+  CHECK(refusal_of(rest("Content-Length: 1, 1\r\n\r\n")));
+  CHECK(refusal_of(rest("Content-Length: +1\r\n\r\n")));
+  CHECK(refusal_of(rest("Content-Length: -1\r\n\r\n")));
+  CHECK(refusal_of(rest("Content-Length: 0x1\r\n\r\n")));
+  CHECK(refusal_of(rest("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")));
+  CHECK(refusal_of(rest("Transfer-Encoding: chunked, chunked\r\n\r\n")));
+  CHECK(refusal_of(rest("Transfer-Encoding: chunked, identity\r\n\r\n")));
+  CHECK(refusal_of(rest("Transfer-Encoding: xchunked\r\n\r\n")));
+  CHECK(refusal_of(rest("Transfer-Encoding: gzip, chunked\r\n\r\n"))->status == 501);
+  CHECK(refusal_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"));
+  CHECK(refusal_of(rest("X : y\r\n")));
+  CHECK(refusal_of(rest("X: y\r\n z\r\n")));
+  CHECK(refusal_of(rest("X: y\n")));
+  CHECK(refusal_of(rest(std::string("X: y\0z\r\n", 8))));
+  CHECK(refusal_of(rest("Host: b\r\n")));
+  CHECK(refusal_of("GET  / HTTP/1.1\r\n"));
+  CHECK(refusal_of("GET / HTTP/2.0\r\n"));
+  CHECK(refusal_of("GET \xc3\xa9 HTTP/1.1\r\n"));
+  const std::string chunked = rest("Transfer-Encoding: chunked\r\n\r\n");
+  CHECK(refusal_of(chunked + "1\na\r\n0\r\n\r\n"));
+  CHECK(refusal_of(chunked + "1 \r\na\r\n0\r\n\r\n"));
+  CHECK(refusal_of(chunked + "g\r\n"));
+  CHECK(refusal_of(chunked + "1;\r\n"));
+  CHECK(refusal_of(chunked + "1;a=\"b\r\n"));
+  CHECK(refusal_of(chunked + "1\r\nab\r\n"));
+  CHECK(refusal_of(chunked + "ffffffffffffffff\r\n"));
+  CHECK_FALSE(refusal_of(chunked + "1;a;b=c;d=\"e\\\"f\"\r\na\r\n000\r\nX: y\r\n\r\n"));
+  CHECK_FALSE(refusal_of(rest("X:\r\nY:\t \r\nContent-Length: 00\r\n\r\n")));
+}
+
+TEST_CASE("a head that arrives byte by byte is the same head") {
+  HeadParser parser(8192);
+  const std::string raw = "POST /a?b=c#d HTTP/1.1\r\nHost: x\r\nX-One:  two \r\nContent-Length: 7\r\n\r\n";
+  for (const char c : raw) {
+    REQUIRE_FALSE(parser.done());
+    CHECK(parser.feed(std::string_view(&c, 1)) == 1);
+  }
+  REQUIRE(parser.done());
+  const RequestHead head = parser.take();
+  CHECK(head.path == "/a");
+  CHECK(head.query == "b=c");
+  CHECK(head.field("x-one") == "two");
+  CHECK(head.content_length == 7);
+}
+
+TEST_CASE("requests on one connection are answered in order, pipelined or not") {
+  TestServer server;
+  HttpClient client(server.port());
+  CHECK(client.get("/livez").status == 200);
+  const std::string post =
+      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ";
+  const std::string first = R"({"prompt":"one","max_tokens":9})";
+  const std::string second = R"({"prompt":"two","max_tokens":9,"stream":true})";
+  client.send(post + std::to_string(first.size()) + "\r\n\r\n" + first + post + std::to_string(second.size()) +
+              "\r\n\r\n" + second + "\r\n" + kHead + "\r\n");
+  CHECK(Json::parse(client.receive().body)["choices"][0]["text"] == "one");
+  CHECK(client.receive().body.find("[DONE]") != std::string::npos);
+  CHECK(client.receive().status == 200);
+}
+
+TEST_CASE("bodies come chunked, and after 100 Continue where asked for") {
+  TestServer server;
+  HttpClient client(server.port());
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+  client.send(head + "Transfer-Encoding: chunked\r\n\r\n8\r\n{\"prompt\r\n5;x=y\r\n\":\"z\"\r\n1\r\n}\r\n0\r\n\r\n");
+  CHECK(Json::parse(client.receive().body)["choices"][0]["text"] == "z");
+  client.send(head + "Content-Length: 14\r\nExpect: 100-continue\r\n\r\n");
+  CHECK(client.receive().status == 100);
+  client.send(R"({"prompt":"y"})");
+  CHECK(Json::parse(client.receive().body)["choices"][0]["text"] == "y");
+  client.send(head + "Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
+  CHECK(client.receive().status == 413);
+}
+
+TEST_CASE("what cannot be served says so in OpenAI's shape") {
+  TestServer server;
+  const auto ask = [&](const std::string& raw) {
+    HttpClient client(server.port());
+    client.send(raw);
+    return client.receive();
+  };
+  const auto code = [](const HttpReply& reply) { return Json::parse(reply.body)["error"]["code"].get<std::string>(); };
+  CHECK(code(ask("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n")) == "not_found");
+  const HttpReply not_allowed = ask("GET /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n");
+  CHECK(not_allowed.status == 405);
+  CHECK(not_allowed.fields.at("allow") == "POST, OPTIONS");
+  CHECK(ask("OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\n\r\n").fields.at("allow") == "GET, HEAD, OPTIONS");
+  const std::string post = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n";
+  CHECK(ask(post + "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}").status == 415);
+  CHECK(ask(post + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}").status == 415);
+  CHECK(ask(post + "Content-Length: 99999999\r\n\r\n").status == 413);
+  CHECK(code(ask(post + "Content-Length: 2\r\n\r\n{]")) == "invalid_json");
+  CHECK(code(ask(post + "Content-Length: 2\r\n\r\n[]")) == "invalid_type");
+  CHECK(code(ask(post + "\r\n")) == "invalid_json");
+  CHECK(code(ask("GET /livez HTTP/1.1\r\nBad Name: x\r\n\r\n")) == "invalid_header");
+  CHECK(code(ask("GET /v1/models HTTP/1.1\r\n\r\n")) == "missing_host");
+  CHECK(ask(kHead + "X: " + std::string(40000, 'x') + "\r\n\r\n").status == 431);
+  CHECK(ask("GET /" + std::string(40000, 'x') + " HTTP/1.1\r\n\r\n").status == 414);
+}
+
+TEST_CASE("HEAD has the head of GET, and a request id comes back") {
+  TestServer server;
+  HttpClient client(server.port());
+  client.send("HEAD /v1/models HTTP/1.1\r\nHost: a\r\nX-Request-Id: my-id-7\r\n\r\n");
+  const HttpReply reply = client.receive(true);
+  CHECK(reply.status == 200);
+  CHECK(reply.fields.at("x-request-id") == "my-id-7");
+  CHECK(std::stoi(reply.fields.at("content-length")) > 10);
+  CHECK(client.get("/livez").fields.at("x-request-id").rfind("req-", 0) == 0);
+}
+
+TEST_CASE("HTTP/1.0 streams end with the connection") {
+  TestServer server;
+  HttpClient client(server.port());
+  const std::string body = R"({"prompt":"hi","stream":true})";
+  client.send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  CHECK(client.receive_until("data: [DONE]\n\n"));
+}
+
+TEST_CASE("JSON is accepted and refused as the parsing suite names its files") {
+  QUIRE_REQUIRE_MATERIAL(folder, "json-parser/JSONTestSuite/test_parsing");
+  int num_cases = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    INFO(name);
+    const auto parsed = parse_json(read_file(entry.path()));
+    if (name[0] == 'y') CHECK(parsed.has_value());
+    if (name[0] == 'n') CHECK_FALSE(parsed.has_value());
+    ++num_cases;
+  }
+  CHECK(num_cases > 100);
+}
+
+TEST_CASE("JSON with hostile sizes costs linear time, and repeated keys keep the last value") {
+  std::string many = "{";
+  for (int i = 0; i < 200000; ++i)
+    many += "\"k" + std::to_string(i) + "\":0,";
+  many += "\"k0\":1}";
+  const auto parsed = parse_json(many);
+  REQUIRE(parsed);
+  CHECK(parsed->size() == 200000);
+  CHECK((*parsed)["k0"] == 1);
+  const auto deep = parse_json(std::string(100000, '['));
+  REQUIRE_FALSE(deep);
+  CHECK(deep.error().code == "json_too_deep");
+}

@@ -1,0 +1,126 @@
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "server/api/json.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+// Never ends by itself before max_tokens.
+std::vector<TokenId> endless(const Request& request, std::int32_t) {
+  return std::vector<TokenId>(static_cast<std::size_t>(request.sampling.max_tokens) + 1, TokenId{'x'});
+}
+
+const std::string kStream = R"({"prompt":"a","stream":true,"max_tokens":1000})";
+
+std::string post(const std::string& body) {
+  return "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+}  // namespace
+
+TEST_CASE("a client that goes away takes its request out of the engine") {
+  TestServer server(&endless);
+  server.engine().hold(true);
+  {
+    HttpClient streaming(server.port());
+    HttpClient waiting(server.port());
+    streaming.send(post(kStream));
+    waiting.send(post(R"({"prompt":"a","max_tokens":1000})"));
+    server.engine().wait_live(2);
+  }
+  server.engine().wait_aborted(2);
+  server.engine().wait_live(0);
+}
+
+TEST_CASE("a client that sends more while it waits is not taken for gone") {
+  TestServer server;
+  server.engine().hold(true);
+  HttpClient client(server.port());
+  client.send(post(R"({"prompt":"abc"})"));
+  server.engine().wait_live(1);
+  client.send("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
+  HttpClient other(server.port());
+  CHECK(other.get("/livez").status == 200);
+  server.engine().hold(false);
+  CHECK(Json::parse(client.receive().body)["choices"][0]["text"] == "abc");
+  CHECK(client.receive().status == 200);
+}
+
+TEST_CASE("a stop string ends the request in the engine") {
+  TestServer server(&endless);
+  HttpClient client(server.port());
+  CHECK(client.post("/v1/completions", R"({"prompt":"a","max_tokens":1000,"stop":"xxxx"})").status == 200);
+  server.engine().wait_aborted(1);
+}
+
+TEST_CASE("before the model is loaded the server is alive and says when to come back") {
+  Server server(test_options());
+  server.start();
+  HttpClient client(server.port());
+  CHECK(client.get("/livez").status == 200);
+  CHECK(client.get("/readyz").status == 503);
+  CHECK(client.get("/startupz").status == 503);
+  const HttpReply refused = client.post("/v1/completions", "{}");
+  CHECK(refused.status == 503);
+  CHECK(refused.fields.count("retry-after") == 1);
+  CHECK(Json::parse(refused.body)["error"]["code"] == "model_loading");
+}
+
+TEST_CASE("a drain refuses new work, lets the old finish, and cuts nothing") {
+  TestServer server;
+  server.engine().hold(true);
+  HttpClient running(server.port());
+  HttpClient late(server.port());
+  CHECK(late.get("/readyz").status == 200);
+  running.send(post(R"({"prompt":"abc"})"));
+  server.engine().wait_live(1);
+  server.server().stop();
+  HttpReply refused;
+  do {
+    refused = late.get("/readyz");
+  } while (refused.status == 200);
+  CHECK(refused.status == 503);
+  HttpClient fresh(server.port());
+  const HttpReply answer = fresh.post("/v1/completions", R"({"prompt":"x"})");
+  CHECK(answer.status == 503);
+  CHECK(answer.fields.count("retry-after") == 1);
+  CHECK(answer.closed);
+  server.engine().hold(false);
+  CHECK(Json::parse(running.receive().body)["choices"][0]["text"] == "abc");
+  CHECK(server.server().wait() == 0);
+}
+
+TEST_CASE("a second stop cuts what is left with an error event") {
+  TestServer server(&endless);
+  HttpClient client(server.port());
+  client.send(post(R"({"prompt":"a","stream":true,"max_tokens":2000})"));
+  CHECK(client.receive_until("data: "));
+  server.engine().hold(true);
+  HttpClient whole(server.port());
+  whole.send(post(R"({"prompt":"a"})"));
+  server.engine().wait_live(2);
+  server.server().stop();
+  server.server().stop();
+  CHECK(client.receive_until("event: error\ndata: {\"error\""));
+  CHECK(whole.receive().status == 503);
+  CHECK(server.server().wait() == 2);
+}
+
+TEST_CASE("metrics use vLLM's names") {
+  TestServer server;
+  HttpClient client(server.port());
+  client.post("/v1/completions", R"({"prompt":"abc"})");
+  const std::string text = client.get("/metrics").body;
+  for (const char* name :
+       {"vllm:time_to_first_token_seconds_count{model_name=\"fake\"} 1", "vllm:inter_token_latency_seconds_bucket",
+        "vllm:e2e_request_latency_seconds_sum", "vllm:request_queue_time_seconds_count",
+        "vllm:request_success_total{finished_reason=\"stop\",model_name=\"fake\"} 1"}) {
+    INFO(name);
+    CHECK(text.find(name) != std::string::npos);
+  }
+}

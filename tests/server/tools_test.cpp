@@ -1,0 +1,150 @@
+#include <catch2/catch.hpp>
+
+#include "server/api/json.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+const std::string kTools =
+    R"("tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}])";
+const std::string kMessages = R"("messages":[{"role":"user","content":"Hi"}])";
+
+FakeEngine::Script says(std::string text) {
+  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
+}
+
+// What follows the grammar byte by byte: the first allowed of `wishes`, else the first allowed byte, until it may end.
+std::string walk(const Grammar& grammar, std::size_t max_bytes) {
+  auto state = grammar.start();
+  std::string text;
+  while (text.size() < max_bytes && !state->finished()) {
+    std::vector<std::uint32_t> mask(9);
+    state->fill_mask(mask);
+    std::int32_t next = 0;
+    while (next < 256 && (mask[static_cast<std::size_t>(next) / 32] >> (next % 32) & 1U) == 0)
+      ++next;
+    if (next == 256 || !state->accept(TokenId{next})) break;
+    text += static_cast<char>(next);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a tool call in the model's text becomes a tool call of the message") {
+  TestServer server(says("Sure.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
+  HttpClient client(server.port());
+  const Json body = Json::parse(client.post("/v1/chat/completions", "{" + kMessages + "," + kTools + "}").body);
+  const Json& choice = body["choices"][0];
+  CHECK(choice["finish_reason"] == "tool_calls");
+  REQUIRE(choice["message"]["tool_calls"].size() == 1);
+  const Json& call = choice["message"]["tool_calls"][0];
+  CHECK(call["type"] == "function");
+  CHECK(call["id"].get<std::string>().rfind("call_", 0) == 0);
+  CHECK(call["function"]["name"] == "add");
+  CHECK(Json::parse(call["function"]["arguments"].get<std::string>()) == Json{{"a", 1}});
+}
+
+TEST_CASE("a streamed tool call has its name once and its arguments in pieces") {
+  TestServer server(says("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12345}}\n</tool_call>"));
+  HttpClient client(server.port());
+  const HttpReply reply = client.post("/v1/chat/completions", "{\"stream\":true," + kMessages + "," + kTools + "}");
+  std::string name;
+  std::string arguments;
+  std::string reason;
+  for (const std::string& data : sse_data(reply.body)) {
+    if (data == "[DONE]") continue;
+    const Json chunk = Json::parse(data);
+    const Json& choice = chunk["choices"][0];
+    if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
+    if (!choice["delta"].contains("tool_calls")) continue;
+    for (const Json& call : choice["delta"]["tool_calls"]) {
+      name += call["function"].value("name", "");
+      arguments += call["function"].value("arguments", "");
+    }
+  }
+  CHECK(name == "add");
+  CHECK(Json::parse(arguments) == Json{{"a", 12345}});
+  CHECK(reason == "tool_calls");
+}
+
+TEST_CASE("without tools, or with choice none, the text stays content") {
+  const std::string text = "<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>";
+  TestServer server(says(text));
+  HttpClient client(server.port());
+  const std::string none = "{\"tool_choice\":\"none\"," + kMessages + "," + kTools + "}";
+  CHECK(Json::parse(client.post("/v1/chat/completions", none).body)["choices"][0]["message"]["content"] == text);
+  CHECK(Json::parse(
+            client.post("/v1/chat/completions", "{" + kMessages + "}").body)["choices"][0]["message"]["content"] ==
+        text);
+}
+
+TEST_CASE("required, named and strict tools constrain the text; auto alone does not") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const auto grammar = [&](const std::string& choice) {
+    CHECK(client.post("/v1/chat/completions", "{" + choice + kMessages + "," + kTools + "}").status == 200);
+    return server.engine().last_request()->grammar;
+  };
+  CHECK(grammar("") == nullptr);
+  CHECK(grammar(R"("tool_choice":"auto",)") == nullptr);
+  const std::string forced = "<tool_call>\n{\"name\": \"add\", \"arguments\": {";
+  const auto required = grammar(R"("tool_choice":"required",)");
+  REQUIRE(required != nullptr);
+  CHECK(walk(*required, forced.size()) == forced);
+  const auto named = grammar(R"("tool_choice":{"type":"function","function":{"name":"add"}},)");
+  REQUIRE(named != nullptr);
+  CHECK(walk(*named, forced.size()) == forced);
+}
+
+TEST_CASE("tools and choices that make no sense are refused by name") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const auto refused = [&](const std::string& fields) {
+    const HttpReply reply = client.post("/v1/chat/completions", "{" + kMessages + "," + fields + "}");
+    CHECK(reply.status == 400);
+    return Json::parse(reply.body)["error"].value("param", "");
+  };
+  CHECK(refused(R"("tools":[{}])") == "tools[0].type");
+  CHECK(refused(R"("tools":[{"type":"function","function":{"name":"a b"}}])") == "tools[0].function.name");
+  CHECK(refused(R"("tool_choice":"required")") == "tool_choice");
+  CHECK(refused(kTools + R"(,"tool_choice":{"type":"function","function":{"name":"sub"}})") == "tool_choice");
+  CHECK(refused(R"("functions":[{"name":"f"}])") == "functions");
+}
+
+TEST_CASE("response formats and vLLM's and llama-server's spellings compile to one grammar") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const auto text = [&](const std::string& fields) {
+    const HttpReply reply = client.post("/v1/chat/completions", "{" + kMessages + "," + fields + "}");
+    INFO(reply.body);
+    CHECK(reply.status == 200);
+    REQUIRE(server.engine().last_request()->grammar != nullptr);
+    return walk(*server.engine().last_request()->grammar, 20);
+  };
+  const std::string schema = R"({"const":"hi"})";
+  CHECK(text(R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":)" + schema + "}}") ==
+        "\"hi\"");
+  CHECK(text(R"("guided_json":)" + schema) == "\"hi\"");
+  CHECK(text(R"("structured_outputs":{"json":)" + schema + "}") == "\"hi\"");
+  CHECK(text(R"("json_schema":)" + schema) == "\"hi\"");
+  CHECK(text(R"("guided_regex":"ab{3}")") == "abbb");
+  CHECK(text(R"("guided_choice":["only"])") == "only");
+  CHECK(text(R"("grammar":"root ::= \"a\"{5,5}")") == "aaaaa");
+  CHECK(text(R"("response_format":{"type":"json_object"})").substr(0, 1) == "{");
+}
+
+TEST_CASE("a schema that cannot be enforced is refused with the place in it") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const HttpReply reply = client.post(
+      "/v1/chat/completions",
+      "{" + kMessages +
+          R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"hiccup"}}}})");
+  CHECK(reply.status == 400);
+  CHECK(Json::parse(reply.body)["error"].value("param", "").rfind("response_format.json_schema.schema", 0) == 0);
+  CHECK(client.post("/v1/chat/completions", "{" + kMessages + R"(,"response_format":{"type":"sound"}})").status == 400);
+}
