@@ -20,5 +20,5 @@ foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
   set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS e2e
-    ENVIRONMENT "QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
 endforeach()

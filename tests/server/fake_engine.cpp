@@ -50,6 +50,14 @@ void FakeEngine::hold(bool held) {
   queue_.wake();
 }
 
+void FakeEngine::allow_steps(int count) {
+  {
+    const std::lock_guard lock(mutex_);
+    num_allowed_ += count;
+  }
+  queue_.wake();
+}
+
 void FakeEngine::accept(Submission submission) {
   Live live;
   last_ = submission.request;
@@ -129,7 +137,9 @@ void FakeEngine::run() {
         }
         live_.erase(found);
       }
-      worked = !held_ && step();
+      const bool allowed = held_ && num_allowed_ > 0 && !live_.empty();
+      if (allowed) --num_allowed_;
+      worked = (!held_ || allowed) && step();
       changed_.notify_all();
     }
     if (!worked) queue_.wait(std::nullopt);

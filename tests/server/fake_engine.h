@@ -33,6 +33,8 @@ class FakeEngine {
 
   // While held no token is produced; requests are still taken and aborted.
   void hold(bool held);
+  // While held: lets this many steps happen as soon as there is something live.
+  void allow_steps(int count);
 
  private:
   struct Choice {
@@ -58,6 +60,7 @@ class FakeEngine {
   std::shared_ptr<const Request> last_;
   std::size_t num_aborted_ = 0;
   bool held_ = false;
+  int num_allowed_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

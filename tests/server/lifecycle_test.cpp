@@ -97,10 +97,11 @@ TEST_CASE("a drain refuses new work, lets the old finish, and cuts nothing") {
 
 TEST_CASE("a second stop cuts what is left with an error event") {
   TestServer server(&endless);
-  HttpClient client(server.port());
-  client.send(post(R"({"prompt":"a","stream":true,"max_tokens":2000})"));
-  CHECK(client.receive_until("data: "));
   server.engine().hold(true);
+  server.engine().allow_steps(1);
+  HttpClient client(server.port());
+  client.send(post(kStream));
+  CHECK(client.receive_until("data: "));
   HttpClient whole(server.port());
   whole.send(post(R"({"prompt":"a"})"));
   server.engine().wait_live(2);
