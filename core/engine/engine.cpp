@@ -65,15 +65,20 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
       sampler_(backend),
       token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs),
       hidden_input_(kv_.block_size(), 0, 0) {
-  if (!options.kv_cache.disk_tier_path.empty() && options.kv_cache.enable_prefix_caching) {
+  const KvCacheOptions& tiers = options.kv_cache;
+  if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
+    host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
+  if (tiers.enable_prefix_caching && !tiers.disk_tier_path.empty()) {
     disk_ = std::make_unique<DiskTier>(
-        DiskTierOptions{.directory = options.kv_cache.disk_tier_path,
-                        .max_bytes = options.kv_cache.disk_tier_bytes,
+        DiskTierOptions{.directory = tiers.disk_tier_path,
+                        .max_bytes = tiers.disk_tier_bytes,
                         .fingerprint = fingerprint(options.model_version, backend.name(), storage_->layout(),
                                                    storage_->block_bytes()),
                         .block_size = kv_.block_size()},
         [this] { queue.wake(); });
-    lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, *disk_);
+  }
+  if (host_ != nullptr || disk_ != nullptr) {
+    lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, host_.get(), disk_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();

@@ -19,6 +19,7 @@
 #include "core/engine/stats_board.h"
 #include "core/engine/step_input.h"
 #include "core/kv/disk_tier.h"
+#include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/lower_tier.h"
 #include "core/sampling/sampler.h"
@@ -71,6 +72,7 @@ class Engine::Impl {
   void note_started(Clock::time_point now);
   void schedule_or_restore(LiveRequest& live);
   void take_restored();
+  void swap_in();
   void end(Generation& generation, FinishInfo info);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error);
   void erase(LiveRequest& live);
@@ -105,7 +107,8 @@ class Engine::Impl {
 
   KvCache kv_;
   Scheduler scheduler_;
-  std::unique_ptr<DiskTier> disk_;  // null: no disk tier
+  std::unique_ptr<HostTier> host_;  // null: no such tier
+  std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<LowerTier> lower_tier_;
   std::unordered_map<std::uint64_t, LiveRequest*> restoring_;  // by fetch: not yet with the scheduler; null: has ended
   Sampler sampler_;

@@ -96,6 +96,15 @@ void Engine::Impl::take_restored() {
   }
 }
 
+// What the next to start finds in host memory comes back before it is planned: a preempted sequence's blocks above all.
+void Engine::Impl::swap_in() {
+  if (host_ == nullptr) return;
+  for (const Sequence* sequence : scheduler_.next_to_start()) {
+    stats_.num_blocks_restored += static_cast<std::uint64_t>(lower_tier_->restore_from_host(
+        sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), scheduler_.prompt_token_seconds()));
+  }
+}
+
 std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
   const Request& request = *live.request;
   auto generation = std::make_unique<Generation>(

@@ -16,6 +16,7 @@ constexpr double kRateWindow = 1.0;  // seconds between two looks at the service
 
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
+  swap_in();
   scheduler_.schedule(batch_);
   if (batch_.empty()) {
     publish(now);

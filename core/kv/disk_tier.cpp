@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +47,11 @@ void trim_other_folders(const fs::path& directory, const fs::path& own, std::int
 DiskTier::DiskTier(const DiskTierOptions& options, std::function<void()> ready)
     : options_(options),
       folder_(options.directory / fmt::format("kv-{:016x}", options.fingerprint)),
-      ready_(std::move(ready)) {
+      ready_(std::move(ready)),
+      index_([this](TierId id) {
+        std::error_code ignored;
+        fs::remove(path_of(id), ignored);
+      }) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -69,13 +72,13 @@ DiskTier::~DiskTier() {
 
 TierId DiskTier::find(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
   const std::lock_guard lock(mutex_);
-  Node* const node = find_node(parent, salt, tokens);
-  return node != nullptr && node->is_written ? node->id : kNoTierId;
+  const TierIndex::Node* const node = index_.find(parent, salt, tokens);
+  return node != nullptr && node->num_bytes > 0 ? node->id : kNoTierId;  // 0: still being written
 }
 
 bool DiskTier::contains(TierId record) const {
   const std::lock_guard lock(mutex_);
-  return nodes_.contains(record);
+  return index_.contains(record);
 }
 
 TierId DiskTier::offer(TierId parent, const std::string& salt, std::span<const TokenId> tokens,
@@ -84,12 +87,12 @@ TierId DiskTier::offer(TierId parent, const std::string& salt, std::span<const T
   {
     const std::lock_guard lock(mutex_);
     if (!is_loaded_) return kNoTierId;
-    if (const Node* known = find_node(parent, salt, tokens)) return known->id;
+    if (const TierIndex::Node* known = index_.find(parent, salt, tokens)) return known->id;
     const auto bytes = static_cast<std::int64_t>(payload.size());
     if (num_queued_bytes_ + bytes > options_.max_queued_bytes) return kNoTierId;
-    if (parent != kNoTierId && !nodes_.contains(parent)) return kNoTierId;
+    if (parent != kNoTierId && !index_.contains(parent)) return kNoTierId;
     id = next_id_++;
-    add_node(id, parent, salt, tokens);
+    index_.add(id, parent, salt, tokens);
     num_queued_bytes_ += bytes;
     TierRecord record{options_.fingerprint, id, parent, salt, {tokens.begin(), tokens.end()}, {}};
     record.payload.assign(payload.begin(), payload.end());
@@ -127,12 +130,12 @@ void DiskTier::wait_idle() {
 
 std::int64_t DiskTier::num_bytes() const {
   const std::lock_guard lock(mutex_);
-  return num_bytes_;
+  return index_.num_bytes();
 }
 
 std::int64_t DiskTier::num_records() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::int64_t>(nodes_.size());
+  return index_.size();
 }
 
 void DiskTier::run() {
@@ -175,18 +178,14 @@ void DiskTier::load() {
   if (!found.empty()) next_id_ = found.rbegin()->first + 1;
   for (const auto& [id, each] : found) {
     const auto& [record, bytes] = each;
-    const bool is_reachable = record.parent == kNoTierId || nodes_.contains(record.parent);
-    if (!is_reachable || find_node(record.parent, record.salt, record.tokens) != nullptr) {
+    const bool is_reachable = record.parent == kNoTierId || index_.contains(record.parent);
+    if (!is_reachable || index_.find(record.parent, record.salt, record.tokens) != nullptr) {
       fs::remove(path_of(id), error);
       continue;
     }
-    Node& node = add_node(id, record.parent, record.salt, record.tokens);
-    node.num_bytes = bytes;
-    node.is_written = true;
-    num_bytes_ += bytes;
+    index_.set_bytes(index_.add(id, record.parent, record.salt, record.tokens), bytes);
   }
-  while (num_bytes_ > options_.max_bytes)
-    remove_oldest();
+  index_.make_room(0, options_.max_bytes);
 }
 
 void DiskTier::perform(Job& job) {
@@ -207,27 +206,20 @@ void DiskTier::write(const TierRecord& record) {
   {
     const std::lock_guard lock(mutex_);
     num_queued_bytes_ -= static_cast<std::int64_t>(record.payload.size());
-    while (num_bytes_ + file_bytes > options_.max_bytes && num_bytes_ > 0)
-      remove_oldest();
-    if (!nodes_.contains(record.id)) return;  // its predecessor was removed meanwhile
-    if (file_bytes > options_.max_bytes) {
-      remove_node(record.id);
-      return;
-    }
+    if (!index_.make_room(file_bytes, options_.max_bytes) && index_.contains(record.id)) index_.remove(record.id);
+    if (!index_.contains(record.id)) return;  // or its predecessor was removed meanwhile
   }
   const bool written = write_record(path_of(record.id), record);
   if (!written) log::warn("the KV disk tier could not write to {}", folder_.string());
   const std::lock_guard lock(mutex_);
-  const auto node = nodes_.find(record.id);
-  if (node == nodes_.end()) {
+  TierIndex::Node* const node = index_.find(record.id);
+  if (node == nullptr) {
     std::error_code error;
     fs::remove(path_of(record.id), error);
   } else if (!written) {
-    remove_node(record.id);
+    index_.remove(record.id);
   } else {
-    node->second->is_written = true;
-    node->second->num_bytes = file_bytes;
-    num_bytes_ += file_bytes;
+    index_.set_bytes(*node, file_bytes);
   }
 }
 
@@ -237,86 +229,23 @@ DiskTier::Fetched DiskTier::read(const Job& job) {
   for (const TierId id : job.fetch) {
     std::optional<TierRecord> record = read_record(path_of(id));
     const std::lock_guard lock(mutex_);
-    const auto node = nodes_.find(id);
-    if (node == nodes_.end()) break;
-    const bool is_right = record && record->id == id && record->parent == node->second->parent &&
-                          record->tokens == node->second->tokens && record->fingerprint == options_.fingerprint;
+    const TierIndex::Node* const node = index_.find(id);
+    if (node == nullptr) break;
+    const bool is_right = record && record->id == id && record->parent == node->parent &&
+                          record->tokens == node->tokens && record->fingerprint == options_.fingerprint;
     if (!is_right) {
       log::warn("the KV disk tier dropped a damaged record of {}", folder_.string());
-      remove_node(id);
+      index_.remove(id);
       break;
     }
-    used_.splice(used_.end(), used_, node->second->place);
     fetched.payloads.push_back(std::move(record->payload));
   }
   fetched.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return fetched;
 }
 
-DiskTier::Node* DiskTier::find_node(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
-  const auto [begin, end] = by_content_.equal_range(key_of(parent, salt, tokens));
-  for (auto candidate = begin; candidate != end; ++candidate) {
-    Node& node = *nodes_.at(candidate->second);
-    if (node.parent == parent && (parent != kNoTierId || node.salt == salt) &&
-        std::equal(tokens.begin(), tokens.end(), node.tokens.begin(), node.tokens.end())) {
-      return &node;
-    }
-  }
-  return nullptr;
-}
-
-DiskTier::Node& DiskTier::add_node(TierId id, TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
-  auto node = std::make_unique<Node>();
-  node->id = id;
-  node->parent = parent;
-  if (parent == kNoTierId) node->salt = salt;
-  node->tokens.assign(tokens.begin(), tokens.end());
-  node->place = used_.insert(used_.end(), id);
-  if (parent != kNoTierId) ++nodes_.at(parent)->num_children;
-  by_content_.emplace(key_of(parent, salt, tokens), id);
-  return *(nodes_[id] = std::move(node));
-}
-
-void DiskTier::remove_node(TierId id) {
-  std::vector<TierId> doomed{id};
-  for (std::size_t i = 0; i < doomed.size(); ++i) {
-    if (nodes_.at(doomed[i])->num_children == 0) continue;
-    for (const auto& [other, node] : nodes_) {
-      if (node->parent == doomed[i]) doomed.push_back(other);
-    }
-  }
-  for (std::size_t i = doomed.size(); i-- > 0;) {
-    const auto found = nodes_.find(doomed[i]);
-    const Node& node = *found->second;
-    const auto [begin, end] = by_content_.equal_range(key_of(node.parent, node.salt, node.tokens));
-    by_content_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == node.id; }));
-    used_.erase(node.place);
-    if (node.parent != kNoTierId) --nodes_.at(node.parent)->num_children;
-    num_bytes_ -= node.num_bytes;
-    std::error_code error;
-    fs::remove(path_of(node.id), error);
-    nodes_.erase(found);
-  }
-}
-
-// The least recently used record that nothing depends on: a chain goes from its end.
-void DiskTier::remove_oldest() {
-  for (const TierId id : used_) {
-    const Node& node = *nodes_.at(id);
-    if (node.num_children > 0 || !node.is_written) continue;
-    remove_node(id);
-    return;
-  }
-  if (!used_.empty()) remove_node(used_.front());
-}
-
 fs::path DiskTier::path_of(TierId id) const {
   return folder_ / fmt::format("{:016x}{}", id, kSuffix);
-}
-
-std::uint64_t DiskTier::key_of(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
-  const std::uint64_t seed = parent != kNoTierId ? parent : XXH3_64bits(salt.data(), salt.size());
-  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), seed);
 }
 
 }  // namespace quire

@@ -10,16 +10,14 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
-#include <list>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/kv/tier_index.h"
 #include "core/kv/tier_record.h"
 
 namespace quire {
@@ -31,9 +29,6 @@ struct DiskTierOptions {
   std::uint64_t fingerprint = 0;                            // of the model and the layout of a block
   std::int32_t block_size = 16;
 };
-
-using TierId = std::uint64_t;
-inline constexpr TierId kNoTierId = 0;
 
 class DiskTier {
  public:
@@ -69,16 +64,6 @@ class DiskTier {
   std::int64_t num_records() const;
 
  private:
-  struct Node {
-    TierId id = kNoTierId;
-    TierId parent = kNoTierId;
-    std::string salt;
-    std::vector<TokenId> tokens;
-    std::int64_t num_bytes = 0;  // of its file
-    std::int32_t num_children = 0;
-    bool is_written = false;
-    std::list<TierId>::iterator place;  // in used_
-  };
   struct Job {
     std::uint64_t fetch_number = 0;
     std::vector<TierId> fetch;
@@ -90,24 +75,16 @@ class DiskTier {
   void perform(Job& job);
   void write(const TierRecord& record);
   Fetched read(const Job& job);
-  Node* find_node(TierId parent, const std::string& salt, std::span<const TokenId> tokens);
-  Node& add_node(TierId id, TierId parent, const std::string& salt, std::span<const TokenId> tokens);
-  void remove_node(TierId id);  // with everything after it
-  void remove_oldest();
   std::filesystem::path path_of(TierId id) const;
-  static std::uint64_t key_of(TierId parent, const std::string& salt, std::span<const TokenId> tokens);
 
   const DiskTierOptions options_;
   const std::filesystem::path folder_;
   const std::function<void()> ready_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<TierId, std::unique_ptr<Node>> nodes_;
-  std::unordered_multimap<std::uint64_t, TierId> by_content_;
-  std::list<TierId> used_;  // least recently used first
+  TierIndex index_;
   std::deque<Job> jobs_;
   std::vector<Fetched> fetched_;
-  std::int64_t num_bytes_ = 0;
   std::int64_t num_queued_bytes_ = 0;
   TierId next_id_ = 1;
   std::uint64_t next_fetch_ = 1;

@@ -1,26 +1,43 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace quire {
 
 namespace {
 
-constexpr double kFirstReadSeconds = 1e-3;  // of a block, until one was read
+constexpr double kFirstReadSeconds = 1e-3;  // of a block from disk, until one was read
 constexpr double kWeight = 0.2;             // of the newest measurement
 
 std::size_t index(BlockId block) {
   return static_cast<std::size_t>(block.value);
 }
 
+// The records that follow each other from the prompt's beginning.
+template <class Tier>
+std::vector<TierId> records_of(Tier& tier, const std::string& salt, std::span<const TokenId> tokens,
+                               std::size_t block_size) {
+  std::vector<TierId> records;
+  for (std::size_t begin = 0; begin + block_size <= tokens.size(); begin += block_size) {
+    const TierId parent = records.empty() ? kNoTierId : records.back();
+    const TierId found = tier.find(parent, salt, tokens.subspan(begin, block_size));
+    if (found == kNoTierId) break;
+    records.push_back(found);
+  }
+  return records;
+}
+
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, KvStorage& storage, DiskTier& disk)
+LowerTier::LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk)
     : kv_(kv),
       storage_(storage),
+      host_(host),
       disk_(disk),
-      ids_(static_cast<std::size_t>(kv.pool().num_blocks()), kNoTierId),
+      host_ids_(static_cast<std::size_t>(kv.pool().num_blocks()), kNoTierId),
+      disk_ids_(host_ids_),
       buffer_(storage.block_bytes()),
       read_seconds_(kFirstReadSeconds) {
   kv_.set_eviction_listener(this);
@@ -30,31 +47,51 @@ LowerTier::~LowerTier() {
   kv_.set_eviction_listener(nullptr);
 }
 
+std::int64_t LowerTier::restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
+                                          double compute_seconds) {
+  if (host_ == nullptr || host_->num_blocks() == 0) return 0;
+  if (compute_seconds > 0.0 && copy_seconds_ > compute_seconds * kv_.block_size()) return 0;
+  const std::vector<TierId> records = records_of(*host_, salt, tokens.first(static_cast<std::size_t>(limit)),
+                                                 static_cast<std::size_t>(kv_.block_size()));
+  const std::int64_t first = num_cached_blocks(salt, tokens, limit);
+  const auto end = static_cast<std::int64_t>(records.size());
+  if (end <= first) return 0;
+  // What is put back pushes other blocks out, into this same tier: the contents are taken out of it first.
+  std::vector<std::vector<std::byte>> payloads;
+  for (std::int64_t i = first; i < end; ++i) {
+    payloads.push_back(host_->payload(records[static_cast<std::size_t>(i)]));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const std::int64_t num_blocks = install(
+      salt, tokens, first, end,
+      [&](std::int64_t i) { return std::span(std::as_const(payloads[static_cast<std::size_t>(i - first)])); },
+      host_ids_, records);
+  if (num_blocks > 0) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const double each = seconds / static_cast<double>(num_blocks);
+    copy_seconds_ = copy_seconds_ == 0.0 ? each : copy_seconds_ + kWeight * (each - copy_seconds_);
+  }
+  return num_blocks;
+}
+
 std::optional<std::uint64_t> LowerTier::begin_restore(const std::string& salt, std::span<const TokenId> prompt,
                                                       double compute_seconds) {
-  if (!disk_.is_loaded()) {
-    const std::uint64_t number = disk_.fetch({});
+  if (disk_ == nullptr) return std::nullopt;
+  if (!disk_->is_loaded()) {
+    const std::uint64_t number = disk_->fetch({});
     pending_.emplace(number, Pending{0, {}});
     return number;
   }
-  const auto block_size = static_cast<std::size_t>(kv_.block_size());
-  BlockTable probe;
-  kv_.open(probe, salt);
-  const auto num_cached =
-      static_cast<std::size_t>(kv_.match(probe, prompt, static_cast<std::int64_t>(prompt.size()) - 1).num_blocks);
-  kv_.close(probe);
-  std::vector<TierId> missing;
-  TierId parent = kNoTierId;
-  for (std::size_t i = 0; (i + 1) * block_size < prompt.size(); ++i) {
-    parent = disk_.find(parent, salt, prompt.subspan(i * block_size, block_size));
-    if (parent == kNoTierId) break;
-    if (i >= num_cached) missing.push_back(parent);
-  }
-  if (missing.empty()) return std::nullopt;
-  const double compute = compute_seconds * static_cast<double>(block_size);
+  const double compute = compute_seconds * kv_.block_size();
   if (compute > 0.0 && read_seconds_ > compute) return std::nullopt;
-  const std::uint64_t number = disk_.fetch(missing);
-  pending_.emplace(number, Pending{static_cast<std::int64_t>(num_cached), std::move(missing)});
+  const auto limit = static_cast<std::int64_t>(prompt.size()) - 1;
+  const std::int64_t num_cached = num_cached_blocks(salt, prompt, limit);
+  std::vector<TierId> missing = records_of(*disk_, salt, prompt.first(static_cast<std::size_t>(limit)),
+                                           static_cast<std::size_t>(kv_.block_size()));
+  if (std::cmp_less_equal(missing.size(), num_cached)) return std::nullopt;
+  missing.erase(missing.begin(), missing.begin() + num_cached);
+  const std::uint64_t number = disk_->fetch(missing);
+  pending_.emplace(number, Pending{num_cached, std::move(missing)});
   return number;
 }
 
@@ -67,76 +104,102 @@ std::optional<std::int64_t> LowerTier::finish_restore(const std::string& salt, s
       std::find_if_not(fetched.payloads.begin(), fetched.payloads.end(), is_whole) - fetched.payloads.begin();
   if (num_fetched == 0) return 0;
   read_seconds_ += kWeight * (fetched.seconds / static_cast<double>(num_fetched) - read_seconds_);
-  const std::int64_t block_size = kv_.block_size();
+  const std::int64_t first = pending.first_block;
+  return install(
+      salt, prompt, first, first + num_fetched,
+      [&](std::int64_t i) { return std::span(fetched.payloads[static_cast<std::size_t>(i - first)]); }, disk_ids_,
+      // Numbered from the prompt's beginning, as `first` and `end` are.
+      [&] {
+        std::vector<TierId> records(static_cast<std::size_t>(first), kNoTierId);
+        records.insert(records.end(), pending.records.begin(), pending.records.end());
+        return records;
+      }());
+}
+
+std::int64_t LowerTier::install(const std::string& salt, std::span<const TokenId> tokens, std::int64_t first,
+                                std::int64_t end, const Payload& payload, Ids& ids, std::span<const TierId> records) {
+  const std::int64_t num_tokens = end * kv_.block_size();
   BlockTable table;
   kv_.open(table, salt);
-  PrefixMatch match = kv_.match(table, prompt, static_cast<std::int64_t>(prompt.size()) - 1);
-  match.partial_block = kNoBlock;
-  match.num_partial_tokens = 0;
-  // The chain of records says where the first of them belongs; more may be cached by now, or less.
-  const std::int64_t end = pending.first_block + num_fetched;
+  // More of it may be cached by now than when it was looked up, or less.
+  const PrefixMatch match = kv_.match(table, tokens, num_tokens);
+  PrefixMatch whole_blocks = match;
+  whole_blocks.partial_block = kNoBlock;
+  whole_blocks.num_partial_tokens = 0;
   std::vector<BlockCopy> copies;
-  std::int64_t num_restored = 0;
-  if (match.num_blocks >= pending.first_block && match.num_blocks < end &&
-      kv_.admit(table, match, end * block_size, copies)) {
-    for (std::int64_t i = match.num_blocks; i < end; ++i, ++num_restored) {
+  std::int64_t num_installed = 0;
+  if (match.num_blocks >= first && match.num_blocks < end && kv_.admit(table, whole_blocks, num_tokens, copies)) {
+    for (std::int64_t i = match.num_blocks; i < end; ++i, ++num_installed) {
       const BlockId block = table.blocks[static_cast<std::size_t>(i)];
-      const auto fetched_at = static_cast<std::size_t>(i - pending.first_block);
-      storage_.write_block(block.value, fetched.payloads[fetched_at]);
-      ids_[index(block)] = pending.records[fetched_at];
+      storage_.write_block(block.value, payload(i));
+      ids[index(block)] = records[static_cast<std::size_t>(i)];
     }
-    kv_.commit(table, prompt, end * block_size);
-    kv_.release(table, prompt, end * block_size);
+    kv_.commit(table, tokens, num_tokens);
+    kv_.release(table, tokens, num_tokens);
   }
   kv_.close(table);
-  return num_restored;
+  return num_installed;
+}
+
+std::int64_t LowerTier::num_cached_blocks(const std::string& salt, std::span<const TokenId> tokens,
+                                          std::int64_t limit) {
+  BlockTable probe;
+  kv_.open(probe, salt);
+  const std::int64_t num_blocks = kv_.match(probe, tokens, limit).num_blocks;
+  kv_.close(probe);
+  return num_blocks;
 }
 
 void LowerTier::persist_all(bool wait) {
+  if (disk_ == nullptr) return;
+  const auto when_full = wait ? std::function<void()>([this] { disk_->wait_idle(); }) : nullptr;
   for (std::int64_t i = 0; i < kv_.pool().num_blocks(); ++i) {
     const BlockId block{static_cast<std::int32_t>(i)};
-    if (kv_.index().num_tokens(block) == kv_.block_size()) persist(block, wait);
+    if (kv_.index().num_tokens(block) == kv_.block_size()) persist(*disk_, disk_ids_, block, when_full);
   }
-  if (wait) disk_.wait_idle();
+  if (wait) disk_->wait_idle();
 }
 
 void LowerTier::before_eviction(BlockId block) {
-  if (kv_.index().num_tokens(block) == kv_.block_size()) persist(block, false);
-  ids_[index(block)] = kNoTierId;
-}
-
-bool LowerTier::is_persisted(BlockId block) const {
-  return ids_[index(block)] != kNoTierId && disk_.contains(ids_[index(block)]);
+  if (kv_.index().num_tokens(block) == kv_.block_size()) {
+    if (host_ != nullptr) persist(*host_, host_ids_, block, nullptr);
+    if (disk_ != nullptr) persist(*disk_, disk_ids_, block, nullptr);
+  }
+  host_ids_[index(block)] = kNoTierId;
+  disk_ids_[index(block)] = kNoTierId;
 }
 
 // A record needs that of the block before it, which is in the pool as long as this one is.
-bool LowerTier::persist(BlockId block, bool wait) {
+template <class Tier>
+bool LowerTier::persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full) {
   std::vector<BlockId> path;
-  for (BlockId each = block; each != kNoBlock && !is_persisted(each); each = kv_.index().parent_block(each)) {
+  const auto is_there = [&](BlockId each) { return ids[index(each)] != kNoTierId && tier.contains(ids[index(each)]); };
+  for (BlockId each = block; each != kNoBlock && !is_there(each); each = kv_.index().parent_block(each)) {
     path.push_back(each);
   }
   for (; !path.empty(); path.pop_back()) {
     const BlockId next = path.back();
     const BlockId before = kv_.index().parent_block(next);
-    const TierId parent = before == kNoBlock ? kNoTierId : ids_[index(before)];
-    TierId id = offer(next, parent);
-    if (id == kNoTierId && wait) {
-      disk_.wait_idle();
-      id = offer(next, parent);
+    const TierId parent = before == kNoBlock ? kNoTierId : ids[index(before)];
+    TierId id = offer(tier, next, parent);
+    if (id == kNoTierId && when_full) {
+      when_full();
+      id = offer(tier, next, parent);
     }
-    ids_[index(next)] = id;
+    ids[index(next)] = id;
     if (id == kNoTierId) return false;
   }
   return true;
 }
 
-TierId LowerTier::offer(BlockId block, TierId parent) {
+template <class Tier>
+TierId LowerTier::offer(Tier& tier, BlockId block, TierId parent) {
   const std::string& salt = kv_.index().salt_of(node_of(block));
   const std::span<const TokenId> tokens = kv_.index().tokens(block);
-  const TierId known = disk_.find(parent, salt, tokens);
+  const TierId known = tier.find(parent, salt, tokens);
   if (known != kNoTierId) return known;
   storage_.read_block(block.value, buffer_);
-  return disk_.offer(parent, salt, tokens, buffer_);
+  return tier.offer(parent, salt, tokens, buffer_);
 }
 
 }  // namespace quire

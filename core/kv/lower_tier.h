@@ -1,10 +1,12 @@
-// LowerTier: moves blocks between the KV cache and the disk tier below it. Engine thread only; never waits for the
-// disk. What the pool evicts is offered to the tier; what a new request could use is fetched before the request is
-// scheduled, if reading it is cheaper than computing it, by what both cost lately.
+// LowerTier: moves blocks between the KV cache and the tiers below it, host memory and disk. Engine thread only; never
+// waits for the disk. What the pool evicts is offered to both (a preempted sequence is so swapped out, no more of it
+// than room is needed for); what a request could use comes back before it is scheduled, if that is cheaper than
+// computing it, by what both cost lately.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "core/kv/disk_tier.h"
+#include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "kernels/backend.h"
 
@@ -19,12 +22,16 @@ namespace quire {
 
 class LowerTier : public EvictionListener {
  public:
-  // All must outlive it.
-  LowerTier(KvCache& kv, KvStorage& storage, DiskTier& disk);
+  // All must outlive it; a null tier is not there.
+  LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk);
   ~LowerTier() override;
 
-  // Begins to fetch what follows the cached part of the prompt, and returns the fetch's number; nothing where there is
-  // nothing to gain. compute_seconds: of one token, 0 where that is not known yet.
+  // Brings back from host memory, now, what follows the cached part of `tokens`, at most `limit` of them. Returns the
+  // number of blocks.
+  std::int64_t restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
+                                 double compute_seconds);
+  // Begins to fetch from disk what follows the cached part of the prompt, and returns the fetch's number; nothing where
+  // there is nothing to gain. compute_seconds: of one token, 0 where that is not known yet.
   std::optional<std::uint64_t> begin_restore(const std::string& salt, std::span<const TokenId> prompt,
                                              double compute_seconds);
   // Puts what was fetched for that prompt into the cache, as if it had been computed and released. Returns the number
@@ -34,7 +41,7 @@ class LowerTier : public EvictionListener {
 
   void drop_restore(std::uint64_t fetch) { pending_.erase(fetch); }  // nobody wants it any more
 
-  // Offers everything that is cached. With `wait`, until the disk has taken it all.
+  // Offers everything that is cached to the disk. With `wait`, until it has taken it all.
   void persist_all(bool wait);
 
   void before_eviction(BlockId block) override;
@@ -45,17 +52,28 @@ class LowerTier : public EvictionListener {
     std::vector<TierId> records;
   };
 
-  bool persist(BlockId block, bool wait);
-  bool is_persisted(BlockId block) const;
-  TierId offer(BlockId block, TierId parent);
+  using Ids = std::vector<TierId>;  // by block: its record in a tier, kNoTierId where it has none
+  using Payload = std::function<std::span<const std::byte>(std::int64_t)>;  // of a block of the prompt
+
+  // Puts blocks [first, end) of the prompt into the cache, as if they had been computed and released.
+  std::int64_t install(const std::string& salt, std::span<const TokenId> tokens, std::int64_t first, std::int64_t end,
+                       const Payload& payload, Ids& ids, std::span<const TierId> records);
+  template <class Tier>
+  bool persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full);
+  template <class Tier>
+  TierId offer(Tier& tier, BlockId block, TierId parent);
+  std::int64_t num_cached_blocks(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit);
 
   KvCache& kv_;
   KvStorage& storage_;
-  DiskTier& disk_;
-  std::vector<TierId> ids_;                             // by block: its record, kNoTierId where it has none
+  HostTier* const host_;
+  DiskTier* const disk_;
+  Ids host_ids_;
+  Ids disk_ids_;
   std::unordered_map<std::uint64_t, Pending> pending_;  // by the fetch's number
   std::vector<std::byte> buffer_;                       // one block
-  double read_seconds_;                                 // of a block, an average
+  double read_seconds_;                                 // of a block from disk, an average
+  double copy_seconds_ = 0.0;                           // of a block from host memory; 0: not yet known
 };
 
 }  // namespace quire

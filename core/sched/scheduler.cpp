@@ -77,6 +77,20 @@ void Scheduler::add(Sequence& sequence) {
   blocked_ = nullptr;
 }
 
+std::span<const Sequence* const> Scheduler::next_to_start() {
+  next_to_start_.clear();
+  std::int64_t places = num_places_left();
+  std::int64_t blocks = kv_.pool().num_available() - num_running();
+  waiting_.for_each_first(kWindow, [&](const Sequence& sequence, bool) {
+    places -= 1 + sequence.num_places_reserved;
+    blocks -= kv_.blocks_for(sequence.num_tokens());
+    if (places < 0 || blocks < 0) return false;
+    next_to_start_.push_back(&sequence);
+    return true;
+  });
+  return next_to_start_;
+}
+
 void Scheduler::schedule(Batch& batch) {
   batch.clear();
   budget_ = options_.max_num_batched_tokens;

@@ -272,7 +272,7 @@ TEST_CASE("what the pool evicts comes back, if reading costs less than computing
   const auto disk = opened(options_of(folder.path));
   FakeStorage storage({.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1});
   KvCache kv(6, 4, true);
-  LowerTier tier(kv, storage, *disk);
+  LowerTier tier(kv, storage, nullptr, disk.get());
   // Computes a prompt as a model would: its tokens are what its blocks hold.
   const auto serve = [&](const std::vector<TokenId>& tokens) {
     BlockTable table;
