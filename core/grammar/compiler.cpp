@@ -16,7 +16,8 @@ std::string key_of(const GrammarSpec& spec) {
   const auto add = [&key](const std::string& part) { key += ":" + std::to_string(part.size()) + ":" + part; };
   add(spec.text);
   add(spec.root);
-  for (const std::string& choice : spec.choices) add(choice);
+  for (const std::string& choice : spec.choices)
+    add(choice);
   key += "|";
   for (const StructuralTag& tag : spec.tags) {
     add(tag.begin);
@@ -24,11 +25,13 @@ std::string key_of(const GrammarSpec& spec) {
     add(tag.end);
   }
   key += "|";
-  for (const std::string& trigger : spec.triggers) add(trigger);
+  for (const std::string& trigger : spec.triggers)
+    add(trigger);
   add(spec.separator);
   add(spec.prefix);
   add(spec.suffix);
-  for (const bool flag : {spec.free_text, spec.required, spec.parallel}) key += flag ? '1' : '0';
+  for (const bool flag : {spec.free_text, spec.required, spec.parallel})
+    key += flag ? '1' : '0';
   return key;
 }
 

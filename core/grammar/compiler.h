@@ -31,16 +31,16 @@ struct GrammarSpec {
   std::string root = "root";         // kEbnf, kGbnf: the rule to begin with
   std::vector<std::string> choices;  // kChoice: exactly one of these texts
 
-  // kStructural: text in which tagged values stand, as tool calls do. Free text may stand before, between and after them
-  // where `free_text` is set; it ends at the first of `triggers`, each of which begins some tag's `begin`.
+  // kStructural: text in which tagged values stand, as tool calls do. Free text may stand before, between and after
+  // them where `free_text` is set; it ends at the first of `triggers`, each of which begins some tag's `begin`.
   std::vector<StructuralTag> tags;
   std::vector<std::string> triggers;
   bool free_text = true;
-  bool required = false;      // at least one tag
-  bool parallel = true;       // more than one tag allowed
-  std::string separator;      // between tags where there is no free text
-  std::string prefix;         // before the first tag and
-  std::string suffix;         // after the last one, where there is no free text
+  bool required = false;  // at least one tag
+  bool parallel = true;   // more than one tag allowed
+  std::string separator;  // between tags where there is no free text
+  std::string prefix;     // before the first tag and
+  std::string suffix;     // after the last one, where there is no free text
 };
 
 class GrammarCompiler {
@@ -50,8 +50,8 @@ class GrammarCompiler {
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  // Errors: kInvalidRequest; param is the JSON pointer of the keyword that cannot be enforced ("#/properties/a/not"), where
-  // there is one. A grammar that no text satisfies is refused too.
+  // Errors: kInvalidRequest; param is the JSON pointer of the keyword that cannot be enforced ("#/properties/a/not"),
+  // where there is one. A grammar that no text satisfies is refused too.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec) const;
   const TokenVocabulary& vocabulary() const { return *vocabulary_; }
 

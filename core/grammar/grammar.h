@@ -1,6 +1,6 @@
-// Grammar: a compiled constraint on the text of a generation, shared by the sequences that use it; Immutable after construction.
-// GrammarState: where one sequence stands in it; Engine thread only.
-// Invariant: never fails open: after any accepted prefix the mask allows exactly the tokens that keep the text completable.
+// Grammar: a compiled constraint on the text of a generation, shared by the sequences that use it; Immutable after
+// construction. GrammarState: where one sequence stands in it; Engine thread only. Invariant: never fails open: after
+// any accepted prefix the mask allows exactly the tokens that keep the text completable.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace quire {
 class GrammarState {
  public:
   virtual ~GrammarState() = default;
-  // Sets bit (id % 32) of mask[id / 32] for every token allowed next; clears the others. End-of-sequence tokens are allowed
-  // exactly where the text so far is complete. mask: ceil(vocab_size / 32) words.
+  // Sets bit (id % 32) of mask[id / 32] for every token allowed next; clears the others. End-of-sequence tokens are
+  // allowed exactly where the text so far is complete. mask: ceil(vocab_size / 32) words.
   virtual void fill_mask(std::span<std::uint32_t> mask) = 0;
   // Advances over one sampled token; false where the grammar forbids it (the state is then unchanged).
   virtual bool accept(TokenId token) = 0;

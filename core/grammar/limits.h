@@ -12,15 +12,15 @@
 namespace quire {
 
 struct GrammarLimits {
-  std::size_t max_source_bytes = 4u << 20;       // text of a schema or grammar
-  std::size_t max_depth = 256;                   // nesting of schemas, groups and JSON values
-  std::size_t max_automaton_states = 60'000;     // of one automaton over code points
-  std::size_t max_automaton_cells = 8'000'000;   // states x character classes of one automaton
-  std::size_t max_nodes = 60'000;                // value positions of one schema
-  std::size_t max_alternatives = 256;            // shapes that one value position may have
-  std::size_t max_steps = 40'000'000;            // units of work of one compilation
+  std::size_t max_source_bytes = 4u << 20;      // text of a schema or grammar
+  std::size_t max_depth = 256;                  // nesting of schemas, groups and JSON values
+  std::size_t max_automaton_states = 60'000;    // of one automaton over code points
+  std::size_t max_automaton_cells = 8'000'000;  // states x character classes of one automaton
+  std::size_t max_nodes = 60'000;               // value positions of one schema
+  std::size_t max_alternatives = 256;           // shapes that one value position may have
+  std::size_t max_steps = 40'000'000;           // units of work of one compilation
   std::chrono::milliseconds max_time{5'000};    // of one compilation
-  std::size_t max_cached_grammars = 256;         // compiled grammars kept for reuse
+  std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse
 };
 
 }  // namespace quire
@@ -30,7 +30,8 @@ namespace quire::grammar {
 // What cannot be compiled: `pointer` is the JSON pointer of the keyword in a schema ("#/properties/a/not"), or empty.
 class Refusal : public std::runtime_error {
  public:
-  explicit Refusal(const std::string& message, std::string at = {}) : std::runtime_error(message), pointer(std::move(at)) {}
+  explicit Refusal(const std::string& message, std::string at = {})
+      : std::runtime_error(message), pointer(std::move(at)) {}
   std::string pointer;
 };
 

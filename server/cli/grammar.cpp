@@ -38,7 +38,8 @@ std::optional<GrammarSpec> read_spec(const Json& line) {
   }
   if (line.contains("choice") && line["choice"].is_array()) {
     spec.kind = GrammarSpec::Kind::kChoice;
-    for (const Json& choice : line["choice"]) spec.choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
+    for (const Json& choice : line["choice"])
+      spec.choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
     return spec;
   }
   if (line.contains("root") && line["root"].is_string()) spec.root = line["root"].get<std::string>();
@@ -58,7 +59,8 @@ std::optional<std::vector<TokenId>> tokens_of(std::string_view text, const Token
     std::optional<TokenId> best;
     for (std::size_t depth = 0; depth < text.size();) {
       std::uint32_t child = node + 1;
-      while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(text[depth])) child = trie[child].end;
+      while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(text[depth]))
+        child = trie[child].end;
       if (child >= trie[node].end) break;
       node = child;
       ++depth;
@@ -78,7 +80,8 @@ bool allowed(const std::vector<std::uint32_t>& mask, TokenId token) {
 }
 
 // Walks the text token by token under the mask, timing the masks; whether all of it was allowed and complete.
-bool walk(const Grammar& grammar, const TokenVocabulary& vocabulary, std::string_view text, std::vector<double>& times) {
+bool walk(const Grammar& grammar, const TokenVocabulary& vocabulary, std::string_view text,
+          std::vector<double>& times) {
   const auto state = grammar.start();
   const auto tokens = tokens_of(text, vocabulary);
   if (!tokens) return false;
@@ -107,7 +110,8 @@ Json percentiles(std::vector<double> times) {
 class Checker {
  public:
   explicit Checker(std::shared_ptr<const TokenVocabulary> model)
-      : vocabulary_(model != nullptr ? std::move(model) : std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only())),
+      : vocabulary_(model != nullptr ? std::move(model)
+                                     : std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only())),
         compiler_(vocabulary_) {}
 
   Json check(const Json& line, const GrammarSpec& spec) const {
@@ -145,7 +149,9 @@ int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const
     const auto spec = line.is_object() ? read_spec(line) : std::nullopt;
     if (!spec) {
       ++num_bad;
-      out << Json{{"compiled", false}, {"error", "not a JSON object with a grammar"}, {"accepted", Json::array()}}.dump() << '\n';
+      out << Json{{"compiled", false}, {"error", "not a JSON object with a grammar"}, {"accepted", Json::array()}}
+                 .dump()
+          << '\n';
       continue;
     }
     out << checker.check(line, *spec).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;

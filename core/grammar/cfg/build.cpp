@@ -14,13 +14,15 @@ constexpr std::size_t kInlineUpTo = 400;  // parts of a body that is copied into
 
 void collect_calls(const Expression& expression, std::set<std::uint32_t>& calls) {
   if (expression.kind == Expression::Kind::kCall) calls.insert(expression.call);
-  for (const Expr& child : expression.children) collect_calls(*child, calls);
+  for (const Expr& child : expression.children)
+    collect_calls(*child, calls);
 }
 
 // How much automaton the expression makes, roughly.
 std::size_t size_of(const Expression& expression) {
   std::size_t size = 1;
-  for (const Expr& child : expression.children) size += size_of(*child);
+  for (const Expr& child : expression.children)
+    size += size_of(*child);
   if (expression.kind == Expression::Kind::kRepeat) {
     size *= std::max<std::size_t>(1, expression.max == kUnbounded ? expression.min + 1 : expression.max);
   }
@@ -41,9 +43,11 @@ class Inliner {
   std::vector<Expr> run() {
     std::vector<Expr> result;
     queue(0);
-    for (std::size_t i = 0; i < order_.size(); ++i) result.push_back(written(order_[i]));
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      result.push_back(written(order_[i]));
     // Numbers are known once all is written: value symbols come after the rules that are left.
-    for (Expr& body : result) body = renumber(body);
+    for (Expr& body : result)
+      body = renumber(body);
     return result;
   }
 
@@ -93,7 +97,8 @@ class Inliner {
     }
     if (expression->children.empty()) return expression;
     auto copy = std::make_shared<Expression>(*expression);
-    for (Expr& child : copy->children) child = substitute(child, depth + 1);
+    for (Expr& child : copy->children)
+      child = substitute(child, depth + 1);
     return copy;
   }
 
@@ -103,11 +108,13 @@ class Inliner {
       if (expression->call >= bodies_.size()) {
         return make_call(static_cast<std::uint32_t>(expression->call - bodies_.size() + order_.size()));
       }
-      return make_call(static_cast<std::uint32_t>(std::find(order_.begin(), order_.end(), expression->call) - order_.begin()));
+      return make_call(
+          static_cast<std::uint32_t>(std::find(order_.begin(), order_.end(), expression->call) - order_.begin()));
     }
     if (expression->children.empty()) return expression;
     auto copy = std::make_shared<Expression>(*expression);
-    for (Expr& child : copy->children) child = renumber(child);
+    for (Expr& child : copy->children)
+      child = renumber(child);
     return copy;
   }
 
@@ -127,7 +134,8 @@ void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, B
   std::vector<std::uint32_t> starts;
   auto dfa = std::make_shared<Dfa>(build_rules(left, live, starts, budget));
   if (starts[0] == 0) throw Refusal("no text satisfies the grammar");
-  for (const std::uint32_t start : starts) program.symbols.push_back({false, start});
+  for (const std::uint32_t start : starts)
+    program.symbols.push_back({false, start});
   program.symbols.insert(program.symbols.end(), values.begin(), values.end());
   program.rules = std::make_shared<ByteLexer>(std::move(dfa), ByteLexer::Encoding::kUtf8);
   program.start = {false, starts[0]};
@@ -143,10 +151,12 @@ void build_rules_program(const std::vector<Rule>& rules, const std::string& root
     if (expression->kind == Expression::Kind::kCall) return make_call(expression->call + 1);
     if (expression->children.empty()) return expression;
     auto copy = std::make_shared<Expression>(*expression);
-    for (Expr& child : copy->children) child = shifted(child);
+    for (Expr& child : copy->children)
+      child = shifted(child);
     return copy;
   };
-  for (const Rule& rule : rules) bodies.push_back(shifted(rule.body));
+  for (const Rule& rule : rules)
+    bodies.push_back(shifted(rule.body));
   build_bodies(std::move(bodies), {}, budget, program);
 }
 

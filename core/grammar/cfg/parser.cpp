@@ -45,7 +45,8 @@ class RuleParser {
   char32_t peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
 
   [[noreturn]] void fail(const std::string& message) const {
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())), U'\n');
+    const auto line =
+        1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())), U'\n');
     throw Refusal("grammar, line " + std::to_string(line) + ": " + message);
   }
 
@@ -60,7 +61,8 @@ class RuleParser {
   void skip_space(bool newlines) {
     while (more()) {
       if (peek() == '#') {
-        while (more() && peek() != '\n') ++at_;
+        while (more() && peek() != '\n')
+          ++at_;
       } else if (peek() == ' ' || peek() == '\t' || (newlines && (peek() == '\n' || peek() == '\r'))) {
         ++at_;
       } else {
@@ -71,7 +73,8 @@ class RuleParser {
 
   std::string name() {
     std::string result;
-    while (more() && name_character(peek())) append_utf8(result, text_[at_++]);
+    while (more() && name_character(peek()))
+      append_utf8(result, text_[at_++]);
     return result;
   }
 
@@ -152,8 +155,10 @@ class RuleParser {
     ++at_;
     std::string source;
     while (more() && peek() != '/') {
-      if (peek() == '\\' && peek(1) == '/') ++at_;
-      else if (peek() == '\\') append_utf8(source, text_[at_++]);
+      if (peek() == '\\' && peek(1) == '/')
+        ++at_;
+      else if (peek() == '\\')
+        append_utf8(source, text_[at_++]);
       if (more()) append_utf8(source, text_[at_++]);
     }
     if (!take("/")) fail("an unfinished regular expression");
@@ -185,7 +190,8 @@ class RuleParser {
       skip_space(false);
       std::uint64_t value = 0;
       const std::size_t start = at_;
-      while (peek() >= '0' && peek() <= '9') value = std::min<std::uint64_t>(value * 10 + (text_[at_++] - '0'), kUnbounded - 1);
+      while (peek() >= '0' && peek() <= '9')
+        value = std::min<std::uint64_t>(value * 10 + (text_[at_++] - '0'), kUnbounded - 1);
       const bool any = at_ > start;
       skip_space(false);
       return any ? std::optional(static_cast<std::uint32_t>(value)) : std::nullopt;
@@ -204,7 +210,9 @@ class RuleParser {
       char32_t value = 0;
       for (int i = 0; i < digits; ++i) {
         const char32_t d = peek();
-        const char32_t digit = d >= '0' && d <= '9' ? d - '0' : (d | 0x20) >= 'a' && (d | 0x20) <= 'f' ? (d | 0x20) - 'a' + 10 : 99;
+        const char32_t digit = d >= '0' && d <= '9'                     ? d - '0'
+                               : (d | 0x20) >= 'a' && (d | 0x20) <= 'f' ? (d | 0x20) - 'a' + 10
+                                                                        : 99;
         if (digit == 99) fail("an unfinished hexadecimal escape");
         value = value << 4 | digit;
         ++at_;
@@ -227,7 +235,8 @@ class RuleParser {
         if (peek() == '{') {
           ++at_;
           char32_t value = 0;
-          while (more() && peek() != '}' && value <= kMaxCodePoint) value = value << 4 | hex(1);
+          while (more() && peek() != '}' && value <= kMaxCodePoint)
+            value = value << 4 | hex(1);
           if (!take("}")) fail("an unfinished \\u{...}");
           return value;
         }

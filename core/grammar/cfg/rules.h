@@ -1,5 +1,5 @@
-// Rules: a grammar written in EBNF (as vLLM and xgrammar write it) or GBNF (llama.cpp), as named Expressions, and the program
-// made of them. One thread at a time; throws Refusal.
+// Rules: a grammar written in EBNF (as vLLM and xgrammar write it) or GBNF (llama.cpp), as named Expressions, and the
+// program made of them. One thread at a time; throws Refusal.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ std::vector<Rule> parse_rules(std::string_view source, bool gbnf, Budget& budget
 // Makes `program` begin with the rule named `root`. Rules that do not recur are written into those that use them.
 void build_rules_program(const std::vector<Rule>& rules, const std::string& root, Budget& budget, Program& program);
 
-// The same for bodies whose calls below `bodies.size()` are each other's and whose further calls are symbols that `program`
-// already has (values), numbered on from there. Begins with bodies[0].
+// The same for bodies whose calls below `bodies.size()` are each other's and whose further calls are symbols that
+// `program` already has (values), numbered on from there. Begins with bodies[0].
 void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, Budget& budget, Program& program);
 
 }  // namespace quire::grammar

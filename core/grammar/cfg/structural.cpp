@@ -14,16 +14,20 @@ namespace quire::grammar {
 
 namespace {
 
-Expr everything() { return make_repeat(make_set(CharSet::any()), 0, kUnbounded); }
+Expr everything() {
+  return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
+}
 
 class Structure {
  public:
   Structure(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program)
       : spec_(spec), budget_(budget), triggers_(spec.triggers) {
     if (spec.tags.empty()) throw Refusal("a structural grammar needs a tag");
-    for (const StructuralTag& tag : spec.tags) values_.push_back({true, build_schema(tag.schema, lexicon, budget, program)});
+    for (const StructuralTag& tag : spec.tags)
+      values_.push_back({true, build_schema(tag.schema, lexicon, budget, program)});
     if (triggers_.empty()) {
-      for (const StructuralTag& tag : spec.tags) triggers_.push_back(tag.begin);
+      for (const StructuralTag& tag : spec.tags)
+        triggers_.push_back(tag.begin);
     }
     std::sort(triggers_.begin(), triggers_.end());
     triggers_.erase(std::unique(triggers_.begin(), triggers_.end()), triggers_.end());
@@ -35,14 +39,17 @@ class Structure {
   // The tag from the given place of its opening text on. Body 0 is the only rule; values are numbered from 1.
   Expr tag(std::size_t index, std::size_t from) const {
     const StructuralTag& tag = spec_.tags[index];
-    return make_concat({make_literal(tag.begin.substr(from)), make_call(static_cast<std::uint32_t>(index) + 1), make_literal(tag.end)});
+    return make_concat({make_literal(tag.begin.substr(from)), make_call(static_cast<std::uint32_t>(index) + 1),
+                        make_literal(tag.end)});
   }
 
   Expr bound() const {
     std::vector<Expr> any;
-    for (std::size_t i = 0; i < spec_.tags.size(); ++i) any.push_back(tag(i, 0));
+    for (std::size_t i = 0; i < spec_.tags.size(); ++i)
+      any.push_back(tag(i, 0));
     const Expr one = make_alternate(any);
-    const Expr more = make_repeat(make_concat({make_literal(spec_.separator), one}), 0, spec_.parallel ? kUnbounded : 0);
+    const Expr more =
+        make_repeat(make_concat({make_literal(spec_.separator), one}), 0, spec_.parallel ? kUnbounded : 0);
     const Expr all = make_concat({make_literal(spec_.prefix), one, more, make_literal(spec_.suffix)});
     return spec_.required ? all : make_repeat(all, 0, 1);
   }
@@ -55,7 +62,8 @@ class Structure {
     }
     const Expr any_trigger = make_alternate(literals);
     // Texts in which no trigger ends before the last character.
-    const Dfa early = build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
+    const Dfa early =
+        build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
     const Dfa untriggered = complement(build_full(make_concat({everything(), any_trigger, everything()}), budget_));
     std::vector<Expr> units;
     std::vector<bool> reached(spec_.tags.size(), false);
@@ -73,7 +81,8 @@ class Structure {
     }
     const auto lost = std::find(reached.begin(), reached.end(), false);
     if (lost != reached.end()) {
-      throw Refusal("the tag " + spec_.tags[static_cast<std::size_t>(lost - reached.begin())].begin + " has no trigger");
+      throw Refusal("the tag " + spec_.tags[static_cast<std::size_t>(lost - reached.begin())].begin +
+                    " has no trigger");
     }
     const Expr unit = make_alternate(units);
     const Expr repeated = make_repeat(unit, spec_.required ? 1 : 0, spec_.parallel ? kUnbounded : 1);

@@ -1,4 +1,5 @@
-// Structural grammars: text with tagged JSON values in it, as models write tool calls. One thread at a time; throws Refusal.
+// Structural grammars: text with tagged JSON values in it, as models write tool calls. One thread at a time; throws
+// Refusal.
 #pragma once
 
 #include "core/grammar/compiler.h"

@@ -23,7 +23,11 @@ constexpr std::size_t kMaxSubsets = 6;  // conditions of which any combination m
 class Builder {
  public:
   Builder(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program)
-      : lexicon_(lexicon), budget_(budget), program_(program), document_(schema, budget), expander_(document_, lexicon, budget) {}
+      : lexicon_(lexicon),
+        budget_(budget),
+        program_(program),
+        document_(schema, budget),
+        expander_(document_, lexicon, budget) {}
 
   std::uint32_t run() {
     const std::size_t first_node = program_.nodes.size();
@@ -71,7 +75,8 @@ class Builder {
     }
     ValueNode made;
     made.bare = bare(shapes);
-    for (const StringAlternative& string : shapes.strings) add_string(string, made);
+    for (const StringAlternative& string : shapes.strings)
+      add_string(string, made);
     for (const ArrayAlternative& array : shapes.arrays) {
       made.arrays.push_back(static_cast<std::uint32_t>(program_.arrays.size()));
       program_.arrays.push_back(this->array(array));
@@ -86,8 +91,11 @@ class Builder {
   LexerPtr bare(const Shapes& shapes) {
     if (shapes.words == 0 && !shapes.numbers.any && shapes.numbers.language == nullptr) return nullptr;
     const auto make = [&] { return bare_automaton(shapes); };
-    const std::string numbers = shapes.numbers.any ? "any" : shapes.numbers.language == nullptr ? "none" : shapes.numbers.name;
-    const DfaPtr dfa = numbers.empty() ? make() : lexicon_.dfa("bare " + std::to_string(shapes.words) + " " + numbers, make);
+    const std::string numbers = shapes.numbers.any                   ? "any"
+                                : shapes.numbers.language == nullptr ? "none"
+                                                                     : shapes.numbers.name;
+    const DfaPtr dfa =
+        numbers.empty() ? make() : lexicon_.dfa("bare " + std::to_string(shapes.words) + " " + numbers, make);
     return dfa->empty() ? nullptr : lexicon_.lexer(dfa, ByteLexer::Encoding::kUtf8);
   }
 
@@ -120,7 +128,9 @@ class Builder {
     shape.max = string.max;
     if (string.min > 0 || string.max != kUnbounded) {
       auto& known = lengths_[{language.get(), string.max}];
-      if (known == nullptr) known = std::make_shared<Lengths>(*language, string.max == kUnbounded ? Lengths::kEndless : string.max, budget_);
+      if (known == nullptr)
+        known =
+            std::make_shared<Lengths>(*language, string.max == kUnbounded ? Lengths::kEndless : string.max, budget_);
       shape.lengths = known;
       if (string.max == kUnbounded && known->shortest(language->start) >= string.min) {
         shape.lengths = nullptr;
@@ -146,22 +156,28 @@ class Builder {
       throw Refusal("uniqueItems is not supported", alternative.unique_at);
     }
     if (alternative.contains.size() > 1 && alternative.max != kUnbounded) {
-      throw Refusal("several conditions on how many items there are of a kind, and a limit on the items, are not supported together");
+      throw Refusal(
+          "several conditions on how many items there are of a kind, and a limit on the items, are not supported "
+          "together");
     }
-    if (alternative.contains.size() > kMaxSubsets) throw Refusal("too many conditions on how many items there are of a kind");
+    if (alternative.contains.size() > kMaxSubsets)
+      throw Refusal("too many conditions on how many items there are of a kind");
     std::size_t prefix = alternative.prefix.size();
-    for (const ContainsAlternative& contains : alternative.contains) prefix = std::max<std::size_t>(prefix, contains.from);
+    for (const ContainsAlternative& contains : alternative.contains)
+      prefix = std::max<std::size_t>(prefix, contains.from);
     prefix = std::min<std::size_t>(prefix, alternative.max);
     for (std::size_t i = 0; i < prefix; ++i) {
-      shape.prefix.push_back(items(i < alternative.prefix.size() ? alternative.prefix[i] : alternative.rest, alternative, i));
+      shape.prefix.push_back(
+          items(i < alternative.prefix.size() ? alternative.prefix[i] : alternative.rest, alternative, i));
     }
     shape.rest = items(alternative.rest, alternative, prefix);
-    for (const ContainsAlternative& contains : alternative.contains) shape.contains.push_back({contains.min, contains.max, {}, false});
+    for (const ContainsAlternative& contains : alternative.contains)
+      shape.contains.push_back({contains.min, contains.max, {}, false});
     return shape;
   }
 
-  // The kinds of item at an index: for each condition, the item counts for it, or (where too many must not) does not meet it,
-  // or it is left open.
+  // The kinds of item at an index: for each condition, the item counts for it, or (where too many must not) does not
+  // meet it, or it is left open.
   std::vector<ItemChoice> items(const Goal& goal, const ArrayAlternative& array, std::size_t index) {
     std::vector<std::pair<Goal, std::uint32_t>> kinds{{goal, 0}};
     for (std::uint32_t i = 0; i < array.contains.size(); ++i) {
@@ -181,7 +197,8 @@ class Builder {
       kinds = std::move(split);
     }
     std::vector<ItemChoice> result;
-    for (const auto& [kind, counted] : kinds) result.push_back({node(kind), counted});
+    for (const auto& [kind, counted] : kinds)
+      result.push_back({node(kind), counted});
     return result;
   }
 
@@ -198,7 +215,8 @@ class Builder {
     }
     if (alternative.some.size() > kMaxMarks) throw Refusal("too many conditions that some property must meet");
     if (!alternative.some.empty() && alternative.max != kUnbounded) {
-      throw Refusal("a condition that some property must meet, and a limit on the properties, are not supported together");
+      throw Refusal(
+          "a condition that some property must meet, and a limit on the properties, are not supported together");
     }
     const std::vector<std::u32string> sorted(names.begin(), names.end());
     KeyAutomaton automaton = make_key_automaton(sorted, patterns, budget_);
@@ -238,7 +256,8 @@ class Builder {
     }
     std::vector<Choice> result;
     for (const auto& [wanted, marks] : kinds) {
-      const bool never = std::any_of(wanted.begin(), wanted.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
+      const bool never =
+          std::any_of(wanted.begin(), wanted.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
       if (!never) result.push_back({node(wanted), marks});
     }
     return result;

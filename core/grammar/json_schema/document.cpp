@@ -8,10 +8,12 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::array kOneSchema{"additionalItems", "additionalProperties", "contains", "else", "if", "items", "not",
-                                "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "contentSchema"};
+constexpr std::array kOneSchema{
+    "additionalItems",  "additionalProperties",  "contains",     "else", "if", "items", "not", "propertyNames", "then",
+    "unevaluatedItems", "unevaluatedProperties", "contentSchema"};
 constexpr std::array kSchemaLists{"allOf", "anyOf", "oneOf", "prefixItems", "items"};
-constexpr std::array kSchemaMaps{"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"};
+constexpr std::array kSchemaMaps{"$defs",     "definitions", "dependencies", "dependentSchemas", "patternProperties",
+                                 "properties"};
 
 std::string member_string(const Json& schema, const char* key) {
   const auto found = schema.find(key);
@@ -39,9 +41,11 @@ std::string resolve_uri(const std::string& base, const std::string& reference) {
   const std::size_t path = scheme == std::string::npos ? 0 : std::min(base.find('/', scheme + 3), base.size());
   if (reference.starts_with("/")) return base.substr(0, path) + reference;
   const std::size_t last = base.rfind('/');
-  std::string joined = last == std::string::npos || last < path ? base.substr(0, path) + (path > 0 ? "/" : "") : base.substr(0, last + 1);
+  std::string joined = last == std::string::npos || last < path ? base.substr(0, path) + (path > 0 ? "/" : "")
+                                                                : base.substr(0, last + 1);
   joined += reference;
-  for (std::size_t at = 0; (at = joined.find("/./", path)) != std::string::npos;) joined.erase(at, 2);
+  for (std::size_t at = 0; (at = joined.find("/./", path)) != std::string::npos;)
+    joined.erase(at, 2);
   for (std::size_t at = 0; (at = joined.find("/../", path)) != std::string::npos;) {
     const std::size_t parent = at == 0 ? std::string::npos : joined.rfind('/', at - 1);
     if (parent == std::string::npos || parent < path) break;
@@ -56,7 +60,9 @@ std::string percent_decoded(std::string_view text) {
     unsigned value = 0;
     const auto hex = [&](std::size_t at) {
       const char c = at < text.size() ? text[at] : 'x';
-      const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+      const int digit = c >= '0' && c <= '9'                     ? c - '0'
+                        : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                                 : -1;
       value = value * 16 + static_cast<unsigned>(digit);
       return digit >= 0;
     };
@@ -160,16 +166,19 @@ void Document::index_children(const Json& schema, const std::string& pointer, st
     if ((value.is_object() || value.is_boolean()) && std::any_of(kOneSchema.begin(), kOneSchema.end(), is)) {
       index(value, below, resource, depth + 1);
     } else if (value.is_array() && std::any_of(kSchemaLists.begin(), kSchemaLists.end(), is)) {
-      for (std::size_t i = 0; i < value.size(); ++i) index(value[i], below + "/" + std::to_string(i), resource, depth + 1);
+      for (std::size_t i = 0; i < value.size(); ++i)
+        index(value[i], below + "/" + std::to_string(i), resource, depth + 1);
     } else if (value.is_object() && std::any_of(kSchemaMaps.begin(), kSchemaMaps.end(), is)) {
       for (const auto& [name, child] : value.items()) {
-        if (child.is_object() || child.is_boolean()) index(child, below + "/" + pointer_token(name), resource, depth + 1);
+        if (child.is_object() || child.is_boolean())
+          index(child, below + "/" + pointer_token(name), resource, depth + 1);
       }
     }
   }
 }
 
-const Json& Document::follow_pointer(const Resource& resource, const std::string& fragment, const std::string& reference) {
+const Json& Document::follow_pointer(const Resource& resource, const std::string& fragment,
+                                     const std::string& reference) {
   const Json* at = resource.root;
   const Info base = infos_.at(at);
   std::string path = base.pointer;
@@ -208,8 +217,10 @@ const Json& Document::resolve(const Json& from, const std::string& reference, co
     if (!base.empty()) {
       const std::string uri = resolve_uri(resources_[here].uri, base);
       target = 0;
-      while (target < resources_.size() && resources_[target].uri != uri) ++target;
-      if (target == resources_.size()) throw Refusal("the reference " + reference + " is remote, which is not supported");
+      while (target < resources_.size() && resources_[target].uri != uri)
+        ++target;
+      if (target == resources_.size())
+        throw Refusal("the reference " + reference + " is remote, which is not supported");
     }
     if (fragment.empty()) return *resources_[target].root;
     if (fragment.starts_with("/")) return follow_pointer(resources_[target], fragment, reference);
@@ -236,6 +247,8 @@ std::size_t Document::num_dynamic_anchors(const std::string& name) const {
   return found == dynamic_anchors_.end() ? 0 : found->second;
 }
 
-bool Document::has_keyword(std::string_view keyword) const { return keywords_.contains(std::string(keyword)); }
+bool Document::has_keyword(std::string_view keyword) const {
+  return keywords_.contains(std::string(keyword));
+}
 
 }  // namespace quire::grammar

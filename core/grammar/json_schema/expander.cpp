@@ -47,7 +47,10 @@ constexpr Since kSince[] = {
 }  // namespace
 
 Expander::Expander(Document& document, Lexicon& lexicon, Budget& budget)
-    : document_(document), lexicon_(lexicon), budget_(budget), with_exponents_(!document.has_keyword("multipleOf")),
+    : document_(document),
+      lexicon_(lexicon),
+      budget_(budget),
+      with_exponents_(!document.has_keyword("multipleOf")),
       all_numbers_(number_set("all", [&] { return grammar::all_numbers(with_exponents_, budget); }).language),
       algebra_(budget, all_numbers_) {}
 
@@ -59,7 +62,8 @@ NumberSet Expander::number_set(const std::string& name, const std::function<DfaP
 }
 
 bool Expander::known(const Json& schema, Keyword keyword) const {
-  const auto* found = std::find_if(std::begin(kSince), std::end(kSince), [&](const Since& s) { return s.keyword == keyword; });
+  const auto* found =
+      std::find_if(std::begin(kSince), std::end(kSince), [&](const Since& s) { return s.keyword == keyword; });
   if (found == std::end(kSince)) return true;
   const Draft draft = document_.draft(schema);
   return draft >= found->first && draft <= found->last;
@@ -120,7 +124,8 @@ Shapes Expander::meet(const Goal& goal) {
   }
   for (const Literal& literal : goal) {
     if (!literal.negated) continue;
-    result = literal.json == nullptr ? Shapes{} : subtract(result, expand(Literal{literal.json, literal.equals, false}));
+    result =
+        literal.json == nullptr ? Shapes{} : subtract(result, expand(Literal{literal.json, literal.equals, false}));
   }
   return result;
 }
@@ -136,7 +141,8 @@ const Shapes& Expander::expand(const Literal& literal) {
   const auto found = expanded_.find(literal);
   if (found != expanded_.end()) return found->second;
   budget_.spend(50);
-  if (expanding_.size() >= kMaxExpanding) throw Refusal("the schema nests too deeply", document_.pointer(*literal.json));
+  if (expanding_.size() >= kMaxExpanding)
+    throw Refusal("the schema nests too deeply", document_.pointer(*literal.json));
   if (!expanding_.insert(literal).second) {
     throw Refusal("the schema refers to itself without end", document_.pointer(*literal.json));
   }
@@ -147,7 +153,8 @@ const Shapes& Expander::expand(const Literal& literal) {
   } const leave{expanding_, literal};
   Shapes result;
   if (literal.negated) {
-    result = literal.json == nullptr ? Shapes{} : algebra_.complement(expand(Literal{literal.json, literal.equals, false}));
+    result =
+        literal.json == nullptr ? Shapes{} : algebra_.complement(expand(Literal{literal.json, literal.equals, false}));
   } else if (literal.json == nullptr) {
     result = Shapes::everything();
   } else {
@@ -159,7 +166,8 @@ const Shapes& Expander::expand(const Literal& literal) {
 // A look a few levels down. What was found at one level serves at that level and those below it.
 bool Expander::no_value(const Goal& goal) {
   const auto found = without_value_.find(goal);
-  if (found != without_value_.end() && (found->second.proven || found->second.level <= level_)) return found->second.proven;
+  if (found != without_value_.end() && (found->second.proven || found->second.level <= level_))
+    return found->second.proven;
   if (level_ >= kPruneLevels) return false;
   struct Deeper {
     std::size_t& level;
@@ -183,7 +191,8 @@ bool Expander::no_value(const Goal& goal) {
 void Expander::prune(Shapes& shapes) {
   if (level_ >= kPruneLevels) return;
   const auto hopeless = [&](const Goal& goal) {
-    const bool refuted = std::any_of(goal.begin(), goal.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
+    const bool refuted =
+        std::any_of(goal.begin(), goal.end(), [](const Literal& l) { return l.json == nullptr && l.negated; });
     return refuted || (goal.size() > 1 && no_value(goal));
   };
   std::erase_if(shapes.objects, [&](const ObjectAlternative& object) {
@@ -244,15 +253,24 @@ Shapes Expander::apply_types(const Json& schema, Shapes shapes) {
   Shapes result;
   bool integer_only = false;
   for (const std::string& name : names) {
-    if (name == "null") result.words |= Shapes::kNull;
-    else if (name == "boolean") result.words |= Shapes::kTrue | Shapes::kFalse;
-    else if (name == "string") result.strings = shapes.strings;
-    else if (name == "array") result.arrays = shapes.arrays;
-    else if (name == "object") result.objects = shapes.objects;
-    else if (name == "number") result.numbers = shapes.numbers;
-    else if (name == "integer") integer_only = true;
-    else if (name == "any" && document_.draft(schema) == Draft::k3) return shapes;
-    else refuse(schema, "type", "the type " + name + " is unknown");
+    if (name == "null")
+      result.words |= Shapes::kNull;
+    else if (name == "boolean")
+      result.words |= Shapes::kTrue | Shapes::kFalse;
+    else if (name == "string")
+      result.strings = shapes.strings;
+    else if (name == "array")
+      result.arrays = shapes.arrays;
+    else if (name == "object")
+      result.objects = shapes.objects;
+    else if (name == "number")
+      result.numbers = shapes.numbers;
+    else if (name == "integer")
+      integer_only = true;
+    else if (name == "any" && document_.draft(schema) == Draft::k3)
+      return shapes;
+    else
+      refuse(schema, "type", "the type " + name + " is unknown");
   }
   if (integer_only && !result.numbers.any && result.numbers.language == nullptr) {
     Shapes integers;
@@ -274,8 +292,10 @@ Shapes Expander::apply_references(const Json& schema, Shapes shapes) {
     const std::string text = reference->get<std::string>();
     const Json& target = document_.resolve(schema, text, keyword);
     if (keyword != std::string_view("$ref")) {
-      const std::string anchor = keyword == std::string_view("$recursiveRef") ? "" : text.substr(std::min(text.find('#') + 1, text.size()));
-      if (document_.num_dynamic_anchors(anchor) > 1) refuse(schema, keyword, "a reference that depends on the path taken is not supported");
+      const std::string anchor =
+          keyword == std::string_view("$recursiveRef") ? "" : text.substr(std::min(text.find('#') + 1, text.size()));
+      if (document_.num_dynamic_anchors(anchor) > 1)
+        refuse(schema, keyword, "a reference that depends on the path taken is not supported");
     }
     const Literal literal = child(target);
     shapes = located(schema, keyword, [&] { return algebra_.intersect(shapes, expand(literal)); });

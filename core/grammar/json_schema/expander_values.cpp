@@ -19,7 +19,9 @@ std::u32string name_of(const std::string& text) {
   return result;
 }
 
-Names one_name(const std::u32string& name) { return std::make_shared<NameSet>(NameSet{{name}, {}, false}); }
+Names one_name(const std::u32string& name) {
+  return std::make_shared<NameSet>(NameSet{{name}, {}, false});
+}
 
 const Literal kNever{nullptr, false, true};
 
@@ -40,7 +42,8 @@ NumberSet Expander::bounded(const Json& schema, NumberSet set) {
   const auto limit = [&](Keyword keyword, const Json& value, Order side, bool inclusive) {
     const auto decimal = Decimal::parse(value.dump());
     if (!value.is_number() || !decimal) refuse(schema, keyword, std::string(keyword) + " must be a number");
-    const std::string name = (side == Order::kGreater ? "above " : "below ") + std::string(inclusive ? "or at " : "") + decimal->text();
+    const std::string name =
+        (side == Order::kGreater ? "above " : "below ") + std::string(inclusive ? "or at " : "") + decimal->text();
     Shapes bound;
     bound.numbers = located(schema, keyword, [&] {
       return number_set(name, [&] { return bounded_numbers(*decimal, side, inclusive, with_exponents_, budget_); });
@@ -78,8 +81,8 @@ StringAlternative Expander::string(const Json& schema) {
   result.min = count(schema, "minLength", 0);
   result.max = count(schema, "maxLength", kUnbounded);
   const auto add = [&](const DfaPtr& language) {
-    result.language = result.language == nullptr ? language
-                                                 : std::make_shared<Dfa>(intersect(*result.language, *language, budget_));
+    result.language =
+        result.language == nullptr ? language : std::make_shared<Dfa>(intersect(*result.language, *language, budget_));
   };
   if (const Json* source = member(schema, "pattern")) {
     if (!source->is_string()) refuse(schema, "pattern", "pattern must be a string");
@@ -118,11 +121,13 @@ ArrayAlternative Expander::array(const Json& schema) {
   }
   if (prefix != nullptr) {
     if (!prefix->is_array()) refuse(schema, "prefixItems", "prefixItems must be an array");
-    for (const Json& item : *prefix) result.prefix.push_back(goal(item));
+    for (const Json& item : *prefix)
+      result.prefix.push_back(goal(item));
   }
   if (rest != nullptr) result.rest = goal(*rest);
   array_contains(schema, result);
-  if (const Json* unique = member(schema, "uniqueItems"); unique != nullptr && unique->is_boolean() && unique->get<bool>()) {
+  if (const Json* unique = member(schema, "uniqueItems");
+      unique != nullptr && unique->is_boolean() && unique->get<bool>()) {
     result.unique_at = document_.pointer(schema) + "/uniqueItems";
   }
   return result;
@@ -142,11 +147,13 @@ Names Expander::property_names_outside(const Json& schema) {
   NameSet outside;
   outside.negated = true;
   if (const Json* properties = member(schema, "properties"); properties != nullptr && properties->is_object()) {
-    for (const auto& [name, value] : properties->items()) outside.texts.push_back(name_of(name));
+    for (const auto& [name, value] : properties->items())
+      outside.texts.push_back(name_of(name));
   }
   if (const Json* patterns = member(schema, "patternProperties"); patterns != nullptr && patterns->is_object()) {
     for (const auto& [source, value] : patterns->items()) {
-      outside.patterns.push_back(located(schema, "patternProperties/" + pointer_token(source), [&] { return pattern(source); }));
+      outside.patterns.push_back(
+          located(schema, "patternProperties/" + pointer_token(source), [&] { return pattern(source); }));
     }
   }
   std::sort(outside.texts.begin(), outside.texts.end());
@@ -163,9 +170,11 @@ ObjectAlternative Expander::object(const Json& schema) {
   };
   if (const Json* properties = member(schema, "properties")) {
     if (!properties->is_object()) refuse(schema, "properties", "properties must be an object");
-    for (const auto& [name, value] : properties->items()) add(one_name(name_of(name)), value);
+    for (const auto& [name, value] : properties->items())
+      add(one_name(name_of(name)), value);
     for (const auto& [name, value] : properties->items()) {
-      const bool required = document_.draft(schema) == Draft::k3 && value.is_object() && value.value("required", Json()) == Json(true);
+      const bool required =
+          document_.draft(schema) == Draft::k3 && value.is_object() && value.value("required", Json()) == Json(true);
       if (required) result.required.insert(name_of(name));
     }
   }
@@ -214,11 +223,14 @@ DfaPtr Expander::length_bounded(const StringAlternative& string) {
   return std::make_shared<Dfa>(std::move(dfa));
 }
 
-Shapes Expander::expand_value(const Json& value) { return expand_list({&value}); }
+Shapes Expander::expand_value(const Json& value) {
+  return expand_list({&value});
+}
 
 Shapes Expander::expand_values(const Json& values) {
   std::vector<const Json*> list;
-  for (const Json& value : values) list.push_back(&value);
+  for (const Json& value : values)
+    list.push_back(&value);
   return expand_list(list);
 }
 
@@ -235,7 +247,8 @@ Shapes Expander::expand_list(const std::vector<const Json*>& values) {
       case Json::value_t::string: texts.push_back(name_of(value->get<std::string>())); break;
       case Json::value_t::array: {
         ArrayAlternative array;
-        for (const Json& item : *value) array.prefix.push_back({Literal{&item, true, false}});
+        for (const Json& item : *value)
+          array.prefix.push_back({Literal{&item, true, false}});
         array.min = array.max = static_cast<std::uint32_t>(value->size());
         shapes.arrays.push_back(std::move(array));
         break;
@@ -261,7 +274,8 @@ Shapes Expander::expand_list(const std::vector<const Json*>& values) {
   if (!texts.empty()) shapes.strings.push_back({std::make_shared<Dfa>(from_texts(texts, budget_)), 0, kUnbounded});
   if (!decimals.empty()) {
     shapes.numbers.language = equal_numbers(decimals, with_exponents_, budget_);
-    shapes.numbers.integral = std::all_of(decimals.begin(), decimals.end(), [](const Decimal& d) { return d.integer(); });
+    shapes.numbers.integral =
+        std::all_of(decimals.begin(), decimals.end(), [](const Decimal& d) { return d.integer(); });
   }
   return shapes;
 }
@@ -282,7 +296,8 @@ bool Expander::evaluated_names(const Json& schema, NameSet& names, std::size_t d
   names.patterns.insert(names.patterns.end(), outside->patterns.begin(), outside->patterns.end());
   std::sort(names.texts.begin(), names.texts.end());
   if (const Json* reference = member(schema, "$ref"); reference != nullptr && reference->is_string()) {
-    if (!evaluated_names(document_.resolve(schema, reference->get<std::string>(), "$ref"), names, depth - 1)) return false;
+    if (!evaluated_names(document_.resolve(schema, reference->get<std::string>(), "$ref"), names, depth - 1))
+      return false;
   }
   if (const Json* all = member(schema, "allOf"); all != nullptr && all->is_array()) {
     for (const Json& part : *all) {
@@ -313,14 +328,16 @@ bool Expander::evaluated_items(const Json& schema, std::size_t& count, std::size
   if (prefix != nullptr) count = std::max(count, prefix->size());
   if (items != nullptr || (!itself && member(schema, "unevaluatedItems") != nullptr)) count = kUnbounded;
   if (const Json* reference = member(schema, "$ref"); reference != nullptr && reference->is_string()) {
-    if (!evaluated_items(document_.resolve(schema, reference->get<std::string>(), "$ref"), count, depth - 1)) return false;
+    if (!evaluated_items(document_.resolve(schema, reference->get<std::string>(), "$ref"), count, depth - 1))
+      return false;
   }
   if (const Json* all = member(schema, "allOf"); all != nullptr && all->is_array()) {
     for (const Json& part : *all) {
       if (!evaluated_items(part, count, depth - 1)) return false;
     }
   }
-  for (const Keyword keyword : {"anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "$dynamicRef", "$recursiveRef"}) {
+  for (const Keyword keyword :
+       {"anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "$dynamicRef", "$recursiveRef"}) {
     if (member(schema, keyword) != nullptr) return false;
   }
   return true;

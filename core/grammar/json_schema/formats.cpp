@@ -17,8 +17,8 @@ const char* const kDate =
     R"(|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29))";
 const char* const kIpv4 = R"((?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
 
-// A leap second is the last one of a day in UTC: with an offset it falls on another local time. Offsets are whole quarters
-// of an hour, as all that are in use.
+// A leap second is the last one of a day in UTC: with an offset it falls on another local time. Offsets are whole
+// quarters of an hour, as all that are in use.
 std::string leap_seconds() {
   std::string result = R"(23:59:60(?:\.\d+)?[zZ])";
   for (int offset = 0; offset < 24 * 60; offset += 15) {
@@ -34,7 +34,8 @@ std::string leap_seconds() {
 }
 
 std::string time_of_day() {
-  return R"((?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)|)" + leap_seconds() + ")";
+  return R"((?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)|)" + leap_seconds() +
+         ")";
 }
 
 std::string duration() {
@@ -64,8 +65,8 @@ std::string host_name() {
   const std::string puny = "[xX][nN]--" + alnum + "(?:" + inner + "{0,57}" + alnum + ")?";
   const std::string tail = inner + "{0,58}" + alnum;
   const std::string four = "(?:" + alnum + alnum + "|-" + alnum + ")(?:" + tail + ")?";
-  const std::string label = "(?:" + alnum + "|" + alnum + alnum + "|" + alnum + inner + alnum + "|" + alnum + inner + four + "|" +
-                            alnum + inner + alnum + "-" + tail + "|" + puny + ")";
+  const std::string label = "(?:" + alnum + "|" + alnum + alnum + "|" + alnum + inner + alnum + "|" + alnum + inner +
+                            four + "|" + alnum + inner + alnum + "-" + tail + "|" + puny + ")";
   return label + "(?:\\." + label + ")*";
 }
 
@@ -73,10 +74,13 @@ std::string email(bool international) {
   const std::string extra = international ? R"(\u0080-\u{10FFFF})" : "";
   const std::string atom = R"([a-zA-Z0-9!#$%&'*+/=?^_`{|}~)" + extra + R"(\-]+)";
   const std::string quoted = R"("(?:[ !#-\[\]-~)" + extra + R"(]|\\[ -~])*")";
-  const std::string label = international ? R"([a-zA-Z0-9\u0080-\u{10FFFF}](?:[a-zA-Z0-9\u0080-\u{10FFFF}-]{0,61}[a-zA-Z0-9\u0080-\u{10FFFF}])?)"
-                                          : R"([a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)";
+  const std::string label =
+      international
+          ? R"([a-zA-Z0-9\u0080-\u{10FFFF}](?:[a-zA-Z0-9\u0080-\u{10FFFF}-]{0,61}[a-zA-Z0-9\u0080-\u{10FFFF}])?)"
+          : R"([a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)";
   const std::string literal = R"(\[(?:)" + std::string(kIpv4) + "|IPv6:" + ipv6() + R"()\])";
-  return "(?:" + atom + R"((?:\.)" + atom + ")*|" + quoted + ")@(?:" + label + R"((?:\.)" + label + ")*|" + literal + ")";
+  return "(?:" + atom + R"((?:\.)" + atom + ")*|" + quoted + ")@(?:" + label + R"((?:\.)" + label + ")*|" + literal +
+         ")";
 }
 
 // The grammar of RFC 3986, or of RFC 3987 where `extra` holds the characters beyond ASCII.
@@ -87,22 +91,22 @@ class UriGrammar {
     extra_ = R"(\u00A0-\uD7FF\uF900-\uFDCF\uFDF0-\uFFEF)";
     for (int plane = 1; plane <= 14; ++plane) {
       std::array<char, 64> range{};
-      std::snprintf(range.data(), range.size(), R"(\u{%X%s}-\u{%XFFFD})", static_cast<unsigned>(plane), plane == 14 ? "1000" : "0000",
-                    static_cast<unsigned>(plane));
+      std::snprintf(range.data(), range.size(), R"(\u{%X%s}-\u{%XFFFD})", static_cast<unsigned>(plane),
+                    plane == 14 ? "1000" : "0000", static_cast<unsigned>(plane));
       extra_ += range.data();
     }
     private_ = R"(\uE000-\uF8FF\u{F0000}-\u{FFFFD}\u{100000}-\u{10FFFD})";
   }
 
   std::string absolute() const {
-    return R"([a-zA-Z][a-zA-Z0-9+.\-]*:(?://)" + authority() + "(?:/" + pchars("*") + ")*|/(?:" + pchars("+") + "(?:/" + pchars("*") +
-           ")*)?|" + pchars("+") + "(?:/" + pchars("*") + ")*|)" + tail();
+    return R"([a-zA-Z][a-zA-Z0-9+.\-]*:(?://)" + authority() + "(?:/" + pchars("*") + ")*|/(?:" + pchars("+") + "(?:/" +
+           pchars("*") + ")*)?|" + pchars("+") + "(?:/" + pchars("*") + ")*|)" + tail();
   }
 
   std::string reference() const {
     const std::string no_colon = "(?:[" + unreserved() + sub_delims() + "@]|" + kEscaped + ")+";
-    return "(?:" + absolute() + "|(?://" + authority() + "(?:/" + pchars("*") + ")*|/(?:" + pchars("+") + "(?:/" + pchars("*") +
-           ")*)?|" + no_colon + "(?:/" + pchars("*") + ")*|)" + tail() + ")";
+    return "(?:" + absolute() + "|(?://" + authority() + "(?:/" + pchars("*") + ")*|/(?:" + pchars("+") + "(?:/" +
+           pchars("*") + ")*)?|" + no_colon + "(?:/" + pchars("*") + ")*|)" + tail() + ")";
   }
 
  private:
@@ -115,7 +119,8 @@ class UriGrammar {
   std::string authority() const {
     const std::string user = "(?:(?:[" + unreserved() + sub_delims() + ":]|" + kEscaped + ")*@)?";
     const std::string future = "[vV][0-9a-fA-F]+\\.[a-zA-Z0-9._~!$&'()*+,;=:\\-]+";
-    const std::string host = "(?:\\[(?:" + ipv6() + "|" + future + ")\\]|(?:[" + unreserved() + sub_delims() + "]|" + kEscaped + ")*)";
+    const std::string host =
+        "(?:\\[(?:" + ipv6() + "|" + future + ")\\]|(?:[" + unreserved() + sub_delims() + "]|" + kEscaped + ")*)";
     return user + host + "(?::[0-9]*)?";
   }
   // Query and fragment.
@@ -131,7 +136,8 @@ class UriGrammar {
 std::string uri_template() {
   const std::string varchar = "(?:[A-Za-z0-9_]|%[0-9a-fA-F]{2})";
   const std::string spec = varchar + "(?:\\.?" + varchar + ")*(?::[1-9][0-9]{0,3}|\\*)?";
-  const std::string literal = R"([!#$&(-;=?-\[\]_a-z~\u00A0-\uD7FF\uE000-\uFDCF\uFDF0-\uFFEF\u{10000}-\u{10FFFD}]|%[0-9a-fA-F]{2})";
+  const std::string literal =
+      R"([!#$&(-;=?-\[\]_a-z~\u00A0-\uD7FF\uE000-\uFDCF\uFDF0-\uFFEF\u{10000}-\u{10FFFD}]|%[0-9a-fA-F]{2})";
   return "(?:" + literal + R"(|\{[+#./;?&=,!@|]?)" + spec + "(?:," + spec + R"()*\})*)";
 }
 

@@ -1,5 +1,5 @@
-// The formats of JSON Schema as regular expressions. Any thread. Sources: RFC 3339 (dates), 5321 (mail), 1123 (host names),
-// 2673 and 4291 (addresses), 3986 and 3987 (URIs and IRIs), 4122 (UUID), 6570 (templates), 6901 (pointers).
+// The formats of JSON Schema as regular expressions. Any thread. Sources: RFC 3339 (dates), 5321 (mail), 1123 (host
+// names), 2673 and 4291 (addresses), 3986 and 3987 (URIs and IRIs), 4122 (UUID), 6570 (templates), 6901 (pointers).
 #pragma once
 
 #include <cstdint>

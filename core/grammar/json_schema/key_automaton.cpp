@@ -18,15 +18,18 @@ class Product {
     parts_.push_back(std::make_shared<Dfa>(from_texts(names, budget)));
     parts_.insert(parts_.end(), patterns.begin(), patterns.end());
     classes_.assign(parts_.front()->alphabet.num_classes(), {});
-    for (std::uint32_t k = 0; k < classes_.size(); ++k) classes_[k] = {k};
+    for (std::uint32_t k = 0; k < classes_.size(); ++k)
+      classes_[k] = {k};
     result_.dfa.alphabet = parts_.front()->alphabet;
-    for (std::size_t i = 1; i < parts_.size(); ++i) refine(parts_[i]->alphabet);
+    for (std::size_t i = 1; i < parts_.size(); ++i)
+      refine(parts_[i]->alphabet);
   }
 
   KeyAutomaton run() {
     const std::size_t width = classes_.size();
     std::vector<std::uint32_t> start;
-    for (const DfaPtr& part : parts_) start.push_back(part->start);
+    for (const DfaPtr& part : parts_)
+      start.push_back(part->start);
     states_.emplace_back();
     result_.dfa.start = intern(start);
     result_.dfa.accept.push_back(0);
@@ -34,7 +37,8 @@ class Product {
     for (std::size_t i = 1; i < states_.size(); ++i) {
       const std::vector<std::uint32_t> state = states_[i];
       budget_.spend(width * state.size());
-      if (states_.size() > budget_.limits().max_automaton_states || states_.size() * width > budget_.limits().max_automaton_cells) {
+      if (states_.size() > budget_.limits().max_automaton_states ||
+          states_.size() * width > budget_.limits().max_automaton_cells) {
         throw Refusal("the names of the properties are too complex together");
       }
       result_.dfa.accept.push_back(1 + kind(state));
@@ -70,7 +74,8 @@ class Product {
 
   std::uint32_t kind(const std::vector<std::uint32_t>& state) {
     std::vector<std::uint32_t> key{parts_.front()->accept[state.front()]};
-    for (std::size_t p = 1; p < state.size(); ++p) key.push_back(parts_[p]->accept[state[p]] == 0 ? 0 : 1);
+    for (std::size_t p = 1; p < state.size(); ++p)
+      key.push_back(parts_[p]->accept[state[p]] == 0 ? 0 : 1);
     const auto [found, fresh] = kinds_.try_emplace(key, static_cast<std::uint32_t>(result_.kinds.size()));
     if (!fresh) return found->second;
     KeyKind made;
@@ -94,6 +99,97 @@ class Product {
   KeyAutomaton result_;
 };
 
+class Reach {
+ public:
+  Reach(const Dfa& dfa, const std::vector<std::uint32_t>& named)
+      : dfa_(dfa),
+        named_(named),
+        width_(dfa.alphabet.num_classes()),
+        sizes_(width_, 0),
+        reach_(dfa.num_states()),
+        circular_(dfa.num_states(), false) {
+    const auto& starts = dfa.alphabet.starts();
+    for (std::size_t run = 0; run < starts.size(); ++run) {
+      const char32_t end = run + 1 < starts.size() ? starts[run + 1] : kMaxCodePoint + 1;
+      sizes_[dfa.alphabet.run_classes()[run]] += end - starts[run];
+    }
+  }
+
+  std::vector<KeyReach> run() {
+    find_circles();
+    // Circles need more than one pass until what they reach has gone round.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const std::uint32_t state : order_)
+        changed = merge(state) || changed;
+    }
+    return std::move(reach_);
+  }
+
+ private:
+  // Depth first; a state met again while it is open lies on a circle. Circles that lead to unnamed keys make them
+  // endless.
+  void find_circles() {
+    enum class Mark : std::uint8_t { kNew, kOpen, kClosed };
+    std::vector<Mark> marks(dfa_.num_states(), Mark::kNew);
+    std::vector<std::pair<std::uint32_t, std::size_t>> open{{dfa_.start, 1}};
+    marks[dfa_.start] = Mark::kOpen;
+    while (!open.empty()) {
+      auto& [state, k] = open.back();
+      if (k == width_) {
+        marks[state] = Mark::kClosed;
+        order_.push_back(state);
+        open.pop_back();
+        continue;
+      }
+      const std::uint32_t target = dfa_.next[state * width_ + k++];
+      if (target == 0) continue;
+      if (marks[target] == Mark::kOpen) circular_[target] = true;
+      if (marks[target] != Mark::kNew) continue;
+      marks[target] = Mark::kOpen;
+      open.emplace_back(target, 1);
+    }
+  }
+
+  static void add_names(KeyReach& reach, std::uint32_t first, std::uint32_t last) {
+    if (first == last) return;
+    reach.first_named = reach.first_named == reach.last_named ? first : std::min(reach.first_named, first);
+    reach.last_named = std::max(reach.last_named, last);
+  }
+
+  // What the state reaches by way of its successors; whether that is news.
+  bool merge(std::uint32_t state) {
+    KeyReach sum;
+    if (dfa_.accept[state] != 0) {
+      const std::uint32_t own = named_[dfa_.accept[state] - 1];
+      if (own == kNoIndex) sum.num_finite = 1;
+      if (own != kNoIndex) add_names(sum, own, own + 1);
+    }
+    for (std::size_t c = 1; c < width_; ++c) {
+      const std::uint32_t target = dfa_.next[state * width_ + c];
+      if (target == 0) continue;
+      sum.num_finite = std::min(kMany, sum.num_finite + sizes_[c] * reach_[target].num_finite);
+      sum.endless = sum.endless || reach_[target].endless;
+      add_names(sum, reach_[target].first_named, reach_[target].last_named);
+    }
+    // Billions of keys never run out either.
+    if ((circular_[state] && sum.num_finite > 0) || sum.num_finite >= kPlenty) sum.endless = true;
+    const KeyReach& before = reach_[state];
+    const bool changed = sum.endless != before.endless || (sum.num_finite > 0) != (before.num_finite > 0) ||
+                         sum.first_named != before.first_named || sum.last_named != before.last_named;
+    reach_[state] = sum;
+    return changed;
+  }
+
+  const Dfa& dfa_;
+  const std::vector<std::uint32_t>& named_;
+  std::size_t width_;
+  std::vector<std::uint64_t> sizes_;  // code points per class
+  std::vector<KeyReach> reach_;
+  std::vector<bool> circular_;
+  std::vector<std::uint32_t> order_;
+};
+
 }  // namespace
 
 bool KeyKind::in(const NameSet& names) const {
@@ -104,73 +200,13 @@ bool KeyKind::in(const NameSet& names) const {
   return member != names.negated;
 }
 
-KeyAutomaton make_key_automaton(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns, Budget& budget) {
+KeyAutomaton make_key_automaton(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns,
+                                Budget& budget) {
   return Product(names, patterns, budget).run();
 }
 
 std::vector<KeyReach> key_reach(const Dfa& dfa, const std::vector<std::uint32_t>& named) {
-  const std::size_t width = dfa.alphabet.num_classes();
-  std::vector<std::uint64_t> class_sizes(width, 0);
-  const auto& starts = dfa.alphabet.starts();
-  for (std::size_t run = 0; run < starts.size(); ++run) {
-    class_sizes[dfa.alphabet.run_classes()[run]] += (run + 1 < starts.size() ? starts[run + 1] : kMaxCodePoint + 1) - starts[run];
-  }
-  std::vector<KeyReach> reach(dfa.num_states());
-  // Depth first; a state met again while it is open lies on a circle. Circles that lead to unnamed keys make them endless.
-  enum class Mark : std::uint8_t { kNew, kOpen, kClosed };
-  std::vector<Mark> marks(dfa.num_states(), Mark::kNew);
-  std::vector<bool> circular(dfa.num_states(), false);
-  std::vector<std::uint32_t> order;
-  std::vector<std::pair<std::uint32_t, std::size_t>> open{{dfa.start, 1}};
-  marks[dfa.start] = Mark::kOpen;
-  while (!open.empty()) {
-    auto& [state, k] = open.back();
-    if (k == width) {
-      marks[state] = Mark::kClosed;
-      order.push_back(state);
-      open.pop_back();
-      continue;
-    }
-    const std::uint32_t target = dfa.next[state * width + k++];
-    if (target == 0) continue;
-    if (marks[target] == Mark::kOpen) circular[target] = true;
-    if (marks[target] != Mark::kNew) continue;
-    marks[target] = Mark::kOpen;
-    open.emplace_back(target, 1);
-  }
-  const auto merge = [&](std::uint32_t state) {
-    KeyReach sum;
-    const auto name = [&](std::uint32_t first, std::uint32_t last) {
-      if (first == last) return;
-      sum.first_named = sum.first_named == sum.last_named ? first : std::min(sum.first_named, first);
-      sum.last_named = std::max(sum.last_named, last);
-    };
-    if (dfa.accept[state] != 0) {
-      const std::uint32_t own = named[dfa.accept[state] - 1];
-      if (own == kNoIndex) sum.num_finite = 1;
-      if (own != kNoIndex) name(own, own + 1);
-    }
-    for (std::size_t c = 1; c < width; ++c) {
-      const std::uint32_t target = dfa.next[state * width + c];
-      if (target == 0) continue;
-      sum.num_finite = std::min(kMany, sum.num_finite + class_sizes[c] * reach[target].num_finite);
-      sum.endless = sum.endless || reach[target].endless;
-      name(reach[target].first_named, reach[target].last_named);
-    }
-    // Billions of keys never run out either.
-    if ((circular[state] && sum.num_finite > 0) || sum.num_finite >= kPlenty) sum.endless = true;
-    const KeyReach& before = reach[state];
-    const bool changed = sum.endless != before.endless || (sum.num_finite > 0) != (before.num_finite > 0) ||
-                         sum.first_named != before.first_named || sum.last_named != before.last_named;
-    reach[state] = sum;
-    return changed;
-  };
-  // Circles need more than one pass until what they reach has gone round.
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const std::uint32_t state : order) changed = merge(state) || changed;
-  }
-  return reach;
+  return Reach(dfa, named).run();
 }
 
 }  // namespace quire::grammar

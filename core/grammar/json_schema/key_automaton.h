@@ -1,4 +1,5 @@
-// KeyAutomaton: reads the key of a property and tells which names and patterns it matches. Immutable after construction.
+// KeyAutomaton: reads the key of a property and tells which names and patterns it matches. Immutable after
+// construction.
 #pragma once
 
 #include <string>
@@ -13,18 +14,19 @@ namespace quire::grammar {
 // The keys that an object treats alike: one name, or all names that match the same patterns.
 struct KeyKind {
   bool named = false;
-  std::u32string name;                // where named
-  std::vector<const Dfa*> patterns;   // that match
+  std::u32string name;               // where named
+  std::vector<const Dfa*> patterns;  // that match
   bool in(const NameSet& names) const;
 };
 
 struct KeyAutomaton {
-  Dfa dfa;                     // labels are kinds; every text is accepted
+  Dfa dfa;  // labels are kinds; every text is accepted
   std::vector<KeyKind> kinds;
 };
 
 // names: sorted. patterns: distinct.
-KeyAutomaton make_key_automaton(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns, Budget& budget);
+KeyAutomaton make_key_automaton(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns,
+                                Budget& budget);
 // What can still follow each state. named: per label, its number among the named keys or kNoIndex.
 std::vector<KeyReach> key_reach(const Dfa& dfa, const std::vector<std::uint32_t>& named);
 

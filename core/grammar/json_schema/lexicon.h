@@ -1,5 +1,5 @@
-// Lexicon: automata and lexers that many grammars have in common (patterns, formats, numbers), with the masks prepared for
-// them. Any thread; the lexers it hands out are read under runtime_mutex().
+// Lexicon: automata and lexers that many grammars have in common (patterns, formats, numbers), with the masks prepared
+// for them. Any thread; the lexers it hands out are read under runtime_mutex().
 #pragma once
 
 #include <functional>

@@ -21,9 +21,11 @@ constexpr std::uint32_t kMaxModulus = 20'000;
 template <class State, class Step, class Accepts>
 DfaPtr explore(const State& start, Step step, Accepts accepts, Budget& budget) {
   std::vector<CharSet> sets;
-  for (const char c : kSymbols) sets.emplace_back(static_cast<char32_t>(c), static_cast<char32_t>(c));
+  for (const char c : kSymbols)
+    sets.emplace_back(static_cast<char32_t>(c), static_cast<char32_t>(c));
   std::vector<const CharSet*> pointers;
-  for (const CharSet& set : sets) pointers.push_back(&set);
+  for (const CharSet& set : sets)
+    pointers.push_back(&set);
   Dfa dfa;
   dfa.alphabet = Alphabet(pointers);
   const std::size_t width = dfa.alphabet.num_classes();
@@ -51,7 +53,9 @@ DfaPtr explore(const State& start, Step step, Accepts accepts, Budget& budget) {
 
 enum class Phase : std::uint8_t { kStart, kSign, kZero, kInteger, kPoint, kFraction, kE, kESign, kExponent };
 
-bool digit(char symbol) { return symbol >= '0' && symbol <= '9'; }
+bool digit(char symbol) {
+  return symbol >= '0' && symbol <= '9';
+}
 
 // Follows the spelling of a number; nothing where the symbol cannot follow.
 std::optional<Phase> advance(Phase phase, char symbol) {
@@ -90,12 +94,12 @@ bool may_end(Phase phase) {
 struct Comparison {
   Phase phase = Phase::kStart;
   bool negative = false;
-  Order order = Order::kEqual;   // of the digits so far, read as a mantissa
-  std::int32_t length = 0;       // digits before the point, up to one more than the bound has; below one, minus the zeros
-                                 // after the point
-  std::int32_t place = 0;        // significant digits compared, up to one more than the bound has
+  Order order = Order::kEqual;  // of the digits so far, read as a mantissa
+  std::int32_t length = 0;  // digits before the point, up to one more than the bound has; below one, minus the zeros
+                            // after the point
+  std::int32_t place = 0;   // significant digits compared, up to one more than the bound has
   bool exponent_negative = false;
-  bool exponent_over = false;    // the exponent's size is beyond the bound's
+  bool exponent_over = false;  // the exponent's size is beyond the bound's
   std::int32_t exponent = 0;
   std::int32_t exponent_digits = 0;
   auto operator<=>(const Comparison&) const = default;
@@ -110,18 +114,18 @@ class Comparer {
   std::optional<Comparison> step(Comparison state, char symbol, bool with_exponents) const {
     const auto phase = advance(state.phase, symbol);
     if (!phase) return std::nullopt;
-    if (*phase == Phase::kE && (!with_exponents || state.phase == Phase::kZero || state.length != 1)) return std::nullopt;
+    if (*phase == Phase::kE && (!with_exponents || state.phase == Phase::kZero || state.length != 1))
+      return std::nullopt;
     state.phase = *phase;
     switch (*phase) {
       case Phase::kSign: state.negative = true; break;
       case Phase::kZero: break;
       case Phase::kInteger:
-        state.length = static_cast<std::int32_t>(std::min<std::int64_t>(state.length + 1, std::max<std::int64_t>(bound_.exponent, 1) + 1));
+        state.length = static_cast<std::int32_t>(
+            std::min<std::int64_t>(state.length + 1, std::max<std::int64_t>(bound_.exponent, 1) + 1));
         compare(state, symbol);
         break;
-      case Phase::kFraction:
-        fraction(state, symbol);
-        break;
+      case Phase::kFraction: fraction(state, symbol); break;
       case Phase::kESign: state.exponent_negative = symbol == '-'; break;
       case Phase::kExponent: return exponent(state, symbol);
       default: break;
@@ -146,7 +150,8 @@ class Comparer {
     const auto count = static_cast<std::int32_t>(bound_.digits.size());
     if (state.place < count) {
       const char wanted = bound_.digits[static_cast<std::size_t>(state.place)];
-      if (state.order == Order::kEqual && symbol != wanted) state.order = symbol < wanted ? Order::kLess : Order::kGreater;
+      if (state.order == Order::kEqual && symbol != wanted)
+        state.order = symbol < wanted ? Order::kLess : Order::kGreater;
       ++state.place;
       if (state.order != Order::kEqual) state.place = count;  // decided: later digits do not matter
     } else {
@@ -158,7 +163,8 @@ class Comparer {
   void fraction(Comparison& state, char symbol) const {
     const bool leading = state.length <= 0 && state.place == 0;
     if (leading && symbol == '0') {
-      state.length = static_cast<std::int32_t>(std::max<std::int64_t>(state.length - 1, std::min<std::int64_t>(bound_.exponent, 0) - 1));
+      state.length = static_cast<std::int32_t>(
+          std::max<std::int64_t>(state.length - 1, std::min<std::int64_t>(bound_.exponent, 0) - 1));
       return;
     }
     compare(state, symbol);
@@ -176,14 +182,15 @@ class Comparer {
   Order magnitude(const Comparison& state) const {
     if (bound_.zero()) return state.place == 0 && state.length <= 0 ? Order::kEqual : Order::kGreater;
     if (state.length <= 0 && state.place == 0) return Order::kLess;  // zero
-    std::int64_t size = state.length - 1;  // power of ten of the first digit that is not zero
+    std::int64_t size = state.length - 1;                            // power of ten of the first digit that is not zero
     if (state.phase == Phase::kExponent) {
       const std::int64_t limit = size_ < 0 ? -size_ : size_;
       const std::int64_t value = state.exponent_over ? limit + 1 : state.exponent;
       size = state.exponent_negative ? -value : value;
     }
     if (size != size_) return size < size_ ? Order::kLess : Order::kGreater;
-    if (state.order == Order::kEqual && state.place < static_cast<std::int32_t>(bound_.digits.size())) return Order::kLess;
+    if (state.order == Order::kEqual && state.place < static_cast<std::int32_t>(bound_.digits.size()))
+      return Order::kLess;
     return state.order;
   }
 
@@ -219,7 +226,8 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
     const bool minus = i < text.size() && text[i] == '-';
     if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
     if (i == text.size()) return std::nullopt;
-    for (; i < text.size() && digit(text[i]); ++i) exponent = std::min(exponent * 10 + (text[i] - '0'), kMaxExponent + 1);
+    for (; i < text.size() && digit(text[i]); ++i)
+      exponent = std::min(exponent * 10 + (text[i] - '0'), kMaxExponent + 1);
     if (exponent > kMaxExponent) return std::nullopt;
     if (minus) exponent = -exponent;
   }
@@ -227,7 +235,8 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
   const std::size_t leading = std::min(result.digits.find_first_not_of('0'), result.digits.size());
   result.digits.erase(0, leading);
   result.exponent = point - static_cast<std::int64_t>(leading) + exponent;
-  while (!result.digits.empty() && result.digits.back() == '0') result.digits.pop_back();
+  while (!result.digits.empty() && result.digits.back() == '0')
+    result.digits.pop_back();
   if (result.zero()) result = Decimal{};
   return result;
 }
@@ -252,7 +261,8 @@ DfaPtr spelled_integers(Budget& budget) {
 }
 
 DfaPtr integers(bool with_exponents, Budget& budget) {
-  // In an exponent's spelling: at least as many powers of ten as there are digits after the point, zeros at the end apart.
+  // In an exponent's spelling: at least as many powers of ten as there are digits after the point, zeros at the end
+  // apart.
   struct State {
     Phase phase = Phase::kStart;
     std::int32_t length = 0;    // digits before the point, up to 2
@@ -266,7 +276,8 @@ DfaPtr integers(bool with_exponents, Budget& budget) {
   const auto step = [&](State state, char symbol) -> std::optional<State> {
     const auto phase = advance(state.phase, symbol);
     if (!phase) return std::nullopt;
-    if (*phase == Phase::kE && (!with_exponents || state.phase == Phase::kZero || state.length != 1)) return std::nullopt;
+    if (*phase == Phase::kE && (!with_exponents || state.phase == Phase::kZero || state.length != 1))
+      return std::nullopt;
     state.phase = *phase;
     if (*phase == Phase::kInteger) state.length = std::min(state.length + 1, 2);
     if (*phase == Phase::kE) state.written = 0;
@@ -289,7 +300,9 @@ DfaPtr integers(bool with_exponents, Budget& budget) {
   };
   const auto accepts = [](const State& state) {
     if (!may_end(state.phase)) return false;
-    const std::int32_t exponent = state.phase != Phase::kExponent ? 0 : state.negative ? -state.exponent : state.exponent;
+    const std::int32_t exponent = state.phase != Phase::kExponent ? 0
+                                  : state.negative                ? -state.exponent
+                                                                  : state.exponent;
     return exponent >= state.wanted;
   };
   return explore(State{}, step, accepts, budget);
@@ -318,7 +331,8 @@ DfaPtr equal_numbers(const std::vector<Decimal>& values, bool with_exponents, Bu
       pattern += R"(-?0(\.0+)?)";
       continue;
     }
-    if (value.exponent > 400 || value.exponent < -400) throw Refusal("a number of an enumeration is too large or too fine");
+    if (value.exponent > 400 || value.exponent < -400)
+      throw Refusal("a number of an enumeration is too large or too fine");
     const std::string sign = value.negative ? "-" : "";
     const auto count = static_cast<std::int64_t>(value.digits.size());
     const std::string zeros(static_cast<std::size_t>(std::max<std::int64_t>(value.exponent - count, 0)), '0');
@@ -376,7 +390,8 @@ DfaPtr multiples(const Decimal& divisor, Budget& budget) {
   const auto accepts = [&](const State& state) {
     if (!may_end(state.phase)) return false;
     std::uint64_t rest = state.rest;
-    for (std::int64_t i = state.places; i < scale; ++i) rest = rest * 10 % modulus;
+    for (std::int64_t i = state.places; i < scale; ++i)
+      rest = rest * 10 % modulus;
     return rest == 0;
   };
   return explore(State{}, step, accepts, budget);

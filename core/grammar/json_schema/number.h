@@ -1,6 +1,6 @@
 // Numbers of a schema as automata over their JSON text. Any thread; results are immutable.
-// Sets are taken within one universe of spellings: plain decimals, and normalised exponents ("1.5e-07") as encoders write
-// them; so complements and intersections of value sets are exact.
+// Sets are taken within one universe of spellings: plain decimals, and normalised exponents ("1.5e-07") as encoders
+// write them; so complements and intersections of value sets are exact.
 #pragma once
 
 #include <cstdint>

@@ -11,10 +11,16 @@ namespace {
 
 class Pruner {
  public:
-  Pruner(Program& program, std::size_t first_node, std::size_t first_array, std::size_t first_object, std::vector<Dfa>& keys,
-         Budget& budget)
-      : program_(program), first_node_(first_node), first_array_(first_array), first_object_(first_object), keys_(keys),
-        budget_(budget), node_live_(program.nodes.size(), false), array_live_(program.arrays.size(), false),
+  Pruner(Program& program, std::size_t first_node, std::size_t first_array, std::size_t first_object,
+         std::vector<Dfa>& keys, Budget& budget)
+      : program_(program),
+        first_node_(first_node),
+        first_array_(first_array),
+        first_object_(first_object),
+        keys_(keys),
+        budget_(budget),
+        node_live_(program.nodes.size(), false),
+        array_live_(program.arrays.size(), false),
         object_live_(program.objects.size(), false) {
     std::fill(node_live_.begin(), node_live_.begin() + static_cast<std::ptrdiff_t>(first_node), true);
   }
@@ -23,7 +29,8 @@ class Pruner {
     // Grow the set of shapes known to have values until it is stable.
     for (bool changed = true; changed;) {
       changed = false;
-      for (std::size_t i = program_.nodes.size(); i-- > first_node_;) changed = visit_node(i) || changed;
+      for (std::size_t i = program_.nodes.size(); i-- > first_node_;)
+        changed = visit_node(i) || changed;
     }
     for (std::size_t i = first_array_; i < program_.arrays.size(); ++i) {
       if (array_live_[i]) finish_array(program_.arrays[i]);
@@ -76,7 +83,8 @@ class Pruner {
     for (std::uint32_t i = 0; i < shape.prefix.size() && i < shape.max; ++i) {
       if (!any_live(shape.prefix[i])) return i;
     }
-    if (shape.max > shape.prefix.size() && !any_live(shape.rest)) return static_cast<std::uint32_t>(shape.prefix.size());
+    if (shape.max > shape.prefix.size() && !any_live(shape.rest))
+      return static_cast<std::uint32_t>(shape.prefix.size());
     std::uint64_t max = shape.max;
     for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
       if (!must_count(shape.rest, rule) || shape.contains[rule].max == kUnbounded) continue;
@@ -89,8 +97,10 @@ class Pruner {
     const std::uint32_t max = longest(shape);
     if (max < shape.min) return false;
     for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
-      std::uint64_t possible = can_count(shape.rest, rule) ? max - std::min<std::uint64_t>(max, shape.prefix.size()) : 0;
-      for (std::size_t i = 0; i < shape.prefix.size() && i < max; ++i) possible += can_count(shape.prefix[i], rule) ? 1 : 0;
+      std::uint64_t possible =
+          can_count(shape.rest, rule) ? max - std::min<std::uint64_t>(max, shape.prefix.size()) : 0;
+      for (std::size_t i = 0; i < shape.prefix.size() && i < max; ++i)
+        possible += can_count(shape.prefix[i], rule) ? 1 : 0;
       if (possible < shape.contains[rule].min) return false;
     }
     return true;
@@ -106,7 +116,8 @@ class Pruner {
       named += key.is_named ? 1 : 0;
       required += key.required ? 1 : 0;
       unnamed = unnamed || !key.is_named;
-      for (const Choice& choice : key.choices) marks |= node_live_[choice.node] ? choice.marks : 0;
+      for (const Choice& choice : key.choices)
+        marks |= node_live_[choice.node] ? choice.marks : 0;
     }
     if (required < shape.num_required || shape.num_required > shape.max) return false;
     if (marks != (std::uint64_t{1} << shape.num_marks) - 1) return false;
@@ -119,7 +130,8 @@ class Pruner {
 
   KeyReach reach_of(const ObjectShape& shape, Dfa keys) const {
     std::vector<std::uint32_t> named;
-    for (const KeyClass& key : shape.classes) named.push_back(key.is_named ? 0 : kNoIndex);
+    for (const KeyClass& key : shape.classes)
+      named.push_back(key.is_named ? 0 : kNoIndex);
     for (std::uint32_t& label : keys.accept) {
       if (label != 0 && !any_live(shape.classes[label - 1].choices)) label = 0;
     }
@@ -141,12 +153,14 @@ class Pruner {
       for (std::size_t i = shape.prefix.size(); i-- > 0;) {
         contains.left_in_prefix[i] = contains.left_in_prefix[i + 1] + (can_count(shape.prefix[i], rule) ? 1 : 0);
       }
-      const bool forced = std::any_of(shape.prefix.begin(), shape.prefix.end(), [&](const auto& c) { return must_count(c, rule); });
+      const bool forced =
+          std::any_of(shape.prefix.begin(), shape.prefix.end(), [&](const auto& c) { return must_count(c, rule); });
       if (contains.max != kUnbounded && (forced || (shape.contains.size() > 1 && must_count(shape.rest, rule)))) {
         throw Refusal("this limit on how many items there are of a kind is not supported");
       }
     }
-    for (auto& choices : shape.prefix) clean(choices);
+    for (auto& choices : shape.prefix)
+      clean(choices);
     clean(shape.rest);
   }
 
@@ -171,12 +185,13 @@ class Pruner {
     shape.all_open = all_open(keys, shape.reach);
     const bool finite = !shape.reach[keys.start].endless;
     check_marks(shape, finite);
-    for (KeyClass& key : shape.classes) key.finite = !key.is_named && may_be_finite(shape);
+    for (KeyClass& key : shape.classes)
+      key.finite = !key.is_named && may_be_finite(shape);
     shape.keys = std::make_shared<ByteLexer>(std::make_shared<Dfa>(std::move(keys)), ByteLexer::Encoding::kJsonString);
   }
 
-  // Numbers named classes by the order of their names: depth first over the automaton, whose classes are in order of code
-  // points as far as the names go.
+  // Numbers named classes by the order of their names: depth first over the automaton, whose classes are in order of
+  // code points as far as the names go.
   void number_named(const Dfa& keys, ObjectShape& shape, std::vector<std::uint32_t>& named) const {
     std::vector<bool> seen(keys.num_states(), false);
     std::vector<std::uint32_t> work{keys.start};
@@ -187,8 +202,10 @@ class Pruner {
       if (state == 0 || seen[state]) continue;
       seen[state] = true;
       const std::uint32_t label = keys.accept[state];
-      if (label != 0 && shape.classes[label - 1].is_named && named[label - 1] == kNoIndex) named[label - 1] = shape.num_named++;
-      for (std::size_t k = width; k-- > 1;) work.push_back(keys.next[state * width + k]);
+      if (label != 0 && shape.classes[label - 1].is_named && named[label - 1] == kNoIndex)
+        named[label - 1] = shape.num_named++;
+      for (std::size_t k = width; k-- > 1;)
+        work.push_back(keys.next[state * width + k]);
     }
   }
 

@@ -34,7 +34,8 @@ bool covers(const ArrayAlternative& outer, const ArrayAlternative& inner) {
   if (outer.min > inner.min || outer.max < inner.max || !all_in(outer.contains, inner.contains)) return false;
   if (!outer.unique_at.empty() && inner.unique_at.empty()) return false;
   for (std::size_t i = 0; i <= std::max(outer.prefix.size(), inner.prefix.size()); ++i) {
-    if (!std::includes(goal_at(inner, i).begin(), goal_at(inner, i).end(), goal_at(outer, i).begin(), goal_at(outer, i).end())) {
+    if (!std::includes(goal_at(inner, i).begin(), goal_at(inner, i).end(), goal_at(outer, i).begin(),
+                       goal_at(outer, i).end())) {
       return false;
     }
   }
@@ -79,15 +80,17 @@ Goal conjunction(const Goal& a, const Goal& b) {
 }
 
 bool NameSet::contains(const std::u32string& name) const {
-  const bool member = std::binary_search(texts.begin(), texts.end(), name) ||
-                      std::any_of(patterns.begin(), patterns.end(), [&](const DfaPtr& dfa) { return dfa->accepts(name); });
+  const bool member =
+      std::binary_search(texts.begin(), texts.end(), name) ||
+      std::any_of(patterns.begin(), patterns.end(), [&](const DfaPtr& dfa) { return dfa->accepts(name); });
   return member != negated;
 }
 
 bool NameSet::covers(const NameSet& other) const {
   if (*this == other) return true;
   if (!other.negated && other.patterns.empty()) {
-    return std::all_of(other.texts.begin(), other.texts.end(), [&](const std::u32string& name) { return contains(name); });
+    return std::all_of(other.texts.begin(), other.texts.end(),
+                       [&](const std::u32string& name) { return contains(name); });
   }
   if (!negated || !other.negated) return false;
   return all_in(patterns, other.patterns) &&
@@ -191,8 +194,8 @@ void ShapeAlgebra::simplify(std::vector<ArrayAlternative>& arrays) {
   drop_covered(arrays);
 }
 
-// A rule that closes an object makes others redundant or impossible, and a condition that some property must meet, among
-// finitely many that are left, one of as many alternatives.
+// A rule that closes an object makes others redundant or impossible, and a condition that some property must meet,
+// among finitely many that are left, one of as many alternatives.
 void ShapeAlgebra::spell_out(std::vector<ObjectAlternative>& objects) {
   std::vector<ObjectAlternative> result;
   for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -231,7 +234,9 @@ void ShapeAlgebra::spell_out(std::vector<ObjectAlternative>& objects) {
 
 void ShapeAlgebra::simplify(std::vector<ObjectAlternative>& objects) {
   spell_out(objects);
-  std::erase_if(objects, [](const ObjectAlternative& object) { return object.min > object.max || object.required.size() > object.max; });
+  std::erase_if(objects, [](const ObjectAlternative& object) {
+    return object.min > object.max || object.required.size() > object.max;
+  });
   check(objects.size());
   budget_.spend(objects.size() * objects.size());
   drop_covered(objects);
@@ -242,7 +247,8 @@ std::vector<StringAlternative> ShapeAlgebra::intersect(const std::vector<StringA
   std::vector<StringAlternative> result;
   for (const StringAlternative& x : a) {
     for (const StringAlternative& y : b) {
-      StringAlternative both{x.language == nullptr ? y.language : x.language, std::max(x.min, y.min), std::min(x.max, y.max)};
+      StringAlternative both{x.language == nullptr ? y.language : x.language, std::max(x.min, y.min),
+                             std::min(x.max, y.max)};
       if (x.language != nullptr && y.language != nullptr && x.language != y.language) {
         both.language = std::make_shared<Dfa>(grammar::intersect(*x.language, *y.language, budget_));
       }
@@ -267,7 +273,8 @@ std::vector<ArrayAlternative> ShapeAlgebra::intersect(const std::vector<ArrayAlt
       both.min = std::max(x.min, y.min);
       both.max = std::min(x.max, y.max);
       both.contains = x.contains;
-      for (const ContainsAlternative& contains : y.contains) add_once(both.contains, contains);
+      for (const ContainsAlternative& contains : y.contains)
+        add_once(both.contains, contains);
       both.unique_at = x.unique_at.empty() ? y.unique_at : x.unique_at;
       result.push_back(std::move(both));
       check(result.size());
@@ -284,8 +291,10 @@ std::vector<ObjectAlternative> ShapeAlgebra::intersect(const std::vector<ObjectA
     for (const ObjectAlternative& y : b) {
       ObjectAlternative both = x;
       budget_.spend(x.every.size() + y.every.size());
-      for (const NameRule& rule : y.every) add_once(both.every, rule);
-      for (const NameRule& rule : y.some) add_once(both.some, rule);
+      for (const NameRule& rule : y.every)
+        add_once(both.every, rule);
+      for (const NameRule& rule : y.some)
+        add_once(both.some, rule);
       both.required.insert(y.required.begin(), y.required.end());
       both.min = std::max(x.min, y.min);
       both.max = std::min(x.max, y.max);
@@ -321,7 +330,8 @@ Shapes ShapeAlgebra::unite(Shapes a, const Shapes& b) {
 
 std::vector<StringAlternative> ShapeAlgebra::complement(const StringAlternative& string) {
   std::vector<StringAlternative> result;
-  if (string.language != nullptr) result.push_back({std::make_shared<Dfa>(grammar::complement(*string.language)), 0, kUnbounded});
+  if (string.language != nullptr)
+    result.push_back({std::make_shared<Dfa>(grammar::complement(*string.language)), 0, kUnbounded});
   if (string.min > 0) result.push_back({nullptr, 0, string.min - 1});
   if (string.max != kUnbounded) result.push_back({nullptr, string.max + 1, kUnbounded});
   return result;
@@ -392,9 +402,12 @@ Shapes ShapeAlgebra::complement(const Shapes& shapes) {
   Shapes result = Shapes::everything();
   result.words = static_cast<std::uint8_t>(result.words & ~shapes.words);
   result.numbers = complement(shapes.numbers);
-  for (const StringAlternative& string : shapes.strings) result.strings = intersect(result.strings, complement(string));
-  for (const ArrayAlternative& array : shapes.arrays) result.arrays = intersect(result.arrays, complement(array));
-  for (const ObjectAlternative& object : shapes.objects) result.objects = intersect(result.objects, complement(object));
+  for (const StringAlternative& string : shapes.strings)
+    result.strings = intersect(result.strings, complement(string));
+  for (const ArrayAlternative& array : shapes.arrays)
+    result.arrays = intersect(result.arrays, complement(array));
+  for (const ObjectAlternative& object : shapes.objects)
+    result.objects = intersect(result.objects, complement(object));
   return result;
 }
 
@@ -430,7 +443,8 @@ Shapes ShapeAlgebra::subtract(const Shapes& a, const Shapes& b, const std::funct
   const bool has_numbers = a.numbers.any || a.numbers.language != nullptr;
   if (has_numbers) result.numbers = intersect(a.numbers, complement(b.numbers));
   result.strings = a.strings;
-  for (const StringAlternative& string : b.strings) result.strings = intersect(result.strings, complement(string));
+  for (const StringAlternative& string : b.strings)
+    result.strings = intersect(result.strings, complement(string));
   result.arrays = subtract(a.arrays, b.arrays, &Shapes::arrays, hopeless);
   result.objects = subtract(a.objects, b.objects, &Shapes::objects, hopeless);
   return result;

@@ -108,7 +108,8 @@ struct Shapes {
 
   static Shapes everything();
   bool empty() const {
-    return words == 0 && !numbers.any && numbers.language == nullptr && strings.empty() && arrays.empty() && objects.empty();
+    return words == 0 && !numbers.any && numbers.language == nullptr && strings.empty() && arrays.empty() &&
+           objects.empty();
   }
 };
 
@@ -119,19 +120,24 @@ class ShapeAlgebra {
   Shapes intersect(const Shapes& a, const Shapes& b);
   Shapes unite(Shapes a, const Shapes& b);
   Shapes complement(const Shapes& shapes);
-  // The values of `a` that are not of `b`; alternatives that `hopeless` finds to have nothing in common stay as they are.
+  // The values of `a` that are not of `b`; alternatives that `hopeless` finds to have nothing in common stay as they
+  // are.
   Shapes subtract(const Shapes& a, const Shapes& b, const std::function<bool(Shapes)>& hopeless);
 
  private:
   template <class Alternative>
   std::vector<Alternative> subtract(const std::vector<Alternative>& a, const std::vector<Alternative>& b,
-                                    std::vector<Alternative> Shapes::*member, const std::function<bool(Shapes)>& hopeless);
+                                    std::vector<Alternative> Shapes::*member,
+                                    const std::function<bool(Shapes)>& hopeless);
   NumberSet intersect(const NumberSet& a, const NumberSet& b);
   NumberSet unite(const NumberSet& a, const NumberSet& b);
   NumberSet complement(const NumberSet& numbers);
-  std::vector<StringAlternative> intersect(const std::vector<StringAlternative>& a, const std::vector<StringAlternative>& b);
-  std::vector<ArrayAlternative> intersect(const std::vector<ArrayAlternative>& a, const std::vector<ArrayAlternative>& b);
-  std::vector<ObjectAlternative> intersect(const std::vector<ObjectAlternative>& a, const std::vector<ObjectAlternative>& b);
+  std::vector<StringAlternative> intersect(const std::vector<StringAlternative>& a,
+                                           const std::vector<StringAlternative>& b);
+  std::vector<ArrayAlternative> intersect(const std::vector<ArrayAlternative>& a,
+                                          const std::vector<ArrayAlternative>& b);
+  std::vector<ObjectAlternative> intersect(const std::vector<ObjectAlternative>& a,
+                                           const std::vector<ObjectAlternative>& b);
   std::vector<StringAlternative> complement(const StringAlternative& string);
   std::vector<ArrayAlternative> complement(const ArrayAlternative& array);
   std::vector<ObjectAlternative> complement(const ObjectAlternative& object);

@@ -23,7 +23,8 @@ ByteLexer::ByteLexer(DfaPtr dfa, Encoding encoding) : dfa_(std::move(dfa)), enco
   const std::size_t width = dfa_->alphabet.num_classes();
   for (std::size_t state = 0; state < dfa_->num_states(); ++state) {
     const auto row = dfa_->next.begin() + static_cast<std::ptrdiff_t>(state * width);
-    final_.push_back(std::all_of(row, row + static_cast<std::ptrdiff_t>(width), [](std::uint32_t t) { return t == 0; }));
+    final_.push_back(
+        std::all_of(row, row + static_cast<std::ptrdiff_t>(width), [](std::uint32_t t) { return t == 0; }));
   }
 }
 
@@ -40,7 +41,8 @@ char32_t decode_json_character(std::string_view bytes) {
   }
   const auto unit = [&](std::size_t at) {
     char32_t value = 0;
-    for (std::size_t i = at; i < at + 4; ++i) value = value << 4 | static_cast<char32_t>(hex_digit(static_cast<std::uint8_t>(bytes[i])));
+    for (std::size_t i = at; i < at + 4; ++i)
+      value = value << 4 | static_cast<char32_t>(hex_digit(static_cast<std::uint8_t>(bytes[i])));
     return value;
   };
   const char32_t high = unit(2);
@@ -51,8 +53,8 @@ ByteLexer::Row& ByteLexer::compute_row(std::uint32_t state) {
   auto row = std::make_unique<Row>();
   row->fill(0);
   if (state != 0) {
-    const Partial from = state < dfa_->num_states() ? Partial{Stage::kNone, 0, state, 0}
-                                                    : partials_[state - dfa_->num_states()];
+    const Partial from =
+        state < dfa_->num_states() ? Partial{Stage::kNone, 0, state, 0} : partials_[state - dfa_->num_states()];
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
       (*row)[byte] = step_partial(from, static_cast<std::uint8_t>(byte));
     }
@@ -70,7 +72,7 @@ std::uint32_t ByteLexer::step_partial(const Partial& from, std::uint8_t byte) {
   switch (from.stage) {
     case Stage::kNone: return step_first(from.code, byte);
     case Stage::kUtf8:
-      if ((byte & 0xC0) != 0x80) return 0;
+      if ((byte & 0xC0) != 0x80 || (from.value == 0 && byte < (from.left == 3 ? 0x90 : 0xA0))) return 0;
       return open_utf8(from.code, from.value << 6 | (byte & 0x3Fu), static_cast<std::uint8_t>(from.left - 1));
     case Stage::kUtf8Uniform:
       if ((byte & 0xC0) != 0x80) return 0;
@@ -106,9 +108,7 @@ std::uint32_t ByteLexer::step_first(std::uint32_t code, std::uint8_t byte) {
 
 std::uint32_t ByteLexer::open_utf8(std::uint32_t code, std::uint32_t value, std::uint8_t left) {
   if (left == 0) return complete(code, value);
-  // What an overlong form would spell is not of this range.
-  const char32_t first = left == 2 && value < 0x10 ? 0x800 : left == 3 && value < 0x08 ? 0x10000 : 0;
-  const char32_t lo = std::max<char32_t>(value << 6 * left, left == 2 && value >= 0x10 ? 0 : first);
+  const char32_t lo = std::max<char32_t>(value << 6 * left, first_of_form(value, left));
   const char32_t hi = std::min<char32_t>((value << 6 * left) + (1u << 6 * left) - 1, kMaxCodePoint);
   if (lo > hi) return 0;
   std::uint32_t only = 0;
@@ -167,7 +167,8 @@ std::uint32_t ByteLexer::step_hex(const Partial& from, std::uint8_t byte) {
   if (from.stage == Stage::kHexUniform) {
     return left == 0 ? from.code | kCompletes : intern({Stage::kHexUniform, left, from.code, 0});
   }
-  if (from.stage == Stage::kHex) return open_hex(from.code, from.value << 4 | static_cast<std::uint32_t>(digit), left, from.stage);
+  if (from.stage == Stage::kHex)
+    return open_hex(from.code, from.value << 4 | static_cast<std::uint32_t>(digit), left, from.stage);
   // The second half of a pair: `value` holds the high surrogate above its 16 bits.
   const std::uint32_t low = (from.value & 0xFFFF) << 4 | static_cast<std::uint32_t>(digit);
   return open_hex(from.code, (from.value & 0xFFFF0000) | low, left, from.stage);
@@ -198,7 +199,8 @@ std::uint32_t ByteLexer::open_hex(std::uint32_t code, std::uint32_t value, std::
   }
   std::uint32_t only = 0;
   bool live = false;
-  if (!surrogates && lo >= 0x80 && uniform(code, lo, hi, only, live)) return intern({Stage::kHexUniform, left, only, 0});
+  if (!surrogates && lo >= 0x80 && uniform(code, lo, hi, only, live))
+    return intern({Stage::kHexUniform, left, only, 0});
   live = escapable_live(code, lo, hi);
   if (!live && hi >= kHighFirst && lo < kLowFirst) {
     const char32_t from = 0x10000 + ((std::max<char32_t>(lo, kHighFirst) - kHighFirst) << 10);
@@ -212,7 +214,8 @@ std::uint32_t ByteLexer::intern(const Partial& partial) {
                             (static_cast<std::uint64_t>(partial.stage) << 8 | partial.left);
   for (const std::uint32_t id : known_[key]) {
     const Partial& other = partials_[id - dfa_->num_states()];
-    if (other.stage == partial.stage && other.left == partial.left && other.code == partial.code && other.value == partial.value) {
+    if (other.stage == partial.stage && other.left == partial.left && other.code == partial.code &&
+        other.value == partial.value) {
       return id;
     }
   }

@@ -1,7 +1,7 @@
 // ByteLexer: a Dfa over code points read byte by byte, as UTF-8 text or as the inside of a JSON string (with escapes).
 // One thread at a time: rows are computed on first use and kept. Invariant: a live state always has a completion.
-// In JSON strings \uXXXX is taken for what encoders escape (controls, <>&'", DEL and all beyond ASCII), so that plain names
-// stay the only way to write themselves.
+// In JSON strings \uXXXX is taken for what encoders escape (controls, <>&'", DEL and all beyond ASCII), so that plain
+// names stay the only way to write themselves.
 #pragma once
 
 #include <array>
@@ -73,6 +73,10 @@ class ByteLexer {
   // The targets of [lo, hi]: true where all are the same live state (then `only`), `live` where any is.
   bool uniform(std::uint32_t code, char32_t lo, char32_t hi, std::uint32_t& only, bool& live) const;
   bool escapable_live(std::uint32_t code, char32_t lo, char32_t hi) const;
+  // The leads E0 and F0 begin overlong forms too, whose code points are not of their range.
+  static char32_t first_of_form(std::uint32_t value, std::uint8_t left) {
+    return value != 0 ? 0 : left == 2 ? 0x800 : left == 3 ? 0x10000 : 0;
+  }
   static bool escapable(char32_t c);
   template <class Fn>
   void targets_in(std::uint32_t code, char32_t lo, char32_t hi, Fn fn) const;
@@ -127,6 +131,7 @@ void ByteLexer::for_each_target(std::uint32_t state, Fn fn) const {
     case Stage::kUtf8:
       lo = partial.value << 6 * partial.left;
       hi = lo + (1u << 6 * partial.left) - 1;
+      if (lo < first_of_form(partial.value, partial.left)) lo = first_of_form(partial.value, partial.left);
       break;
     case Stage::kHex:
       lo = partial.value << 4 * partial.left;

@@ -12,7 +12,8 @@ struct ByteSet {
 
   ByteSet() = default;
   explicit ByteSet(std::string_view bytes) {
-    for (const char byte : bytes) add(static_cast<std::uint8_t>(byte));
+    for (const char byte : bytes)
+      add(static_cast<std::uint8_t>(byte));
   }
   void add(std::uint8_t byte) { words[byte / 64] |= std::uint64_t{1} << byte % 64; }
   bool has(std::uint8_t byte) const { return (words[byte / 64] >> byte % 64 & 1) != 0; }

@@ -9,7 +9,9 @@ namespace quire::grammar {
 
 namespace {
 
-bool bit(const std::uint64_t* words, std::uint32_t index) { return (words[index / 64] >> index % 64 & 1) != 0; }
+bool bit(const std::uint64_t* words, std::uint32_t index) {
+  return (words[index / 64] >> index % 64 & 1) != 0;
+}
 
 }  // namespace
 
@@ -61,8 +63,11 @@ bool Machine::key_live(const Thread& thread) const {
 void Machine::begin_key(const Thread& thread, Threads& out) {
   const std::uint32_t shape = stack_.frames[thread.frame].shape;
   if (program_->objects[shape].keys == nullptr) return;
-  const Thread key{.position = Position::kKey, .shape = shape, .state = program_->objects[shape].keys->start(),
-                   .text = kEmptyText, .frame = thread.frame};
+  const Thread key{.position = Position::kKey,
+                   .shape = shape,
+                   .state = program_->objects[shape].keys->start(),
+                   .text = kEmptyText,
+                   .frame = thread.frame};
   if (key_live(key)) push(out, key);
 }
 
@@ -171,7 +176,8 @@ std::uint32_t Machine::begin_item(std::uint32_t frame_index, const ItemChoice& c
     if ((choice.counted >> i & 1) != 0) ++counted;
     const std::size_t prefix = shape.prefix.size();
     std::uint64_t left = rule.left_in_prefix[std::min<std::size_t>(next.count, prefix)];
-    if (rule.rest_counts) left += shape.max - std::min<std::uint64_t>(shape.max, std::max<std::size_t>(next.count, prefix));
+    if (rule.rest_counts)
+      left += shape.max - std::min<std::uint64_t>(shape.max, std::max<std::size_t>(next.count, prefix));
     if (counted > rule.max || counted + left < rule.min) return kNoIndex;
   }
   return stack_.push(next);

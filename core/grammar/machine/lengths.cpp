@@ -6,6 +6,8 @@ namespace quire::grammar {
 
 namespace {
 
+constexpr std::size_t kMaxWords = std::size_t{1} << 22;  // of the table of lengths
+
 std::vector<std::vector<std::uint32_t>> successors(const Dfa& dfa) {
   const std::size_t width = dfa.alphabet.num_classes();
   std::vector<std::vector<std::uint32_t>> result(dfa.num_states());
@@ -20,9 +22,10 @@ std::vector<std::vector<std::uint32_t>> successors(const Dfa& dfa) {
   return result;
 }
 
-// Whether from every live state each length from its shortest on is reachable: true of a state that can wait in itself, and
-// of one whose next step leads to such a state without a gap.
-bool all_dense(const std::vector<std::vector<std::uint32_t>>& next, const std::vector<std::uint32_t>& shortest, Budget& budget) {
+// Whether from every live state each length from its shortest on is reachable: true of a state that can wait in itself,
+// and of one whose next step leads to such a state without a gap.
+bool all_dense(const std::vector<std::vector<std::uint32_t>>& next, const std::vector<std::uint32_t>& shortest,
+               Budget& budget) {
   std::vector<bool> dense(next.size(), false);
   std::size_t missing = 0;
   for (std::uint32_t state = 1; state < next.size(); ++state) {
@@ -49,22 +52,26 @@ bool all_dense(const std::vector<std::vector<std::uint32_t>>& next, const std::v
 }  // namespace
 
 Lengths::Lengths(const Dfa& dfa, std::uint32_t max, Budget& budget) {
-  const std::size_t n = dfa.num_states();
   const auto next = successors(dfa);
-  std::vector<std::vector<std::uint32_t>> sources(n);
-  std::vector<std::uint32_t> out_degree(n);
-  for (std::uint32_t state = 1; state < n; ++state) {
-    out_degree[state] = static_cast<std::uint32_t>(next[state].size());
-    for (const std::uint32_t target : next[state]) sources[target].push_back(state);
+  Edges sources(dfa.num_states());
+  for (std::uint32_t state = 1; state < dfa.num_states(); ++state) {
+    for (const std::uint32_t target : next[state])
+      sources[target].push_back(state);
     budget.spend(1 + next[state].size());
   }
-  shortest_.assign(n, kEndless);
+  find_shortest(dfa, sources);
+  find_longest(next, sources);
+  dense_ = all_dense(next, shortest_, budget);
+  if (!dense_ && max != kEndless) find_all(dfa, next, max, budget);
+}
+
+void Lengths::find_shortest(const Dfa& dfa, const Edges& sources) {
+  shortest_.assign(dfa.num_states(), kEndless);
   std::vector<std::uint32_t> queue;
-  for (std::uint32_t state = 1; state < n; ++state) {
-    if (dfa.accept[state] != 0) {
-      shortest_[state] = 0;
-      queue.push_back(state);
-    }
+  for (std::uint32_t state = 1; state < dfa.num_states(); ++state) {
+    if (dfa.accept[state] == 0) continue;
+    shortest_[state] = 0;
+    queue.push_back(state);
   }
   for (std::size_t i = 0; i < queue.size(); ++i) {
     for (const std::uint32_t source : sources[queue[i]]) {
@@ -73,28 +80,37 @@ Lengths::Lengths(const Dfa& dfa, std::uint32_t max, Budget& budget) {
       queue.push_back(source);
     }
   }
-  // States without a way into a cycle have a longest completion: peel them off from the ends.
-  longest_.assign(n, kEndless);
-  queue.clear();
-  for (std::uint32_t state = 1; state < n; ++state) {
-    if (out_degree[state] == 0) queue.push_back(state);
+}
+
+// States without a way into a cycle have a longest completion: peel them off from the ends.
+void Lengths::find_longest(const Edges& next, const Edges& sources) {
+  longest_.assign(next.size(), kEndless);
+  std::vector<std::size_t> out_degree(next.size());
+  std::vector<std::uint32_t> queue;
+  for (std::uint32_t state = 1; state < next.size(); ++state) {
+    out_degree[state] = next[state].size();
+    if (next[state].empty()) queue.push_back(state);
   }
   for (std::size_t i = 0; i < queue.size(); ++i) {
     const std::uint32_t state = queue[i];
     longest_[state] = 0;
-    for (const std::uint32_t target : next[state]) longest_[state] = std::max(longest_[state], longest_[target] + 1);
+    for (const std::uint32_t target : next[state])
+      longest_[state] = std::max(longest_[state], longest_[target] + 1);
     for (const std::uint32_t source : sources[state]) {
       if (--out_degree[source] == 0) queue.push_back(source);
     }
   }
-  dense_ = all_dense(next, shortest_, budget);
-  if (dense_ || max == kEndless) return;
+}
+
+void Lengths::find_all(const Dfa& dfa, const Edges& next, std::uint32_t max, Budget& budget) {
+  const std::size_t n = next.size();
   num_words_ = max / 64 + 1;
   budget.spend(n * num_words_ + n * static_cast<std::size_t>(max) / 8);
-  if (n * num_words_ > (std::size_t{1} << 22)) throw Refusal("the pattern and the length bound are too large together");
+  if (n * num_words_ > kMaxWords) throw Refusal("the pattern and the length bound are too large together");
   bits_.assign(n * num_words_, 0);
   std::vector<bool> now(n);
-  for (std::size_t state = 0; state < n; ++state) now[state] = dfa.accept[state] != 0;
+  for (std::size_t state = 0; state < n; ++state)
+    now[state] = dfa.accept[state] != 0;
   for (std::uint32_t k = 0; k <= max; ++k) {
     std::vector<bool> further(n, false);
     for (std::size_t state = 1; state < n; ++state) {

@@ -20,10 +20,16 @@ class Lengths {
   // Whether acceptance lies between `lo` and `hi` (kEndless: no limit) further code points away.
   bool reachable(std::uint32_t state, std::uint32_t lo, std::uint32_t hi) const;
   std::uint32_t shortest(std::uint32_t state) const { return shortest_[state]; }
-  // True where every number of code points from the shortest on is reachable: then only the distance to the bounds matters.
+  // True where every number of code points from the shortest on is reachable: then only the distance to the bounds
+  // matters.
   bool dense() const { return dense_; }
 
  private:
+  using Edges = std::vector<std::vector<std::uint32_t>>;
+  void find_shortest(const Dfa& dfa, const Edges& sources);
+  void find_longest(const Edges& next, const Edges& sources);
+  void find_all(const Dfa& dfa, const Edges& next, std::uint32_t max, Budget& budget);
+
   std::vector<std::uint32_t> shortest_;
   std::vector<std::uint32_t> longest_;  // kEndless where there is no longest
   std::vector<std::uint64_t> bits_;     // per state: num_words_ words, bit k for k code points; only where not dense

@@ -8,7 +8,9 @@ namespace quire::grammar {
 
 namespace {
 
-bool is_space(std::uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
+bool is_space(std::uint8_t byte) {
+  return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
+}
 
 bool takes_spaces(Position position) {
   return position != Position::kString && position != Position::kBare && position != Position::kKey &&
@@ -27,17 +29,28 @@ Threads Machine::start() {
   const Symbol& symbol = program_->start;
   if (symbol.is_value) {
     // No whitespace before the first token: the run is spent.
-    push(threads, Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = kRootFrame});
+    push(threads,
+         Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = kRootFrame});
   } else {
     enter_rule(symbol.index, kRootFrame, threads);
+    drop_ended(threads);
   }
   return threads;
 }
 
 bool Machine::step(const Threads& from, std::uint8_t byte, Threads& out) {
   begin_step();
-  for (const Thread& thread : from) step_thread(thread, byte, out);
+  for (const Thread& thread : from)
+    step_thread(thread, byte, out);
+  if (program_->rules != nullptr) drop_ended(out);
   return !out.empty();
+}
+
+// Rules that have returned and read nothing more were kept only so as not to be entered twice.
+void Machine::drop_ended(Threads& threads) const {
+  std::erase_if(threads, [this](const Thread& thread) {
+    return thread.position == Position::kRule && program_->rules->is_final(thread.state);
+  });
 }
 
 bool Machine::complete(const Threads& threads) {
@@ -50,11 +63,13 @@ bool Machine::complete(const Threads& threads) {
     if (program_->nodes[thread.shape].bare->accept(thread.state) != 0) finish_value(thread.frame, ended);
   }
   stack_.release(mark);
-  return std::any_of(ended.begin(), ended.end(), [](const Thread& thread) { return thread.position == Position::kDone; });
+  return std::any_of(ended.begin(), ended.end(),
+                     [](const Thread& thread) { return thread.position == Position::kDone; });
 }
 
 bool Machine::only_done(const Threads& threads) {
-  return std::all_of(threads.begin(), threads.end(), [](const Thread& thread) { return thread.position == Position::kDone; });
+  return std::all_of(threads.begin(), threads.end(),
+                     [](const Thread& thread) { return thread.position == Position::kDone; });
 }
 
 void Machine::step_thread(const Thread& thread, std::uint8_t byte, Threads& out) {
@@ -88,7 +103,8 @@ void Machine::first_bytes(const Thread& thread, ByteSet& set) {
     }
   };
   const auto add_all = [&set](std::string_view bytes) {
-    for (const char byte : bytes) set.add(static_cast<std::uint8_t>(byte));
+    for (const char byte : bytes)
+      set.add(static_cast<std::uint8_t>(byte));
   };
   if (takes_spaces(thread.position) && thread.spaces < kMaxSpaces) add_all(" \t\n\r");
   switch (thread.position) {
@@ -101,12 +117,8 @@ void Machine::first_bytes(const Thread& thread, ByteSet& set) {
       if (node.bare != nullptr) add_row(*node.bare, node.bare->start());
       return;
     }
-    case Position::kString:
-      set.add('"');
-      return add_row(*string_of(thread).lexer, thread.state);
-    case Position::kKey:
-      set.add('"');
-      return add_row(*program_->objects[thread.shape].keys, thread.state);
+    case Position::kString: set.add('"'); return add_row(*string_of(thread).lexer, thread.state);
+    case Position::kKey: set.add('"'); return add_row(*program_->objects[thread.shape].keys, thread.state);
     case Position::kBare: {
       ByteLexer& lexer = *program_->nodes[thread.shape].bare;
       add_row(lexer, thread.state);
@@ -120,9 +132,7 @@ void Machine::first_bytes(const Thread& thread, ByteSet& set) {
     case Position::kColon: return add_all(":");
     case Position::kAfterProperty: return add_all(",}");
     case Position::kAfterItem: return add_all(",]");
-    case Position::kArrayFirst:
-      set.words.fill(~std::uint64_t{0});
-      return;
+    case Position::kArrayFirst: set.words.fill(~std::uint64_t{0}); return;
   }
 }
 
@@ -130,15 +140,18 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
   const ValueNode& node = program_->nodes[node_index];
   if (byte == '"') {
     for (std::size_t i = 0; i < node.strings.size(); ++i) {
-      push(out, Thread{.position = Position::kString, .string = static_cast<std::uint16_t>(i), .shape = node_index,
-                       .state = node.strings[i].lexer->start(), .frame = frame});
+      push(out, Thread{.position = Position::kString,
+                       .string = static_cast<std::uint16_t>(i),
+                       .shape = node_index,
+                       .state = node.strings[i].lexer->start(),
+                       .frame = frame});
     }
   } else if (byte == '{') {
     for (const std::uint32_t shape : node.objects) {
       const ObjectShape& object = program_->objects[shape];
       const std::uint32_t words = stack_.push_words(object.num_words());
-      const std::uint32_t opened = stack_.push(Frame{.kind = FrameKind::kObject, .parent = frame, .shape = shape, .words = words,
-                                                     .missing = object.num_required});
+      const std::uint32_t opened = stack_.push(Frame{
+          .kind = FrameKind::kObject, .parent = frame, .shape = shape, .words = words, .missing = object.num_required});
       push(out, Thread{.position = Position::kObjectFirst, .frame = opened});
     }
   } else if (byte == '[') {
@@ -149,7 +162,8 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
       push(out, Thread{.position = Position::kArrayFirst, .frame = opened});
     }
   } else if (node.bare != nullptr) {
-    step_bare(Thread{.position = Position::kBare, .shape = node_index, .state = node.bare->start(), .frame = frame}, byte, out);
+    step_bare(Thread{.position = Position::kBare, .shape = node_index, .state = node.bare->start(), .frame = frame},
+              byte, out);
   }
 }
 
@@ -169,9 +183,8 @@ void Machine::step_string(const Thread& thread, std::uint8_t byte, Threads& out)
     if ((moved & ByteLexer::kCompletes) != 0) ++next.count;
     const bool inside = string.lexer->code_state(next.state) == ByteLexer::kInside;
     bool live = false;
-    string.lexer->for_each_target(next.state, [&](std::uint32_t target) {
-      live = live || string.live(target, next.count + (inside ? 1 : 0));
-    });
+    string.lexer->for_each_target(
+        next.state, [&](std::uint32_t target) { live = live || string.live(target, next.count + (inside ? 1 : 0)); });
     if (!live) return;
   }
   push(out, next);
@@ -191,8 +204,8 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
     }
   }
   // A number ends where something else begins.
-  if (lexer.accept(thread.state) == 0 || !(is_space(byte) || byte == ',' || byte == '}' || byte == ']' ||
-                                            program_->rules != nullptr)) {
+  if (lexer.accept(thread.state) == 0 ||
+      !(is_space(byte) || byte == ',' || byte == '}' || byte == ']' || program_->rules != nullptr)) {
     return;
   }
   // The value ended before this byte: calls made there are not those made after it.
@@ -202,7 +215,8 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
   finish_value(thread.frame, ended);
   called_ = std::move(later);
   base_passed_ = std::exchange(base_reached_, reached) || base_passed_;
-  for (const Thread& after : ended) step_thread(after, byte, out);
+  for (const Thread& after : ended)
+    step_thread(after, byte, out);
 }
 
 void Machine::finish_value(std::uint32_t frame, Threads& out) {
@@ -221,75 +235,6 @@ void Machine::finish_value(std::uint32_t frame, Threads& out) {
     enter_rule(back.state, back.parent, out);
     edge = back.next;
   }
-}
-
-void Machine::compact(Threads& threads) {
-  // Frames of rules may refer to one another in circles, so they are numbered before they are filled.
-  Stack fresh;
-  std::vector<std::uint32_t> frame_map(stack_.frames.size(), kNoIndex);
-  std::vector<std::uint32_t> text_map(stack_.texts.size(), kNoIndex);
-  std::vector<std::uint32_t> used_map(stack_.used.size(), kNoIndex);
-  frame_map[kRootFrame] = kRootFrame;
-  frame_map[kBaseFrame] = kBaseFrame;
-  text_map[kEmptyText] = kEmptyText;
-  std::vector<std::uint32_t> order;
-  const auto want = [&](std::uint32_t frame) {
-    if (frame_map[frame] != kNoIndex) return;
-    frame_map[frame] = fresh.push(Frame{});
-    order.push_back(frame);
-  };
-  const auto keep_text = [&](std::uint32_t text) {
-    std::vector<std::uint32_t> chain;
-    while (text_map[text] == kNoIndex) {
-      chain.push_back(text);
-      text = stack_.texts[text].previous;
-    }
-    std::uint32_t at = text_map[text];
-    for (auto node = chain.rbegin(); node != chain.rend(); ++node) {
-      at = fresh.extend_text(at, stack_.texts[*node].last);
-      text_map[*node] = at;
-    }
-    return at;
-  };
-  for (Thread& thread : threads) want(thread.frame);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Frame frame = stack_.frames[order[i]];
-    want(frame.parent);
-    Frame copy = frame;
-    copy.parent = frame_map[frame.parent];
-    const std::size_t num_words = frame.kind == FrameKind::kObject  ? program_->objects[frame.shape].num_words()
-                                  : frame.kind == FrameKind::kArray ? program_->arrays[frame.shape].contains.size()
-                                                                    : 0;
-    copy.words = fresh.push_words(num_words);
-    std::copy_n(stack_.words.begin() + frame.words, num_words, fresh.words.begin() + copy.words);
-    copy.edges = kNoIndex;
-    for (std::uint32_t edge = frame.edges; edge != kNoIndex; edge = stack_.edges[edge].next) {
-      want(stack_.edges[edge].parent);
-      fresh.edges.push_back({stack_.edges[edge].state, frame_map[stack_.edges[edge].parent], copy.edges});
-      copy.edges = static_cast<std::uint32_t>(fresh.edges.size() - 1);
-    }
-    std::vector<std::uint32_t> chain;
-    std::uint32_t entry = frame.used;
-    while (entry != kNoIndex && used_map[entry] == kNoIndex) {
-      chain.push_back(entry);
-      entry = stack_.used[entry].next;
-    }
-    copy.used = entry == kNoIndex ? kNoIndex : used_map[entry];
-    for (auto node = chain.rbegin(); node != chain.rend(); ++node) {
-      UsedText text = stack_.used[*node];
-      text.text = keep_text(text.text);
-      text.next = copy.used;
-      fresh.used.push_back(text);
-      copy.used = static_cast<std::uint32_t>(fresh.used.size() - 1);
-      used_map[*node] = copy.used;
-    }
-    fresh.frames[frame_map[order[i]]] = copy;
-  }
-  for (Thread& thread : threads) {
-    thread.frame = frame_map[thread.frame];
-    thread.text = keep_text(thread.text);
-  }
-  stack_ = std::move(fresh);
 }
 
 }  // namespace quire::grammar

@@ -1,6 +1,6 @@
 // Machine: the pushdown automaton over bytes that a Program describes; a set of threads reads the text in parallel.
-// One thread at a time, under Program::mutex. Invariant: every thread that step() yields can still be completed; a byte that
-// no thread survives is forbidden.
+// One thread at a time, under Program::mutex. Invariant: every thread that step() yields can still be completed; a byte
+// that no thread survives is forbidden.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,18 @@
 namespace quire::grammar {
 
 enum class Position : std::uint8_t {
-  kDone, kValue, kString, kBare, kObjectFirst, kKey, kColon, kAfterProperty, kNextKey, kArrayFirst, kAfterItem, kRule,
+  kDone,
+  kValue,
+  kString,
+  kBare,
+  kObjectFirst,
+  kKey,
+  kColon,
+  kAfterProperty,
+  kNextKey,
+  kArrayFirst,
+  kAfterItem,
+  kRule,
 };
 
 struct Thread {
@@ -56,7 +67,9 @@ class Machine {
   bool used(const Frame& frame, std::uint32_t text) const;
   // Where rules stand after `state` without its own next character: the rules that it calls. `frame` is below.
   void enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out);
-  const StringShape& string_of(const Thread& thread) const { return program_->nodes[thread.shape].strings[thread.string]; }
+  const StringShape& string_of(const Thread& thread) const {
+    return program_->nodes[thread.shape].strings[thread.string];
+  }
   const Program& program() const { return *program_; }
   Stack& stack() { return stack_; }
   // Whether a step has finished a value on kBaseFrame since the last call.
@@ -67,6 +80,7 @@ class Machine {
   void compact(Threads& threads);
 
  private:
+  void drop_ended(Threads& threads) const;
   static void push(Threads& out, const Thread& thread);
   void begin_value(std::uint32_t node, std::uint32_t frame, std::uint8_t byte, Threads& out);
   void step_string(const Thread& thread, std::uint8_t byte, Threads& out);

@@ -29,7 +29,8 @@ struct StringShape {
   bool bounded() const { return lengths != nullptr; }
   bool live(std::uint32_t code_state, std::uint32_t count) const {
     if (count > max) return false;
-    return lengths->reachable(code_state, count < min ? min - count : 0, max == kUnbounded ? Lengths::kEndless : max - count);
+    return lengths->reachable(code_state, count < min ? min - count : 0,
+                              max == kUnbounded ? Lengths::kEndless : max - count);
   }
 };
 
@@ -53,15 +54,15 @@ struct KeyReach {
   bool endless = false;           // keys without end: some is always left
   std::uint32_t first_named = 0;  // named keys [first_named, last_named)
   std::uint32_t last_named = 0;
-  std::uint64_t num_finite = 0;   // keys of finite unnamed classes
+  std::uint64_t num_finite = 0;  // keys of finite unnamed classes
 };
 
 struct ObjectShape {
   LexerPtr keys;  // null where no key is possible; labels are classes
   std::vector<KeyClass> classes;
-  std::vector<KeyReach> reach;  // per code state of `keys`
-  bool all_open = false;        // every text is a prefix of keys without end, from every state
-  LexerPtr any_text;            // where all_open: the lexer of plain strings
+  std::vector<KeyReach> reach;          // per code state of `keys`
+  bool all_open = false;                // every text is a prefix of keys without end, from every state
+  LexerPtr any_text;                    // where all_open: the lexer of plain strings
   std::vector<std::uint64_t> required;  // over named keys
   std::uint32_t num_named = 0;
   std::uint32_t num_required = 0;
@@ -91,7 +92,9 @@ struct ArrayShape {
   std::uint32_t max = kUnbounded;
   std::vector<ContainsRule> contains;
   bool unique = false;
-  const std::vector<ItemChoice>& choices(std::uint32_t index) const { return index < prefix.size() ? prefix[index] : rest; }
+  const std::vector<ItemChoice>& choices(std::uint32_t index) const {
+    return index < prefix.size() ? prefix[index] : rest;
+  }
 };
 
 // A position where a JSON value stands: the union of its shapes.

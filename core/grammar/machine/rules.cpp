@@ -29,7 +29,8 @@ void Machine::enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out)
 void Machine::enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out) {
   const Dfa& dfa = program_->rules->dfa();
   if (dfa.calls.empty()) return;
-  for (const CallEdge& edge : dfa.calls[state]) call(edge, frame, out);
+  for (const CallEdge& edge : dfa.calls[state])
+    call(edge, frame, out);
 }
 
 // Nothing can follow but the return: the caller's own return may then stand for it.
@@ -46,7 +47,8 @@ void Machine::call(const CallEdge& edge, std::uint32_t frame, Threads& out) {
     push(out, Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = below});
   };
   if (only_accepts(edge.target)) return enter(frame);
-  const auto found = std::find_if(called_.begin(), called_.end(), [&](const Called& c) { return c.symbol == edge.symbol; });
+  const auto found =
+      std::find_if(called_.begin(), called_.end(), [&](const Called& c) { return c.symbol == edge.symbol; });
   const auto add_edge = [&](std::uint32_t callee) {
     stack_.edges.push_back({edge.target, frame, stack_.frames[callee].edges});
     stack_.frames[callee].edges = static_cast<std::uint32_t>(stack_.edges.size() - 1);

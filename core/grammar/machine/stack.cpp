@@ -25,7 +25,8 @@ std::uint32_t Stack::push_words(const std::uint64_t* from, std::size_t count) {
   const std::size_t offset = static_cast<std::size_t>(from - words.data());
   const auto first = static_cast<std::uint32_t>(words.size());
   words.resize(words.size() + count);
-  for (std::size_t i = 0; i < count; ++i) words[first + i] = words[offset + i];
+  for (std::size_t i = 0; i < count; ++i)
+    words[first + i] = words[offset + i];
   return first;
 }
 
@@ -44,7 +45,8 @@ std::uint32_t Stack::extend_text(std::uint32_t text, char32_t c) {
 bool Stack::text_starts_with(std::uint32_t text, std::uint32_t prefix) const {
   const std::uint32_t length = texts[prefix].length;
   if (texts[text].length < length) return false;
-  while (texts[text].length > length) text = texts[text].previous;
+  while (texts[text].length > length)
+    text = texts[text].previous;
   return texts[text].hash == texts[prefix].hash;
 }
 

@@ -12,14 +12,17 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kCompactAt = 1u << 14;     // frames; a generation's stack is copied when it has grown past this
+constexpr std::size_t kCompactAt = 1u << 14;  // frames; a generation's stack is copied when it has grown past this
 constexpr std::size_t kMaxForcedBytes = 1u << 10;
 
 class CompiledState final : public GrammarState {
  public:
   CompiledState(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary,
                 std::shared_ptr<NodeContexts> contexts)
-      : mutex_(program->mutex), vocabulary_(std::move(vocabulary)), contexts_(std::move(contexts)), machine_(std::move(program)) {
+      : mutex_(program->mutex),
+        vocabulary_(std::move(vocabulary)),
+        contexts_(std::move(contexts)),
+        machine_(std::move(program)) {
     const std::lock_guard lock(*mutex_);
     threads_ = machine_.start();
   }
@@ -29,7 +32,8 @@ class CompiledState final : public GrammarState {
     std::fill(mask.begin(), mask.end(), 0);
     if (!ended_) MaskFiller(machine_, *vocabulary_, *contexts_).fill(threads_, mask);
     if (!ended_ && !machine_.complete(threads_)) return;
-    for (const TokenId end : vocabulary_->end_tokens()) mask[static_cast<std::size_t>(end.value) / 32] |= 1u << end.value % 32;
+    for (const TokenId end : vocabulary_->end_tokens())
+      mask[static_cast<std::size_t>(end.value) / 32] |= 1u << end.value % 32;
   }
 
   bool accept(TokenId token) override {
@@ -77,7 +81,8 @@ class CompiledState final : public GrammarState {
   // Moves over the one byte that can follow; false where there are several.
   bool force(Threads& now, std::string& forced) {
     ByteSet first;
-    for (const Thread& thread : now) machine_.first_bytes(thread, first);
+    for (const Thread& thread : now)
+      machine_.first_bytes(thread, first);
     Threads only;
     std::uint8_t found = 0;
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -94,8 +99,8 @@ class CompiledState final : public GrammarState {
     return true;
   }
 
-  // The longest tokens for the text. The last one may be the beginning of a longer token, so it is left to the model unless
-  // the text ends with it.
+  // The longest tokens for the text. The last one may be the beginning of a longer token, so it is left to the model
+  // unless the text ends with it.
   std::vector<TokenId> split(std::string_view text, bool to_the_end) const {
     const Trie& trie = vocabulary_->trie();
     std::vector<TokenId> tokens;
@@ -106,7 +111,8 @@ class CompiledState final : public GrammarState {
       std::int32_t best = -1;
       while (depth < text.size()) {
         std::uint32_t child = node + 1;
-        while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(text[depth])) child = trie[child].end;
+        while (child < trie[node].end && trie[child].byte != static_cast<std::uint8_t>(text[depth]))
+          child = trie[child].end;
         if (child >= trie[node].end) break;
         node = child;
         ++depth;

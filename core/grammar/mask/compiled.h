@@ -1,5 +1,5 @@
-// CompiledGrammar: a Program bound to a vocabulary, as the engine sees it. Immutable after construction (the masks prepared
-// for it grow under Program::mutex).
+// CompiledGrammar: a Program bound to a vocabulary, as the engine sees it. Immutable after construction (the masks
+// prepared for it grow under Program::mutex).
 #pragma once
 
 #include <memory>

@@ -32,7 +32,8 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
     walker.below(
         0, {begin}, 0, [&](std::uint32_t node) { allowed_->add(vocabulary_.trie().tokens_at(node)); },
         [&](std::uint32_t node, std::size_t depth, bool passed) { leave_value(node, depth, passed); });
-  } else if (!(thread.position == Position::kString && cut_string(begin)) && !(thread.position == Position::kKey && cut_key(begin))) {
+  } else if (!(thread.position == Position::kString && cut_string(begin)) &&
+             !(thread.position == Position::kKey && cut_key(begin))) {
     walk_lexer(begin);
   }
   machine_.stack().release(mark);
@@ -40,7 +41,8 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
     allowed_->seal(vocabulary_.num_mask_words());
     context_->allowed = std::move(allowed_);
   }
-  for (auto& [label, entries] : leaving_) context_->exits.push_back(Exit{label, Trie(std::move(entries))});
+  for (auto& [label, entries] : leaving_)
+    context_->exits.push_back(Exit{label, Trie(std::move(entries))});
   return std::move(context_);
 }
 
@@ -86,7 +88,8 @@ bool ContextBuilder::cut_key(const Thread& thread) {
   std::vector<std::uint32_t> labels;
   for (const std::u32string& content : known.contents()) {
     std::uint32_t state = thread.state;
-    for (const char32_t c : content) state = dfa.step(state, c);
+    for (const char32_t c : content)
+      state = dfa.step(state, c);
     labels.push_back(dfa.accept[state]);
   }
   for (const Profile::Closing& closing : known.closings()) {
@@ -108,7 +111,8 @@ bool ContextBuilder::endless(const ObjectShape& shape, std::uint32_t state) cons
 bool ContextBuilder::bounds_live(const StringShape& string, std::uint32_t state, std::uint32_t count) const {
   const std::uint32_t inside = string.lexer->inside(state) ? 1 : 0;
   bool live = false;
-  string.lexer->for_each_target(state, [&](std::uint32_t target) { live = live || string.live(target, count + inside); });
+  string.lexer->for_each_target(state,
+                                [&](std::uint32_t target) { live = live || string.live(target, count + inside); });
   return live;
 }
 
@@ -122,12 +126,14 @@ void ContextBuilder::walk_lexer(const Thread& thread) {
   ByteLexer& lexer = lexer_of(thread);
   const ObjectShape* keys = thread.position == Position::kKey ? &machine_.program().objects[thread.shape] : nullptr;
   const bool is_string = thread.position == Position::kString;
-  const StringShape* bounded = is_string && machine_.string_of(thread).bounded() ? &machine_.string_of(thread) : nullptr;
+  const StringShape* bounded =
+      is_string && machine_.string_of(thread).bounded() ? &machine_.string_of(thread) : nullptr;
   std::vector<Open> open{{trie.size(), thread.state, thread.count}};
   visit(0, thread, 0);
   Thread at = thread;
   for (std::uint32_t node = 1; node < trie.size();) {
-    while (node >= open.back().end) open.pop_back();
+    while (node >= open.back().end)
+      open.pop_back();
     const std::uint32_t moved = lexer.step(open.back().state, trie[node].byte);
     const std::uint32_t state = moved & ~ByteLexer::kCompletes;
     const std::uint32_t count = open.back().count + ((moved & ByteLexer::kCompletes) != 0 ? 1 : 0);
@@ -137,7 +143,8 @@ void ContextBuilder::walk_lexer(const Thread& thread) {
     }
     if (keys != nullptr && !endless(*keys, state)) {
       const auto tokens = trie.tokens_below(node);
-      context_->resumes.push_back(Resume{std::string(vocabulary_.bytes(TokenId{tokens.front()}).substr(0, open.size())), node});
+      context_->resumes.push_back(
+          Resume{std::string(vocabulary_.bytes(TokenId{tokens.front()}).substr(0, open.size())), node});
       node = trie[node].end;
       continue;
     }
@@ -177,7 +184,8 @@ void ContextBuilder::visit(std::uint32_t node, const Thread& thread, std::size_t
     leave(quote, depth + 1, 0, follow_);
     return;
   }
-  for (const std::int32_t token : vocabulary_.trie().tokens_at(quote)) leaving_[label - 1].emplace_back("", token);
+  for (const std::int32_t token : vocabulary_.trie().tokens_at(quote))
+    leaving_[label - 1].emplace_back("", token);
   leave(quote, depth + 1, label - 1, kAfterKey);
 }
 

@@ -1,5 +1,5 @@
-// Context: the part of a mask that does not depend on what lies below the token at hand, prepared once per lexer state or
-// value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
+// Context: the part of a mask that does not depend on what lies below the token at hand, prepared once per lexer state
+// or value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
 #pragma once
 
 #include <cstdint>

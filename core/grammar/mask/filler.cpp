@@ -21,20 +21,25 @@ std::uint32_t distance(std::uint32_t bound, std::uint32_t count, std::size_t rea
 }  // namespace
 
 void MaskFiller::set(Mask mask, std::span<const std::int32_t> tokens) {
-  for (const std::int32_t token : tokens) mask[static_cast<std::size_t>(token) / 32] |= 1u << token % 32;
+  for (const std::int32_t token : tokens)
+    mask[static_cast<std::size_t>(token) / 32] |= 1u << token % 32;
 }
 
 void MaskFiller::fill(const Threads& threads, Mask mask) {
-  for (const Thread& thread : threads) fill_thread(thread, mask);
+  for (const Thread& thread : threads)
+    fill_thread(thread, mask);
 }
 
 void MaskFiller::walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask) {
   Walker walker(machine_, trie);
   walker.below(
-      node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); }, [](std::uint32_t, std::size_t, bool) {});
+      node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); },
+      [](std::uint32_t, std::size_t, bool) {});
 }
 
-void MaskFiller::fill_direct(const Thread& thread, Mask mask) { walk(vocabulary_.trie(), 0, {thread}, mask); }
+void MaskFiller::fill_direct(const Thread& thread, Mask mask) {
+  walk(vocabulary_.trie(), 0, {thread}, mask);
+}
 
 LexerContexts& MaskFiller::contexts_of(ByteLexer& lexer) {
   if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
@@ -58,7 +63,8 @@ ByteSet MaskFiller::follow_of(std::uint32_t frame) {
   machine_.begin_step();
   machine_.finish_value(frame, threads);
   ByteSet follow;
-  for (const Thread& thread : threads) machine_.first_bytes(thread, follow);
+  for (const Thread& thread : threads)
+    machine_.first_bytes(thread, follow);
   machine_.stack().release(mark);
   return follow.within(json_follow()) ? json_follow() : follow;
 }
@@ -75,7 +81,8 @@ void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
       std::uint32_t hi = kFar;
       if (string.bounded()) {
         const bool dense = string.lengths->dense();
-        lo = dense ? distance(string.min, thread.count, vocabulary_.longest()) : string.min - std::min(string.min, thread.count);
+        lo = dense ? distance(string.min, thread.count, vocabulary_.longest())
+                   : string.min - std::min(string.min, thread.count);
         hi = dense ? distance(string.max, thread.count, vocabulary_.longest()) : string.max - thread.count;
       }
       const ContextKey key{thread.position, thread.state, lo, hi, follow_of(thread.frame)};
@@ -108,7 +115,8 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
   const Frame& frame = machine_.stack().frames[thread.frame];
   const ObjectShape& shape = machine_.program().objects[thread.shape];
   bool endless = false;
-  shape.keys->for_each_target(thread.state, [&](std::uint32_t target) { endless = endless || shape.reach[target].endless; });
+  shape.keys->for_each_target(thread.state,
+                              [&](std::uint32_t target) { endless = endless || shape.reach[target].endless; });
   if (!endless || frame.count + frame.missing >= shape.max) return fill_direct(thread, mask);
   // Reach differs between shapes that share a lexer, so these contexts belong to the grammar.
   const ContextKey key{thread.position, thread.state, thread.shape, 0, ByteSet()};
@@ -117,7 +125,8 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
   std::vector<std::uint32_t> own(mask.size(), 0);
   apply(*prepared, thread, own);
   forbid_used_keys(0, thread, own);
-  for (std::size_t i = 0; i < own.size(); ++i) mask[i] |= own[i];
+  for (std::size_t i = 0; i < own.size(); ++i)
+    mask[i] |= own[i];
 }
 
 void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {
@@ -171,8 +180,10 @@ void MaskFiller::forbid_used_keys(std::uint32_t node, const Thread& thread, Mask
   ByteLexer& lexer = *machine_.program().objects[thread.shape].keys;
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
     if (trie[child].byte == '"' && !lexer.inside(thread.state)) {
-      if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text)) continue;
-      for (const std::int32_t token : trie.tokens_below(child)) mask[static_cast<std::size_t>(token) / 32] &= ~(1u << token % 32);
+      if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text))
+        continue;
+      for (const std::int32_t token : trie.tokens_below(child))
+        mask[static_cast<std::size_t>(token) / 32] &= ~(1u << token % 32);
       continue;
     }
     const Stack::Mark mark = machine_.stack().mark();

@@ -8,7 +8,8 @@ namespace quire::grammar {
 void TokenSet::seal(std::size_t num_words) {
   if (ids_.size() < num_words) return;
   words_.assign(num_words, 0);
-  for (const std::int32_t id : ids_) words_[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
+  for (const std::int32_t id : ids_)
+    words_[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
   ids_ = {};
 }
 
@@ -29,8 +30,10 @@ void TokenSet::remove(std::int32_t token) {
 }
 
 void TokenSet::apply(std::span<std::uint32_t> mask) const {
-  for (std::size_t i = 0; i < words_.size(); ++i) mask[i] |= words_[i];
-  for (const std::int32_t id : ids_) mask[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
+  for (std::size_t i = 0; i < words_.size(); ++i)
+    mask[i] |= words_[i];
+  for (const std::int32_t id : ids_)
+    mask[static_cast<std::size_t>(id) / 32] |= 1u << id % 32;
 }
 
 namespace {
@@ -65,11 +68,13 @@ Profile::Profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths, 
   std::vector<Open> open{{trie.size(), state, 0}};
   auto all = std::make_shared<TokenSet>();
   for (std::uint32_t node = 1; node < trie.size();) {
-    while (node >= open.back().end) open.pop_back();
+    while (node >= open.back().end)
+      open.pop_back();
     const Open& from = open.back();
     const std::uint8_t byte = trie[node].byte;
     if (byte == '"' && !lexer.inside(from.state)) {
-      if (lexer.accept(from.state) != 0) close(node, static_cast<std::uint32_t>(open.size()) - 1, from.length, vocabulary);
+      if (lexer.accept(from.state) != 0)
+        close(node, static_cast<std::uint32_t>(open.size()) - 1, from.length, vocabulary);
       node = trie[node].end;
       continue;
     }
@@ -89,7 +94,8 @@ Profile::Profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths, 
         lexer.for_each_target(next, [&](std::uint32_t target) {
           if (target != 0) shortest = std::min(shortest, lengths->shortest(target));
         });
-        for (const std::int32_t token : tokens) by_need_.push_back({length + unfinished + shortest, token});
+        for (const std::int32_t token : tokens)
+          by_need_.push_back({length + unfinished + shortest, token});
       }
     }
     open.push_back({trie[node].end, next, length});
@@ -112,13 +118,16 @@ void Profile::close(std::uint32_t node, std::uint32_t depth, std::uint32_t lengt
 
 std::shared_ptr<const TokenSet> Profile::inside(std::uint32_t room) const {
   if (by_need_.empty() || by_need_.front().need <= room) return all_;
-  const auto first_kept = std::partition_point(by_need_.begin(), by_need_.end(), [&](const Inside& i) { return i.need > room; });
+  const auto first_kept =
+      std::partition_point(by_need_.begin(), by_need_.end(), [&](const Inside& i) { return i.need > room; });
   auto kept = std::make_shared<TokenSet>();
   if (first_kept - by_need_.begin() < by_need_.end() - first_kept) {
     *kept = *all_;
-    for (auto item = by_need_.begin(); item != first_kept; ++item) kept->remove(item->token);
+    for (auto item = by_need_.begin(); item != first_kept; ++item)
+      kept->remove(item->token);
   } else {
-    for (auto item = first_kept; item != by_need_.end(); ++item) kept->add(item->token);
+    for (auto item = first_kept; item != by_need_.end(); ++item)
+      kept->add(item->token);
     kept->seal(num_words_);
   }
   return kept;

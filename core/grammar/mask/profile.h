@@ -1,7 +1,7 @@
-// Profile: what every token does when read inside a JSON string from one state of its lexer: stays inside, and how many more
-// characters the text then has at least, or closes the string, and after what content. Immutable after construction.
-// Masks for any bounds on the length, and for any key automaton that takes all texts, are cut from profiles without walking
-// the vocabulary again.
+// Profile: what every token does when read inside a JSON string from one state of its lexer: stays inside, and how many
+// more characters the text then has at least, or closes the string, and after what content. Immutable after
+// construction. Masks for any bounds on the length, and for any key automaton that takes all texts, are cut from
+// profiles without walking the vocabulary again.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Trie: texts and the tokens they stand for, as nodes in preorder. Immutable after construction.
-// Node 0 is the root; the children of node i are i + 1, end(i + 1), ... up to end(i); the tokens of a subtree are contiguous.
+// Node 0 is the root; the children of node i are i + 1, end(i + 1), ... up to end(i); the tokens of a subtree are
+// contiguous.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,12 @@ class Trie {
   const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
   // The tokens whose text ends at the node.
   std::span<const std::int32_t> tokens_at(std::uint32_t node) const {
-    return std::span(tokens_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
+    return std::span(tokens_).subspan(nodes_[node].first_token,
+                                      nodes_[node + 1].first_token - nodes_[node].first_token);
   }
   std::span<const std::int32_t> tokens_below(std::uint32_t node) const {
-    return std::span(tokens_).subspan(nodes_[node].first_token, nodes_[nodes_[node].end].first_token - nodes_[node].first_token);
+    return std::span(tokens_).subspan(nodes_[node].first_token,
+                                      nodes_[nodes_[node].end].first_token - nodes_[node].first_token);
   }
 
  private:

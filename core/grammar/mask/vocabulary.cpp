@@ -12,7 +12,8 @@ std::vector<std::string> text_tokens(const Tokenizer& tokenizer) {
   const auto ends = tokenizer.end_of_generation();
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const bool is_end = std::find(ends.begin(), ends.end(), TokenId{id}) != ends.end();
-    if (!is_end && !tokenizer.is_special(TokenId{id})) bytes[static_cast<std::size_t>(id)] = tokenizer.token_bytes(TokenId{id});
+    if (!is_end && !tokenizer.is_special(TokenId{id}))
+      bytes[static_cast<std::size_t>(id)] = tokenizer.token_bytes(TokenId{id});
   }
   return bytes;
 }
@@ -42,7 +43,8 @@ TokenVocabulary::TokenVocabulary(const std::vector<std::string>& bytes, std::vec
 
 TokenVocabulary TokenVocabulary::bytes_only() {
   std::vector<std::string> bytes;
-  for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  for (int byte = 0; byte < 256; ++byte)
+    bytes.emplace_back(1, static_cast<char>(byte));
   bytes.emplace_back();
   return TokenVocabulary(bytes, {TokenId{256}});
 }

@@ -5,11 +5,13 @@
 namespace quire::grammar {
 
 Threads& Walker::level(std::size_t index) {
-  while (levels_.size() <= index) levels_.emplace_back();
+  while (levels_.size() <= index)
+    levels_.emplace_back();
   return levels_[index];
 }
 
-void Walker::below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live, const OnBase& on_base) {
+void Walker::below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live,
+                   const OnBase& on_base) {
   on_live_ = &on_live;
   on_base_ = &on_base;
   machine_.take_base_reached();
@@ -32,7 +34,8 @@ void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
     return string_below(node, Thread(threads[0]), at, depth);
   }
   ByteSet first;
-  for (const Thread& thread : threads) machine_.first_bytes(thread, first);
+  for (const Thread& thread : threads)
+    machine_.first_bytes(thread, first);
   Threads& next = level(at + 1);
   for (std::uint32_t child = node + 1; child < trie_[node].end; child = trie_[child].end) {
     const std::uint8_t byte = trie_[child].byte;
@@ -50,7 +53,8 @@ void Walker::string_below(std::uint32_t node, const Thread& thread, std::size_t 
   ByteLexer& lexer = *machine_.string_of(thread).lexer;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> open{{node, thread.state}};
   for (std::uint32_t child = node + 1; child < trie_[node].end;) {
-    while (child >= trie_[open.back().first].end) open.pop_back();
+    while (child >= trie_[open.back().first].end)
+      open.pop_back();
     const std::uint32_t state = open.back().second;
     const std::uint8_t byte = trie_[child].byte;
     if (byte == '"' && !lexer.inside(state)) {

@@ -20,7 +20,8 @@ class Walker {
 
   Walker(Machine& machine, const Trie& trie) : machine_(machine), trie_(trie) {}
   // Reads what lies below `node`, where `threads` stand; `depth` is the node's.
-  void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live, const OnBase& on_base);
+  void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live,
+             const OnBase& on_base);
 
  private:
   void descend(std::uint32_t node, std::size_t level, std::size_t depth);

@@ -17,7 +17,8 @@ Alphabet::Alphabet(std::span<const CharSet* const> sets) {
     }
   };
   cut(scalar);
-  for (const CharSet* set : sets) cut(*set);
+  for (const CharSet* set : sets)
+    cut(*set);
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
 
@@ -25,7 +26,8 @@ Alphabet::Alphabet(std::span<const CharSet* const> sets) {
   for (std::uint32_t k = 0; k < sets.size(); ++k) {
     for (const CodeRange& range : sets[k]->ranges()) {
       auto run = static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), range.lo) - cuts.begin());
-      for (; run < cuts.size() && cuts[run] <= range.hi; ++run) members[run].push_back(k);
+      for (; run < cuts.size() && cuts[run] <= range.hi; ++run)
+        members[run].push_back(k);
     }
   }
   std::map<std::vector<std::uint32_t>, std::uint32_t> known;
@@ -47,7 +49,8 @@ Alphabet::Alphabet(std::span<const CharSet* const> sets) {
 void Alphabet::index_ascii() {
   std::size_t run = 0;
   for (char32_t c = 0; c < 128; ++c) {
-    while (run + 1 < starts_.size() && starts_[run + 1] <= c) ++run;
+    while (run + 1 < starts_.size() && starts_[run + 1] <= c)
+      ++run;
     ascii_[c] = classes_[run];
   }
 }
@@ -61,15 +64,18 @@ std::uint32_t Alphabet::class_of(char32_t c) const {
 std::vector<std::uint32_t> Alphabet::classes_in(const CharSet& set) const {
   std::vector<std::uint32_t> result;
   for (const CodeRange& range : set.ranges()) {
-    auto run = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), range.lo) - starts_.begin()) - 1;
-    for (; run < starts_.size() && starts_[run] <= range.hi; ++run) result.push_back(classes_[run]);
+    auto run =
+        static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), range.lo) - starts_.begin()) - 1;
+    for (; run < starts_.size() && starts_[run] <= range.hi; ++run)
+      result.push_back(classes_[run]);
   }
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 
-Alphabet Alphabet::refine(const Alphabet& a, const Alphabet& b, std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs) {
+Alphabet Alphabet::refine(const Alphabet& a, const Alphabet& b,
+                          std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs) {
   Alphabet result;
   result.starts_.clear();
   result.classes_.clear();

@@ -16,7 +16,8 @@ using StateSet = std::vector<std::uint32_t>;
 struct HashSet {
   std::size_t operator()(const StateSet& set) const {
     std::size_t hash = set.size();
-    for (const std::uint32_t state : set) hash = hash * 0x9E3779B97F4A7C15ull + state + 1;
+    for (const std::uint32_t state : set)
+      hash = hash * 0x9E3779B97F4A7C15ull + state + 1;
     return hash;
   }
 };
@@ -42,7 +43,8 @@ class Subsets {
       }
       expand(state, width);
     }
-    const bool has_calls = std::any_of(dfa_.calls.begin(), dfa_.calls.end(), [](const auto& calls) { return !calls.empty(); });
+    const bool has_calls =
+        std::any_of(dfa_.calls.begin(), dfa_.calls.end(), [](const auto& calls) { return !calls.empty(); });
     if (!has_calls) dfa_.calls.clear();
     return std::move(dfa_);
   }
@@ -54,7 +56,8 @@ class Subsets {
     std::vector<const CharSet*> distinct;
     for (const CharSet& set : nfa_.sets()) {
       std::vector<std::uint64_t> key;
-      for (const CodeRange& range : set.ranges()) key.push_back(static_cast<std::uint64_t>(range.lo) << 32 | range.hi);
+      for (const CodeRange& range : set.ranges())
+        key.push_back(static_cast<std::uint64_t>(range.lo) << 32 | range.hi);
       const auto [found, fresh] = known.try_emplace(std::move(key), static_cast<std::uint32_t>(distinct.size()));
       if (fresh) distinct.push_back(&set);
       set_ids_.push_back(found->second);
@@ -111,7 +114,8 @@ class Subsets {
       if (from.edge != Nfa::Edge::kSet) continue;
       const auto& classes = classes_[set_ids_[from.value]];
       budget_.spend(classes.size());
-      for (const std::uint32_t k : classes) targets[k].push_back(from.target);
+      for (const std::uint32_t k : classes)
+        targets[k].push_back(from.target);
     }
     const StateSet ended = closure(set, false, true);
     dfa_.accept.push_back(state != 0 && std::find(ended.begin(), ended.end(), end) != ended.end() ? 1 : 0);
@@ -171,7 +175,8 @@ Dfa build_search(const Expr& expression, Budget& budget) {
   return build(make_concat({anything, resolve_ahead(expression, anything, budget)}), budget);
 }
 
-Dfa build_rules(std::span<const Expr> rules, std::vector<bool>& live, std::vector<std::uint32_t>& starts, Budget& budget) {
+Dfa build_rules(std::span<const Expr> rules, std::vector<bool>& live, std::vector<std::uint32_t>& starts,
+                Budget& budget) {
   Nfa nfa(budget);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;
   for (std::uint32_t rule = 0; rule < rules.size(); ++rule) {
@@ -184,10 +189,12 @@ Dfa build_rules(std::span<const Expr> rules, std::vector<bool>& live, std::vecto
   }
   Subsets subsets(nfa, budget);
   starts.clear();
-  for (const auto& [begin, end] : ends) starts.push_back(subsets.start(begin, end));
+  for (const auto& [begin, end] : ends)
+    starts.push_back(subsets.start(begin, end));
   Dfa dfa = subsets.finish();
   // A rule has text once its start reaches acceptance over rules that have text: grow the set until it is stable.
-  for (std::size_t i = 0; i < rules.size(); ++i) live[i] = false;
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    live[i] = false;
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t i = 0; i < rules.size(); ++i) {

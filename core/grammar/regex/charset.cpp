@@ -12,7 +12,9 @@ constexpr char32_t kSurrogateLast = 0xDFFF;
 
 }  // namespace
 
-CharSet CharSet::any() { return CharSet(0, kMaxCodePoint); }
+CharSet CharSet::any() {
+  return CharSet(0, kMaxCodePoint);
+}
 
 void CharSet::add(char32_t lo, char32_t hi) {
   if (lo > hi) return;
@@ -38,7 +40,8 @@ void CharSet::add(char32_t lo, char32_t hi) {
 }
 
 void CharSet::add(const CharSet& other) {
-  for (const CodeRange& range : other.ranges_) add(range.lo, range.hi);
+  for (const CodeRange& range : other.ranges_)
+    add(range.lo, range.hi);
 }
 
 CharSet CharSet::complement() const {
@@ -66,8 +69,10 @@ CharSet CharSet::intersection(const CharSet& other) const {
 void CharSet::fold_ascii_case() {
   const CharSet lower = intersection(CharSet('a', 'z'));
   const CharSet upper = intersection(CharSet('A', 'Z'));
-  for (const CodeRange& range : lower.ranges_) add(range.lo - 32, range.hi - 32);
-  for (const CodeRange& range : upper.ranges_) add(range.lo + 32, range.hi + 32);
+  for (const CodeRange& range : lower.ranges_)
+    add(range.lo - 32, range.hi - 32);
+  for (const CodeRange& range : upper.ranges_)
+    add(range.lo + 32, range.hi + 32);
 }
 
 bool CharSet::contains(char32_t c) const {
@@ -80,8 +85,11 @@ bool decode_utf8(std::string_view text, std::u32string& out) {
   out.clear();
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3
-                                                                 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : lead >= 0xE0 && lead < 0xF0 ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
     if (length == 0 || i + length > text.size()) return false;
     char32_t c = length == 1 ? lead : lead & (0x7Fu >> length);
     for (std::size_t k = 1; k < length; ++k) {

@@ -8,7 +8,8 @@ namespace quire::grammar {
 
 bool Dfa::accepts(std::u32string_view text) const {
   std::uint32_t state = start;
-  for (const char32_t c : text) state = step(state, c);
+  for (const char32_t c : text)
+    state = step(state, c);
   return accept[state] != 0;
 }
 
@@ -79,7 +80,8 @@ Dfa product(const Dfa& a, const Dfa& b, Budget& budget, bool needs_both, Accepts
   for (std::size_t state = 0; state < states.size(); ++state) {
     const auto [left, right] = states[state];
     budget.spend(width);
-    if (states.size() > budget.limits().max_automaton_states || states.size() * width > budget.limits().max_automaton_cells) {
+    if (states.size() > budget.limits().max_automaton_states ||
+        states.size() * width > budget.limits().max_automaton_cells) {
       throw Refusal("the combination of patterns is too complex");
     }
     result.accept.push_back(state == 0 ? 0 : accepts(a.accept[left], b.accept[right]));
@@ -115,7 +117,8 @@ Dfa complement(const Dfa& dfa) {
   }
   result.accept.push_back(1);
   result.next.push_back(0);
-  for (std::size_t k = 1; k < width; ++k) result.next.push_back(sink);
+  for (std::size_t k = 1; k < width; ++k)
+    result.next.push_back(sink);
   if (result.start == 0) result.start = sink;
   return trim(std::move(result));
 }
@@ -139,7 +142,8 @@ Dfa from_texts(std::span<const std::u32string> texts, Budget& budget) {
     }
   }
   std::vector<const CharSet*> pointers;
-  for (const CharSet& set : sets) pointers.push_back(&set);
+  for (const CharSet& set : sets)
+    pointers.push_back(&set);
   Dfa result;
   result.alphabet = Alphabet(pointers);
   const std::size_t width = result.alphabet.num_classes();
@@ -168,7 +172,8 @@ Dfa minimise(const Dfa& dfa) {
   const std::size_t n = dfa.num_states();
   const std::size_t width = dfa.alphabet.num_classes();
   std::vector<std::uint32_t> block(dfa.accept.begin(), dfa.accept.end());
-  for (std::size_t s = 1; s < n; ++s) ++block[s];  // keeps the dead state apart
+  for (std::size_t s = 1; s < n; ++s)
+    ++block[s];  // keeps the dead state apart
   std::size_t num_blocks = 0;
   std::vector<std::vector<std::uint32_t>> keys(n);
   while (true) {
@@ -176,7 +181,8 @@ Dfa minimise(const Dfa& dfa) {
     std::vector<std::uint32_t> fresh(n);
     for (std::size_t s = 0; s < n; ++s) {
       std::vector<std::uint32_t> key{block[s]};
-      for (std::size_t k = 0; k < width; ++k) key.push_back(block[dfa.next[s * width + k]]);
+      for (std::size_t k = 0; k < width; ++k)
+        key.push_back(block[dfa.next[s * width + k]]);
       fresh[s] = known.try_emplace(std::move(key), static_cast<std::uint32_t>(known.size())).first->second;
     }
     block = std::move(fresh);
@@ -189,7 +195,8 @@ Dfa minimise(const Dfa& dfa) {
   result.next.assign(num_blocks * width, 0);
   for (std::size_t s = 0; s < n; ++s) {
     result.accept[block[s]] = dfa.accept[s];
-    for (std::size_t k = 0; k < width; ++k) result.next[block[s] * width + k] = block[dfa.next[s * width + k]];
+    for (std::size_t k = 0; k < width; ++k)
+      result.next[block[s] * width + k] = block[dfa.next[s * width + k]];
   }
   result.start = block[dfa.start];
   return result;

@@ -26,7 +26,8 @@ class Alphabet {
   // The classes that members of the set have.
   std::vector<std::uint32_t> classes_in(const CharSet& set) const;
   // Common refinement: pairs[k] = (class in a, class in b) of class k.
-  static Alphabet refine(const Alphabet& a, const Alphabet& b, std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs);
+  static Alphabet refine(const Alphabet& a, const Alphabet& b,
+                         std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs);
   // Maximal runs of one class, in order: run i covers starts()[i] up to the next start.
   const std::vector<char32_t>& starts() const { return starts_; }
   const std::vector<std::uint32_t>& run_classes() const { return classes_; }
@@ -47,8 +48,8 @@ struct CallEdge {
 
 struct Dfa {
   Alphabet alphabet;
-  std::vector<std::uint32_t> next;    // [state * num_classes + class]
-  std::vector<std::uint32_t> accept;  // per state: 0, or 1 + label
+  std::vector<std::uint32_t> next;           // [state * num_classes + class]
+  std::vector<std::uint32_t> accept;         // per state: 0, or 1 + label
   std::vector<std::vector<CallEdge>> calls;  // per state; empty where the automaton has no calls
   std::uint32_t start = 0;
 

@@ -16,7 +16,9 @@ std::shared_ptr<Expression> make(Expression::Kind kind) {
 
 }  // namespace
 
-Expr make_empty() { return make(Expression::Kind::kEmpty); }
+Expr make_empty() {
+  return make(Expression::Kind::kEmpty);
+}
 
 Expr make_set(CharSet set) {
   auto expression = make(Expression::Kind::kSet);
@@ -59,7 +61,9 @@ Expr make_automaton(std::shared_ptr<const Dfa> dfa) {
   return expression;
 }
 
-Expr make_anchor(Expression::Kind kind) { return make(kind); }
+Expr make_anchor(Expression::Kind kind) {
+  return make(kind);
+}
 
 Expr make_literal(std::string_view text, bool ignore_case) {
   std::u32string points;

@@ -1,6 +1,6 @@
 // Expression: the syntax tree that regular expressions and grammar rules share. Immutable after construction.
-// A kCall stands for another rule or for a JSON value; only grammars make them. A kAutomaton embeds a finished Dfa, which is
-// how intersections (look-ahead) re-enter a larger expression.
+// A kCall stands for another rule or for a JSON value; only grammars make them. A kAutomaton embeds a finished Dfa,
+// which is how intersections (look-ahead) re-enter a larger expression.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ inline constexpr std::uint32_t kUnbounded = 0xFFFFFFFFu;
 struct Expression {
   enum class Kind { kEmpty, kSet, kConcat, kAlternate, kRepeat, kBegin, kEnd, kWordEdge, kCall, kAutomaton, kAhead };
   Kind kind = Kind::kEmpty;
-  CharSet set;                    // kSet
-  std::vector<Expr> children;     // kConcat, kAlternate; one for kRepeat and kAhead
-  std::uint32_t min = 0;          // kRepeat
-  std::uint32_t max = 0;          // kRepeat; kUnbounded for no limit
-  std::uint32_t call = 0;         // kCall: the symbol called
-  bool negated = false;           // kAhead: (?!...), kWordEdge: \B
-  std::shared_ptr<const Dfa> dfa; // kAutomaton
+  CharSet set;                     // kSet
+  std::vector<Expr> children;      // kConcat, kAlternate; one for kRepeat and kAhead
+  std::uint32_t min = 0;           // kRepeat
+  std::uint32_t max = 0;           // kRepeat; kUnbounded for no limit
+  std::uint32_t call = 0;          // kCall: the symbol called
+  bool negated = false;            // kAhead: (?!...), kWordEdge: \B
+  std::shared_ptr<const Dfa> dfa;  // kAutomaton
 };
 
 Expr make_empty();

@@ -18,7 +18,9 @@ bool has(const Expression& expression, Kind kind) {
                      [kind](const Expr& child) { return has(*child, kind); });
 }
 
-Expr everything() { return make_repeat(make_set(CharSet::any()), 0, kUnbounded); }
+Expr everything() {
+  return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
+}
 
 // The texts that begin with `condition`, or those that do not.
 Dfa begins_with(const Expr& condition, bool negated, Budget& budget) {
@@ -72,12 +74,14 @@ Expr resolve_ahead(const Expr& expression, const Expr& rest, Budget& budget) {
     }
     case Kind::kAlternate: {
       std::vector<Expr> branches;
-      for (const Expr& child : expression->children) branches.push_back(resolve_ahead(child, rest, budget));
+      for (const Expr& child : expression->children)
+        branches.push_back(resolve_ahead(child, rest, budget));
       return make_alternate(std::move(branches));
     }
     case Kind::kRepeat: {
       const Expr& child = expression->children.front();
-      if (expression->max == 1 && expression->min == 0) return make_alternate({rest, resolve_ahead(child, rest, budget)});
+      if (expression->max == 1 && expression->min == 0)
+        return make_alternate({rest, resolve_ahead(child, rest, budget)});
       if (expression->max == 1) return resolve_ahead(child, rest, budget);
       return guarded_repeat(*expression, rest, budget);
     }

@@ -75,11 +75,13 @@ std::uint32_t Nfa::add(const Expression& expression, std::uint32_t from, std::si
     case Expression::Kind::kEnd: return single(Edge::kEnd, 0);
     case Expression::Kind::kCall: return single(Edge::kCall, expression.call);
     case Expression::Kind::kConcat:
-      for (const Expr& child : expression.children) from = add(*child, from, depth + 1);
+      for (const Expr& child : expression.children)
+        from = add(*child, from, depth + 1);
       return from;
     case Expression::Kind::kAlternate: {
       const std::uint32_t end = add_state();
-      for (const Expr& child : expression.children) epsilon(add(*child, split(from), depth + 1), end);
+      for (const Expr& child : expression.children)
+        epsilon(add(*child, split(from), depth + 1), end);
       return split(end);
     }
     case Expression::Kind::kRepeat: return add_repeat(expression, from, depth + 1);
@@ -92,7 +94,8 @@ std::uint32_t Nfa::add(const Expression& expression, std::uint32_t from, std::si
 
 std::uint32_t Nfa::add_repeat(const Expression& expression, std::uint32_t from, std::size_t depth) {
   const Expression& child = *expression.children.front();
-  for (std::uint32_t i = 0; i < expression.min; ++i) from = add(child, split(from), depth);
+  for (std::uint32_t i = 0; i < expression.min; ++i)
+    from = add(child, split(from), depth);
   if (expression.max == kUnbounded) {
     const std::uint32_t loop = split(from);
     const std::uint32_t end = add_state();
@@ -115,12 +118,13 @@ std::uint32_t Nfa::add_automaton(const Dfa& dfa, std::uint32_t from) {
   if (dfa.empty()) return end;
   const std::size_t width = dfa.alphabet.num_classes();
   std::vector<std::uint32_t> mapped(dfa.num_states());
-  for (std::uint32_t state = 1; state < dfa.num_states(); ++state) mapped[state] = add_state();
+  for (std::uint32_t state = 1; state < dfa.num_states(); ++state)
+    mapped[state] = add_state();
   std::vector<CharSet> class_sets(width);
   const auto& starts = dfa.alphabet.starts();
   for (std::size_t run = 0; run < starts.size(); ++run) {
     class_sets[dfa.alphabet.run_classes()[run]].add(starts[run],
-                                                     run + 1 < starts.size() ? starts[run + 1] - 1 : kMaxCodePoint);
+                                                    run + 1 < starts.size() ? starts[run + 1] - 1 : kMaxCodePoint);
   }
   for (std::uint32_t state = 1; state < dfa.num_states(); ++state) {
     for (std::size_t k = 1; k < width; ++k) {

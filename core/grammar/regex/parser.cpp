@@ -43,7 +43,8 @@ class Parser {
   Expr alternation(std::size_t depth) {
     if (depth > budget_.limits().max_depth) throw Refusal("the regex nests too deeply");
     std::vector<Expr> branches{sequence(depth)};
-    while (take('|')) branches.push_back(sequence(depth));
+    while (take('|'))
+      branches.push_back(sequence(depth));
     return make_alternate(std::move(branches));
   }
 
@@ -94,7 +95,8 @@ class Parser {
       } else if (peek() == '<' && (peek(1) == '=' || peek(1) == '!')) {
         throw Refusal("look-behind in a regex is not supported");
       } else if (take('<') || take_text("P<")) {
-        while (more() && peek() != '>') ++at_;
+        while (more() && peek() != '>')
+          ++at_;
         if (!take('>')) throw Refusal("the regex has an unfinished group name");
       } else {
         throw Refusal("the regex has an unsupported group (?...)");
@@ -167,7 +169,9 @@ class Parser {
     std::uint32_t value = 0;
     for (std::size_t i = 0; i < digits; ++i) {
       const char32_t c = peek();
-      const std::uint32_t digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : 16;
+      const std::uint32_t digit = c >= '0' && c <= '9'                     ? c - '0'
+                                  : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                                           : 16;
       if (digit == 16) throw Refusal("the regex has an unfinished hexadecimal escape");
       value = value << 4 | digit;
       ++at_;
@@ -178,7 +182,8 @@ class Parser {
   char32_t unicode_escape() {
     if (take('{')) {
       std::uint32_t value = 0;
-      while (more() && peek() != '}' && value <= kMaxCodePoint) value = value << 4 | hex(1);
+      while (more() && peek() != '}' && value <= kMaxCodePoint)
+        value = value << 4 | hex(1);
       if (!take('}') || value > kMaxCodePoint) throw Refusal("the regex has a malformed \\u{...}");
       return value;
     }
@@ -195,7 +200,8 @@ class Parser {
   CharSet property(bool negated) {
     std::string name;
     if (take('{')) {
-      while (more() && peek() != '}') append_utf8(name, text_[at_++]);
+      while (more() && peek() != '}')
+        append_utf8(name, text_[at_++]);
       if (!take('}')) throw Refusal("the regex has an unfinished \\p{...}");
     } else {
       append_utf8(name, more() ? text_[at_++] : U'?');
@@ -208,8 +214,14 @@ class Parser {
   // What follows a backslash where it stands for characters; shared by brackets and plain text.
   CharSet character_escape(char32_t c) {
     switch (c) {
-      case 'd': case 'D': case 'w': case 'W': case 's': case 'S': return class_escape(c);
-      case 'p': case 'P': return property(c == 'P');
+      case 'd':
+      case 'D':
+      case 'w':
+      case 'W':
+      case 's':
+      case 'S': return class_escape(c);
+      case 'p':
+      case 'P': return property(c == 'P');
       case 'n': return CharSet('\n', '\n');
       case 'r': return CharSet('\r', '\r');
       case 't': return CharSet('\t', '\t');
@@ -217,8 +229,14 @@ class Parser {
       case 'v': return CharSet('\v', '\v');
       case 'a': return CharSet(7, 7);
       case 'e': return CharSet(0x1B, 0x1B);
-      case 'x': { const char32_t v = hex(2); return CharSet(v, v); }
-      case 'u': { const char32_t v = unicode_escape(); return CharSet(v, v); }
+      case 'x': {
+        const char32_t v = hex(2);
+        return CharSet(v, v);
+      }
+      case 'u': {
+        const char32_t v = unicode_escape();
+        return CharSet(v, v);
+      }
       case 'c': {
         const char32_t letter = more() ? text_[at_++] : 0;
         if ((letter | 0x20) < 'a' || (letter | 0x20) > 'z') throw Refusal("the regex has a malformed \\c escape");
@@ -303,6 +321,8 @@ class Parser {
 
 }  // namespace
 
-Expr parse_regex(std::string_view source, Budget& budget) { return Parser(source, budget).parse(); }
+Expr parse_regex(std::string_view source, Budget& budget) {
+  return Parser(source, budget).parse();
+}
 
 }  // namespace quire::grammar

@@ -1,5 +1,6 @@
-// Parses regular expressions: ECMA-262 with the leniency of its Annex B, which is what JSON Schema's `pattern` asks for.
-// Any thread. Invariant: what has no regular meaning here (back-references, look-behind) throws Refusal, never a guess.
+// Parses regular expressions: ECMA-262 with the leniency of its Annex B, which is what JSON Schema's `pattern` asks
+// for. Any thread. Invariant: what has no regular meaning here (back-references, look-behind) throws Refusal, never a
+// guess.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// The cases of others: real schemas with instances, the official suite against what llguidance passes, and xgrammar's texts.
+// The cases of others: real schemas with instances, the official suite against what llguidance passes, and xgrammar's
+// texts.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +14,9 @@ namespace {
 using Json = nlohmann::json;
 
 // Every n-th case; QUIRE_TEST_ALL checks them all, which takes minutes.
-std::size_t stride(std::size_t n) { return std::getenv("QUIRE_TEST_ALL") != nullptr ? 1 : n; }
+std::size_t stride(std::size_t n) {
+  return std::getenv("QUIRE_TEST_ALL") != nullptr ? 1 : n;
+}
 
 TEST_CASE("real schemas are clean or refused, and never wrong") {
   QUIRE_REQUIRE_MATERIAL(path, "json-schema/maskbench.dev.jsonl.gz");

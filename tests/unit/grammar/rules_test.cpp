@@ -8,11 +8,13 @@ namespace {
 using Kind = GrammarSpec::Kind;
 
 TEST_CASE("left recursion and ambiguity are understood") {
-  const auto sums = compiled(text_spec(Kind::kEbnf, "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= [0-9]+ | \"(\" expr \")\""));
+  const auto sums = compiled(
+      text_spec(Kind::kEbnf, "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= [0-9]+ | \"(\" expr \")\""));
   CHECK(accepts(*sums, "1+22+(3+4)"));
   CHECK_FALSE(accepts(*sums, "1+"));
   CHECK_FALSE(accepts(*sums, "(1"));
-  const auto hidden = compiled(text_spec(Kind::kEbnf, "root ::= a\na ::= empty a \"x\" | \"y\"\nempty ::= \"\" | \"e\""));
+  const auto hidden =
+      compiled(text_spec(Kind::kEbnf, "root ::= a\na ::= empty a \"x\" | \"y\"\nempty ::= \"\" | \"e\""));
   CHECK(accepts(*hidden, "yxx"));
   CHECK(accepts(*hidden, "eyx"));
   CHECK_FALSE(accepts(*hidden, "ey"));
@@ -63,7 +65,8 @@ TEST_CASE("a choice is one of its texts") {
 TEST_CASE("tags in free text constrain what follows their trigger") {
   GrammarSpec spec;
   spec.kind = Kind::kStructural;
-  spec.tags = {{"<call>{\"name\":\"f\",\"arguments\":", R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})", "}</call>"}};
+  spec.tags = {{"<call>{\"name\":\"f\",\"arguments\":",
+                R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})", "}</call>"}};
   spec.triggers = {"<call>"};
   const std::string call = R"(<call>{"name":"f","arguments":{"x":1}}</call>)";
   CHECK(accepts(spec, "plain text with < and <cal"));

@@ -24,28 +24,34 @@ void check(const Cases& cases) {
 }
 
 TEST_CASE("properties come in any order and each only once") {
-  check({R"({"properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false})",
-         {R"({"a":1})", R"({"b":"x","a":1})", R"({ "a" : 1 , "b" : "x" })", "{\n  \"a\": 1\n}", "[1]"},
-         {R"({"b":"x"})", R"({"a":1,"a":2})", R"({"a":"1"})", R"({"a":1,"c":2})", R"({"a":1,})", "{\"a\" 1}"}});
+  check(
+      {R"({"properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false})",
+       {R"({"a":1})", R"({"b":"x","a":1})", R"({ "a" : 1 , "b" : "x" })", "{\n  \"a\": 1\n}", "[1]"},
+       {R"({"b":"x"})", R"({"a":1,"a":2})", R"({"a":"1"})", R"({"a":1,"c":2})", R"({"a":1,})", "{\"a\" 1}"}});
   check({R"({"type":"object","additionalProperties":{"type":"integer"}})",
          {"{}", R"({"x":1,"y":2,"xy":3})", R"({"é":1})", R"({"\u00e9":1})"},
          {R"({"x":1,"x":2})", R"({"é":1,"\u00e9":2})", R"({"x":"1"})"}});
   check({R"({"type":"object","patternProperties":{"^[ab]$":{}},"additionalProperties":false,"minProperties":2})",
-         {R"({"a":1,"b":2})", R"({"b":1,"a":2})"}, {R"({"a":1})", R"({"a":1,"a":2})", R"({"a":1,"c":1})"}});
+         {R"({"a":1,"b":2})", R"({"b":1,"a":2})"},
+         {R"({"a":1})", R"({"a":1,"a":2})", R"({"a":1,"c":1})"}});
 }
 
 TEST_CASE("counts of properties and items are exact") {
   check({R"({"type":"object","minProperties":1,"maxProperties":2,"required":["k"]})",
-         {R"({"k":1})", R"({"z":0,"k":1})"}, {"{}", R"({"z":1})", R"({"z":1,"y":2})", R"({"k":1,"a":2,"b":3})"}});
+         {R"({"k":1})", R"({"z":0,"k":1})"},
+         {"{}", R"({"z":1})", R"({"z":1,"y":2})", R"({"k":1,"a":2,"b":3})"}});
   check({R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1})",
-         {"[1]", R"([1,"a"])"}, {"[]", R"(["a"])", R"([1,"a",2])"}});
+         {"[1]", R"([1,"a"])"},
+         {"[]", R"(["a"])", R"([1,"a",2])"}});
   check({R"({"type":"array","contains":{"const":1},"minContains":2,"maxContains":3,"maxItems":4})",
-         {"[1,1]", "[0,1,1,0]", "[1,1,1]"}, {"[1]", "[1,0,0]", "[1,1,1,1]", "[1,1,0,0,0]"}});
+         {"[1,1]", "[0,1,1,0]", "[1,1,1]"},
+         {"[1]", "[1,0,0]", "[1,1,1,1]", "[1,1,0,0,0]"}});
 }
 
 TEST_CASE("numbers keep their bounds in every usual spelling") {
   check({R"({"type":"number","minimum":-1.5,"exclusiveMaximum":20})",
-         {"-1.5", "-1.50", "0", "-0", "19.999", "1.5e1", "1e-07", "-1e0"}, {"-1.51", "20", "20.0", "2e1", "1e2", "-2e0", "01"}});
+         {"-1.5", "-1.50", "0", "-0", "19.999", "1.5e1", "1e-07", "-1e0"},
+         {"-1.51", "20", "20.0", "2e1", "1e2", "-2e0", "01"}});
   check({R"({"type":"integer","minimum":5})", {"5", "5.0", "12", "1e3"}, {"4", "5.5", "-5", "1e-3"}});
   check({R"({"multipleOf":0.25})", {"0.5", "3", "-1.75", "0.250"}, {"0.3", "1.1"}});
   check({R"({"type":"integer","multipleOf":7})", {"0", "7", "-14", "700"}, {"1", "15"}});
@@ -53,28 +59,46 @@ TEST_CASE("numbers keep their bounds in every usual spelling") {
 }
 
 TEST_CASE("strings keep length, pattern and format together") {
-  check({R"({"type":"string","minLength":2,"maxLength":3})", {R"("ab")", R"("é😀")", R"("\ud83d\ude00a")"}, {R"("a")", R"("abcd")"}});
-  check({R"({"type":"string","pattern":"^(?!foo)[a-z]+$","maxLength":5})", {R"("fo")", R"("bar")"}, {R"("foo")", R"("foob")", R"("abcdef")"}});
-  check({R"({"type":"string","pattern":"^([ab]{2})*$","minLength":3,"maxLength":5})", {R"("abab")"}, {R"("ab")", R"("ababab")", R"("aba")"}});
-  check({R"({"format":"date"})", {R"("2024-02-29")", R"("2023-12-31")"}, {R"("2023-02-29")", R"("1900-02-29")", R"("2023-13-01")"}});
-  check({R"({"format":"date-time"})", {R"("2023-01-01T00:00:00Z")", R"("1998-12-31T15:59:60.1-08:00")"}, {R"("1998-12-31T15:58:60Z")"}});
+  check({R"({"type":"string","minLength":2,"maxLength":3})",
+         {R"("ab")", R"("é😀")", R"("\ud83d\ude00a")"},
+         {R"("a")", R"("abcd")"}});
+  check({R"({"type":"string","pattern":"^(?!foo)[a-z]+$","maxLength":5})",
+         {R"("fo")", R"("bar")"},
+         {R"("foo")", R"("foob")", R"("abcdef")"}});
+  check({R"({"type":"string","pattern":"^([ab]{2})*$","minLength":3,"maxLength":5})",
+         {R"("abab")"},
+         {R"("ab")", R"("ababab")", R"("aba")"}});
+  check({R"({"format":"date"})",
+         {R"("2024-02-29")", R"("2023-12-31")"},
+         {R"("2023-02-29")", R"("1900-02-29")", R"("2023-13-01")"}});
+  check({R"({"format":"date-time"})",
+         {R"("2023-01-01T00:00:00Z")", R"("1998-12-31T15:59:60.1-08:00")"},
+         {R"("1998-12-31T15:58:60Z")"}});
   check({R"({"format":"an-unknown-one"})", {R"("anything")"}, {}});
 }
 
 TEST_CASE("combinations are exact") {
   check({R"({"oneOf":[{"type":"integer"},{"type":"number","minimum":2}]})", {"1", "2.5", "-7"}, {"2", "3", "1.5"}});
   check({R"({"not":{"type":["integer","null"]}})", {"1.5", R"("x")", "[]", "{}", "true"}, {"1", "null"}});
-  check({R"({"type":"object","not":{"required":["a","b"]}})", {"{}", R"({"a":1})", R"({"c":1,"b":2})"}, {R"({"a":1,"b":1})"}});
-  check({R"({"type":"object","if":{"properties":{"k":{"const":"n"}},"required":["k"]},"then":{"required":["v"]},"else":{"maxProperties":1}})",
-         {R"({"k":"n","v":1})", R"({"k":"m"})", "{}"}, {R"({"k":"n"})", R"({"k":"m","v":1})"}});
-  check({R"({"type":"object","not":{"additionalProperties":{"type":"integer"}}})", {R"({"a":"x"})", R"({"a":1,"b":null})"}, {"{}", R"({"a":1})"}});
+  check({R"({"type":"object","not":{"required":["a","b"]}})",
+         {"{}", R"({"a":1})", R"({"c":1,"b":2})"},
+         {R"({"a":1,"b":1})"}});
+  check(
+      {R"({"type":"object","if":{"properties":{"k":{"const":"n"}},"required":["k"]},"then":{"required":["v"]},"else":{"maxProperties":1}})",
+       {R"({"k":"n","v":1})", R"({"k":"m"})", "{}"},
+       {R"({"k":"n"})", R"({"k":"m","v":1})"}});
+  check({R"({"type":"object","not":{"additionalProperties":{"type":"integer"}}})",
+         {R"({"a":"x"})", R"({"a":1,"b":null})"},
+         {"{}", R"({"a":1})"}});
   check({R"({"dependentRequired":{"a":["b"]}})", {R"({"b":1})", R"({"a":1,"b":1})", "1"}, {R"({"a":1})"}});
 }
 
 TEST_CASE("references recur") {
-  check({R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"l":{"$ref":"#/$defs/t"},"v":{"type":"integer"}},
+  check(
+      {R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"l":{"$ref":"#/$defs/t"},"v":{"type":"integer"}},
              "required":["v"],"additionalProperties":false}}})",
-         {R"({"v":1})", R"({"l":{"l":{"v":3},"v":2},"v":1})"}, {R"({"l":{},"v":1})", R"({"l":{"v":2}})"}});
+       {R"({"v":1})", R"({"l":{"l":{"v":3},"v":2},"v":1})"},
+       {R"({"l":{},"v":1})", R"({"l":{"v":2}})"}});
   check({R"({"type":"array","items":{"$ref":"#"}})", {"[]", "[[],[[]]]"}, {"[1]", "[[]"}});
 }
 

@@ -38,7 +38,9 @@ std::shared_ptr<const TokenVocabulary> read_vocabulary(const std::string& path) 
   return std::make_shared<const TokenVocabulary>(tokens, std::vector<TokenId>{end});
 }
 
-GrammarSpec schema_spec(std::string schema) { return text_spec(GrammarSpec::Kind::kJsonSchema, std::move(schema)); }
+GrammarSpec schema_spec(std::string schema) {
+  return text_spec(GrammarSpec::Kind::kJsonSchema, std::move(schema));
+}
 
 GrammarSpec text_spec(GrammarSpec::Kind kind, std::string text) {
   GrammarSpec spec;
@@ -75,7 +77,9 @@ bool accepts(const Grammar& grammar, std::string_view text) {
   return offered;
 }
 
-bool accepts(const GrammarSpec& spec, std::string_view text) { return accepts(*compiled(spec), text); }
+bool accepts(const GrammarSpec& spec, std::string_view text) {
+  return accepts(*compiled(spec), text);
+}
 
 bool in_mask(const std::vector<std::uint32_t>& mask, TokenId token) {
   return (mask[static_cast<std::size_t>(token.value) / 32] >> token.value % 32 & 1) != 0;
