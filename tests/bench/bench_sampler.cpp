@@ -25,7 +25,8 @@ void measure(const char* name, const quire::SamplingParams& params) {
     }
     original[i] = 2.5F * bell;
   }
-  for (std::size_t i = 0; i < 30; ++i) original[i * 5003] = 18.0F - 0.3F * static_cast<float>(i);
+  for (std::size_t i = 0; i < 30; ++i)
+    original[i * 5003] = 18.0F - 0.3F * static_cast<float>(i);
   const std::vector<quire::TokenId> tokens(100, quire::TokenId{5});
   quire::SamplerState state(params, tokens, {}, kVocab, 1, 0);
   std::vector<float> logits;

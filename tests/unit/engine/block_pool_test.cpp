@@ -80,8 +80,10 @@ TEST_CASE("peak use is remembered", "[pool]") {
 TEST_CASE("favoured blocks leave after the others, a fifth of the pool at most", "[pool]") {
   BlockPool pool(10);
   take(pool, 6);
-  for (const int id : {0, 1, 2}) pool.favour(BlockId{id});
-  for (const int id : {0, 1, 2, 3, 4, 5}) pool.release(BlockId{id}, true);
+  for (const int id : {0, 1, 2})
+    pool.favour(BlockId{id});
+  for (const int id : {0, 1, 2, 3, 4, 5})
+    pool.release(BlockId{id}, true);
   // Two of ten are kept longer: 0, the oldest of the three, went back among the others, before 3 came.
   std::vector<BlockId> order;
   while (pool.num_cached() > 0) {
