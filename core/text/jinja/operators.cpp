@@ -31,7 +31,8 @@ Integer floor_divide(Integer a, Integer b) {
 double floor_modulo(double a, double b) {
   if (b == 0.0) fail("float modulo");
   double rest = std::fmod(a, b);
-  if (rest != 0.0 && (rest < 0) != (b < 0)) rest += b;
+  if (rest == 0.0) return std::copysign(0.0, b);
+  if ((rest < 0) != (b < 0)) rest += b;
   return rest;
 }
 
