@@ -25,7 +25,9 @@ class Evaluator::InScope {
 class Evaluator::Capture {
  public:
   explicit Capture(Evaluator& evaluator)
-      : evaluator_(evaluator), text_(std::make_unique<Text>()), previous_(std::exchange(evaluator.output_, text_.get())) {}
+      : evaluator_(evaluator),
+        text_(std::make_unique<Text>()),
+        previous_(std::exchange(evaluator.output_, text_.get())) {}
   ~Capture() { evaluator_.output_ = previous_; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;

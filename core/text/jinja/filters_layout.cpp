@@ -50,7 +50,8 @@ Value untruncated(const Value& input, const Bound& bound) {
   const auto length = length_of(input);
   if (!length) fail("object of type '" + type_name(input) + "' has no len()");
   const Integer leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
-  if (static_cast<Integer>(*length) > bound.integer(0, 255) + leeway) fail("truncate needs a str, not " + type_name(input));
+  if (static_cast<Integer>(*length) > bound.integer(0, 255) + leeway)
+    fail("truncate needs a str, not " + type_name(input));
   return input;
 }
 

@@ -51,7 +51,11 @@ Value power(const Value& left, const Value& right) {
     return Value::integer(integer_power(left.as_integer(), right.as_integer()));
   }
   if (left.as_double() == 0.0 && right.as_double() < 0) fail("0.0 cannot be raised to a negative power");
-  return Value::real(std::pow(left.as_double(), right.as_double()));
+  const double result = std::pow(left.as_double(), right.as_double());
+  if (std::isinf(result) && std::isfinite(left.as_double()) && std::isfinite(right.as_double()))
+    fail("the result is out of range");
+  if (std::isnan(result) && left.as_double() < 0) fail("complex numbers are not supported");
+  return Value::real(result);
 }
 
 Value integer_arithmetic(std::string_view op, Integer a, Integer b) {

@@ -11,7 +11,7 @@ namespace quire::jinja {
 
 class Evaluator;
 
-Text to_text(Evaluator& evaluator, const Value& value);  // str(value)
+Text to_text(Evaluator& evaluator, const Value& value);                       // str(value)
 Text repr(Evaluator& evaluator, const Value& value, bool sort_keys = false);  // sort_keys: as pprint does
 
 struct JsonStyle {
