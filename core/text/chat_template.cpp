@@ -6,6 +6,7 @@
 
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
+#include "core/text/jinja/name_check.h"
 #include "core/text/jinja/parser.h"
 
 namespace quire {
@@ -85,7 +86,9 @@ std::string with_line(const std::string& message, int line) {
 class ChatTemplate::Impl {
  public:
   Impl(std::string_view source, const TemplateOptions& options)
-      : source_(source), body_(jinja::parse_template(source, {options.trim_blocks, options.lstrip_blocks})) {}
+      : source_(source), body_(jinja::parse_template(source, {options.trim_blocks, options.lstrip_blocks})) {
+    jinja::check_names(body_);
+  }
 
   std::string_view source() const { return source_; }
   const jinja::Body& body() const { return body_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "core/text/tools/output_parser.h"
 
 namespace quire {
@@ -27,7 +28,10 @@ std::string text_of(const std::vector<TextPiece>& pieces) {
 std::string generation_prompt(const std::string& source, const Json& request) {
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return {};
-  Json context = {{"messages", request.value("messages", Json::array({{{"role", "user"}, {"content", "Hi"}}}))},
+  const Json messages = request.value("messages", Json::array({{{"role", "user"}, {"content", "Hi"}}}));
+  const auto fitted = fit_messages(messages, probe_capabilities(*chat_template));
+  if (!fitted) return {};
+  Json context = {{"messages", *fitted},
                   {"add_generation_prompt", false},
                   {"enable_thinking", request.value("enable_thinking", true)},
                   {"bos_token", ""},

@@ -45,10 +45,20 @@ Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& a
   return Value::string(std::move(out), input.is_markup());
 }
 
+// Python asks any value for its length first; only what is longer must be a string.
+Value untruncated(const Value& input, const Bound& bound) {
+  const auto length = length_of(input);
+  if (!length) fail("object of type '" + type_name(input) + "' has no len()");
+  const Integer leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
+  if (static_cast<Integer>(*length) > bound.integer(0, 255) + leeway)
+    fail("truncate needs a str, not " + type_name(input));
+  return input;
+}
+
 Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("truncate", arguments, "length,killwords,end,leeway");
   const Value text = input.is_undefined() ? Value::string(Text()) : input;
-  if (!text.is_string()) fail("truncate needs a str, not " + type_name(input));
+  if (!text.is_string()) return untruncated(input, bound);
   const Text end = bound.text(2, "...");
   const Integer length = bound.integer(0, 255);
   const Integer leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
@@ -196,7 +206,7 @@ Value filter_tojson(Evaluator& evaluator, const Value& input, const Arguments& a
 Value filter_pprint(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("pprint", arguments, "");
   constexpr std::size_t kLineWidth = 80;
-  Text text = repr(evaluator, input);
+  Text text = repr(evaluator, input, true);
   if (text.size() > kLineWidth && (input.is_dict() || input.is_sequence()))
     fail("pprint of a value wider than a line is not supported");
   return Value::string(std::move(text));

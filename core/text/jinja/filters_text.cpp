@@ -121,7 +121,7 @@ void append_quoted(Text& out, const Text& text, std::string_view safe) {
 Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Bound bound("urlencode", arguments, "");
   Text out;
-  if (!input.is_dict() && !input.is_sequence()) {
+  if (!input.is_dict() && !input.is_sequence() && !input.is_range()) {
     append_quoted(out, to_text(evaluator, input), "/");
     return Value::string(std::move(out));
   }

@@ -90,7 +90,7 @@ Value filter_round(Evaluator&, const Value& input, const Arguments& arguments) {
   }
   const double scale = std::pow(10.0, precision);
   const double scaled = input.as_double() * scale;
-  return Value::real((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  return Value::real((method == "ceil" ? std::ceil(scaled) + 0.0 : std::floor(scaled) + 0.0) / scale);
 }
 
 Value filter_abs(Evaluator&, const Value& input, const Arguments& arguments) {
@@ -133,7 +133,7 @@ Value filter_filesizeformat(Evaluator& evaluator, const Value& input, const Argu
   if (*number == 1.0) return Value::string("1 Byte");
   char buffer[400];
   if (*number < base) {
-    std::snprintf(buffer, sizeof buffer, "%.0f Bytes", std::trunc(*number));
+    std::snprintf(buffer, sizeof buffer, "%.0f Bytes", std::trunc(*number) + 0.0);
     return Value::string(std::string_view(buffer));
   }
   double unit = base * base;

@@ -23,8 +23,9 @@ class PercentFormatter {
       if (percent < bytes_.size()) format_one();
       evaluator_.check_length(out_.size());
     }
-    const bool unused =
-        arguments_.is_tuple() ? num_used_ < arguments_.items().size() : num_used_ == 0 && !arguments_.is_dict();
+    // Python lets a mapping, which a list or range counts as here, go unused.
+    const bool mapping = arguments_.is_dict() || arguments_.is_list() || arguments_.is_range();
+    const bool unused = arguments_.is_tuple() ? num_used_ < arguments_.items().size() : num_used_ == 0 && !mapping;
     if (unused) fail("not all arguments converted during string formatting");
     return std::move(out_);
   }

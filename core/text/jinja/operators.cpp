@@ -31,7 +31,8 @@ Integer floor_divide(Integer a, Integer b) {
 double floor_modulo(double a, double b) {
   if (b == 0.0) fail("float modulo");
   double rest = std::fmod(a, b);
-  if (rest != 0.0 && (rest < 0) != (b < 0)) rest += b;
+  if (rest == 0.0) return std::copysign(0.0, b);
+  if ((rest < 0) != (b < 0)) rest += b;
   return rest;
 }
 
@@ -50,7 +51,11 @@ Value power(const Value& left, const Value& right) {
     return Value::integer(integer_power(left.as_integer(), right.as_integer()));
   }
   if (left.as_double() == 0.0 && right.as_double() < 0) fail("0.0 cannot be raised to a negative power");
-  return Value::real(std::pow(left.as_double(), right.as_double()));
+  const double result = std::pow(left.as_double(), right.as_double());
+  if (std::isinf(result) && std::isfinite(left.as_double()) && std::isfinite(right.as_double()))
+    fail("the result is out of range");
+  if (std::isnan(result) && left.as_double() < 0) fail("complex numbers are not supported");
+  return Value::real(result);
 }
 
 Value integer_arithmetic(std::string_view op, Integer a, Integer b) {

@@ -1,5 +1,6 @@
 #include "core/text/jinja/repr.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -21,7 +22,7 @@ std::string hex_escape(char32_t c) {
 
 class ReprWriter {
  public:
-  explicit ReprWriter(Evaluator& evaluator) : evaluator_(evaluator) {}
+  ReprWriter(Evaluator& evaluator, bool sort_keys) : evaluator_(evaluator), sort_keys_(sort_keys) {}
 
   void write(const Value& value) {
     switch (value.kind()) {
@@ -105,7 +106,9 @@ class ReprWriter {
   void write_dict(const Dict& dict) {
     put("{");
     bool first = true;
-    for (const auto& [key, value] : dict.entries()) {
+    auto entries = dict.entries();
+    if (sort_keys_) std::stable_sort(entries.begin(), entries.end(), before);
+    for (const auto& [key, value] : entries) {
       if (!first) put(", ");
       first = false;
       write(key);
@@ -115,6 +118,13 @@ class ReprWriter {
     put("}");
   }
 
+  // Keys of one kind by their order, others by the names of their types.
+  static bool before(const Dict::Entry& a, const Dict::Entry& b) {
+    if (a.first.is_string() && b.first.is_string()) return a.first.bytes() < b.first.bytes();
+    if (a.first.is_number() && b.first.is_number()) return a.first.as_double() < b.first.as_double();
+    return type_name(a.first) < type_name(b.first);
+  }
+
   void write_range(const Range& range) {
     put("range(" + std::to_string(range.start) + ", " + std::to_string(range.stop));
     if (range.step != 1) put(", " + std::to_string(range.step));
@@ -122,6 +132,7 @@ class ReprWriter {
   }
 
   Evaluator& evaluator_;
+  bool sort_keys_;
   Text out_;
 };
 
@@ -256,9 +267,9 @@ class JsonWriter {
 
 }  // namespace
 
-Text repr(Evaluator& evaluator, const Value& value) {
+Text repr(Evaluator& evaluator, const Value& value, bool sort_keys) {
   evaluator.charge(value.weight());
-  ReprWriter writer(evaluator);
+  ReprWriter writer(evaluator, sort_keys);
   writer.write(value);
   return writer.take();
 }

@@ -11,8 +11,8 @@ namespace quire::jinja {
 
 class Evaluator;
 
-Text to_text(Evaluator& evaluator, const Value& value);  // str(value)
-Text repr(Evaluator& evaluator, const Value& value);
+Text to_text(Evaluator& evaluator, const Value& value);                       // str(value)
+Text repr(Evaluator& evaluator, const Value& value, bool sort_keys = false);  // sort_keys: as pprint does
 
 struct JsonStyle {
   bool ensure_ascii = false;

@@ -17,6 +17,9 @@ Text map_case(const Text& text, std::string (*map)(char32_t)) {
 
 namespace {
 
+constexpr char32_t kCapitalSigma = 0x3A3;
+const std::string kFinalSigma = "\xCF\x82";
+
 // A capital sigma that ends a word has its own small letter.
 bool is_final_sigma(const std::string& bytes, std::size_t begin, std::size_t end) {
   const auto cased_before = [&bytes](std::size_t position) {
@@ -41,8 +44,8 @@ Text to_lower(const Text& text) {
   for (std::size_t i = 0; i < bytes.size();) {
     const std::size_t begin = i;
     const char32_t c = next_code_point(bytes, i);
-    const bool sigma = c == 0x3A3 && is_final_sigma(bytes, begin, i);
-    out.append(sigma ? "\xCF\x82" : lower_of(c), text.trusted_at(begin));
+    const bool sigma = c == kCapitalSigma && is_final_sigma(bytes, begin, i);
+    out.append(sigma ? kFinalSigma : lower_of(c), text.trusted_at(begin));
   }
   return out;
 }
@@ -84,9 +87,10 @@ Value method_title(Evaluator&, const Value& self, const Arguments& arguments) {
   Text out;
   bool inside_word = false;
   for (std::size_t i = 0; i < text.size();) {
-    const bool trusted = text.trusted_at(i);
+    const std::size_t begin = i;
     const char32_t c = next_code_point(text.bytes(), i);
-    out.append(inside_word ? lower_of(c) : title_of(c), trusted);
+    const bool sigma = inside_word && c == kCapitalSigma && is_final_sigma(text.bytes(), begin, i);
+    out.append(sigma ? kFinalSigma : inside_word ? lower_of(c) : title_of(c), text.trusted_at(begin));
     inside_word = is_cased(c);
   }
   return result(self, std::move(out));
@@ -101,14 +105,9 @@ Value method_swapcase(Evaluator&, const Value& self, const Arguments& arguments)
   return result(self, map_case(self.text(), swap_case));
 }
 
-std::string fold_case(char32_t c) {
-  if (c == 0xDF) return "ss";
-  return c == 0x3C2 ? "\xCF\x83" : lower_of(c);
-}
-
 Value method_casefold(Evaluator&, const Value& self, const Arguments& arguments) {
   const Bound bound("casefold", arguments, "");
-  return result(self, map_case(self.text(), fold_case));
+  return result(self, map_case(self.text(), folded));
 }
 
 // True where there is a character and all have the property.

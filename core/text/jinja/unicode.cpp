@@ -174,4 +174,15 @@ std::string title_of(char32_t c) {
   return encoded(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
 }
 
+std::string folded(char32_t c) {
+  utf8proc_int32_t code_points[8];
+  int boundary_class = 0;
+  const auto count =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), code_points, 8, UTF8PROC_CASEFOLD, &boundary_class);
+  std::string out;
+  for (utf8proc_ssize_t i = 0; i < count && i < 8; ++i)
+    append_utf8(out, static_cast<char32_t>(code_points[i]));
+  return out;
+}
+
 }  // namespace quire::jinja

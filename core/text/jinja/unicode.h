@@ -33,5 +33,6 @@ bool is_word(char32_t c);  // \w of Python's re
 std::string upper_of(char32_t c);
 std::string lower_of(char32_t c);
 std::string title_of(char32_t c);
+std::string folded(char32_t c);  // str.casefold
 
 }  // namespace quire::jinja

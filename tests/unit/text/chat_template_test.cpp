@@ -128,6 +128,12 @@ TEST_CASE("errors name the line") {
   CHECK(plain("{{ raise_exception('no system role') }}").find("no system role") != std::string::npos);
 }
 
+TEST_CASE("an unknown filter or test fails when the template is parsed, unless it may never be reached") {
+  CHECK_FALSE(ChatTemplate::parse("{% for x in [] %}{{ x|nope }}{% endfor %}").has_value());
+  CHECK_FALSE(ChatTemplate::parse("{{ x is nope }}").has_value());
+  CHECK(plain("{% if false %}{{ x|nope }}{% endif %}{{ (x|nope) if false }}a") == "a");
+}
+
 TEST_CASE("the default template is ChatML") {
   const Json context = {
       {"messages", {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", " hi "}}}},
