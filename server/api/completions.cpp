@@ -8,17 +8,11 @@
 #include "server/api/constraints.h"
 #include "server/api/generation_operation.h"
 #include "server/api/logprobs.h"
+#include "server/api/prompt_list.h"
 
 namespace quire {
 
 namespace {
-
-constexpr std::size_t kMaxPrompts = 1024;
-
-struct Prompt {
-  std::string text;  // what echo shows
-  std::vector<TokenId> tokens;
-};
 
 struct CompletionFields {
   bool echo = false;
@@ -182,64 +176,6 @@ class CompletionOperation final : public GenerationOperation {
   std::vector<bool> opened_;
 };
 
-std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
-  Detokenizer detokenizer(tokenizer, DetokenizerOptions{true, true});
-  std::string text;
-  for (const TokenId token : tokens)
-    text += detokenizer.push(token);
-  return text + detokenizer.finish();
-}
-
-void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
-  prompts.push_back(
-      {text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
-}
-
-void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
-                      std::vector<Prompt>& prompts) {
-  const Json wrapped{{name, list}};
-  FieldReader inner(wrapped);
-  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
-  if (inner.error()) return reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
-  Prompt prompt;
-  for (const std::int32_t id : *ids)
-    prompt.tokens.push_back(TokenId{id});
-  prompt.text = decoded(*model.tokenizer, prompt.tokens);
-  prompts.push_back(std::move(prompt));
-}
-
-// One string, several, one list of token ids, or several.
-std::vector<Prompt> read_prompts(FieldReader& reader, const ServedModel& model) {
-  std::vector<Prompt> prompts;
-  const bool add_special = reader.boolean("add_special_tokens", true);
-  const Json* prompt = reader.find("prompt");
-  if (prompt == nullptr) {
-    reader.fail("prompt", "'prompt' is required", "missing_required_parameter");
-  } else if (prompt->is_string()) {
-    add_text_prompt(*prompt, add_special, model, prompts);
-  } else if (!prompt->is_array() || prompt->empty()) {
-    reader.fail("prompt", "'prompt' must be a string, an array of strings, or one or more arrays of token ids",
-                "invalid_type");
-  } else if (prompt->size() > kMaxPrompts && !prompt->front().is_number()) {
-    reader.fail("prompt", fmt::format("'prompt' holds more than {} prompts", kMaxPrompts));
-  } else if (prompt->front().is_number()) {
-    add_token_prompt(reader, *prompt, "prompt", model, prompts);
-  } else {
-    for (const Json& element : *prompt) {
-      const std::string name = fmt::format("prompt[{}]", prompts.size());
-      if (element.is_string()) {
-        add_text_prompt(element, add_special, model, prompts);
-      } else if (element.is_array()) {
-        add_token_prompt(reader, element, name, model, prompts);
-      } else {
-        reader.fail(name, fmt::format("'{}' must be a string or an array of token ids", name), "invalid_type");
-      }
-      if (reader.error()) break;
-    }
-  }
-  return prompts;
-}
-
 CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   CompletionFields completion;
   completion.echo = reader.boolean("echo", false);
@@ -277,7 +213,7 @@ Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, co
   if (!model) return tl::make_unexpected(model.error());
   GenerationFields fields = read_generation_fields(reader, **model);
   const CompletionFields completion = read_completion_fields(reader, fields, **model);
-  std::vector<Prompt> prompts = read_prompts(reader, **model);
+  std::vector<Prompt> prompts = read_prompts(reader, "prompt", **model);
   auto grammar = read_constraint(reader, **model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 

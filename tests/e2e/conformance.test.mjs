@@ -96,6 +96,17 @@ test("constrained texts are of their shape", async () => {
   assert.match(choice.choices[0].text, /^(red|blue)$/);
 });
 
+test("embeddings", { skip }, async () => {
+  const body = await whole("/v1/embeddings", { input: ["one text", "another"] });
+  assert_conforms("CreateEmbeddingResponse", body);
+  assert.equal(body.data.length, 2);
+  const length = Math.hypot(...body.data[0].embedding);
+  assert.ok(Math.abs(length - 1) < 1e-4, `a vector of length ${length}`);
+  const coded = await whole("/v1/embeddings", { input: "one text", encoding_format: "base64" });
+  const bytes = Buffer.from(coded.data[0].embedding, "base64");
+  assert.equal(bytes.readFloatLE(0), Math.fround(body.data[0].embedding[0]));
+});
+
 test("errors", { skip }, async () => {
   for (const [path, body, status] of [
     ["/v1/chat/completions", { messages, temperature: -1 }, 400],

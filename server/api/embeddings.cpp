@@ -1,0 +1,97 @@
+#include "server/api/embeddings.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "server/api/base64.h"
+#include "server/api/generation_fields.h"
+#include "server/api/prompt_list.h"
+
+namespace quire {
+
+namespace {
+
+class EmbeddingOperation final : public Operation {
+ public:
+  EmbeddingOperation(const ServedModel& model, std::vector<Prompt> inputs, bool base64, const Call& call)
+      : model_name_(model.name), base64_(base64), vectors_(inputs.size()) {
+    queue_ = model.queue;
+    const std::string id = make_id("embd-");
+    for (Prompt& input : inputs) {
+      auto request = std::make_shared<Request>();
+      request->id = id + "-" + std::to_string(requests_.size());
+      request->key_name = call.key_name;
+      request->prompt = std::move(input.tokens);
+      request->sampling.max_tokens = 1;
+      // A decoder's last position is the one that has seen the whole text.
+      request->pooling = Pooling::kLast;
+      request->arrival = call.arrival;
+      num_tokens_ += static_cast<std::int64_t>(request->prompt.size());
+      requests_.push_back(std::move(request));
+    }
+  }
+
+  void begin(std::string&) override {}
+
+  Wanted on_event(std::size_t index, OutputEvent event, std::string&) override {
+    if (!event.embedding.empty()) vectors_[index] = std::move(event.embedding);
+    if (!event.finish) return Wanted::kMore;
+    if (event.finish->error) error_ = event.finish->error;
+    if (!error_ && vectors_[index].empty()) {
+      error_ = Error{ErrorKind::kInternal, "The embedding could not be computed", "internal_error", "", std::nullopt};
+    }
+    return Wanted::kNothing;
+  }
+
+  void finish(std::string& out) override {
+    Json body{{"object", "list"}, {"data", Json::array()}, {"model", model_name_}};
+    for (std::size_t i = 0; i < vectors_.size(); ++i) {
+      body["data"].push_back(Json{{"object", "embedding"}, {"index", i}, {"embedding", vector_json(vectors_[i])}});
+    }
+    body["usage"] = {{"prompt_tokens", num_tokens_}, {"total_tokens", num_tokens_}};
+    out += dump_json(body);
+  }
+
+  void fail(const Error&, std::string&) override {}
+  OperationSummary summary() const override { return {num_tokens_, 0, 0, "", model_name_}; }
+
+ private:
+  Json vector_json(const std::vector<float>& vector) const {
+    if (!base64_) return vector;
+    // OpenAI's clients decode little-endian 32-bit floats.
+    std::string raw(vector.size() * sizeof(float), '\0');
+    std::memcpy(raw.data(), vector.data(), raw.size());
+    return encode_base64(raw);
+  }
+
+  std::string model_name_;
+  bool base64_;
+  std::int64_t num_tokens_ = 0;
+  std::vector<std::vector<float>> vectors_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, const Call& call) {
+  const auto body = parse_object(call.body);
+  if (!body) return tl::make_unexpected(body.error());
+  FieldReader reader(*body);
+  const auto model = models.select(reader);
+  if (!model) return tl::make_unexpected(model.error());
+  std::vector<Prompt> inputs = read_prompts(reader, "input", **model);
+  const bool base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
+  const std::int64_t size = (*model)->info.hidden_size;
+  if (const auto wanted = reader.integer("dimensions", 1, 1 << 20); wanted && *wanted != size) {
+    reader.refuse("dimensions", fmt::format("this model's vectors have {} dimensions and cannot be shortened", size));
+  }
+  reader.string("user");
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  for (const Prompt& input : inputs) {
+    const auto room = resolve_max_tokens(static_cast<std::int64_t>(input.tokens.size()), 1, **model, "input");
+    if (!room) return tl::make_unexpected(room.error());
+  }
+  return std::make_unique<EmbeddingOperation>(**model, std::move(inputs), base64, call);
+}
+
+}  // namespace quire

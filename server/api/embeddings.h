@@ -1,0 +1,13 @@
+// POST /v1/embeddings: each input's vector, as numbers or base64. Any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/model_table.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, const Call& call);
+
+}  // namespace quire

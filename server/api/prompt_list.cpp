@@ -1,0 +1,73 @@
+#include "server/api/prompt_list.h"
+
+#include <fmt/core.h>
+
+#include "core/text/detokenizer.h"
+
+namespace quire {
+
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
+  Detokenizer detokenizer(tokenizer, DetokenizerOptions{true, true});
+  std::string text;
+  for (const TokenId token : tokens)
+    text += detokenizer.push(token);
+  return text + detokenizer.finish();
+}
+
+namespace {
+
+constexpr std::size_t kMaxPrompts = 1024;
+
+void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
+  prompts.push_back(
+      {text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
+}
+
+void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
+                      std::vector<Prompt>& prompts) {
+  const Json wrapped{{name, list}};
+  FieldReader inner(wrapped);
+  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
+  if (inner.error()) return reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+  Prompt prompt;
+  for (const std::int32_t id : *ids)
+    prompt.tokens.push_back(TokenId{id});
+  prompt.text = decoded(*model.tokenizer, prompt.tokens);
+  prompts.push_back(std::move(prompt));
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model) {
+  std::vector<Prompt> prompts;
+  const bool add_special = reader.boolean("add_special_tokens", true);
+  const Json* prompt = reader.find(field);
+  if (prompt == nullptr) {
+    reader.fail(field, fmt::format("'{}' is required", field), "missing_required_parameter");
+  } else if (prompt->is_string()) {
+    add_text_prompt(*prompt, add_special, model, prompts);
+  } else if (!prompt->is_array() || prompt->empty()) {
+    reader.fail(field,
+                fmt::format("'{}' must be a string, an array of strings, or one or more arrays of token ids", field),
+                "invalid_type");
+  } else if (prompt->size() > kMaxPrompts && !prompt->front().is_number()) {
+    reader.fail(field, fmt::format("'{}' holds more than {} prompts", field, kMaxPrompts));
+  } else if (prompt->front().is_number()) {
+    add_token_prompt(reader, *prompt, field, model, prompts);
+  } else {
+    for (const Json& element : *prompt) {
+      const std::string name = fmt::format("{}[{}]", field, prompts.size());
+      if (element.is_string()) {
+        add_text_prompt(element, add_special, model, prompts);
+      } else if (element.is_array()) {
+        add_token_prompt(reader, element, name, model, prompts);
+      } else {
+        reader.fail(name, fmt::format("'{}' must be a string or an array of token ids", name), "invalid_type");
+      }
+      if (reader.error()) break;
+    }
+  }
+  return prompts;
+}
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// The texts of a completion or an embedding: one string, several, one list of token ids, or several. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/api/field_reader.h"
+#include "server/api/served_model.h"
+
+namespace quire {
+
+struct Prompt {
+  std::string text;  // what echo shows
+  std::vector<TokenId> tokens;
+};
+
+// Errors stay in the reader, named by their place ("prompt[2][0]").
+std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model);
+
+// The text that tokens stand for, from a text's beginning.
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens);
+
+}  // namespace quire

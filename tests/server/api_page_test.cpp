@@ -1,0 +1,76 @@
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "server/api/json.h"
+#include "tests/server/test_server.h"
+#include "tests/support/material.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+struct Row {
+  std::string path;
+  std::string field;
+  bool supported;
+  Json example;
+};
+
+// The rows of server/API.md's field tables.
+std::vector<Row> read_rows() {
+  std::vector<Row> rows;
+  std::string path;
+  const std::regex heading(R"(^## .*: POST (\S+)$)");
+  const std::regex row(R"(^\| (\w+) \| (supported|refused) \| `(.*)` \|)");
+  for (const std::string& line : read_lines(source_folder() / "server/API.md")) {
+    std::smatch match;
+    if (std::regex_search(line, match, heading)) path = match[1];
+    if (!std::regex_search(line, match, row)) continue;
+    rows.push_back({path, match[1], match[2] == "supported", Json::parse(match[3].str())});
+  }
+  return rows;
+}
+
+Json minimal(const std::string& path) {
+  if (path == "/v1/chat/completions") return {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}};
+  return {{path == "/v1/embeddings" ? "input" : "prompt", "x"}};
+}
+
+}  // namespace
+
+TEST_CASE("every field of the API page behaves as its row says") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto rows = read_rows();
+  CHECK(rows.size() > 100);
+  for (const Row& row : rows) {
+    INFO(row.path << " " << row.field);
+    if (row.path == "/v1/embeddings" && row.supported) continue;  // the engine behind this test has no vectors
+    Json body = minimal(row.path);
+    body[row.field] = row.example;
+    const HttpReply reply = client.post(row.path, dump_json(body));
+    INFO(reply.body);
+    CHECK(reply.status == (row.supported ? 200 : 400));
+    if (!row.supported && reply.status == 400) CHECK(Json::parse(reply.body)["error"]["param"] == row.field);
+  }
+}
+
+TEST_CASE("every field that the code reads is on the API page") {
+  std::set<std::string> listed = {"stream_options", "top_logprobs"};
+  for (const Row& row : read_rows())
+    listed.insert(row.field);
+  const std::regex read(R"(\breader_?\.\w+\(\s*\"([a-z_]+)\")");
+  // Their fields are llama-server's and vLLM's own.
+  const std::set<std::string> elsewhere = {"text_endpoints.cpp"};
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder() / "server/api")) {
+    if (entry.path().extension() != ".cpp" || elsewhere.count(entry.path().filename().string()) != 0) continue;
+    const std::string source = read_file(entry.path());
+    for (std::sregex_iterator match(source.begin(), source.end(), read), end; match != end; ++match) {
+      INFO(entry.path().filename() << ": " << (*match)[1]);
+      CHECK(listed.count((*match)[1]) == 1);
+    }
+  }
+}
