@@ -169,6 +169,21 @@ ConfigKey text_choice(Description description, Field<std::string> field, const s
   return choice<std::string>(std::move(description), field, std::move(pairs));
 }
 
+ConfigKey known_text(Description description, Field<std::string> field, std::string accepts,
+                     const std::vector<std::string_view>& names, bool (*known)(std::string_view)) {
+  ConfigKey key = text(std::move(description), field);
+  key.accepts = std::move(accepts);
+  key.set = [field, known, names, wanted = key.accepts](Config& config, const ConfigValue& value) -> std::string {
+    if (value.kind != Kind::kScalar) return "must be " + wanted;
+    if (!known(value.text)) {
+      return fmt::format("must be {}; did you mean '{}'?", wanted, nearest_name(value.text, names));
+    }
+    field(config) = value.text;
+    return {};
+  };
+  return key;
+}
+
 ConfigKey boolean(Description description, Field<bool> field) {
   return make<bool>(
       std::move(description), "true or false", field,

@@ -86,6 +86,9 @@ ConfigKey choice(Description description, Field<Enum> field, std::vector<std::pa
 }
 
 ConfigKey text_choice(Description description, Field<std::string> field, const std::vector<std::string>& names);
+// A text of which `known` decides; `names` are for suggestions.
+ConfigKey known_text(Description description, Field<std::string> field, std::string accepts,
+                     const std::vector<std::string_view>& names, bool (*known)(std::string_view));
 ConfigKey boolean(Description description, Field<bool> field);
 ConfigKey number(Description description, Field<double> field, double min, double max);
 ConfigKey size(Description description, Field<std::int64_t> field, Range range);

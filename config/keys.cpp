@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "config/key_types.h"
+#include "core/text/tools/tool_format.h"
 
 namespace quire {
 namespace {
@@ -32,6 +33,11 @@ Keys model_keys() {
       types::path(
           {"model.chat_template", "A Jinja file to use instead of the model's own chat template", {"--chat-template"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+      types::known_text(
+          {"model.tool_format", "How the model writes tool calls; empty: as its chat template says", {"--tool-format"}},
+          [](Config & c) -> auto& { return c.serve.model.tool_format; },
+          "empty, or the name of a format such as hermes or llama3_json", tool_format_names(),
+          [](std::string_view name) { return name.empty() || find_tool_format(name) != nullptr; }),
   };
 }
 
@@ -138,6 +144,15 @@ Keys kv_cache_keys() {
       types::boolean(
           {"kv_cache.isolate_by_key", "Share cached blocks only among the requests of one API key"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.isolate_by_key; }),
+      types::size(
+          {"kv_cache.host_tier_bytes", "Host memory for blocks that leave the pool; 0: none"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.host_tier_bytes; }, kAnyBytes),
+      types::text(
+          {"kv_cache.disk_tier_path", "A directory for blocks that outlive the process; empty: none"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_path; }),
+      types::size(
+          {"kv_cache.disk_tier_bytes", "The most that directory may hold"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_bytes; }, kSomeBytes),
   };
 }
 

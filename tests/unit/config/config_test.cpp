@@ -107,6 +107,9 @@ log: {format: json}
   CHECK(config.serve.engine.queue.max_queue_time_s == 2.0);
   CHECK(config.serve.server.drain.deadline.count() == 0);
   CHECK(config.log.format == "json");
+  CHECK(loaded("model: {tool_format: Qwen3-Coder}").serve.model.tool_format == "Qwen3-Coder");
+  CHECK(loaded("kv_cache: {host_tier_bytes: 1GiB}").serve.engine.kv_cache.host_tier_bytes == std::int64_t{1} << 30);
+  CHECK(loaded("kv_cache: {disk_tier_path: /var/kv}").serve.engine.kv_cache.disk_tier_path == "/var/kv");
   CHECK(loaded("model: {alias: [a, b]}").serve.model.alias == std::vector<std::string>{"a", "b"});
   CHECK(render_config(loaded("")) == render_config({}));
   CHECK(render_config(loaded("# nothing\nserver:\n")) == render_config({}));
@@ -151,6 +154,9 @@ TEST_CASE("a value of the wrong type or out of range is refused with what would 
   CHECK(refusal("drain: {delay: 5}") == "quire.yaml:1: 'drain.delay' must be a time such as 500ms, 30s or 5m");
   CHECK(refusal("drain: {delay: 1e300h}") == "quire.yaml:1: 'drain.delay' must be a time such as 500ms, 30s or 5m");
   CHECK(refusal("model: {alias: [[a]]}") == "quire.yaml:1: 'model.alias' must be a name, or a list of names");
+  CHECK(refusal("model: {tool_format: herms}") ==
+        "quire.yaml:1: 'model.tool_format' must be empty, or the name of a format such as hermes or llama3_json; "
+        "did you mean 'hermes'?");
   CHECK(refusal("log: {level: verbose}").starts_with("quire.yaml:1: 'log.level' must be one of trace, debug, info,"));
 }
 
