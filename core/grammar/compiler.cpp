@@ -5,6 +5,7 @@
 #include "core/grammar/build_program.h"
 #include "core/grammar/json_schema/lexicon.h"
 #include "core/grammar/mask/compiled.h"
+#include "core/grammar/mask/context.h"
 
 namespace quire {
 
@@ -46,7 +47,13 @@ struct GrammarCompiler::Shared {
 };
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabulary, GrammarLimits limits)
-    : vocabulary_(std::move(vocabulary)), limits_(limits), shared_(std::make_unique<Shared>()) {}
+    : vocabulary_(std::move(vocabulary)), limits_(limits), shared_(std::make_unique<Shared>()) {
+  // Almost every grammar has plain strings: what the vocabulary does inside them is worked out before anyone waits for
+  // it.
+  grammar::ByteLexer& plain =
+      *shared_->lexicon.lexer(shared_->lexicon.any_text(), grammar::ByteLexer::Encoding::kJsonString);
+  grammar::prepare_profile(plain, plain.start(), nullptr, *vocabulary_);
+}
 
 GrammarCompiler::~GrammarCompiler() = default;
 

@@ -10,6 +10,7 @@
 #include "core/grammar/json_schema/expander.h"
 #include "core/grammar/json_schema/key_automaton.h"
 #include "core/grammar/json_schema/productive.h"
+#include "core/grammar/json_schema/unique_items.h"
 #include "core/grammar/regex/build.h"
 #include "core/grammar/regex/parser.h"
 
@@ -17,6 +18,7 @@ namespace quire::grammar {
 
 namespace {
 
+const std::string kNotUnique;
 constexpr std::size_t kMaxMarks = 62;
 constexpr std::size_t kMaxSubsets = 6;  // conditions of which any combination may hold for one property or item
 
@@ -35,10 +37,11 @@ class Builder {
     const std::size_t first_object = program_.objects.size();
     const std::uint32_t root = node({Literal{&document_.root(), false, false}});
     while (!queue_.empty()) {
-      const auto [goal, index] = queue_.front();
+      const Wanted wanted = std::move(queue_.front());
       queue_.pop_front();
+      const Goal& goal = wanted.goal;
       try {
-        build(goal, index);
+        build(wanted);
       } catch (const Refusal& refusal) {
         if (!refusal.pointer.empty()) throw;
         throw Refusal(refusal.what(), expander_.pointer(goal));
@@ -57,19 +60,31 @@ class Builder {
   }
 
  private:
-  std::uint32_t node(const Goal& goal) {
-    const auto [found, fresh] = nodes_.try_emplace(goal, static_cast<std::uint32_t>(program_.nodes.size()));
+  struct Wanted {
+    Goal goal;
+    std::string unique_at;
+    std::uint32_t index;
+  };
+
+  // unique_at: the pointer of the uniqueItems that the value is an item under, or empty.
+  std::uint32_t node(const Goal& goal, const std::string& unique_at = kNotUnique) {
+    const auto [found, fresh] =
+        nodes_.try_emplace({goal, unique_at}, static_cast<std::uint32_t>(program_.nodes.size()));
     if (fresh) {
       if (program_.nodes.size() >= budget_.limits().max_nodes) throw Refusal("the schema has too many value positions");
       program_.nodes.emplace_back();
-      queue_.emplace_back(goal, found->second);
+      queue_.push_back({goal, unique_at, found->second});
     }
     return found->second;
   }
 
-  void build(const Goal& goal, std::uint32_t index) {
+  void build(const Wanted& wanted) {
     budget_.spend(100);
-    const Shapes& shapes = expander_.shapes(goal);
+    const Shapes& shapes = expander_.shapes(wanted.goal);
+    if (!wanted.unique_at.empty()) {
+      program_.nodes[wanted.index] = make_unique_item(shapes, wanted.unique_at, lexicon_, budget_);
+      return;
+    }
     if (shapes.strings.size() + shapes.arrays.size() + shapes.objects.size() > budget_.limits().max_alternatives) {
       throw Refusal("a value has too many alternatives");
     }
@@ -85,7 +100,7 @@ class Builder {
       made.objects.push_back(static_cast<std::uint32_t>(program_.objects.size()));
       program_.objects.push_back(this->object(object));
     }
-    program_.nodes[index] = std::move(made);
+    program_.nodes[wanted.index] = std::move(made);
   }
 
   LexerPtr bare(const Shapes& shapes) {
@@ -152,8 +167,10 @@ class Builder {
     ArrayShape shape;
     shape.min = alternative.min;
     shape.max = alternative.max;
-    if (!alternative.unique_at.empty() && alternative.max > 1) {
-      throw Refusal("uniqueItems is not supported", alternative.unique_at);
+    const std::string& unique_at = alternative.max > 1 ? alternative.unique_at : kNotUnique;
+    shape.unique = !unique_at.empty();
+    if (shape.unique && !alternative.contains.empty()) {
+      throw Refusal("uniqueItems beside conditions on how many items there are of a kind is not supported", unique_at);
     }
     if (alternative.contains.size() > 1 && alternative.max != kUnbounded) {
       throw Refusal(
@@ -168,9 +185,9 @@ class Builder {
     prefix = std::min<std::size_t>(prefix, alternative.max);
     for (std::size_t i = 0; i < prefix; ++i) {
       shape.prefix.push_back(
-          items(i < alternative.prefix.size() ? alternative.prefix[i] : alternative.rest, alternative, i));
+          items(i < alternative.prefix.size() ? alternative.prefix[i] : alternative.rest, alternative, i, unique_at));
     }
-    shape.rest = items(alternative.rest, alternative, prefix);
+    shape.rest = items(alternative.rest, alternative, prefix, unique_at);
     for (const ContainsAlternative& contains : alternative.contains)
       shape.contains.push_back({contains.min, contains.max, {}, false});
     return shape;
@@ -178,7 +195,8 @@ class Builder {
 
   // The kinds of item at an index: for each condition, the item counts for it, or (where too many must not) does not
   // meet it, or it is left open.
-  std::vector<ItemChoice> items(const Goal& goal, const ArrayAlternative& array, std::size_t index) {
+  std::vector<ItemChoice> items(const Goal& goal, const ArrayAlternative& array, std::size_t index,
+                                const std::string& unique_at) {
     std::vector<std::pair<Goal, std::uint32_t>> kinds{{goal, 0}};
     for (std::uint32_t i = 0; i < array.contains.size(); ++i) {
       const ContainsAlternative& contains = array.contains[i];
@@ -198,7 +216,7 @@ class Builder {
     }
     std::vector<ItemChoice> result;
     for (const auto& [kind, counted] : kinds)
-      result.push_back({node(kind), counted});
+      result.push_back({node(kind, unique_at), counted});
     return result;
   }
 
@@ -268,8 +286,8 @@ class Builder {
   Program& program_;
   Document document_;
   Expander expander_;
-  std::map<Goal, std::uint32_t> nodes_;
-  std::deque<std::pair<Goal, std::uint32_t>> queue_;
+  std::map<std::pair<Goal, std::string>, std::uint32_t> nodes_;
+  std::deque<Wanted> queue_;
   std::vector<Dfa> keys_;  // per object shape, in order
   std::map<const Dfa*, LexerPtr> lexers_;
   std::map<std::pair<const Dfa*, std::uint32_t>, std::shared_ptr<const Lengths>> lengths_;

@@ -86,11 +86,38 @@ class Pruner {
     if (shape.max > shape.prefix.size() && !any_live(shape.rest))
       return static_cast<std::uint32_t>(shape.prefix.size());
     std::uint64_t max = shape.max;
+    if (shape.unique) max = std::min(max, num_items(shape));
     for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
       if (!must_count(shape.rest, rule) || shape.contains[rule].max == kUnbounded) continue;
       max = std::min<std::uint64_t>(max, std::uint64_t{shape.prefix.size()} + shape.contains[rule].max);
     }
     return static_cast<std::uint32_t>(max);
+  }
+
+  // How many different items there are; many where they never run out.
+  std::uint64_t num_items(const ArrayShape& shape) const {
+    std::uint64_t most = 0;
+    for (const ItemChoice& choice : shape.rest)
+      most = std::max(most, num_items(program_.nodes[choice.node]));
+    for (const auto& choices : shape.prefix) {
+      for (const ItemChoice& choice : choices) {
+        if (num_items(program_.nodes[choice.node]) != kUnbounded)
+          throw Refusal("uniqueItems of few different items at given places is not supported");
+      }
+    }
+    return most;
+  }
+
+  static std::uint64_t num_items(const ValueNode& node) {
+    std::uint64_t sum = 0;
+    const auto add = [&sum](const LexerPtr& lexer, const Supply& supply) {
+      const KeyReach& reach = (*supply)[lexer->start()];
+      sum = reach.endless ? kUnbounded : std::min<std::uint64_t>(kUnbounded, sum + reach.num_finite);
+    };
+    for (const StringShape& string : node.strings)
+      add(string.lexer, string.supply);
+    if (sum != kUnbounded && node.bare_supply != nullptr) add(node.bare, node.bare_supply);
+    return sum;
   }
 
   bool has_value(const ArrayShape& shape) const {
@@ -185,8 +212,6 @@ class Pruner {
     shape.all_open = all_open(keys, shape.reach);
     const bool finite = !shape.reach[keys.start].endless;
     check_marks(shape, finite);
-    for (KeyClass& key : shape.classes)
-      key.finite = !key.is_named && may_be_finite(shape);
     shape.keys = std::make_shared<ByteLexer>(std::make_shared<Dfa>(std::move(keys)), ByteLexer::Encoding::kJsonString);
   }
 
@@ -218,11 +243,6 @@ class Pruner {
       }
     }
     return true;
-  }
-
-  static bool may_be_finite(const ObjectShape& shape) {
-    return std::any_of(shape.reach.begin(), shape.reach.end(),
-                       [](const KeyReach& reach) { return !reach.endless && reach.num_finite > 0; });
   }
 
   // A condition that some property must meet needs a supply of keys that cannot run out.

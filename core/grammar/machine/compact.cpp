@@ -29,12 +29,17 @@ class Compactor {
     for (Thread& thread : threads) {
       thread.frame = frames_[thread.frame];
       thread.text = text(thread.text);
-      if (thread.position == Position::kKey) thread.count = text(thread.count);
+      if (thread.position == Position::kKey || follows_text(thread)) thread.count = text(thread.count);
     }
     return std::move(fresh_);
   }
 
  private:
+  bool follows_text(const Thread& thread) const {
+    return thread.position == Position::kString &&
+           program_.nodes[thread.shape].strings[thread.string].supply != nullptr;
+  }
+
   // Frames of rules may refer to one another in circles, so they are numbered before they are filled.
   std::uint32_t number(std::uint32_t frame) {
     if (frames_[frame] == kNoIndex) {

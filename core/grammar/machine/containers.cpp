@@ -3,6 +3,7 @@
 #include <bit>
 #include <string>
 
+#include "core/grammar/machine/decimal.h"
 #include "core/grammar/machine/machine.h"
 
 namespace quire::grammar {
@@ -41,12 +42,57 @@ bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_
   }
   if (tight || reach.num_finite == 0) return false;
   if (!exact) return true;
+  return reach.num_finite > num_taken(frame, text);
+}
+
+// How many of the texts already used begin with `prefix`.
+std::uint64_t Machine::num_taken(const Frame& frame, std::uint32_t prefix) const {
   std::uint64_t taken = 0;
   for (std::uint32_t entry = frame.used; entry != kNoIndex; entry = stack_.used[entry].next) {
-    const bool finite = shape.classes[stack_.used[entry].key_class].finite;
-    if (finite && stack_.text_starts_with(stack_.used[entry].text, text)) ++taken;
+    if (stack_.text_starts_with(stack_.used[entry].text, prefix)) ++taken;
   }
-  return reach.num_finite > taken;
+  return taken;
+}
+
+// Whether some item that begins with the thread's text is not in its array yet.
+bool Machine::supply_live(const Thread& thread, const ByteLexer& lexer, const Supply& supply) const {
+  const Frame& frame = stack_.frames[thread.frame];
+  const bool exact = !lexer.inside(thread.state);
+  bool live = false;
+  lexer.for_each_target(thread.state, [&](std::uint32_t target) {
+    const KeyReach& reach = (*supply)[target];
+    live = live || reach.endless || (exact ? reach.num_finite > num_taken(frame, thread.text) : reach.num_finite > 0);
+  });
+  return live;
+}
+
+void Machine::finish_item(std::uint32_t frame_index, std::uint32_t text, Threads& out) {
+  const Frame frame = stack_.frames[frame_index];
+  if (frame.kind != FrameKind::kArray) return finish_value(frame_index, out);
+  if (used(frame, text)) return;
+  Frame next = frame;
+  stack_.used.push_back(UsedText{text, frame.used, stack_.texts[text].hash});
+  next.used = static_cast<std::uint32_t>(stack_.used.size() - 1);
+  push(out, Thread{.position = Position::kAfterItem, .frame = stack_.push(next)});
+}
+
+void Machine::finish_bare(const Thread& thread, Threads& out) {
+  const ValueNode& node = program_->nodes[thread.shape];
+  if (node.bare_supply == nullptr) return finish_value(thread.frame, out);
+  std::uint32_t text = thread.text;
+  if (node.by_value) {
+    std::string spelled;
+    for (std::uint32_t at = text; at != kEmptyText; at = stack_.texts[at].previous) {
+      spelled.push_back(static_cast<char>(stack_.texts[at].last));
+    }
+    std::reverse(spelled.begin(), spelled.end());
+    if (const auto number = Decimal::parse(spelled)) {
+      text = kEmptyText;
+      for (const char c : number->text())
+        text = stack_.extend_text(text, static_cast<unsigned char>(c));
+    }
+  }
+  finish_item(thread.frame, text, out);
 }
 
 bool Machine::key_live(const Thread& thread) const {
@@ -87,15 +133,20 @@ void Machine::step_object(const Thread& thread, std::uint8_t byte, Threads& out)
   }
 }
 
-// The text after one more byte of a code point written in several; once complete, the code point takes their place.
-std::uint32_t Machine::extend_key(const Thread& thread, std::uint8_t byte, bool completes) {
-  if (!completes) return stack_.extend_text(thread.text, byte);
+// Follows the text over one more byte; the bytes of a code point written in several are replaced by it once it is
+// complete.
+void Machine::extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside) {
+  if (!was_inside) thread.count = thread.text;
+  if (!completes || !was_inside) {
+    thread.text = stack_.extend_text(thread.text, byte);
+    return;
+  }
   std::string bytes(1, static_cast<char>(byte));
   for (std::uint32_t at = thread.text; at != thread.count; at = stack_.texts[at].previous) {
     bytes.push_back(static_cast<char>(stack_.texts[at].last));
   }
   std::reverse(bytes.begin(), bytes.end());
-  return stack_.extend_text(thread.count, decode_json_character(bytes));
+  thread.text = stack_.extend_text(thread.count, decode_json_character(bytes));
 }
 
 void Machine::step_key(const Thread& thread, std::uint8_t byte, Threads& out) {
@@ -109,10 +160,7 @@ void Machine::step_key(const Thread& thread, std::uint8_t byte, Threads& out) {
   if (moved == 0) return;
   Thread next = thread;
   next.state = moved & ~ByteLexer::kCompletes;
-  const bool completes = (moved & ByteLexer::kCompletes) != 0;
-  const bool fresh = !lexer.inside(thread.state);
-  if (fresh) next.count = thread.text;
-  next.text = completes && fresh ? stack_.extend_text(thread.text, byte) : extend_key(next, byte, completes);
+  extend_key(next, byte, (moved & ByteLexer::kCompletes) != 0, lexer.inside(thread.state));
   if (key_live(next)) push(out, next);
 }
 
@@ -132,7 +180,7 @@ void Machine::finish_key(const Thread& thread, std::uint32_t label, Threads& out
     if (key.required) --next.missing;
   } else {
     if (used(frame, thread.text)) return;
-    stack_.used.push_back(UsedText{thread.text, frame.used, stack_.texts[thread.text].hash, label});
+    stack_.used.push_back(UsedText{thread.text, frame.used, stack_.texts[thread.text].hash});
     next.used = static_cast<std::uint32_t>(stack_.used.size() - 1);
   }
   push(out, Thread{.position = Position::kColon, .frame = stack_.push(next)});

@@ -140,11 +140,14 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
   const ValueNode& node = program_->nodes[node_index];
   if (byte == '"') {
     for (std::size_t i = 0; i < node.strings.size(); ++i) {
-      push(out, Thread{.position = Position::kString,
-                       .string = static_cast<std::uint16_t>(i),
-                       .shape = node_index,
-                       .state = node.strings[i].lexer->start(),
-                       .frame = frame});
+      Thread begun{.position = Position::kString,
+                   .string = static_cast<std::uint16_t>(i),
+                   .shape = node_index,
+                   .state = node.strings[i].lexer->start(),
+                   .frame = frame};
+      // Strings are told from other items that spell the same by what their text begins with.
+      if (node.strings[i].supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
+      push(out, begun);
     }
   } else if (byte == '{') {
     for (const std::uint32_t shape : node.objects) {
@@ -171,15 +174,18 @@ void Machine::step_string(const Thread& thread, std::uint8_t byte, Threads& out)
   const StringShape& string = string_of(thread);
   if (byte == '"' && !string.lexer->inside(thread.state)) {
     if (string.lexer->accept(thread.state) == 0) return;
-    if (thread.count < string.min || thread.count > string.max) return;
-    finish_value(thread.frame, out);
+    if (string.supply != nullptr) return finish_item(thread.frame, thread.text, out);
+    if (thread.count >= string.min && thread.count <= string.max) finish_value(thread.frame, out);
     return;
   }
   const std::uint32_t moved = string.lexer->step(thread.state, byte);
   if (moved == 0) return;
   Thread next = thread;
   next.state = moved & ~ByteLexer::kCompletes;
-  if (string.bounded()) {
+  if (string.supply != nullptr) {
+    extend_key(next, byte, (moved & ByteLexer::kCompletes) != 0, string.lexer->inside(thread.state));
+    if (!supply_live(next, *string.lexer, string.supply)) return;
+  } else if (string.bounded()) {
     if ((moved & ByteLexer::kCompletes) != 0) ++next.count;
     const bool inside = string.lexer->code_state(next.state) == ByteLexer::kInside;
     bool live = false;
@@ -194,12 +200,13 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
   ByteLexer& lexer = *program_->nodes[thread.shape].bare;
   const std::uint32_t moved = lexer.step(thread.state, byte) & ~ByteLexer::kCompletes;
   if (moved != 0) {
-    const bool ended = lexer.accept(moved) != 0 && lexer.is_final(moved);
-    if (ended) {
-      finish_value(thread.frame, out);
-    } else {
-      Thread next = thread;
-      next.state = moved;
+    Thread next = thread;
+    next.state = moved;
+    const Supply& supply = program_->nodes[thread.shape].bare_supply;
+    if (supply != nullptr) next.text = stack_.extend_text(thread.text, byte);
+    if (lexer.accept(moved) != 0 && lexer.is_final(moved)) {
+      finish_bare(next, out);
+    } else if (supply == nullptr || supply_live(next, lexer, supply)) {
       push(out, next);
     }
   }
@@ -212,7 +219,7 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
   std::vector<Called> later = std::exchange(called_, {});
   const bool reached = std::exchange(base_reached_, false);
   Threads ended;
-  finish_value(thread.frame, ended);
+  finish_bare(thread, ended);
   called_ = std::move(later);
   base_passed_ = std::exchange(base_reached_, reached) || base_passed_;
   for (const Thread& after : ended)

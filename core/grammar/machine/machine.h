@@ -35,8 +35,10 @@ struct Thread {
   std::uint16_t string = 0;  // kString: which shape of the node
   std::uint32_t shape = 0;   // node, or object shape for kKey
   std::uint32_t state = 0;   // of the lexer at hand
-  std::uint32_t count = 0;   // kString: code points so far; kKey: the text before an unfinished code point
-  std::uint32_t text = 0;    // kKey: the text so far, an unfinished code point byte by byte
+  // Texts that must differ (kKey, and items where a supply is kept) are followed in `text`, an unfinished code point
+  // byte by byte, with `count` the text before it. For other strings `count` is the code points so far.
+  std::uint32_t count = 0;
+  std::uint32_t text = 0;
   std::uint32_t frame = 0;
   bool operator==(const Thread&) const = default;
 };
@@ -58,6 +60,8 @@ class Machine {
   // The pieces that preparing masks needs.
   void begin_step() { called_.clear(); }
   void finish_value(std::uint32_t frame, Threads& out);
+  // A string or bare value whose text is `text` ends as an item that must differ from the others.
+  void finish_item(std::uint32_t frame, std::uint32_t text, Threads& out);
   void finish_key(const Thread& thread, std::uint32_t label, Threads& out);
   void step_thread(const Thread& thread, std::uint8_t byte, Threads& out);
   bool key_live(const Thread& thread) const;
@@ -89,7 +93,10 @@ class Machine {
   void step_rule(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_object(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_array(const Thread& thread, std::uint8_t byte, Threads& out);
-  std::uint32_t extend_key(const Thread& thread, std::uint8_t byte, bool completes);
+  void finish_bare(const Thread& thread, Threads& out);
+  bool supply_live(const Thread& thread, const ByteLexer& lexer, const Supply& supply) const;
+  std::uint64_t num_taken(const Frame& frame, std::uint32_t prefix) const;
+  void extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside);
   void begin_key(const Thread& thread, Threads& out);
   void begin_property_value(const Thread& thread, Threads& out);
   std::uint32_t begin_item(std::uint32_t frame, const ItemChoice& choice);

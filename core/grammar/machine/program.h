@@ -19,14 +19,25 @@ namespace quire::grammar {
 inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFu;
 inline constexpr std::uint32_t kMaxSpaces = 512;  // longest run of JSON whitespace between two tokens
 
+// What can still follow a state of a lexer whose texts must differ: keys of an object, or items of an array.
+struct KeyReach {
+  bool endless = false;           // keys without end: some is always left
+  std::uint32_t first_named = 0;  // named keys [first_named, last_named)
+  std::uint32_t last_named = 0;
+  std::uint64_t num_finite = 0;  // keys of finite unnamed classes
+};
+using Supply = std::shared_ptr<const std::vector<KeyReach>>;  // per code state
+
 // One shape of string: its characters, and how many of them.
 struct StringShape {
   LexerPtr lexer;
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
   std::shared_ptr<const Lengths> lengths;  // null where only the lexer decides
+  Supply supply;                           // for items that must differ; null elsewhere
 
   bool bounded() const { return lengths != nullptr; }
+  bool plain() const { return lengths == nullptr && supply == nullptr; }  // only the lexer decides
   bool live(std::uint32_t code_state, std::uint32_t count) const {
     if (count > max) return false;
     return lengths->reachable(code_state, count < min ? min - count : 0,
@@ -46,15 +57,6 @@ struct KeyClass {
   bool is_named = false;
   std::uint32_t named = kNoIndex;  // where is_named: its bit among the seen keys
   bool required = false;
-  bool finite = false;  // only finitely many keys of this class: prefixes can run out
-};
-
-// What can still follow a state of the key lexer.
-struct KeyReach {
-  bool endless = false;           // keys without end: some is always left
-  std::uint32_t first_named = 0;  // named keys [first_named, last_named)
-  std::uint32_t last_named = 0;
-  std::uint64_t num_finite = 0;  // keys of finite unnamed classes
 };
 
 struct ObjectShape {
@@ -91,7 +93,7 @@ struct ArrayShape {
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
   std::vector<ContainsRule> contains;
-  bool unique = false;
+  bool unique = false;  // no item may be there twice; items are scalars
   const std::vector<ItemChoice>& choices(std::uint32_t index) const {
     return index < prefix.size() ? prefix[index] : rest;
   }
@@ -99,7 +101,9 @@ struct ArrayShape {
 
 // A position where a JSON value stands: the union of its shapes.
 struct ValueNode {
-  LexerPtr bare;  // numbers, true, false, null; null where none is possible
+  LexerPtr bare;          // numbers, true, false, null; null where none is possible
+  Supply bare_supply;     // for items that must differ; null elsewhere
+  bool by_value = false;  // such items are numbers in any spelling, compared by value
   std::vector<StringShape> strings;
   std::vector<std::uint32_t> arrays;   // indices of Program::arrays
   std::vector<std::uint32_t> objects;  // indices of Program::objects

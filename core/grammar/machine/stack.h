@@ -43,7 +43,6 @@ struct UsedText {
   std::uint32_t text;
   std::uint32_t next;
   std::uint64_t hash;
-  std::uint32_t key_class;
 };
 
 inline constexpr std::uint32_t kRootFrame = 0;

@@ -49,11 +49,12 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
 ContextBuilder::ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary)
     : machine_(machine), vocabulary_(vocabulary) {}
 
-const Profile& ContextBuilder::profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths) {
+const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths,
+                               const TokenVocabulary& vocabulary) {
   if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
   // One profile serves with and without bounds: with bounds it knows more.
   auto& known = lexer.contexts->profiles[lengths == nullptr ? state : state | 1u << 31];
-  if (known == nullptr) known = std::make_shared<Profile>(lexer, state, lengths, vocabulary_);
+  if (known == nullptr) known = std::make_shared<Profile>(lexer, state, lengths, vocabulary);
   return *known;
 }
 
@@ -63,7 +64,7 @@ bool ContextBuilder::cut_string(const Thread& thread) {
   if (string.bounded() && !string.lengths->dense()) return false;
   const std::uint32_t room = !string.bounded() || string.max == kUnbounded ? kUnbounded : string.max - thread.count;
   const std::uint32_t least = string.min - std::min(string.min, thread.count);
-  const Profile& known = profile(*string.lexer, thread.state, string.lengths.get());
+  const Profile& known = prepare_profile(*string.lexer, thread.state, string.lengths.get(), vocabulary_);
   context_->allowed = nullptr;
   auto inside = std::make_shared<TokenSet>(*known.inside(room));
   for (const Profile::Closing& closing : known.closings()) {
@@ -83,7 +84,7 @@ bool ContextBuilder::cut_string(const Thread& thread) {
 bool ContextBuilder::cut_key(const Thread& thread) {
   const ObjectShape& shape = machine_.program().objects[thread.shape];
   if (shape.keys->inside(thread.state) || !shape.all_open || shape.any_text == nullptr) return false;
-  const Profile& known = profile(*shape.any_text, shape.any_text->start(), nullptr);
+  const Profile& known = prepare_profile(*shape.any_text, shape.any_text->start(), nullptr, vocabulary_);
   const Dfa& dfa = shape.keys->dfa();
   std::vector<std::uint32_t> labels;
   for (const std::u32string& content : known.contents()) {

@@ -45,6 +45,10 @@ struct LexerContexts {
   std::map<ContextKey, std::shared_ptr<const Context>> known;
 };
 
+// The profile of a lexer's state, made on first use.
+const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths,
+                               const TokenVocabulary& vocabulary);
+
 // Prepares Contexts; uses the machine's stack above its mark only.
 class ContextBuilder {
  public:
@@ -57,7 +61,6 @@ class ContextBuilder {
   void walk_lexer(const Thread& thread);
   bool cut_string(const Thread& thread);
   bool cut_key(const Thread& thread);
-  const Profile& profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths);
   void visit(std::uint32_t node, const Thread& thread, std::size_t depth);
   void visit_rule(std::uint32_t node, std::uint32_t state, std::size_t depth);
   void leave(std::uint32_t node, std::size_t depth, std::uint32_t label, const ByteSet& follow);

@@ -75,20 +75,9 @@ void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
     case Position::kDone: return;
     case Position::kValue: return fill_value(thread, mask);
     case Position::kKey: return fill_key(thread, mask);
-    case Position::kString: {
-      const StringShape& string = machine_.string_of(thread);
-      std::uint32_t lo = 0;
-      std::uint32_t hi = kFar;
-      if (string.bounded()) {
-        const bool dense = string.lengths->dense();
-        lo = dense ? distance(string.min, thread.count, vocabulary_.longest())
-                   : string.min - std::min(string.min, thread.count);
-        hi = dense ? distance(string.max, thread.count, vocabulary_.longest()) : string.max - thread.count;
-      }
-      const ContextKey key{thread.position, thread.state, lo, hi, follow_of(thread.frame)};
-      return apply(*context(thread, key, contexts_of(*string.lexer).known), thread, mask);
-    }
+    case Position::kString: return fill_string(thread, mask);
     case Position::kBare: {
+      if (program.nodes[thread.shape].bare_supply != nullptr) return fill_direct(thread, mask);
       ByteLexer& lexer = *program.nodes[thread.shape].bare;
       const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
       return apply(*context(thread, key, contexts_of(lexer).known), thread, mask);
@@ -101,7 +90,48 @@ void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
   }
 }
 
+void MaskFiller::fill_string(const Thread& thread, Mask mask) {
+  const StringShape& string = machine_.string_of(thread);
+  if (string.supply != nullptr) {
+    bool endless = false;
+    string.lexer->for_each_target(thread.state,
+                                  [&](std::uint32_t target) { endless = endless || (*string.supply)[target].endless; });
+    if (!endless) return fill_direct(thread, mask);
+  }
+  std::uint32_t lo = 0;
+  std::uint32_t hi = kFar;
+  if (string.bounded()) {
+    const bool dense = string.lengths->dense();
+    lo = dense ? distance(string.min, thread.count, vocabulary_.longest())
+               : string.min - std::min(string.min, thread.count);
+    hi = dense ? distance(string.max, thread.count, vocabulary_.longest()) : string.max - thread.count;
+  }
+  const ContextKey key{thread.position, thread.state, lo, hi, follow_of(thread.frame)};
+  const auto prepared = context(thread, key, contexts_of(*string.lexer).known);
+  if (string.supply != nullptr) return fill_differing(thread, *prepared, mask);
+  apply(*prepared, thread, mask);
+}
+
+// A text that must differ from others: the prepared mask without the tokens that would end it as one of them.
+void MaskFiller::fill_differing(const Thread& thread, const Context& prepared, Mask mask) {
+  if (!extends_to_used(thread)) return apply(prepared, thread, mask);
+  std::vector<std::uint32_t> own(mask.size(), 0);
+  apply(prepared, thread, own);
+  forbid_used(0, thread, own);
+  for (std::size_t i = 0; i < own.size(); ++i)
+    mask[i] |= own[i];
+}
+
+ByteLexer& MaskFiller::lexer_of(const Thread& thread) const {
+  return thread.position == Position::kKey ? *machine_.program().objects[thread.shape].keys
+                                           : *machine_.string_of(thread).lexer;
+}
+
 void MaskFiller::fill_value(const Thread& thread, Mask mask) {
+  // What opens an item that must differ from others cannot be prepared without them.
+  const Frame& below = machine_.stack().frames[thread.frame];
+  if (below.kind == FrameKind::kArray && machine_.program().arrays[below.shape].unique)
+    return fill_direct(thread, mask);
   // The run of whitespace counts only where its limit is near.
   const bool none = thread.spaces == kMaxSpaces;
   if (!none && thread.spaces + vocabulary_.longest() >= kMaxSpaces) return fill_direct(thread, mask);
@@ -120,13 +150,7 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
   if (!endless || frame.count + frame.missing >= shape.max) return fill_direct(thread, mask);
   // Reach differs between shapes that share a lexer, so these contexts belong to the grammar.
   const ContextKey key{thread.position, thread.state, thread.shape, 0, ByteSet()};
-  const auto prepared = context(thread, key, nodes_.known);
-  if (!extends_to_used_key(thread)) return apply(*prepared, thread, mask);
-  std::vector<std::uint32_t> own(mask.size(), 0);
-  apply(*prepared, thread, own);
-  forbid_used_keys(0, thread, own);
-  for (std::size_t i = 0; i < own.size(); ++i)
-    mask[i] |= own[i];
+  fill_differing(thread, *context(thread, key, nodes_.known), mask);
 }
 
 void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {
@@ -136,12 +160,15 @@ void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) 
   for (const Exit& exit : context.exits) {
     Threads threads;
     machine_.begin_step();
+    // A text that must differ ends within the tokens, differently in each; those that repeat one are forbidden
+    // afterwards.
+    Thread unseen = thread;
+    unseen.text = stack.extend_text(thread.text, kMaxCodePoint + 1);
     if (thread.position == Position::kKey) {
-      // The key's text ends within the tokens and differs between them; a repeated one is forbidden afterwards.
-      Thread unseen = thread;
-      unseen.text = stack.extend_text(thread.text, kMaxCodePoint + 1);
       machine_.finish_key(unseen, exit.label, threads);
       if (!threads.empty()) set(mask, exit.rest.tokens_at(0));
+    } else if (thread.position == Position::kString && machine_.string_of(thread).supply != nullptr) {
+      machine_.finish_item(thread.frame, unseen.text, threads);
     } else {
       machine_.finish_value(thread.frame, threads);
     }
@@ -164,9 +191,9 @@ void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) 
 }
 
 // Whether some key that the object already has begins with what was read of this one.
-bool MaskFiller::extends_to_used_key(const Thread& thread) {
+bool MaskFiller::extends_to_used(const Thread& thread) {
   const Stack& stack = machine_.stack();
-  const bool inside = machine_.program().objects[thread.shape].keys->inside(thread.state);
+  const bool inside = lexer_of(thread).inside(thread.state);
   const std::uint32_t prefix = inside ? thread.count : thread.text;
   for (std::uint32_t entry = stack.frames[thread.frame].used; entry != kNoIndex; entry = stack.used[entry].next) {
     if (stack.text_starts_with(stack.used[entry].text, prefix)) return true;
@@ -175,9 +202,9 @@ bool MaskFiller::extends_to_used_key(const Thread& thread) {
 }
 
 // Clears the tokens that would close a key which the object already has.
-void MaskFiller::forbid_used_keys(std::uint32_t node, const Thread& thread, Mask mask) {
+void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, Mask mask) {
   const Trie& trie = vocabulary_.trie();
-  ByteLexer& lexer = *machine_.program().objects[thread.shape].keys;
+  ByteLexer& lexer = lexer_of(thread);
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
     if (trie[child].byte == '"' && !lexer.inside(thread.state)) {
       if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text))
@@ -190,7 +217,7 @@ void MaskFiller::forbid_used_keys(std::uint32_t node, const Thread& thread, Mask
     Threads next;
     machine_.begin_step();
     machine_.step_thread(thread, trie[child].byte, next);
-    if (!next.empty() && extends_to_used_key(next.front())) forbid_used_keys(child, Thread(next.front()), mask);
+    if (!next.empty() && extends_to_used(next.front())) forbid_used(child, Thread(next.front()), mask);
     machine_.stack().release(mark);
   }
 }

@@ -32,10 +32,13 @@ class MaskFiller {
   void fill_direct(const Thread& thread, Mask mask);
   void fill_value(const Thread& thread, Mask mask);
   void fill_key(const Thread& thread, Mask mask);
+  void fill_string(const Thread& thread, Mask mask);
+  void fill_differing(const Thread& thread, const Context& prepared, Mask mask);
+  ByteLexer& lexer_of(const Thread& thread) const;
   void apply(const Context& context, const Thread& thread, Mask mask);
   void walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask);
-  void forbid_used_keys(std::uint32_t node, const Thread& thread, Mask mask);
-  bool extends_to_used_key(const Thread& thread);
+  void forbid_used(std::uint32_t node, const Thread& thread, Mask mask);
+  bool extends_to_used(const Thread& thread);
   ByteSet follow_of(std::uint32_t frame);
   std::shared_ptr<const Context> context(const Thread& thread, const ContextKey& key,
                                          std::map<ContextKey, std::shared_ptr<const Context>>& known);

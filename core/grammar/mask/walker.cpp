@@ -30,7 +30,7 @@ void Walker::arrive(std::uint32_t node, bool alive, std::size_t at, std::size_t 
 
 void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
   const Threads& threads = level(at);
-  if (threads.size() == 1 && threads[0].position == Position::kString && !machine_.string_of(threads[0]).bounded()) {
+  if (threads.size() == 1 && threads[0].position == Position::kString && machine_.string_of(threads[0]).plain()) {
     return string_below(node, Thread(threads[0]), at, depth);
   }
   ByteSet first;

@@ -87,7 +87,7 @@ class Generator {
       if (chance(40)) s["maxContains"] = 1 + below(2);
       if (chance(40)) s["minContains"] = below(3);
     }
-    if (chance(8)) s["uniqueItems"] = true;
+    if (chance(15)) s["uniqueItems"] = true;
   }
 
   void objects(Json& s, int depth) {

@@ -48,6 +48,22 @@ TEST_CASE("counts of properties and items are exact") {
          {"[1]", "[1,0,0]", "[1,1,1,1]", "[1,1,0,0,0]"}});
 }
 
+TEST_CASE("items that must differ do, whatever their spelling") {
+  check({R"({"type":"array","uniqueItems":true,"items":{"enum":["a","ab","b"]}})",
+         {"[]", R"(["ab","a"])", R"(["a","ab","b"])"},
+         {R"(["a","a"])", R"(["a","ab","b","a"])"}});
+  check({R"({"type":"array","uniqueItems":true,"items":{"type":["string","number","null"]}})",
+         {R"([1,"1",null])", R"(["x y","x"])", "[1,10,100]"},
+         {"[1,1.0]", "[1e2,100]", R"(["é","\u00e9"])", "[null,null]"}});
+  check({R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":10}})",
+         {"[1,10,2]", "[10,1]"},
+         {"[1,1]", "[3,2,1,3]"}});
+  CHECK_THAT(refusal(schema_spec(R"({"uniqueItems":true,"type":"array","minItems":3,"items":{"type":"boolean"}})")),
+             Catch::Matchers::Contains("no value"));
+  CHECK_THAT(refusal(schema_spec(R"({"items":{"uniqueItems":true,"type":"array","items":{"type":"object"}}})")),
+             Catch::Matchers::StartsWith("#/items/uniqueItems"));
+}
+
 TEST_CASE("numbers keep their bounds in every usual spelling") {
   check({R"({"type":"number","minimum":-1.5,"exclusiveMaximum":20})",
          {"-1.5", "-1.50", "0", "-0", "19.999", "1.5e1", "1e-07", "-1e0"},

@@ -1,0 +1,16 @@
+// Items that must differ from one another: scalars, each with one spelling or compared by value. One thread at a time.
+#pragma once
+
+#include <string>
+
+#include "core/grammar/json_schema/lexicon.h"
+#include "core/grammar/json_schema/shapes.h"
+#include "core/grammar/machine/program.h"
+
+namespace quire::grammar {
+
+// The node of such an item; `pointer` is that of the keyword. Throws Refusal where items could be arrays or objects, or
+// numbers whose supply cannot be counted.
+ValueNode make_unique_item(const Shapes& shapes, const std::string& pointer, Lexicon& lexicon, Budget& budget);
+
+}  // namespace quire::grammar
