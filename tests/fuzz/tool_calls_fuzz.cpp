@@ -30,13 +30,18 @@ bool same(const quire::ParsedOutput& a, const quire::ParsedOutput& b) {
 
 }  // namespace
 
-// The first byte chooses the format, the rest is a model's output: however it is cut, the message is the same.
+// The first line names the format ("!" before it: not eager), the rest is a model's output: however it is cut, the
+// message is the same. A name that is none chooses a format by its first byte.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::size_t line_end = input.find('\n');
+  if (line_end == std::string_view::npos || line_end == 0) return 0;
+  const bool eager = input[0] != '!';
+  const std::string_view name = input.substr(eager ? 0 : 1, line_end - (eager ? 0 : 1));
+  const quire::ToolFormat* format = quire::find_tool_format(name);
   const auto names = quire::tool_format_names();
-  const quire::ToolFormat& format = *quire::find_tool_format(names[data[0] % names.size()]);
-  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const bool eager = (data[0] & 0x80) == 0;
-  if (!same(parse(format, text, text.size() + 1, eager), parse(format, text, 1, eager))) std::abort();
+  if (format == nullptr) format = quire::find_tool_format(names[data[0] % names.size()]);
+  const std::string_view text = input.substr(line_end + 1);
+  if (!same(parse(*format, text, text.size() + 1, eager), parse(*format, text, 1, eager))) std::abort();
   return 0;
 }

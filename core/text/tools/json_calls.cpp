@@ -155,7 +155,8 @@ class JsonCallReader {
     return status == ScanStatus::kComplete ? members.status : status;
   }
 
-  // Nothing where the members cannot become a call.
+  // Nothing where the members cannot become a call. Of a key given twice the first counts: it may have been passed on
+  // already.
   std::optional<ParsedToolCall> named_call(const JsonMembers& members) const {
     ParsedToolCall call;
     for (const auto& member : members.members) {
@@ -163,10 +164,10 @@ class JsonCallReader {
       const bool complete = value.status == ScanStatus::kComplete;
       if (is_name_key(member.key, context_.format) || member.key == "function") {
         if (!value.text.empty() && value.text[0] != '"') return std::nullopt;
-        if (complete) call.name = decode_json_string(value.text).value_or("");
+        if (complete && call.name.empty()) call.name = decode_json_string(value.text).value_or("");
       } else if (is_arguments_key(member.key, context_.format)) {
-        call.arguments = arguments_text(value, context_);
-      } else if (is_id_key(member.key, context_.format) && complete) {
+        if (call.arguments.empty()) call.arguments = arguments_text(value, context_);
+      } else if (is_id_key(member.key, context_.format) && complete && call.id.empty()) {
         const auto id = decode_json_string(value.text);
         call.id = id ? *id : value.text;
       }
@@ -214,7 +215,7 @@ CallReading find_bare_calls(std::string_view text, const CallContext& context) {
 }  // namespace
 
 CallReading read_json_calls(std::string_view text, const CallContext& context) {
-  if (context.format.bare_anywhere && context.final) return find_bare_calls(text, context);
+  if (context.format.bare_anywhere && context.final && context.strict) return find_bare_calls(text, context);
   return JsonCallReader(text, context).run();
 }
 

@@ -121,18 +121,19 @@ class NamedCallReader {
   ScanStatus arguments(ParsedToolCall& call) {
     const std::size_t begin = position_;
     const JsonScan scan = scan_json(text_, begin, context_.spacing);
-    if (scan.status == ScanStatus::kComplete) {
+    // Markers are special tokens: where arguments are passed on as written, one ends them even inside a string.
+    const std::size_t stop = format_.verbatim_arguments ? first_of_stops(begin) : kNone;
+    if (scan.status == ScanStatus::kComplete && scan.end <= stop) {
       call.arguments = format_.verbatim_arguments ? std::string(text_.substr(begin, scan.end - begin)) : scan.text;
       position_ = scan.end;
       return after_arguments();
     }
-    const std::size_t stop = first_of_stops(begin);
-    if (stop == kNone) {
-      if (scan.status == ScanStatus::kMalformed && !format_.verbatim_arguments) return ScanStatus::kMalformed;
-      return unfinished_arguments(call, begin, scan);
+    if (!format_.verbatim_arguments) {
+      call.arguments = scan.text;
+      position_ = scan.end;
+      return scan.status;
     }
-    if (!format_.verbatim_arguments && scan.status == ScanStatus::kMalformed && scan.end < stop)
-      return ScanStatus::kMalformed;
+    if (stop == kNone) return unfinished_arguments(call, begin);
     call.arguments = std::string(trim_arguments(text_.substr(begin, stop - begin)));
     if (call.arguments.empty()) call.arguments = "{}";
     position_ = stop;
@@ -146,16 +147,17 @@ class NamedCallReader {
     return written;
   }
 
-  ScanStatus unfinished_arguments(ParsedToolCall& call, std::size_t begin, const JsonScan& scan) {
-    if (format_.verbatim_arguments) {
-      const auto written = text_.substr(begin);
-      auto held = stops_;
-      if (!format_.fence.empty()) held.push_back(format_.fence);
-      const std::size_t kept = context_.final ? 0 : held_back(written, held);
-      call.arguments = std::string(trim_arguments(written.substr(0, written.size() - kept)));
-    } else {
-      call.arguments = scan.text;
-    }
+  // What may be the beginning of the fence or of a marker is not passed on yet.
+  std::size_t held_at_end(std::string_view written) const {
+    if (format_.fence.empty()) return held_back(written, stops_);
+    if (written.ends_with(format_.fence)) return format_.fence.size();
+    return std::max(held_back(written, stops_), held_back(written, {format_.fence}));
+  }
+
+  ScanStatus unfinished_arguments(ParsedToolCall& call, std::size_t begin) {
+    const auto written = text_.substr(begin);
+    const std::size_t kept = context_.final ? 0 : held_at_end(written);
+    call.arguments = std::string(trim_arguments(written.substr(0, written.size() - kept)));
     position_ = text_.size();
     return ScanStatus::kPartial;
   }
@@ -194,7 +196,7 @@ CallReading read_named_calls(std::string_view text, const CallContext& context) 
     const std::size_t start = match_marker(text, 0, context.format.starts);
     const std::size_t after = skip_white_space(text, start);
     if (after >= text.size()) return {ScanStatus::kPartial, 0, 0, {}, false, false, false};
-    if (text[after] == '[' || text[after] == '{' || (context.final && text[start] == ' '))
+    if (text[after] == '[' || text[after] == '{' || (context.strict && text[start] == ' '))
       return read_json_calls(text, context);
   }
   return NamedCallReader(text, context).run();
