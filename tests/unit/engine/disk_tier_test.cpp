@@ -211,7 +211,8 @@ std::pair<std::vector<TokenId>, FinishInfo> served(Engine& engine, const std::ve
   request.id = std::to_string(number.fetch_add(1));
   request.arrival = Clock::now();
   const auto sink = std::make_shared<WaitingSink>();
-  REQUIRE(engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  const Result<void> submitted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(submitted);
   return sink->wait();
 }
 

@@ -62,7 +62,7 @@ inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
 // `count` tokens that differ by `seed`.
 inline std::vector<TokenId> made_tokens(int count, int seed, int vocab = 64) {
   std::vector<TokenId> tokens;
-  auto state = static_cast<std::uint32_t>(seed * 2654435761U + 12345U);
+  auto state = static_cast<std::uint32_t>(seed) * 2654435761U + 12345U;
   for (int i = 0; i < count; ++i) {
     state = state * 1664525U + 1013904223U;
     tokens.push_back(TokenId{static_cast<int>(state >> 8) % vocab});

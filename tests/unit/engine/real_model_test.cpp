@@ -30,7 +30,8 @@ struct Served {
     request.id = std::to_string(num_submitted++);
     request.arrival = Clock::time_point(std::chrono::seconds(num_submitted));
     auto sink = std::make_shared<KeepingSink>(request.num_choices);
-    REQUIRE(engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+    const Result<void> submitted = engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    REQUIRE(submitted);
     return sink;
   }
 
