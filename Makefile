@@ -4,7 +4,7 @@
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
   zlib1g-dev
-TEST_PACKAGES := catch2 clang-format clang-tidy-16 git nodejs npm curl procps python3
+TEST_PACKAGES := catch2 clang-format clang-tidy-16 git curl procps
 
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
@@ -55,6 +55,7 @@ packages:
 
 test-packages:
 	@deploy/install-packages.sh $(PACKAGES) $(TEST_PACKAGES)
+	@command -v node >/dev/null && command -v npm >/dev/null || deploy/install-packages.sh nodejs npm
 
 image:
 	docker build -t quire .
