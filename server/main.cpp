@@ -36,6 +36,7 @@ int run(int argc, char** argv) {
   quire::cli::add_probe(app);
   quire::cli::add_simulate(app);
   quire::cli::add_render(app);
+  quire::cli::add_parse_tools(app);
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);
   add_serve(app);

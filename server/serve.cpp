@@ -110,7 +110,8 @@ class ModelHost {
     served->info = loaded_->info();
     served->tokenizer = loaded_->tokenizer();
     served->chat_template = parse_template(options, *loaded_);
-    served->tool_format = detect_tool_format(served->chat_template->source());
+    served->template_capabilities = probe_capabilities(*served->chat_template);
+    served->tool_format = served->template_capabilities.tool_format;
     if (!options.tool_format.empty()) {
       const ToolFormat* named = find_tool_format(options.tool_format);
       if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + options.tool_format + "'");

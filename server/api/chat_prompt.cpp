@@ -173,14 +173,6 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields) 
   return context;
 }
 
-// "developer" is OpenAI's new name for "system"; templates written before it know only the old one.
-void rename_developer(const ServedModel& model, Json& messages) {
-  if (model.chat_template->source().find("developer") != std::string_view::npos) return;
-  for (Json& message : messages) {
-    if (message["role"] == "developer") message["role"] = "system";
-  }
-}
-
 }  // namespace
 
 ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
@@ -213,8 +205,10 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
 }
 
 Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields) {
+  auto messages = fit_messages(fields.messages, model.template_capabilities);
+  if (!messages) return tl::make_unexpected(messages.error());
   Json context = template_context(model, fields);
-  rename_developer(model, context["messages"]);
+  context["messages"] = std::move(*messages);
   auto pieces = model.chat_template->render(context);
   if (!pieces) {
     Error error = pieces.error();

@@ -10,6 +10,7 @@
 #include "core/grammar/compiler.h"
 #include "core/model/loaded_model.h"
 #include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "core/text/tokenizer.h"
 #include "core/text/tools/tool_format.h"
 
@@ -22,6 +23,7 @@ struct ServedModel {
   ModelInfo info;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;
+  TemplateCapabilities template_capabilities;               // probed from chat_template
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;

@@ -14,6 +14,7 @@ void add_inspect(CLI::App& app);
 void add_probe(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_render(CLI::App& app);
+void add_parse_tools(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);
 

@@ -10,6 +10,7 @@
 #include "core/model/loaded_model.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
+#include "server/cli/parse_tools.h"
 #include "server/cli/render.h"
 #include "server/cli/tokenize.h"
 
@@ -39,6 +40,12 @@ void add_inspect(CLI::App& app) {
 void add_render(CLI::App& app) {
   app.add_subcommand("render", R"(chat templates: {"template":...,"context":{...}} to {"text":...} or {"error":...})")
       ->callback([] { run_render(std::cin, std::cout); });
+}
+
+void add_parse_tools(CLI::App& app) {
+  app.add_subcommand("parse-tools",
+                     R"(a model's output: {"format" or "template":...,"tools":...,"text":...} to its message)")
+      ->callback([] { run_parse_tools(std::cin, std::cout); });
 }
 
 void add_tokenize(CLI::App& app) {

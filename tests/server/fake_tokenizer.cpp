@@ -50,6 +50,7 @@ std::shared_ptr<ServedModel> fake_model(RequestQueue& queue, std::int64_t max_mo
   model->info.vocab_size = 260;
   model->tokenizer = std::make_shared<ByteTokenizer>();
   model->chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(kDefaultChatTemplate));
+  model->template_capabilities = probe_capabilities(*model->chat_template);
   model->tool_format = *find_tool_format("hermes");
   model->grammar_compiler =
       std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*model->tokenizer));

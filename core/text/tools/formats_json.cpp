@@ -58,6 +58,7 @@ FormatEntry granite_20b() {
 
 FormatEntry ernie() {
   ToolFormat format = json_format("ernie45", {"<tool_call>"}, {"</tool_call>"});
+  format.needs_end = true;
   format.trims_content = true;
   format.frame = hermes().format.frame;
   return {format, {"ernie"}};
@@ -144,6 +145,7 @@ FormatEntry apertus() {
 FormatEntry phi4_mini() {
   FormatEntry entry = listed("phi4_mini_json", {"functools"}, {}, "functools[", "]");
   entry.format.empty_list_is_call = true;
+  entry.format.drops_content_with_calls = true;
   entry.aliases = {"phi4mini"};
   return entry;
 }
@@ -189,6 +191,9 @@ FormatEntry xlam() {
 
 std::vector<FormatEntry> listed_json_formats() {
   FormatEntry jamba = listed("jamba", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
+  FormatEntry minimax = jamba;
+  minimax.format.name = "minimax";
+  minimax.aliases = {"minimaxm1"};
   FormatEntry apriel = listed("apriel", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
   FormatEntry apriel_thinker = apriel;
   apriel_thinker.format.name = "apriel_thinker";
@@ -197,8 +202,8 @@ std::vector<FormatEntry> listed_json_formats() {
   apriel_thinker.format.dropped = {"[END FINAL RESPONSE]", "<|end|>"};
   FormatEntry nemotron = listed("nemotron_v2", {"<TOOLCALL>"}, {"</TOOLCALL>"}, "<TOOLCALL>[", "]</TOOLCALL>");
   FormatEntry firefunction = listed("firefunction", {" functools", "functools"}, {}, " functools[", "]");
-  return {jamba,     apriel,    apriel_thinker, nemotron,      firefunction,     granite(),
-          hunyuan(), apertus(), phi4_mini(),    command_r7b(), command_r_plus(), xlam()};
+  return {jamba,     minimax,   apriel,      apriel_thinker, nemotron,         firefunction, granite(),
+          hunyuan(), apertus(), phi4_mini(), command_r7b(),  command_r_plus(), xlam()};
 }
 
 }  // namespace quire

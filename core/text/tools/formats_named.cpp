@@ -48,6 +48,8 @@ FormatEntry kimi_k2() {
   ToolFormat format =
       named_format("kimi_k2", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>");
   format.starts = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"};
+  format.first_start_only = true;
+  format.start_is_enough = true;
   format.ends = {"<|tool_calls_section_end|>"};
   format.name_is_id = true;
   format.calls_end_reasoning = true;

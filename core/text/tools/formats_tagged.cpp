@@ -50,6 +50,7 @@ ToolFormat invoke_format(std::string_view name, std::string_view start, std::str
   format.call_end = "</invoke>";
   format.parameter_begin = "<parameter name=\"";
   format.key_end = "\">";
+  format.mends_cut_off = false;
   return format;
 }
 
@@ -57,7 +58,7 @@ FormatEntry minimax_m2() {
   ToolFormat format = invoke_format("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>");
   format.starts_in_reasoning = true;
   format.trims_content = true;
-  return {format, {"minimax", "minimaxm2", "minimaxm25"}};
+  return {format, {"minimaxm25"}};
 }
 
 ToolFormat dsml_format(std::string_view name, std::string_view start, std::string_view end) {
@@ -69,6 +70,7 @@ ToolFormat dsml_format(std::string_view name, std::string_view start, std::strin
   format.key_end = ">";
   format.parameter_end = "</｜DSML｜parameter>";
   format.wrapper_key = "arguments";
+  format.mends_cut_off = false;
   format.trims_values = false;
   return format;
 }
@@ -82,6 +84,7 @@ ToolFormat key_value_format(std::string_view name, std::string_view name_end) {
   format.parameter_begin = "<arg_key>";
   format.key_end = "</arg_key>";
   format.value_begin = "<arg_value>";
+  format.mends_cut_off = false;
   format.parameter_end = "</arg_value>";
   format.trims_content = true;
   format.trims_values = false;

@@ -31,6 +31,7 @@ class MarkedState final : public OutputParser::State {
       : State(format, std::move(tools), std::move(options)) {
     if (format_.syntax == CallSyntax::kNone) options_.parse_tools = false;
     if (!options_.parse_reasoning) keep_think_tags();
+    if (!options_.eager && format_.first_start_only) format_.starts.resize(1);
     if (options_.json_content) format_.dropped.insert(format_.dropped.end(), {"```json", "```"});
     begin();
   }
@@ -321,8 +322,14 @@ class MarkedState final : public OutputParser::State {
       if (!starts && !bare) return refuse_calls();
     }
     const std::string whole = std::exchange(pending_, pending_.substr(begin));
-    const CallReading reading = read(true);
-    const bool cut_off = reading.unfinished && !format_.mends_cut_off;
+    CallReading reading = read(true);
+    bool cut_off = reading.unfinished && !format_.mends_cut_off;
+    // Where each call has an end of its own, those before a cut-off one stand.
+    const bool separate = format_.syntax == CallSyntax::kNamedJson || format_.syntax == CallSyntax::kTagged;
+    if (cut_off && separate && !format_.call_end.empty() && (reading.calls.size() > 1 || format_.start_is_enough)) {
+      reading.calls.pop_back();
+      cut_off = false;
+    }
     const bool broken = reading.status == ScanStatus::kMalformed || cut_off || (!reading.closed && format_.needs_end);
     if (broken || (reading.calls.empty() && !format_.start_is_enough && !reading.empty_list)) {
       pending_ = whole;

@@ -70,10 +70,11 @@ struct ToolFormat {
   bool skips_reasoning = false;  // not eager: where reasoning is left in the content, calls inside it are none
   bool checks_schema = false;    // kTagged, not eager: a call that does not fit its tool is content
   bool keeps_text_after_calls = false;
-  bool mends_cut_off = false;    // not eager: a call cut off by the end of the output is one nevertheless
-  bool needs_end = false;        // not eager: calls without their end are content
-  bool begins_output = false;    // not eager: calls count only where they begin the output
-  bool start_is_enough = false;  // not eager: text after a start is never content, even where no call can be read
+  bool mends_cut_off = false;     // not eager: a call cut off by the end of the output is one nevertheless
+  bool first_start_only = false;  // not eager: calls begin at the first of `starts` only
+  bool needs_end = false;         // not eager: calls without their end are content
+  bool begins_output = false;     // not eager: calls count only where they begin the output
+  bool start_is_enough = false;   // not eager: text after a start is never content, even where no call can be read
   std::vector<std::string_view> dropped;  // markers that are no part of the content
 
   // For a grammar that constrains calls: the text around a JSON call. `before` opens the message's calls, then for each
