@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "quire " QUIRE_VERSION);
   app.require_subcommand(1);
   quire::cli::add_bench(app);
+  quire::cli::add_grammar(app);
   quire::cli::add_inspect(app);
   quire::cli::add_probe(app);
   quire::cli::add_simulate(app);

@@ -10,6 +10,7 @@ class App;
 namespace quire::cli {
 
 void add_bench(CLI::App& app);
+void add_grammar(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_probe(CLI::App& app);
 void add_simulate(CLI::App& app);

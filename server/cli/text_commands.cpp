@@ -10,6 +10,7 @@
 #include "core/model/loaded_model.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
+#include "server/cli/grammar.h"
 #include "server/cli/parse_tools.h"
 #include "server/cli/render.h"
 #include "server/cli/tokenize.h"
@@ -34,6 +35,18 @@ void add_inspect(CLI::App& app) {
   inspect->callback([arguments] {
     const auto backend = create_backend(arguments->backend);
     fmt::print("{}", inspect_model(arguments->path, *backend, KvCacheOptions{}, ServingLimits{}, machine_memory()));
+  });
+}
+
+void add_grammar(CLI::App& app) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* grammar = app.add_subcommand(
+      "grammar", R"(structured output: {"schema":...,"instances":[...]} to {"compiled":...,"accepted":[...]})");
+  grammar->add_option("--model", *path, "measure masks for this model's vocabulary (default: one token per byte)");
+  grammar->callback([path] {
+    std::shared_ptr<const TokenVocabulary> vocabulary;
+    if (!path->empty()) vocabulary = std::make_shared<TokenVocabulary>(*open_tokenizer(*path));
+    if (run_grammar_lines(std::cin, std::cout, vocabulary) > 0) throw CLI::RuntimeError(1);
   });
 }
 
