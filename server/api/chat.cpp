@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/api/chat_operation.h"
+#include "server/api/constraints.h"
+
 namespace quire {
 
 namespace {
@@ -121,7 +124,7 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
 
   prepared.prompt = truncate_prompt(encode_chat(model, prompt, *pieces), fields, model);
   const auto limit =
-      resolve_max_tokens(static_cast<std::int64_t>(prepared.prompt.size()), fields.max_tokens, model, "messages");
+      resolve_max_tokens(static_cast<std::int64_t>(prepared.prompt.size()), fields.max_tokens, model, prompt.param);
   if (!limit) {
     reader.fail(limit.error().param, limit.error().message, limit.error().code);
     return std::nullopt;

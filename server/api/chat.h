@@ -3,8 +3,10 @@
 
 #include <memory>
 
-#include "server/api/chat_operation.h"
 #include "server/api/chat_prompt.h"
+#include "server/api/chat_reader.h"
+#include "server/api/chat_tools.h"
+#include "server/api/generation_fields.h"
 #include "server/api/model_table.h"
 #include "server/api/operation.h"
 

@@ -15,11 +15,6 @@ Json ids(std::span<const TokenId> tokens) {
 
 }  // namespace
 
-std::unique_ptr<OutputParser> ChatReading::parser() const {
-  if (format == nullptr) return nullptr;
-  return std::make_unique<OutputParser>(*format, tools, options);
-}
-
 ChatOperation::ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
                              ChatFields chat, ChatReading reading)
     : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
@@ -41,27 +36,14 @@ void ChatOperation::begin(std::string& out) {
 
 ChatOperation::Reader& ChatOperation::reader(std::size_t index) {
   while (readers_.size() <= index)
-    readers_.push_back(Reader{reading_.parser(), {}, 0});
+    readers_.push_back(Reader{ChatReader(reading_), {}});
   return readers_[index];
 }
 
 OutputDelta ChatOperation::read(std::size_t index, const Delta& delta) {
-  Reader& state = reader(index);
-  if (state.parser == nullptr) return OutputDelta{std::string(delta.text), "", {}};
-  if (state.parser->in_reasoning()) choices()[index].reasoning_tokens += static_cast<std::int64_t>(delta.tokens.size());
-  OutputDelta read = state.parser->push(delta.text);
-  if (delta.last) {
-    OutputDelta rest = state.parser->finish();
-    read.content += rest.content;
-    read.reasoning += rest.reasoning;
-    for (ToolCallDelta& call : rest.tool_calls)
-      read.tool_calls.push_back(std::move(call));
-  }
-  for (ToolCallDelta& call : read.tool_calls) {
-    state.num_calls = std::max(state.num_calls, call.index + 1);
-    // Every call has an id of its own, whether its format has one or not.
-    if (!call.name.empty() && call.id.empty()) call.id = make_id("call_");
-  }
+  ChatReader& text = reader(index).text;
+  OutputDelta read = text.read(delta.text, delta.tokens.size(), delta.last);
+  choices()[index].reasoning_tokens = text.num_reasoning_tokens();
   if (!chat_.include_reasoning) read.reasoning.clear();
   return read;
 }
@@ -133,7 +115,7 @@ void ChatOperation::append_chunk(std::size_t index, std::string_view delta_json,
 
 const char* ChatOperation::chat_finish_reason(std::size_t index) const {
   const char* reason = finish_reason(choices()[index]);
-  const bool called = index < readers_.size() && readers_[index].num_calls > 0;
+  const bool called = index < readers_.size() && readers_[index].text.num_calls() > 0;
   return called && std::string_view(reason) == "stop" ? "tool_calls" : reason;
 }
 

@@ -1,6 +1,5 @@
 // ChatOperation: answers a chat in OpenAI's chat.completion shapes, whole or streamed, with tool calls and reasoning
-// taken out of the text. ChatReader: the same text as content, reasoning and calls, for any API's shape. One thread at
-// a time.
+// taken out of the text. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -8,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/text/tools/output_parser.h"
-#include "server/api/chat_tools.h"
+#include "server/api/chat_reader.h"
 #include "server/api/generation_operation.h"
 
 namespace quire {
@@ -19,15 +17,6 @@ struct ChatFields {
   std::size_t top_logprobs = 0;
   bool include_reasoning = true;
   Json metadata;
-};
-
-// How a chat's text is read: null where it is content as it stands.
-struct ChatReading {
-  const ToolFormat* format = nullptr;
-  std::vector<ToolSpec> tools;
-  OutputParserOptions options;
-  // A parser for one choice.
-  std::unique_ptr<OutputParser> parser() const;
 };
 
 class ChatOperation final : public GenerationOperation {
@@ -45,9 +34,8 @@ class ChatOperation final : public GenerationOperation {
 
  private:
   struct Reader {
-    std::unique_ptr<OutputParser> parser;
+    ChatReader text;
     ParsedOutput whole;  // content only where the response is not streamed
-    std::size_t num_calls = 0;
   };
 
   OutputDelta read(std::size_t index, const Delta& delta);

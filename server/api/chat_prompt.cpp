@@ -212,7 +212,7 @@ Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatP
   auto pieces = model.chat_template->render(context);
   if (!pieces) {
     Error error = pieces.error();
-    if (error.param.empty()) error.param = "messages";
+    if (error.param.empty()) error.param = fields.param;
     return tl::make_unexpected(std::move(error));
   }
   if (!fields.continue_final_message) return pieces;

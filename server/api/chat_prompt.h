@@ -17,6 +17,7 @@ struct ChatPromptFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
+  std::string param = "messages";  // the field that errors about the conversation as a whole name
 };
 
 // Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors

@@ -39,7 +39,7 @@ class GenerationOperation : public Operation {
                   const Call& call, bool at_text_start);
 
   Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
-  void finish(std::string& out) final;
+  void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;
   OperationSummary summary() const override;
 
