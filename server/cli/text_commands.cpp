@@ -42,7 +42,8 @@ void add_grammar(CLI::App& app) {
   auto path = std::make_shared<std::string>();
   CLI::App* grammar = app.add_subcommand(
       "grammar", R"(structured output: {"schema":...,"instances":[...]} to {"compiled":...,"accepted":[...]})");
-  grammar->add_option("--model", *path, "measure masks for this model's vocabulary (default: one token per byte)");
+  grammar->add_option("--model,--tokenizer", *path,
+                      "measure masks for this model's vocabulary (default: one token per byte)");
   grammar->callback([path] {
     std::shared_ptr<const TokenVocabulary> vocabulary;
     if (!path->empty()) vocabulary = std::make_shared<TokenVocabulary>(*open_tokenizer(*path));

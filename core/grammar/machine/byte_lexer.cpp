@@ -12,7 +12,7 @@ constexpr char32_t kLowLast = 0xDFFF;
 
 int hex_digit(std::uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
-  const int lower = byte | 0x20;
+  const int lower = static_cast<int>(byte | 0x20u);
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
@@ -47,6 +47,32 @@ char32_t decode_json_character(std::string_view bytes) {
   };
   const char32_t high = unit(2);
   return bytes.size() < 12 ? high : 0x10000 + ((high - kHighFirst) << 10) + (unit(8) - kLowFirst);
+}
+
+std::string canonical_json(char32_t c) {
+  constexpr std::u32string_view kEscaped = U"\"\\\b\f\n\r\t";
+  constexpr std::string_view kLetters = "\"\\bfnrt";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  const std::size_t at = kEscaped.find(c);
+  if (at != std::u32string_view::npos) return {'\\', kLetters[at]};
+  if (c >= 0x20) {
+    append_utf8(text, c);
+    return text;
+  }
+  return {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 0xFu]};
+}
+
+std::optional<std::u32string> ByteLexer::few_characters(std::uint32_t state, std::size_t most) const {
+  const auto& starts = dfa_->alphabet.starts();
+  std::u32string found;
+  for (std::size_t run = 0; run < starts.size(); ++run) {
+    if (dfa_->next[state * dfa_->alphabet.num_classes() + dfa_->alphabet.run_classes()[run]] == 0) continue;
+    const char32_t end = run + 1 < starts.size() ? starts[run + 1] : kMaxCodePoint + 1;
+    if (end - starts[run] > 1 || found.size() == most) return std::nullopt;
+    found.push_back(starts[run]);
+  }
+  return found;
 }
 
 ByteLexer::Row& ByteLexer::compute_row(std::uint32_t state) {
@@ -91,13 +117,7 @@ std::uint32_t ByteLexer::step_partial(const Partial& from, std::uint8_t byte) {
 std::uint32_t ByteLexer::step_first(std::uint32_t code, std::uint8_t byte) {
   if (byte < 0x80) {
     if (encoding_ == Encoding::kUtf8) return complete(code, byte);
-    if (byte == '\\') {
-      const std::uint32_t escape = intern({Stage::kEscape, 0, code, 0});
-      for (const std::uint8_t letter : {'"', '\\', '/', 'b', 'f', 'n', 'r', 't', 'u'}) {
-        if (step_escape(code, letter) != 0) return escape;
-      }
-      return 0;
-    }
+    if (byte == '\\') return any_live(code, 0, kMaxCodePoint) ? intern({Stage::kEscape, 0, code, 0}) : 0;
     return byte < 0x20 || byte == '"' ? 0 : complete(code, byte);
   }
   if (byte >= 0xC2 && byte < 0xE0) return open_utf8(code, byte & 0x1Fu, 1);
@@ -131,17 +151,10 @@ bool ByteLexer::uniform(std::uint32_t code, char32_t lo, char32_t hi, std::uint3
   return same && live;
 }
 
-bool ByteLexer::escapable(char32_t c) {
-  return c < 0x20 || c >= 0x7F || c == '"' || c == '\\' || c == '/' || c == '<' || c == '>' || c == '&' || c == '\'';
-}
-
-bool ByteLexer::escapable_live(std::uint32_t code, char32_t lo, char32_t hi) const {
-  for (char32_t c = lo; c <= std::min<char32_t>(hi, 0x7F); ++c) {
-    if (escapable(c) && dfa_->step(code, c) != 0) return true;
-  }
-  bool live = false;
+bool ByteLexer::any_live(std::uint32_t code, char32_t lo, char32_t hi) const {
   std::uint32_t only = 0;
-  if (hi >= 0x80) uniform(code, std::max<char32_t>(lo, 0x80), hi, only, live);
+  bool live = false;
+  uniform(code, lo, hi, only, live);
   return live;
 }
 
@@ -183,28 +196,24 @@ std::uint32_t ByteLexer::open_hex(std::uint32_t code, std::uint32_t value, std::
     lo = 0x10000 + ((high - kHighFirst) << 10) + (lo - kLowFirst);
     hi = 0x10000 + ((high - kHighFirst) << 10) + (hi - kLowFirst);
     if (left == 0) return complete(code, lo);
-    std::uint32_t only = 0;
-    bool live = false;
-    uniform(code, lo, hi, only, live);
-    return live ? intern({stage, left, code, value}) : 0;
+    return any_live(code, lo, hi) ? intern({stage, left, code, value}) : 0;
   }
   const char32_t lo = value << 4 * left;
   const char32_t hi = lo + (1u << 4 * left) - 1;
   const bool surrogates = hi >= kHighFirst && lo <= kLowLast;
   if (left == 0) {
-    if (!surrogates) return escapable(lo) ? complete(code, lo) : 0;
+    if (!surrogates) return complete(code, lo);
     if (lo >= kLowFirst) return 0;
     const char32_t first = 0x10000 + ((lo - kHighFirst) << 10);
-    return escapable_live(code, first, first + 0x3FF) ? intern({Stage::kLowSlash, 0, code, value << 16}) : 0;
+    return any_live(code, first, first + 0x3FF) ? intern({Stage::kLowSlash, 0, code, value << 16}) : 0;
   }
   std::uint32_t only = 0;
   bool live = false;
-  if (!surrogates && lo >= 0x80 && uniform(code, lo, hi, only, live))
-    return intern({Stage::kHexUniform, left, only, 0});
-  live = escapable_live(code, lo, hi);
+  if (!surrogates && uniform(code, lo, hi, only, live)) return intern({Stage::kHexUniform, left, only, 0});
+  live = any_live(code, lo, hi);
   if (!live && hi >= kHighFirst && lo < kLowFirst) {
     const char32_t from = 0x10000 + ((std::max<char32_t>(lo, kHighFirst) - kHighFirst) << 10);
-    live = escapable_live(code, from, 0x10000 + ((std::min<char32_t>(hi, kLowFirst - 1) - kHighFirst) << 10) + 0x3FF);
+    live = any_live(code, from, 0x10000 + ((std::min<char32_t>(hi, kLowFirst - 1) - kHighFirst) << 10) + 0x3FF);
   }
   return live ? intern({Stage::kHex, left, code, value}) : 0;
 }

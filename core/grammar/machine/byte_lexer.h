@@ -1,12 +1,13 @@
 // ByteLexer: a Dfa over code points read byte by byte, as UTF-8 text or as the inside of a JSON string (with escapes).
 // One thread at a time: rows are computed on first use and kept. Invariant: a live state always has a completion.
-// In JSON strings \uXXXX is taken for what encoders escape (controls, <>&'", DEL and all beyond ASCII), so that plain
-// names stay the only way to write themselves.
+// In JSON strings every escape is taken, so a character has several spellings; canonical_json() is the usual one.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -41,6 +42,8 @@ class ByteLexer {
   // Calls fn(target) for the distinct Dfa states that the code point being read can still lead to.
   template <class Fn>
   void for_each_target(std::uint32_t state, Fn fn) const;
+  // The characters that may follow a state between two characters, where they are at most `most`.
+  std::optional<std::u32string> few_characters(std::uint32_t state, std::size_t most) const;
   // True where no further code point can follow.
   bool is_final(std::uint32_t state) const { return state < final_.size() && final_[state]; }
   const Dfa& dfa() const { return *dfa_; }
@@ -72,21 +75,13 @@ class ByteLexer {
   std::uint32_t intern(const Partial& partial);
   // The targets of [lo, hi]: true where all are the same live state (then `only`), `live` where any is.
   bool uniform(std::uint32_t code, char32_t lo, char32_t hi, std::uint32_t& only, bool& live) const;
-  bool escapable_live(std::uint32_t code, char32_t lo, char32_t hi) const;
+  bool any_live(std::uint32_t code, char32_t lo, char32_t hi) const;
   // The leads E0 and F0 begin overlong forms too, whose code points are not of their range.
   static char32_t first_of_form(std::uint32_t value, std::uint8_t left) {
     return value != 0 ? 0 : left == 2 ? 0x800 : left == 3 ? 0x10000 : 0;
   }
-  static bool escapable(char32_t c);
   template <class Fn>
   void targets_in(std::uint32_t code, char32_t lo, char32_t hi, Fn fn) const;
-  template <class Fn>
-  void escaped_targets(std::uint32_t code, char32_t lo, char32_t hi, Fn fn) const {
-    for (char32_t c = lo; c < 0x80 && c <= hi; ++c) {
-      if (escapable(c)) fn(dfa_->step(code, c));
-    }
-    if (hi >= 0x80) targets_in(code, lo < 0x80 ? 0x80 : lo, hi, fn);
-  }
 
   DfaPtr dfa_;
   std::vector<bool> final_;
@@ -98,6 +93,8 @@ class ByteLexer {
 
 // The character that a JSON string spells with these bytes: UTF-8, or an escape that a ByteLexer has accepted.
 char32_t decode_json_character(std::string_view bytes);
+// How encoders write a character of a JSON string: escaped only where it must be.
+std::string canonical_json(char32_t c);
 
 using LexerPtr = std::shared_ptr<ByteLexer>;
 
@@ -137,9 +134,7 @@ void ByteLexer::for_each_target(std::uint32_t state, Fn fn) const {
       lo = partial.value << 4 * partial.left;
       hi = lo + (1u << 4 * partial.left) - 1;
       if (hi >= 0xD800 && lo <= 0xDBFF) targets_in(partial.code, 0x10000, kMaxCodePoint, fn);
-      escaped_targets(partial.code, lo, hi, fn);
-      return;
-    case Stage::kEscape: escaped_targets(partial.code, lo, hi, fn); return;
+      break;
     case Stage::kLowSlash:
     case Stage::kLowU:
     case Stage::kLowHex: lo = 0x10000; break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,14 +47,10 @@ class CompiledState final : public GrammarState {
     const std::string_view bytes = vocabulary_->bytes(token);
     if (ended_ || bytes.empty()) return false;
     const Stack::Mark mark = machine_.stack().mark();
-    Threads now = threads_;
-    for (const char byte : bytes) {
-      Threads next;
-      if (!machine_.step(now, static_cast<std::uint8_t>(byte), next)) {
-        machine_.stack().release(mark);
-        return false;
-      }
-      now = std::move(next);
+    Threads now = read(threads_, bytes);
+    if (now.empty()) {
+      machine_.stack().release(mark);
+      return false;
     }
     threads_ = std::move(now);
     if (machine_.stack().frames.size() > compact_at_) {
@@ -78,25 +75,65 @@ class CompiledState final : public GrammarState {
   }
 
  private:
-  // Moves over the one byte that can follow; false where there are several.
+  // Moves over the one byte that can follow, or within JSON strings over the one character, in its usual spelling;
+  // false where there are several.
   bool force(Threads& now, std::string& forced) {
-    ByteSet first;
-    for (const Thread& thread : now)
-      machine_.first_bytes(thread, first);
+    std::vector<std::string> ways;
+    const auto characters = next_characters(now);
+    if (characters) {
+      for (const char32_t c : *characters)
+        ways.push_back(canonical_json(c));
+      ways.emplace_back(1, '"');
+    } else {
+      ByteSet first;
+      for (const Thread& thread : now)
+        machine_.first_bytes(thread, first);
+      for (std::uint32_t byte = 0; byte < 256; ++byte) {
+        if (first.has(static_cast<std::uint8_t>(byte))) ways.emplace_back(1, static_cast<char>(byte));
+      }
+    }
     Threads only;
-    std::uint8_t found = 0;
-    for (std::uint32_t byte = 0; byte < 256; ++byte) {
-      if (!first.has(static_cast<std::uint8_t>(byte))) continue;
-      Threads next;
-      if (!machine_.step(now, static_cast<std::uint8_t>(byte), next)) continue;
+    std::string found;
+    for (std::string& way : ways) {
+      Threads next = read(now, way);
+      if (next.empty()) continue;
       if (!only.empty()) return false;
       only = std::move(next);
-      found = static_cast<std::uint8_t>(byte);
+      found = std::move(way);
     }
     if (only.empty()) return false;
     now = std::move(only);
-    forced.push_back(static_cast<char>(found));
+    forced += found;
     return true;
+  }
+
+  // What the threads become over the bytes; none where they cannot read them.
+  Threads read(const Threads& from, std::string_view bytes) {
+    Threads now = from;
+    for (const char byte : bytes) {
+      Threads next;
+      machine_.step(now, static_cast<std::uint8_t>(byte), next);
+      now = std::move(next);
+    }
+    return now;
+  }
+
+  // Where all threads stand between two characters of a JSON string: the few that may follow.
+  std::optional<std::u32string> next_characters(const Threads& threads) const {
+    constexpr std::size_t kMost = 16;
+    std::u32string all;
+    for (const Thread& thread : threads) {
+      if (thread.position != Position::kString && thread.position != Position::kKey) return std::nullopt;
+      const ByteLexer& lexer = thread.position == Position::kKey ? *machine_.program().objects[thread.shape].keys
+                                                                 : *machine_.string_of(thread).lexer;
+      if (lexer.inside(thread.state)) return std::nullopt;
+      const auto few = lexer.few_characters(thread.state, kMost);
+      if (!few) return std::nullopt;
+      for (const char32_t c : *few) {
+        if (all.find(c) == std::u32string::npos) all.push_back(c);
+      }
+    }
+    return all;
   }
 
   // The longest tokens for the text. The last one may be the beginning of a longer token, so it is left to the model

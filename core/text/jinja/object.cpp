@@ -104,7 +104,8 @@ Text Bound::text(std::size_t index, std::string_view fallback) const {
 }
 
 Value Bound::value_or(std::size_t index, Value fallback) const {
-  return has(index) ? *values_[index] : std::move(fallback);
+  if (!has(index)) return fallback;
+  return *values_[index];
 }
 
 }  // namespace quire::jinja

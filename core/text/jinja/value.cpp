@@ -18,8 +18,8 @@ void check_bounds(std::size_t nesting, std::size_t weight) {
 }
 
 const std::shared_ptr<const Text>& empty_text() {
-  static const auto empty = std::make_shared<const Text>();
-  return empty;
+  static const auto kEmpty = std::make_shared<const Text>();
+  return kEmpty;
 }
 
 }  // namespace
@@ -65,9 +65,9 @@ Value Value::object(std::shared_ptr<Object> object) {
 }
 
 const std::string& Value::undefined_reason() const {
-  static const std::string unnamed = "value is undefined";
+  static const std::string kUnnamed = "value is undefined";
   const auto& reason = std::get<Undefined>(data_).reason;
-  return reason ? *reason : unnamed;
+  return reason ? *reason : kUnnamed;
 }
 
 std::size_t Value::nesting() const {

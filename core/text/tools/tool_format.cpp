@@ -28,8 +28,8 @@ std::vector<FormatEntry> make_table() {
 }
 
 const std::vector<FormatEntry>& table() {
-  static const std::vector<FormatEntry> entries = make_table();
-  return entries;
+  static const std::vector<FormatEntry> kEntries = make_table();
+  return kEntries;
 }
 
 }  // namespace

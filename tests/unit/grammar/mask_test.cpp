@@ -42,7 +42,7 @@ bool bytes_accepted(const Grammar& bytes_grammar, std::string_view before, std::
 }
 
 const std::vector<GrammarSpec>& specs() {
-  static const std::vector<GrammarSpec> all = [] {
+  static const std::vector<GrammarSpec> kAll = [] {
     std::vector<GrammarSpec> list;
     for (
         const char* schema : {
@@ -71,7 +71,7 @@ const std::vector<GrammarSpec>& specs() {
     list.push_back(tags);
     return list;
   }();
-  return all;
+  return kAll;
 }
 
 TEST_CASE("masks agree with bytes on every token, along random walks") {
@@ -157,6 +157,20 @@ TEST_CASE("forced text is found, up to the last token that could go on otherwise
     REQUIRE(state->accept(token));
   }
   CHECK(forced == "identifier");
+}
+
+TEST_CASE("forced text is in the usual spelling, though others are allowed") {
+  const auto grammar = compiled(schema_spec(R"({"enum":["a/\"éb\u0001","a/\"éb\n"]})"));
+  const auto state = grammar->start();
+  REQUIRE(state->accept(TokenId{'"'}));
+  std::string forced;
+  for (const TokenId token : state->forced_tokens()) {
+    forced += byte_vocabulary()->bytes(token);
+    REQUIRE(state->accept(token));
+  }
+  CHECK(forced == R"(a/\"é)");
+  CHECK(accepts(*grammar, R"("\u0061\/\u0022\u00E9b\u000a")"));
+  CHECK_FALSE(accepts(*grammar, R"("\u0062\/\u0022\u00E9b\u000a")"));
 }
 
 TEST_CASE("a real vocabulary's masks allow what is accepted, and nothing else") {

@@ -24,7 +24,7 @@ TEST_CASE("real schemas are clean or refused, and never wrong") {
   const auto lines = read_lines(path);
   std::size_t num_checked = 0;
   std::size_t num_clean = 0;
-  for (std::size_t i = 0; i < lines.size(); i += stride(29)) {
+  for (std::size_t i = 0; i < lines.size(); i += stride(7)) {
     const Json record = Json::parse(lines[i]);
     ++num_checked;
     const auto grammar = compiler.compile(schema_spec(record["schema"].dump()));

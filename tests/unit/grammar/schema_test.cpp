@@ -36,6 +36,15 @@ TEST_CASE("properties come in any order and each only once") {
          {R"({"a":1})", R"({"a":1,"a":2})", R"({"a":1,"c":1})"}});
 }
 
+TEST_CASE("keys and strings are what they spell") {
+  check({R"({"properties":{"A/é😀":{"type":"integer"}},"additionalProperties":false})",
+         {R"({"A/é😀":1})", R"({"\u0041\/\u00e9\uD83D\ude00":1})"},
+         {R"({"A/é😀":"x"})", R"({"\u0041/é\ud83d\ude00":"x"})", R"({"A/é\ud83d":1})", R"({"A/é😀":1,"\u0041/é😀":1})"}});
+  check({R"({"type":"string","pattern":"^a+$","maxLength":2})",
+         {R"("\u0061a")", R"("\u0061\u0061")"},
+         {R"("\u0062")", R"("\u0061\u0061a")", R"("\u006")"}});
+}
+
 TEST_CASE("counts of properties and items are exact") {
   check({R"({"type":"object","minProperties":1,"maxProperties":2,"required":["k"]})",
          {R"({"k":1})", R"({"z":0,"k":1})"},

@@ -160,7 +160,7 @@ TEST_CASE("the message does not depend on how the text is cut") {
       options.parse_reasoning = random() % 3 != 0;
       INFO(name << (options.eager ? " eager " : " ") << text);
       const ParsedOutput whole = parse(name, text, options, text.size() + 1);
-      for (const std::size_t piece : {1, 3, 8}) {
+      for (const std::size_t piece : {1U, 3U, 8U}) {
         const ParsedOutput cut = parse(name, text, options, piece);
         REQUIRE(cut.content == whole.content);
         REQUIRE(cut.reasoning == whole.reasoning);

@@ -10,8 +10,8 @@
 namespace quire::test {
 
 const std::shared_ptr<const TokenVocabulary>& byte_vocabulary() {
-  static const auto vocabulary = std::make_shared<const TokenVocabulary>(TokenVocabulary::bytes_only());
-  return vocabulary;
+  static const auto kVocabulary = std::make_shared<const TokenVocabulary>(TokenVocabulary::bytes_only());
+  return kVocabulary;
 }
 
 std::shared_ptr<const TokenVocabulary> read_vocabulary(const std::string& path) {
