@@ -98,6 +98,7 @@ ConfigKey milliseconds(Description description, Field<double> field);  // ... in
 ConfigKey text(Description description, Field<std::string> field);
 ConfigKey path(Description description, Field<std::filesystem::path> field);
 ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one, or a list
+ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field);
 ConfigKey weights(Description description, Field<std::map<std::string, double>> field);
 
 }  // namespace quire::config_types

@@ -83,6 +83,25 @@ Keys timeout_keys() {
   };
 }
 
+Keys security_keys() {
+  return {
+      types::api_keys(
+          {"security.keys",
+           "The API keys, by name. 'sha256' is the hash of the key (printf %s KEY | sha256sum), 'env' and 'file' say "
+           "where it is; 'admin: true' opens /admin too; requests_per_minute, tokens_per_minute, max_concurrent and "
+           "max_context bound it. None: everybody is served"},
+          [](Config & c) -> auto& { return c.serve.server.security.keys; }),
+      types::choice<PageAccess>(
+          {"security.metrics", "Who may read /metrics"},
+          [](Config & c) -> auto& { return c.serve.server.security.metrics; },
+          {{"open", PageAccess::kOpen}, {"key", PageAccess::kKey}, {"admin", PageAccess::kAdmin}}),
+      types::texts(
+          {"security.cors_origins",
+           "Other sites whose pages may use the API from a browser, such as https://chat.example; '*': all"},
+          [](Config & c) -> auto& { return c.serve.server.cors.origins; }),
+  };
+}
+
 Keys scheduler_keys() {
   return {
       types::integer<std::int32_t>(
@@ -228,8 +247,8 @@ Keys operation_keys() {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, server_keys, timeout_keys, scheduler_keys, kv_cache_keys, engine_keys,
-                             queue_keys, backend_keys, operation_keys}) {
+  for (const auto section : {model_keys, server_keys, timeout_keys, security_keys, scheduler_keys, kv_cache_keys,
+                             engine_keys, queue_keys, backend_keys, operation_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -248,6 +267,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"model", "What is served."},
       {"server", "The HTTP side."},
       {"server.timeout", "How long a connection may keep the server waiting."},
+      {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},
       {"kv_cache", "The memory of attention."},
       {"engine", "The loop that computes."},

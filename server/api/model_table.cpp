@@ -15,6 +15,21 @@ Result<std::shared_ptr<const ServedModel>> ModelTable::find(std::string_view nam
                                    "model_not_found", "model", std::nullopt});
 }
 
+ModelTable ModelTable::limited_to(std::int64_t max_context) const {
+  std::vector<std::shared_ptr<const ServedModel>> limited;
+  limited.reserve(models_.size());
+  for (const auto& model : models_) {
+    if (model->max_model_len <= max_context) {
+      limited.push_back(model);
+      continue;
+    }
+    auto copy = std::make_shared<ServedModel>(*model);
+    copy->max_model_len = max_context;
+    limited.push_back(std::move(copy));
+  }
+  return ModelTable(std::move(limited));
+}
+
 Result<std::shared_ptr<const ServedModel>> ModelTable::select(FieldReader& reader) const {
   const std::string name = reader.string("model").value_or("");
   if (reader.error()) return tl::make_unexpected(*reader.error());

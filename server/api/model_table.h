@@ -18,6 +18,8 @@ class ModelTable {
   const std::vector<std::shared_ptr<const ServedModel>>& all() const { return models_; }
   // By name or alias; the first model where the name is empty. Error: 404 "model_not_found".
   Result<std::shared_ptr<const ServedModel>> find(std::string_view name) const;
+  // The same models with contexts of at most this many tokens.
+  ModelTable limited_to(std::int64_t max_context) const;
   // The model that the body's `model` names; its type error stays in the reader.
   Result<std::shared_ptr<const ServedModel>> select(FieldReader& reader) const;
 

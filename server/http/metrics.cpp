@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 
 namespace quire {
 
@@ -118,6 +119,34 @@ struct Metrics::Families {
                                                          .Register(registry);
   prometheus::Family<prometheus::Counter>& responses =
       prometheus::BuildCounter().Name("quire:http_responses_total").Help("Responses by status").Register(registry);
+  prometheus::Family<prometheus::Counter>& key_requests = prometheus::BuildCounter()
+                                                              .Name("quire:key_requests_total")
+                                                              .Help("Responses by API key and status")
+                                                              .Register(registry);
+  prometheus::Family<prometheus::Counter>& key_prompt_tokens = prometheus::BuildCounter()
+                                                                   .Name("quire:key_prompt_tokens_total")
+                                                                   .Help("Prompt tokens by API key")
+                                                                   .Register(registry);
+  prometheus::Family<prometheus::Counter>& key_cached_tokens = prometheus::BuildCounter()
+                                                                   .Name("quire:key_cached_tokens_total")
+                                                                   .Help("Prompt tokens found in the cache by API key")
+                                                                   .Register(registry);
+  prometheus::Family<prometheus::Counter>& key_generation_tokens = prometheus::BuildCounter()
+                                                                       .Name("quire:key_generation_tokens_total")
+                                                                       .Help("Generated tokens by API key")
+                                                                       .Register(registry);
+  std::mutex key_labels_mutex;
+  std::set<std::string> key_labels;
+
+  // Names come from the configuration, but reloads could bring ever new ones.
+  std::string key_label(const std::string& name) {
+    const std::lock_guard lock(key_labels_mutex);
+    if (key_labels.count(name) > 0) return name;
+    if (key_labels.size() >= kMaxKeyLabels) return "(other)";
+    key_labels.insert(name);
+    return name;
+  }
+
   prometheus::Gauge& connections =
       prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
 };
@@ -149,6 +178,18 @@ void Metrics::connection_opened() {
 }
 void Metrics::connection_closed() {
   families_->connections.Decrement();
+}
+
+void Metrics::key_request(const RequestRecord& record) {
+  if (record.key_name.empty()) return;
+  const std::string key = families_->key_label(record.key_name);
+  const auto count = [&](prometheus::Family<prometheus::Counter>& family, std::int64_t amount) {
+    if (amount > 0) family.Add({{"key", key}}).Increment(static_cast<double>(amount));
+  };
+  families_->key_requests.Add({{"key", key}, {"code", std::to_string(record.status)}}).Increment();
+  count(families_->key_prompt_tokens, record.summary.num_prompt_tokens);
+  count(families_->key_cached_tokens, record.summary.num_cached_tokens);
+  count(families_->key_generation_tokens, record.summary.num_generated_tokens);
 }
 
 void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {

@@ -8,15 +8,11 @@
 #include "core/engine/engine_stats.h"
 #include "core/engine/request.h"
 #include "server/api/operation.h"
+#include "server/ops/request_record.h"
 
 namespace quire {
 
-// The times of one operation as its session saw them.
-struct OperationTimes {
-  Clock::time_point arrival{};
-  std::optional<Clock::time_point> first_token;
-  Clock::time_point end{};
-};
+inline constexpr std::size_t kMaxKeyLabels = 200;
 
 class Metrics {
  public:
@@ -45,6 +41,8 @@ class Metrics {
   void count_response(int status);
   void connection_opened();
   void connection_closed();
+  // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
+  void key_request(const RequestRecord& record);
   void finished(const OperationSummary& summary, const OperationTimes& times);
   void engine_times(const FinishInfo& info);
   void request_params(const Request& request);

@@ -30,11 +30,12 @@ std::size_t LiveOperations::cut(const Error& error) {
 }
 
 OperationDriver::OperationDriver(ServerState& state, Transport& transport, Operation& operation,
-                                 ResponseFraming framing)
+                                 ResponseFraming framing, std::chrono::milliseconds write_timeout)
     : state_(state),
       transport_(transport),
       operation_(operation),
       framing_(framing),
+      write_timeout_(write_timeout),
       mailbox_(std::make_shared<Mailbox>(transport.executor())),
       open_(operation.requests().size(), false),
       gaps_(state.metrics) {
@@ -71,6 +72,11 @@ Result<void> OperationDriver::submit() {
 
 void OperationDriver::note_progress(const OutputEvent& event) {
   if (event.finish && !event.finish->error) state_.metrics.engine_times(*event.finish);
+  if (event.finish) {
+    times_.queue = std::max(times_.queue, event.finish->queue_time);
+    times_.prefill = std::max(times_.prefill, event.finish->prefill_time);
+    times_.decode = std::max(times_.decode, event.finish->decode_time);
+  }
   if (event.tokens.empty()) return;
   const auto now = Clock::now();
   if (times_.first_token) {
@@ -104,7 +110,7 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   if (data.empty()) co_return true;
   std::string frame;
   frame.reserve(data.size() + 512);
-  if (!head_sent_) frame = stream_head("text/event-stream; charset=utf-8", framing_, {});
+  if (!head_sent_) frame = stream_head("text/event-stream; charset=utf-8", framing_);
   head_sent_ = true;
   if (framing_.minor_version == 1) {
     char size[20];
@@ -113,7 +119,7 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   } else {
     frame.append(data);
   }
-  co_return co_await transport_.write(frame, state_.options.timeout.write);
+  co_return co_await transport_.write(frame, write_timeout_);
 }
 
 asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error) {
@@ -132,14 +138,21 @@ asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error
 asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome, std::string out) {
   outcome.connection_ok = co_await send(out);
   if (outcome.connection_ok && framing_.minor_version == 1) {
-    outcome.connection_ok = co_await transport_.write("0\r\n\r\n", state_.options.timeout.write);
+    outcome.connection_ok = co_await transport_.write("0\r\n\r\n", write_timeout_);
   }
   if (framing_.minor_version == 0) outcome.connection_ok = false;
 }
 
 asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point arrival) {
-  Outcome outcome;
   times_.arrival = arrival;
+  Outcome outcome = co_await drive();
+  times_.end = Clock::now();
+  outcome.times = times_;
+  co_return outcome;
+}
+
+asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
+  Outcome outcome;
   const auto accepted = submit();
   if (!accepted) {
     co_await fail(outcome, accepted.error());
@@ -167,8 +180,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point
     }
     out.clear();
   }
-  times_.end = Clock::now();
-  outcome.times = times_;
+  outcome.finished = true;
   operation_.finish(out);
   if (operation_.streams()) {
     co_await end_stream(outcome, std::move(out));

@@ -18,7 +18,8 @@ namespace quire {
 
 class OperationDriver {
  public:
-  OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing);
+  OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing,
+                  std::chrono::milliseconds write_timeout);
   ~OperationDriver();
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
@@ -27,11 +28,13 @@ class OperationDriver {
     std::optional<Response> response;  // to be written by the session; nothing where a stream was
     bool connection_ok = true;         // a stream's end was written, so another request can follow
     int status = 200;
+    bool finished = false;  // by itself, not by an error or the client's leaving
     OperationTimes times;
   };
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
 
  private:
+  boost::asio::awaitable<Outcome> drive();
   Result<void> submit();
   void abort_open();
   void take_mail(std::vector<Mail> mail, std::string& out);
@@ -45,6 +48,7 @@ class OperationDriver {
   Transport& transport_;
   Operation& operation_;
   ResponseFraming framing_;
+  std::chrono::milliseconds write_timeout_;
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<bool> open_;  // by request: submitted and still wanted
   bool head_sent_ = false;

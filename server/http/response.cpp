@@ -38,8 +38,10 @@ std::string common_head(int status, const ResponseFraming& framing, const std::v
   } else if (framing.minor_version == 0) {
     head += "\r\nConnection: keep-alive";
   }
-  for (const HeaderField& field : fields) {
-    head += "\r\n" + field.name + ": " + field.value;
+  for (const auto* list : {&fields, framing.fields}) {
+    if (list == nullptr) continue;
+    for (const HeaderField& field : *list)
+      head += "\r\n" + field.name + ": " + field.value;
   }
   head += "\r\n";
   return head;
@@ -92,9 +94,8 @@ std::string response_head(const Response& response, const ResponseFraming& frami
   return head + "\r\n";
 }
 
-std::string stream_head(std::string_view content_type, const ResponseFraming& framing,
-                        const std::vector<HeaderField>& fields) {
-  std::string head = common_head(200, framing, fields);
+std::string stream_head(std::string_view content_type, const ResponseFraming& framing) {
+  std::string head = common_head(200, framing, {});
   head += "Content-Type: ";
   head += content_type;
   // Proxies that buffer would hold the stream back.

@@ -22,6 +22,7 @@ struct ResponseFraming {
   int minor_version = 1;
   bool keep_alive = true;
   std::string_view request_id;
+  const std::vector<HeaderField>* fields = nullptr;  // further ones; null: none
 };
 
 const char* reason_phrase(int status);
@@ -31,7 +32,6 @@ Response error_response(int status, const std::string& code, const std::string& 
 // The response's head with Content-Length, up to and including the empty line.
 std::string response_head(const Response& response, const ResponseFraming& framing);
 // The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
-std::string stream_head(std::string_view content_type, const ResponseFraming& framing,
-                        const std::vector<HeaderField>& fields);
+std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
 
 }  // namespace quire

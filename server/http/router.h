@@ -15,11 +15,15 @@ using Endpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
 
+// Who may ask. kKey: holders of an API key, where there are keys at all. kMetrics: as security.metrics says.
+enum class Access { kOpen, kKey, kMetrics, kAdmin };
+
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
   Endpoint endpoint = nullptr;
   StateHandler handler = nullptr;
+  Access access = Access::kKey;
 };
 
 struct RouteMatch {

@@ -88,14 +88,15 @@ class Server::Impl {
  private:
   void listen() {
     boost::system::error_code error;
-    const auto address =
-        asio::ip::make_address(state_.options.host == "localhost" ? "127.0.0.1" : state_.options.host, error);
-    if (error) throw StartupError("server.host: '" + state_.options.host + "' is not an IP address");
-    const asio::ip::tcp::endpoint endpoint(address, state_.options.port);
+    const auto settings = state_.settings();
+    const ServerOptions& options = settings->options;
+    const auto address = asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
+    if (error) throw StartupError("server.host: '" + options.host + "' is not an IP address");
+    const asio::ip::tcp::endpoint endpoint(address, options.port);
     const auto check = [&](const char* what) {
       if (error) {
-        throw StartupError("cannot " + std::string(what) + " " + state_.options.host + ":" +
-                           std::to_string(state_.options.port) + ": " + error.message());
+        throw StartupError("cannot " + std::string(what) + " " + options.host + ":" + std::to_string(options.port) +
+                           ": " + error.message());
       }
     };
     acceptor_.open(endpoint.protocol(), error);
@@ -121,7 +122,7 @@ class Server::Impl {
         co_await pause.async_wait(kUseTuple);
         continue;
       }
-      if (state_.num_connections.load() >= state_.options.max_connections) continue;
+      if (state_.num_connections.load() >= state_.settings()->options.max_connections) continue;
       ++state_.num_connections;
       state_.metrics.connection_opened();
       asio::co_spawn(home, session(std::move(socket)), asio::detached);
@@ -168,9 +169,9 @@ class Server::Impl {
 
   asio::awaitable<void> drain() {
     const bool serving = state_.phase.exchange(ServerPhase::kDelaying) == ServerPhase::kServing;
-    if (serving) co_await pause(state_.options.drain.delay);
+    if (serving) co_await pause(state_.settings()->options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
-    const auto deadline = Clock::now() + state_.options.drain.deadline;
+    const auto deadline = Clock::now() + state_.settings()->options.drain.deadline;
     while (state_.num_busy.load() > 0 && num_stops_.load() < 2 && Clock::now() < deadline)
       co_await pause(kDrainTick);
     acceptor_.close();

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "server/ops/security_options.h"
 
 namespace quire {
 
@@ -19,6 +22,11 @@ struct DrainOptions {
   std::chrono::milliseconds deadline{30'000};  // after the delay: what is not finished by then is cut
 };
 
+// Which other sites' pages may use the API: "https://chat.example", or "*" for all. None: no page but the server's own.
+struct CorsOptions {
+  std::vector<std::string> origins;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  // 0: any free one
@@ -30,6 +38,8 @@ struct ServerOptions {
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
   TimeoutOptions timeout;
   DrainOptions drain;
+  CorsOptions cors;
+  SecurityOptions security;
 };
 
 }  // namespace quire

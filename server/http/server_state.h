@@ -11,6 +11,8 @@
 #include "server/api/model_table.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
+#include "server/ops/key_ring.h"
+#include "server/ops/quota.h"
 
 namespace boost::asio {
 class io_context;
@@ -48,29 +50,47 @@ struct Service {
   std::function<bool()> healthy;              // false: the device failed; may be empty
 };
 
-struct ServerState {
-  explicit ServerState(const ServerOptions& server_options) : options(server_options) {}
+// What sessions act by; a reload replaces it as a whole. Immutable after construction.
+struct Settings {
+  explicit Settings(const ServerOptions& server_options)
+      : options(server_options), keys(server_options.security.keys) {}
 
-  const ServerOptions options;
+  ServerOptions options;
+  KeyRing keys;
+};
+
+struct ServerState {
+  explicit ServerState(const ServerOptions& options) : settings_(std::make_shared<const Settings>(options)) {}
+
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_body_bytes{0};  // bodies that are not parsed yet
   std::atomic<std::int64_t> num_busy{0};        // sessions between a request's head and its response's end
   Metrics metrics;
   LiveOperations live;
+  QuotaTable quotas;
   std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
 
+  std::shared_ptr<const Settings> settings() const {
+    const std::lock_guard lock(mutex_);
+    return settings_;
+  }
+  void set_settings(std::shared_ptr<const Settings> settings) {
+    const std::lock_guard lock(mutex_);
+    settings_ = std::move(settings);
+  }
   std::shared_ptr<const Service> service() const {
-    const std::lock_guard lock(service_mutex_);
+    const std::lock_guard lock(mutex_);
     return service_;
   }
   void set_service(std::shared_ptr<const Service> service) {
-    const std::lock_guard lock(service_mutex_);
+    const std::lock_guard lock(mutex_);
     service_ = std::move(service);
   }
 
  private:
-  mutable std::mutex service_mutex_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Settings> settings_;
   std::shared_ptr<const Service> service_;
 };
 

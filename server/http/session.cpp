@@ -24,12 +24,13 @@ using Parsed = Result<std::unique_ptr<Operation>>;
 
 // Runs the endpoint on a text thread and comes back to the session's own.
 asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint endpoint,
-                                             std::shared_ptr<const Service> service, const Call& call) {
+                                             std::shared_ptr<const Service> service, std::int64_t max_context,
+                                             const Call& call) {
   auto start = [&](auto handler) {
-    asio::post(text, [endpoint, service, &call, handler = std::move(handler)]() mutable {
+    asio::post(text, [endpoint, service, max_context, &call, handler = std::move(handler)]() mutable {
       auto parsed = std::make_shared<Parsed>();
       try {
-        *parsed = endpoint(service->models, call);
+        *parsed = endpoint(max_context > 0 ? service->models.limited_to(max_context) : service->models, call);
       } catch (const std::exception& failure) {
         log::error("request {}: {}", call.request_id, failure.what());
         *parsed = quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
@@ -46,16 +47,6 @@ asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint en
 bool is_usable_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-bool is_json_type(std::string_view content_type) {
-  std::string type(content_type.substr(0, content_type.find(';')));
-  while (!type.empty() && type.back() == ' ')
-    type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-  const bool suffix =
-      type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
-  return type.empty() || type == "application/json" || type == "text/json" || suffix;
 }
 
 Error overloaded() {
@@ -92,22 +83,32 @@ asio::awaitable<bool> Session::serve_one() {
   keep_alive_ = true;
   body_taken_ = false;
   head_ = RequestHead{};
+  admission_ = Admission{};
+  record_ = RequestRecord{};
+  settings_ = state_.settings();
   auto head = co_await read_head();
   if (!head) co_return false;
+  settings_ = state_.settings();  // a connection may have been idle for long
   const Counted busy(state_.num_busy);
   head_ = std::move(*head);
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing;
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
-  if (!co_await answer()) co_return false;
+  record_.request_id = request_id_;
+  record_.method = head_.method;
+  record_.path = head_.path;
+  record_.times.arrival = Clock::now();
+  const bool answered = co_await answer();
+  note_end();
+  if (!answered) co_return false;
   if (!keep_alive_) co_return false;
   if (!body_taken_) co_return co_await discard_body();
   co_return true;
 }
 
 asio::awaitable<std::optional<RequestHead>> Session::read_head() {
-  HeadParser parser(static_cast<std::size_t>(state_.options.max_header_bytes));
-  auto deadline = Clock::now() + state_.options.timeout.idle;
+  HeadParser parser(static_cast<std::size_t>(options().max_header_bytes));
+  auto deadline = Clock::now() + options().timeout.idle;
   bool started = false;
   while (!parser.done()) {
     transport_->consume(parser.feed(transport_->input()));
@@ -119,7 +120,7 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
     if (parser.done()) break;
     if (parser.started() && !started) {
       started = true;
-      deadline = Clock::now() + state_.options.timeout.header;
+      deadline = Clock::now() + options().timeout.header;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
@@ -131,34 +132,10 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
   co_return parser.take();
 }
 
-std::optional<Response> Session::early_refusal(const RouteMatch& match) const {
-  if (match.route == nullptr) {
-    if (match.status == 404) return error_response(404, "not_found", "There is nothing at this path");
-    if (head_.method == "OPTIONS") return Response{204, "", "", {{"Allow", match.allow}}};
-    Response response = error_response(405, "method_not_allowed", "This path does not answer " + head_.method);
-    response.fields.push_back({"Allow", match.allow});
-    return response;
-  }
-  if (match.route->endpoint == nullptr) return std::nullopt;
-  const ServerPhase phase = state_.phase.load();
-  if (phase == ServerPhase::kStarting || phase >= ServerPhase::kRefusing) {
-    const bool starting = phase == ServerPhase::kStarting;
-    return error_response(
-        Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
-              starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
-  }
-  if (match.route->method != "POST") return std::nullopt;
-  const std::string_view encoding = head_.field("content-encoding");
-  if (!is_json_type(head_.field("content-type")) || (!encoding.empty() && encoding != "identity")) {
-    return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
-  }
-  return std::nullopt;
-}
-
 // What follows a request that says it is the last one can only be an attempt to smuggle another.
 bool Session::has_bytes_after_close() const {
   if (head_.keep_alive || transport_->input().empty()) return false;
-  BodyDecoder decoder(head_, static_cast<std::size_t>(state_.options.max_body_bytes));
+  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
   std::string ignored;
   const std::string_view rest = transport_->input().substr(decoder.feed(transport_->input(), ignored));
   return decoder.done() && rest.find_first_not_of("\r\n") != std::string_view::npos;
@@ -170,23 +147,25 @@ asio::awaitable<bool> Session::answer() {
     co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
     co_return false;
   }
-  const RouteMatch match = find_route(head_.method, head_.path);
-  if (auto refusal = early_refusal(match)) {
+  admission_ = pass_gate(state_, *settings_, head_, false);
+  if (admission_.key) record_.key_name = admission_.key->name;
+  record_.is_call = admission_.route != nullptr && admission_.route->endpoint != nullptr;
+  if (admission_.refusal) {
     // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
     // comes.
     if (head_.expects_continue && !body_taken_) keep_alive_ = false;
-    co_return co_await respond(std::move(*refusal));
+    co_return co_await respond(std::move(*admission_.refusal));
   }
   if (head_.minor_version == 1 && head_.field("host").empty()) {
     co_await refuse(400, "missing_host", "An HTTP/1.1 request needs a Host header");
     co_return false;
   }
-  if (match.route->handler != nullptr) {
+  if (admission_.route->handler != nullptr) {
     if (head_.expects_continue && !body_taken_) keep_alive_ = false;
-    Response response = match.route->handler(state_);
+    Response response = admission_.route->handler(state_);
     co_return co_await respond(std::move(response));
   }
-  co_return co_await call_endpoint(match.route->endpoint);
+  co_return co_await call_endpoint(admission_.route->endpoint);
 }
 
 asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
@@ -196,11 +175,12 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
   call.path = head_.path;
   call.query = head_.query;
   call.request_id = request_id_;
+  call.key_name = record_.key_name;
   Parsed parsed;
   {
     const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));
     const Counted reserved(state_.num_body_bytes, expected);
-    if (state_.num_body_bytes.load() > state_.options.max_queued_bytes) {
+    if (state_.num_body_bytes.load() > options().max_queued_bytes) {
       keep_alive_ = keep_alive_ && body_taken_;
       Response response = error_response(overloaded());
       co_return co_await respond(std::move(response));
@@ -209,41 +189,64 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     if (!body) co_return false;
     call.body = std::move(*body);
     const auto service = state_.service();
-    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, service, call);
+    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, service,
+                                           admission_.key ? admission_.key->quota.max_context : 0, call);
     call.body = std::string();
   }
   if (!parsed) {
     Response response = error_response(parsed.error());
     co_return co_await respond(std::move(response));
   }
+  if (const auto taken = take_prompt_quota(**parsed); !taken) {
+    Response response = error_response(taken.error());
+    co_return co_await respond(std::move(response));
+  }
   co_return co_await drive(std::move(*parsed), call);
+}
+
+// Where one key's requests are counted against what it may use, before anything is queued.
+Result<void> Session::take_prompt_quota(const Operation& operation) {
+  std::int64_t num_tokens = 0;
+  for (const auto& request : operation.requests())
+    num_tokens += static_cast<std::int64_t>(request->prompt.size());
+  return admission_.lease.take_prompt(num_tokens, Clock::now());
+}
+
+void Session::note_end() {
+  admission_.lease = {};
+  if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
+  state_.metrics.key_request(record_);
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
   OperationDriver::Outcome outcome;
   {
-    OperationDriver driver(state_, *transport_, *operation, framing());
+    OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
     outcome = co_await driver.run(call.arrival);
   }
-  if (outcome.times.first_token) state_.metrics.finished(operation->summary(), outcome.times);
+  record_.times = outcome.times;
+  record_.summary = operation->summary();
+  admission_.lease.take_generated(record_.summary.num_generated_tokens, outcome.times.end);
+  if (outcome.finished && outcome.times.first_token) state_.metrics.finished(record_.summary, outcome.times);
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
   state_.metrics.count_response(outcome.status);
+  record_.status = outcome.status;
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;
 }
 
 asio::awaitable<std::optional<std::string>> Session::read_body() {
-  BodyDecoder decoder(head_, static_cast<std::size_t>(state_.options.max_body_bytes));
+  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
   std::string body;
   bool invited = !head_.expects_continue;
   while (!decoder.done() && !decoder.refused()) {
     transport_->consume(decoder.feed(transport_->input(), body));
     if (decoder.done() || decoder.refused()) break;
     if (!invited && head_.minor_version == 1) {
-      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", state_.options.timeout.write);
+      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
     invited = true;
-    const ReadStatus status = co_await transport_->fill(state_.options.timeout.body);
+    const ReadStatus status = co_await transport_->fill(options().timeout.body);
     if (status == ReadStatus::kTimeout)
       co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
     if (status != ReadStatus::kMore) co_return std::nullopt;
@@ -269,16 +272,17 @@ asio::awaitable<bool> Session::discard_body() {
       co_return false;
     }
     if (decoder.done()) break;
-    if (co_await transport_->fill(state_.options.timeout.body) != ReadStatus::kMore) co_return false;
+    if (co_await transport_->fill(options().timeout.body) != ReadStatus::kMore) co_return false;
   }
   co_return true;
 }
 
 asio::awaitable<bool> Session::respond(Response response) {
   state_.metrics.count_response(response.status);
+  record_.status = response.status;
   std::string message = response_head(response, framing());
   if (head_.method != "HEAD") message += response.body;
-  co_return co_await transport_->write(message, state_.options.timeout.write) && keep_alive_;
+  co_return co_await transport_->write(message, options().timeout.write) && keep_alive_;
 }
 
 asio::awaitable<void> Session::refuse(int status, const char* code, std::string_view message) {

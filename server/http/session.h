@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
+#include "server/http/gate.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
 #include "server/http/transport.h"
@@ -24,19 +25,24 @@ class Session {
   boost::asio::awaitable<std::optional<RequestHead>> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
+  void note_end();
+  Result<void> take_prompt_quota(const Operation& operation);
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
   boost::asio::awaitable<bool> discard_body();
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
-  std::optional<Response> early_refusal(const RouteMatch& match) const;
   bool has_bytes_after_close() const;
-  ResponseFraming framing() const { return {head_.minor_version, keep_alive_, request_id_}; }
+  ResponseFraming framing() const { return {head_.minor_version, keep_alive_, request_id_, &admission_.fields}; }
+  const ServerOptions& options() const { return settings_->options; }
 
   ServerState& state_;
   std::shared_ptr<Transport> transport_;
+  std::shared_ptr<const Settings> settings_;  // of this request
   RequestHead head_;
+  Admission admission_;
+  RequestRecord record_;
   std::string request_id_;
   bool keep_alive_ = true;
   bool body_taken_ = false;

@@ -10,14 +10,16 @@ export class QuireServer {
   log = [];
   url = "";
 
-  static async start(flags = [], { model = process.env.QUIRE_MODEL } = {}) {
+  static async start(flags = [], { model = process.env.QUIRE_MODEL, env = {} } = {}) {
     const server = new QuireServer();
-    await server.#launch(["serve", "--model", model, "--port", "0", ...flags]);
+    await server.#launch(["serve", "--model", model, "--port", "0", ...flags], env);
     return server;
   }
 
-  async #launch(args) {
-    this.#process = spawn(process.env.QUIRE_BINARY, args, { stdio: ["ignore", "inherit", "pipe"] });
+  async #launch(args, env) {
+    this.#process = spawn(process.env.QUIRE_BINARY, args, {
+      stdio: ["ignore", "inherit", "pipe"], env: { ...process.env, ...env },
+    });
     this.#exit = once(this.#process, "exit").then(([code, signal]) => ({ code, signal }));
     const lines = createInterface({ input: this.#process.stderr });
     const ready = new Promise((resolve, reject) => {

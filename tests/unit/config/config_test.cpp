@@ -115,6 +115,45 @@ log: {format: json}
   CHECK(render_config(loaded("# nothing\nserver:\n")) == render_config({}));
 }
 
+TEST_CASE("API keys are read whole or refused by what is wrong with them", "[config]") {
+  const std::string hash(64, 'a');
+  const Config config =
+      loaded("security:\n  keys:\n    - {name: alice, sha256: " + hash +
+             ", requests_per_minute: 60, tokens_per_minute: 1000, max_concurrent: 4, max_context: 512}\n"
+             "    - {name: root, env: ROOT_KEY, admin: true}\n  metrics: admin\n  cors_origins: '*'\n");
+  const SecurityOptions& security = config.serve.server.security;
+  REQUIRE(security.keys.size() == 2);
+  CHECK(security.keys[0].name == "alice");
+  CHECK(security.keys[0].sha256 == hash);
+  CHECK(security.keys[0].quota.requests_per_minute == 60);
+  CHECK(security.keys[0].quota.tokens_per_minute == 1000);
+  CHECK(security.keys[0].quota.max_concurrent == 4);
+  CHECK(security.keys[0].quota.max_context == 512);
+  CHECK_FALSE(security.keys[0].admin);
+  CHECK(security.keys[1].env == "ROOT_KEY");
+  CHECK(security.keys[1].admin);
+  CHECK(security.metrics == PageAccess::kAdmin);
+  CHECK(config.serve.server.cors.origins == std::vector<std::string>{"*"});
+  CHECK(render_config(loaded(render_config(config))) == render_config(config));
+
+  const auto keys = [](const std::string& list) { return refusal("security:\n  keys: " + list + "\n"); };
+  CHECK(keys("[{name: a, env: A, rpm: 3}]").find("does not know 'rpm'") != std::string::npos);
+  CHECK(keys("[{name: a}]").find("needs one of 'sha256', 'env' and 'file' for 'a'") != std::string::npos);
+  CHECK(keys("[{name: a, env: A, file: b}]").find("needs one of") != std::string::npos);
+  CHECK(keys("[{env: A}]").find("needs a 'name'") != std::string::npos);
+  CHECK(keys("[{name: 'a b', env: A}]").find("needs a 'name'") != std::string::npos);
+  CHECK(keys("[{name: a, sha256: abc}]").find("64 hexadecimal digits") != std::string::npos);
+  CHECK(keys("[{name: a, env: A}, {name: a, env: B}]").find("the name 'a' twice") != std::string::npos);
+  CHECK(keys("[{name: a, env: A, max_concurrent: -1}]").find("at least 0 for 'max_concurrent'") != std::string::npos);
+  CHECK(keys("alice").find("must be a list of mappings") != std::string::npos);
+
+  Config flagged;
+  set_config_value(flagged, "security.keys", {"name=alice,env=ALICE_KEY,max_concurrent=2"}, "--security.keys");
+  REQUIRE(flagged.serve.server.security.keys.size() == 1);
+  CHECK(flagged.serve.server.security.keys[0].env == "ALICE_KEY");
+  CHECK(flagged.serve.server.security.keys[0].quota.max_concurrent == 2);
+}
+
 TEST_CASE("an unknown key is refused with file, line and the nearest key", "[config]") {
   CHECK(refusal("\n\nscheduler:\n  max_num_seq: 3\n") ==
         "quire.yaml:4: unknown key 'scheduler.max_num_seq'; did you mean 'scheduler.max_num_seqs'?");

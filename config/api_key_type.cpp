@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/key_types.h"
+
+namespace quire::config_types {
+namespace {
+
+using Kind = ConfigValue::Kind;
+
+constexpr std::size_t kLongestName = 64;
+
+// What a name may hold so that it needs no quoting in a log line, a metric's label or a flag.
+bool is_key_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+}
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || (c >= '0' && c <= '9');
+         });
+}
+
+struct Count {
+  std::string_view name;
+  std::int64_t KeyQuota::*field;
+};
+constexpr Count kCounts[] = {{"requests_per_minute", &KeyQuota::requests_per_minute},
+                             {"tokens_per_minute", &KeyQuota::tokens_per_minute},
+                             {"max_concurrent", &KeyQuota::max_concurrent},
+                             {"max_context", &KeyQuota::max_context}};
+
+struct Text {
+  std::string_view name;
+  std::string ApiKeyOptions::*field;
+};
+constexpr Text kTexts[] = {{"name", &ApiKeyOptions::name},
+                           {"sha256", &ApiKeyOptions::sha256},
+                           {"env", &ApiKeyOptions::env},
+                           {"file", &ApiKeyOptions::file}};
+
+// Sets one member of a key; empty, or why not.
+std::string set_member(ApiKeyOptions& key, const std::string& name, const ConfigValue& value) {
+  for (const Text& text : kTexts) {
+    if (text.name != name) continue;
+    if (value.kind != Kind::kScalar || value.text.empty()) return fmt::format("has an empty '{}'", name);
+    key.*text.field = value.text;
+    return {};
+  }
+  for (const Count& count : kCounts) {
+    if (count.name != name) continue;
+    const auto number = read_integer(value);
+    if (!number || *number < 0) return fmt::format("needs an integer of at least 0 for '{}' (0: no bound)", name);
+    key.quota.*count.field = *number;
+    return {};
+  }
+  if (name != "admin") {
+    std::vector<std::string_view> names = {"admin"};
+    for (const Text& text : kTexts)
+      names.push_back(text.name);
+    for (const Count& count : kCounts)
+      names.push_back(count.name);
+    return fmt::format("does not know '{}'; did you mean '{}'?", one_line(name), nearest_name(name, names));
+  }
+  if (value.text != "true" && value.text != "false") return "needs true or false for 'admin'";
+  key.admin = value.text == "true";
+  return {};
+}
+
+std::string check(const ApiKeyOptions& key) {
+  if (!is_key_name(key.name)) return "needs a 'name' of at most 64 letters, digits, '-', '_' and '.'";
+  const int sources = (key.sha256.empty() ? 0 : 1) + (key.env.empty() ? 0 : 1) + (key.file.empty() ? 0 : 1);
+  if (sources != 1) return fmt::format("needs one of 'sha256', 'env' and 'file' for '{}'", key.name);
+  if (!key.sha256.empty() && !is_sha256(key.sha256)) {
+    return fmt::format("needs 64 hexadecimal digits as the 'sha256' of '{}'", key.name);
+  }
+  return {};
+}
+
+// A flag's "name=alice,env=KEY" as the mapping that a file would have.
+ConfigValue from_flag(const std::string& text) {
+  ConfigValue map;
+  map.kind = Kind::kMap;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const std::size_t equals = std::min(item.find('='), item.size());
+    ConfigMember& member = map.members.emplace_back();
+    member.name = item.substr(0, equals);
+    member.value.kind = Kind::kScalar;
+    member.value.text = equals < item.size() ? item.substr(equals + 1) : "";
+    at = end + 1;
+  }
+  return map;
+}
+
+std::string read_key(const ConfigValue& item, ApiKeyOptions& key) {
+  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? from_flag(item.text) : item;
+  if (map.kind != Kind::kMap) return "is not a mapping";
+  for (const ConfigMember& member : map.members) {
+    const std::string complaint = set_member(key, member.name, member.value);
+    if (!complaint.empty()) return complaint;
+  }
+  return check(key);
+}
+
+std::string show_key(const ApiKeyOptions& key) {
+  std::string out;
+  for (const Text& text : kTexts) {
+    if (!(key.*text.field).empty()) {
+      out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", text.name, show_text(key.*text.field));
+    }
+  }
+  if (key.admin) out += ", admin: true";
+  for (const Count& count : kCounts) {
+    if (key.quota.*count.field != 0) out += fmt::format(", {}: {}", count.name, key.quota.*count.field);
+  }
+  return "{" + out + "}";
+}
+
+}  // namespace
+
+ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field) {
+  ConfigKey key{description.path,
+                description.help,
+                description.flags,
+                "a list of mappings with 'name' and one of 'sha256', 'env' and 'file' (as a flag: name=N,env=VARIABLE)",
+                true,
+                {},
+                {}};
+  key.set = [field, accepts = key.accepts](Config& config, const ConfigValue& value) -> std::string {
+    if (value.kind != Kind::kList) return "must be " + accepts;
+    std::vector<ApiKeyOptions> found;
+    for (const ConfigValue& item : value.items) {
+      ApiKeyOptions& each = found.emplace_back();
+      const std::string complaint = read_key(item, each);
+      const std::string place = item.line > 0 ? fmt::format(" (line {})", item.line) : "";
+      if (!complaint.empty()) return fmt::format("has an entry{} that {}", place, complaint);
+      const auto same = std::find_if(found.begin(), found.end() - 1,
+                                     [&](const ApiKeyOptions& other) { return other.name == each.name; });
+      if (same != found.end() - 1) return fmt::format("has the name '{}' twice{}", each.name, place);
+    }
+    field(config) = std::move(found);
+    return {};
+  };
+  key.get = [field](Config& config) {
+    std::string out;
+    for (const ApiKeyOptions& each : field(config))
+      out += (out.empty() ? "" : ", ") + show_key(each);
+    return "[" + out + "]";
+  };
+  key.is_secret = true;
+  return key;
+}
+
+}  // namespace quire::config_types

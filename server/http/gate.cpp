@@ -1,0 +1,136 @@
+#include "server/http/gate.h"
+
+#include <algorithm>
+
+#include "server/http/cors.h"
+
+namespace quire {
+
+namespace {
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
+
+bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
+  return text.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), text.begin(), [](char a, char b) { return lower(a) == lower(b); });
+}
+
+bool is_json_type(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (!type.empty() && type.back() == ' ')
+    type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(), lower);
+  const bool suffix =
+      type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
+  return type.empty() || type == "application/json" || type == "text/json" || suffix;
+}
+
+// OpenAI's clients send a bearer token, Anthropic's x-api-key.
+std::string_view presented_key(const RequestHead& head) {
+  constexpr std::string_view kBearer = "bearer ";
+  std::string_view value = head.field("authorization");
+  if (value.empty()) return head.field("x-api-key");
+  if (!starts_with_ignoring_case(value, kBearer)) return {};
+  value.remove_prefix(kBearer.size());
+  while (!value.empty() && value.front() == ' ')
+    value.remove_prefix(1);
+  return value;
+}
+
+Response unknown_route(const RouteMatch& match, const RequestHead& head) {
+  if (match.status == 404) return error_response(404, "not_found", "There is nothing at this path");
+  if (head.method == "OPTIONS") return Response{204, "", "", {{"Allow", match.allow}}};
+  Response response = error_response(405, "method_not_allowed", "This path does not answer " + head.method);
+  response.fields.push_back({"Allow", match.allow});
+  return response;
+}
+
+std::optional<Response> phase_refusal(ServerPhase phase) {
+  if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
+  const bool starting = phase == ServerPhase::kStarting;
+  return error_response(
+      Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
+            starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
+}
+
+PageAccess access_of(const Route& route, const SecurityOptions& security) {
+  switch (route.access) {
+    case Access::kOpen: return PageAccess::kOpen;
+    case Access::kKey: return PageAccess::kKey;
+    case Access::kMetrics: return security.metrics;
+    case Access::kAdmin: break;
+  }
+  return PageAccess::kAdmin;
+}
+
+// Sets the key, or says why the request may not pass.
+std::optional<Response> check_key(const Settings& settings, const RequestHead& head, bool on_admin,
+                                  Admission& admission) {
+  const PageAccess access = access_of(*admission.route, settings.options.security);
+  if (access == PageAccess::kOpen || on_admin) return std::nullopt;
+  if (settings.keys.empty()) {
+    if (access == PageAccess::kKey) return std::nullopt;
+    return error_response(Error{ErrorKind::kForbidden,
+                                "This needs an admin key or the admin listener, and the server has neither for it",
+                                "admin_closed", "", std::nullopt});
+  }
+  const std::string_view presented = presented_key(head);
+  if (!presented.empty()) admission.key = settings.keys.find(presented);
+  if (admission.key == nullptr) {
+    return error_response(Error{
+        ErrorKind::kUnauthorized,
+        presented.empty() ? "An API key is needed: send 'Authorization: Bearer KEY'" : "Incorrect API key provided",
+        "invalid_api_key", "", std::nullopt});
+  }
+  if (access == PageAccess::kAdmin && !admission.key->admin) {
+    return error_response(
+        Error{ErrorKind::kForbidden, "This needs an admin key", "admin_key_required", "", std::nullopt});
+  }
+  return std::nullopt;
+}
+
+std::optional<Response> media_refusal(const RequestHead& head) {
+  const std::string_view encoding = head.field("content-encoding");
+  if (is_json_type(head.field("content-type")) && (encoding.empty() || encoding == "identity")) return std::nullopt;
+  return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
+}
+
+std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& head, Admission& admission) {
+  if (auto refusal = phase_refusal(state.phase.load())) return refusal;
+  if (admission.route->method != "POST") return std::nullopt;
+  if (auto refusal = media_refusal(head)) return refusal;
+  if (admission.key == nullptr) return std::nullopt;
+  const auto now = Clock::now();
+  auto lease = state.quotas.admit(*admission.key, now);
+  for (HeaderField& field : state.quotas.headers(*admission.key, now))
+    admission.fields.push_back(std::move(field));
+  if (!lease) return error_response(lease.error());
+  admission.lease = std::move(*lease);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, bool on_admin) {
+  Admission admission;
+  const RouteMatch match = find_route(head.method, head.path);
+  admission.fields = cors_fields(settings.options.cors, head);
+  if (match.route == nullptr || (on_admin && match.route->endpoint != nullptr)) {
+    if (is_preflight(head) && !match.allow.empty()) {
+      admission.refusal = preflight_response(settings.options.cors, head, match.allow);
+    } else {
+      admission.refusal = unknown_route(match.route == nullptr ? match : RouteMatch{nullptr, 404, ""}, head);
+    }
+    return admission;
+  }
+  admission.route = match.route;
+  admission.refusal = check_key(settings, head, on_admin, admission);
+  if (!admission.refusal && match.route->endpoint != nullptr) {
+    admission.refusal = endpoint_refusal(state, head, admission);
+  }
+  return admission;
+}
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// The gate: what is decided about a request from its head alone, before a byte of its body is read: does the path
+// exist, does another site's page may ask for it, is the server serving, whose key is it and has that key used up its
+// share. Any thread.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "server/http/request_head.h"
+#include "server/http/response.h"
+#include "server/http/router.h"
+#include "server/http/server_state.h"
+
+namespace quire {
+
+struct Admission {
+  const Route* route = nullptr;
+  const ApiKey* key = nullptr;      // lives in the settings; null where no key is asked for
+  std::optional<Response> refusal;  // to be sent instead of an answer
+  std::vector<HeaderField> fields;  // for whichever response follows
+  QuotaTable::Lease lease;
+};
+
+// `on_admin`: the connection came in by the admin listener, which needs no key and serves no model.
+Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, bool on_admin);
+
+}  // namespace quire

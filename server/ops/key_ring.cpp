@@ -1,0 +1,103 @@
+#include "server/ops/key_ring.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace {
+
+using Hash = std::array<unsigned char, 32>;
+
+constexpr std::size_t kMostKeyBytes = 4096;
+
+Hash sha256(std::string_view text) {
+  Hash hash{};
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1) {
+    throw StartupError("SHA-256 is not available from the cryptographic library");
+  }
+  return hash;
+}
+
+Hash from_hex(const ApiKeyOptions& options) {
+  const auto digit = [&](char c) -> unsigned {
+    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+    if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
+    if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10;
+    throw StartupError(fmt::format("security.keys: the sha256 of '{}' must be 64 hexadecimal digits", options.name));
+  };
+  Hash hash{};
+  for (std::size_t i = 0; i < hash.size(); ++i) {
+    // The end of a shorter text reads as '\0', which is no digit.
+    const char high = i * 2 < options.sha256.size() ? options.sha256[i * 2] : '\0';
+    const char low = i * 2 + 1 < options.sha256.size() ? options.sha256[i * 2 + 1] : '\0';
+    hash[i] = static_cast<unsigned char>(digit(high) << 4 | digit(low));
+  }
+  if (options.sha256.size() != hash.size() * 2) digit('\0');
+  return hash;
+}
+
+std::string read_file(const ApiKeyOptions& options) {
+  std::ifstream file(options.file, std::ios::binary);
+  std::string text(kMostKeyBytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) {
+    throw StartupError(
+        fmt::format("security.keys: the file '{}' of the key '{}' cannot be read", options.file, options.name));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  // Editors and `echo` end a file with a line break that is no part of the key.
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
+    text.pop_back();
+  return text;
+}
+
+std::string plain_key(const ApiKeyOptions& options) {
+  std::string key;
+  if (!options.file.empty()) {
+    key = read_file(options);
+  } else if (const char* value = std::getenv(options.env.c_str())) {
+    key = value;
+  }
+  if (key.empty()) {
+    throw StartupError(
+        options.file.empty()
+            ? fmt::format("security.keys: the environment variable '{}' of the key '{}' is not set", options.env,
+                          options.name)
+            : fmt::format("security.keys: the file '{}' of the key '{}' is empty", options.file, options.name));
+  }
+  return key;
+}
+
+}  // namespace
+
+KeyRing::KeyRing(const std::vector<ApiKeyOptions>& options) {
+  keys_.reserve(options.size());
+  for (const ApiKeyOptions& each : options) {
+    const Hash hash = each.sha256.empty() ? sha256(plain_key(each)) : from_hex(each);
+    const auto same = std::find_if(keys_.begin(), keys_.end(), [&](const ApiKey& key) { return key.hash == hash; });
+    if (same != keys_.end()) {
+      throw StartupError(fmt::format("security.keys: '{}' and '{}' are the same key", same->name, each.name));
+    }
+    keys_.push_back(ApiKey{each.name, hash, each.admin, each.quota});
+  }
+}
+
+const ApiKey* KeyRing::find(std::string_view presented) const {
+  const Hash hash = sha256(presented);
+  const ApiKey* found = nullptr;
+  for (const ApiKey& key : keys_) {
+    if (CRYPTO_memcmp(key.hash.data(), hash.data(), hash.size()) == 0) found = &key;
+  }
+  return found;
+}
+
+}  // namespace quire

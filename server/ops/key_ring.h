@@ -1,0 +1,37 @@
+// KeyRing: the API keys, as hashes. Immutable after construction; any thread. Looking a key up costs one hash and one
+// comparison with each key that exists, whether or not it is found, so that its time tells nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/ops/security_options.h"
+
+namespace quire {
+
+struct ApiKey {
+  std::string name;
+  std::array<unsigned char, 32> hash{};  // SHA-256
+  bool admin = false;
+  KeyQuota quota;
+};
+
+class KeyRing {
+ public:
+  KeyRing() = default;
+  // Reads the variables and files that the options name. Throws StartupError: what is absent or empty, or one key under
+  // two names.
+  explicit KeyRing(const std::vector<ApiKeyOptions>& options);
+
+  bool empty() const { return keys_.empty(); }
+  // Null where there is no such key.
+  const ApiKey* find(std::string_view presented) const;
+
+ private:
+  std::vector<ApiKey> keys_;
+};
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+// RequestRecord: what is known of one HTTP request once it is over: what the access log, the metrics of keys and the
+// exported spans are made from. Plain value; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/engine/request.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+// When what happened to one operation. The engine's times are those of the choice that took longest.
+struct OperationTimes {
+  Clock::time_point arrival{};
+  std::optional<Clock::time_point> first_token;
+  Clock::time_point end{};
+  Clock::duration queue{};
+  Clock::duration prefill{};
+  Clock::duration decode{};
+};
+
+struct RequestRecord {
+  std::string request_id;
+  std::string key_name;  // "" where no key was asked for
+  std::string peer;
+  std::string method;
+  std::string path;
+  int status = 0;        // 0: the client left before an answer
+  bool is_call = false;  // asked a model for something, rather than for a page
+  OperationTimes times;
+  OperationSummary summary;
+};
+
+}  // namespace quire
