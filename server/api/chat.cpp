@@ -61,13 +61,10 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
-// After so many tokens of reasoning its end is forced.
 void read_thinking_budget(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
     const auto budget = reader.integer(name, 0, std::numeric_limits<std::int32_t>::max());
-    if (!budget) continue;
-    fields.sampling.thinking_budget = SamplingParams::ThinkingBudget{
-        static_cast<std::int32_t>(*budget), model.tokenizer->encode(model.tool_format.think_end, false, true)};
+    if (budget) limit_thinking(fields, model, static_cast<std::int32_t>(*budget));
   }
 }
 
@@ -93,9 +90,13 @@ ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool f
 
 }  // namespace
 
-std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
-                                         ChatPromptFields prompt, const ToolFields& tools,
-                                         std::shared_ptr<const Grammar> grammar) {
+void limit_thinking(GenerationFields& fields, const ServedModel& model, std::int32_t num_tokens) {
+  fields.sampling.thinking_budget =
+      SamplingParams::ThinkingBudget{num_tokens, model.tokenizer->encode(model.tool_format.think_end, false, true)};
+}
+
+std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
+                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
   PreparedChat prepared;
   const bool demanded = grammar != nullptr;
   if (demanded && tools.constrained) {
@@ -119,17 +120,26 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
     end += piece.text;
   if (end.size() > kPromptEnd) end.erase(0, end.size() - kPromptEnd);
   prepared.reading = reading_of(model, tools, free_text, std::move(end));
-  // Calls and reasoning are marked by tokens that a plain text would not show.
-  if (prepared.reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
+  prepared.prompt = encode_chat(model, prompt, *pieces);
+  return prepared;
+}
 
-  prepared.prompt = truncate_prompt(encode_chat(model, prompt, *pieces), fields, model);
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar) {
+  const std::string param = prompt.param;
+  auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
+  if (!prepared) return std::nullopt;
+  // Calls and reasoning are marked by tokens that a plain text would not show.
+  if (prepared->reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
+  prepared->prompt = truncate_prompt(std::move(prepared->prompt), fields, model);
   const auto limit =
-      resolve_max_tokens(static_cast<std::int64_t>(prepared.prompt.size()), fields.max_tokens, model, prompt.param);
+      resolve_max_tokens(static_cast<std::int64_t>(prepared->prompt.size()), fields.max_tokens, model, param);
   if (!limit) {
     reader.fail(limit.error().param, limit.error().message, limit.error().code);
     return std::nullopt;
   }
-  prepared.max_tokens = *limit;
+  prepared->max_tokens = *limit;
   return prepared;
 }
 

@@ -22,10 +22,18 @@ struct PreparedChat {
   ChatReading reading;
 };
 
-// Renders the conversation, compiles what constrains it, and decides how its text is read. `grammar` is what the
-// request itself demanded; null where it demanded nothing. Errors stay in the reader.
+// Renders the conversation, compiles what constrains it, and decides how its text is read; max_tokens is left open, and
+// the prompt may be longer than the context. `grammar` is what the request itself demanded; null where it demanded
+// nothing. Errors stay in the reader.
+std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
+                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar);
+
+// The same, cut as truncate_prompt_tokens says and checked against the context.
 std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
                                          ChatPromptFields prompt, const ToolFields& tools,
                                          std::shared_ptr<const Grammar> grammar);
+
+// After so many tokens of reasoning its end is forced.
+void limit_thinking(GenerationFields& fields, const ServedModel& model, std::int32_t num_tokens);
 
 }  // namespace quire

@@ -46,18 +46,61 @@ const char* default_code(ErrorKind kind) {
   return "internal_error";
 }
 
-std::string error_body(int status, const std::string& code, const std::string& message, const std::string& param) {
-  Json body;
-  body["error"] = {{"message", message},
-                   {"type", error_type(status)},
-                   {"param", param.empty() ? Json(nullptr) : Json(param)},
-                   {"code", code}};
-  return dump_json(body);
+namespace {
+
+const char* anthropic_type(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 504: return "timeout_error";
+    default: return status >= 500 ? "api_error" : "invalid_request_error";
+  }
+}
+
+Json openai_error(const Failure& failure) {
+  return Json{{"error",
+               {{"message", failure.message},
+                {"type", error_type(failure.status)},
+                {"param", failure.param.empty() ? Json(nullptr) : Json(failure.param)},
+                {"code", failure.code}}}};
+}
+
+// Anthropic's form has no place for the field at fault but the message.
+Json anthropic_error(const Failure& failure, const std::string& request_id) {
+  const bool named = failure.message.find(failure.param) != std::string::npos;
+  return Json{{"type", "error"},
+              {"error",
+               {{"type", anthropic_type(failure.status)},
+                {"message", named ? failure.message : failure.param + ": " + failure.message}}},
+              {"request_id", request_id}};
+}
+
+}  // namespace
+
+Failure failure_of(const Error& error) {
+  return Failure{http_status(error.kind), error.code.empty() ? default_code(error.kind) : error.code, error.message,
+                 error.param};
+}
+
+ErrorForm error_form(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  return path.substr(0, kMessages.size()) == kMessages ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
+}
+
+int form_status(int status, ErrorForm form) {
+  return form == ErrorForm::kAnthropic && status == 503 ? 529 : status;
+}
+
+std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id) {
+  return dump_json(form == ErrorForm::kAnthropic ? anthropic_error(failure, request_id) : openai_error(failure));
 }
 
 std::string error_body(const Error& error) {
-  return error_body(http_status(error.kind), error.code.empty() ? default_code(error.kind) : error.code, error.message,
-                    error.param);
+  return dump_json(openai_error(failure_of(error)));
 }
 
 }  // namespace quire

@@ -1,8 +1,9 @@
-// Errors as clients of OpenAI's API expect them: {"error":{"message","type","param","code"}}, code always a string. Any
-// thread.
+// Errors as clients expect them. OpenAI's: {"error":{"message","type","param","code"}}, code always a string.
+// Anthropic's: {"type":"error","error":{"type","message"},"request_id"}. Any thread.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/base/result.h"
 
@@ -13,7 +14,22 @@ int http_status(ErrorKind kind);
 const char* error_type(int status);
 // The code that stands for a kind where an error brings none.
 const char* default_code(ErrorKind kind);
-std::string error_body(const Error& error);
-std::string error_body(int status, const std::string& code, const std::string& message, const std::string& param = {});
+
+// What went wrong, before it is put into the form of the API that was asked.
+struct Failure {
+  int status = 500;  // HTTP's
+  std::string code;
+  std::string message;
+  std::string param = {};
+};
+Failure failure_of(const Error& error);
+
+enum class ErrorForm { kOpenAi, kAnthropic };
+// The form that the API at this path has.
+ErrorForm error_form(std::string_view path);
+// The form's own status: Anthropic says 529 where a server has no capacity.
+int form_status(int status, ErrorForm form);
+std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id);
+std::string error_body(const Error& error);  // OpenAI's
 
 }  // namespace quire

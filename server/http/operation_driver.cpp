@@ -185,7 +185,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   if (operation_.streams()) {
     co_await end_stream(outcome, std::move(out));
   } else {
-    outcome.response = Response{200, "application/json", std::move(out)};
+    outcome.response.emplace().body = std::move(out);
   }
   co_return outcome;
 }

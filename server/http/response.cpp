@@ -2,8 +2,6 @@
 
 #include <ctime>
 
-#include "server/api/errors.h"
-
 namespace quire {
 
 namespace {
@@ -32,6 +30,8 @@ std::string common_head(int status, const ResponseFraming& framing, const std::v
   if (!framing.request_id.empty()) {
     head += "\r\nX-Request-Id: ";
     head += framing.request_id;
+    // What Anthropic's clients read it from.
+    if (framing.form == ErrorForm::kAnthropic) head.append("\r\nRequest-Id: ").append(framing.request_id);
   }
   if (!framing.keep_alive) {
     head += "\r\nConnection: close";
@@ -70,19 +70,31 @@ const char* reason_phrase(int status) {
     case 503: return "Service Unavailable";
     case 504: return "Gateway Timeout";
     case 505: return "HTTP Version Not Supported";
+    case 529: return "Overloaded";
     default: return "Unknown";
   }
 }
 
 Response error_response(const Error& error) {
-  Response response{http_status(error.kind), "application/json", error_body(error)};
+  Response response;
+  response.failure = failure_of(error);
+  response.status = response.failure->status;
   if (error.retry_after) response.fields.push_back({"Retry-After", std::to_string(error.retry_after->count())});
   if (response.status == 401) response.fields.push_back({"WWW-Authenticate", "Bearer"});
   return response;
 }
 
 Response error_response(int status, const std::string& code, const std::string& message) {
-  return Response{status, "application/json", error_body(status, code, message)};
+  Response response;
+  response.status = status;
+  response.failure = Failure{status, code, message};
+  return response;
+}
+
+void write_failure(Response& response, const ResponseFraming& framing) {
+  if (!response.failure) return;
+  response.status = form_status(response.status, framing.form);
+  response.body = error_body(*response.failure, framing.form, std::string(framing.request_id));
 }
 
 std::string response_head(const Response& response, const ResponseFraming& framing) {

@@ -1,11 +1,14 @@
-// Response: a whole HTTP response before it is written. Plain value; any thread.
+// Response: a whole HTTP response before it is written; a failure gets its body when the form that the asked API gives
+// it is known. Plain value; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/result.h"
+#include "server/api/errors.h"
 #include "server/http/request_head.h"
 
 namespace quire {
@@ -15,6 +18,7 @@ struct Response {
   std::string content_type = "application/json";
   std::string body;
   std::vector<HeaderField> fields = {};  // further fields; names as they are to be written
+  std::optional<Failure> failure = {};   // instead of a body
 };
 
 // What every response of one exchange carries.
@@ -23,11 +27,14 @@ struct ResponseFraming {
   bool keep_alive = true;
   std::string_view request_id;
   const std::vector<HeaderField>* fields = nullptr;  // further ones; null: none
+  ErrorForm form = ErrorForm::kOpenAi;
 };
 
 const char* reason_phrase(int status);
 Response error_response(const Error& error);
 Response error_response(int status, const std::string& code, const std::string& message);
+// Writes a failure's body and status in the exchange's form; any other response stays as it is.
+void write_failure(Response& response, const ResponseFraming& framing);
 
 // The response's head with Content-Length, up to and including the empty line.
 std::string response_head(const Response& response, const ResponseFraming& framing);

@@ -6,6 +6,7 @@
 #include "server/api/chat.h"
 #include "server/api/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/messages.h"
 #include "server/api/text_endpoints.h"
 #include "server/http/status_pages.h"
 #include "server/web/pages.h"
@@ -34,6 +35,8 @@ constexpr Route kRoutes[] = {
     {"/completions", "POST", &parse_completion, nullptr},
     {"/v1/chat/completions", "POST", &parse_chat, nullptr},
     {"/chat/completions", "POST", &parse_chat, nullptr},
+    {"/v1/messages", "POST", &parse_messages, nullptr},
+    {"/v1/messages/count_tokens", "POST", &count_message_tokens, nullptr},
     {"/v1/embeddings", "POST", &parse_embeddings, nullptr},
     {"/embeddings", "POST", &parse_embeddings, nullptr},
     {"/tokenize", "POST", &tokenize, nullptr},

@@ -278,6 +278,7 @@ asio::awaitable<bool> Session::discard_body() {
 }
 
 asio::awaitable<bool> Session::respond(Response response) {
+  write_failure(response, framing());
   state_.metrics.count_response(response.status);
   record_.status = response.status;
   std::string message = response_head(response, framing());

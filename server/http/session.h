@@ -34,7 +34,9 @@ class Session {
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   bool has_bytes_after_close() const;
-  ResponseFraming framing() const { return {head_.minor_version, keep_alive_, request_id_, &admission_.fields}; }
+  ResponseFraming framing() const {
+    return {head_.minor_version, keep_alive_, request_id_, &admission_.fields, error_form(head_.path)};
+  }
   const ServerOptions& options() const { return settings_->options; }
 
   ServerState& state_;

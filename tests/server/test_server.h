@@ -8,6 +8,17 @@
 
 namespace quire::test {
 
+// Gives the model a template whose model may think: its generation prompt closes the section unless thinking is
+// enabled.
+inline void let_think(ServedModel& model) {
+  constexpr const char* kTemplate =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n"
+      "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
+  model.chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(kTemplate));
+  model.template_capabilities = probe_capabilities(*model.chat_template);
+}
+
 inline ServerOptions test_options() {
   ServerOptions options;
   options.port = 0;
@@ -18,11 +29,15 @@ inline ServerOptions test_options() {
 
 class TestServer {
  public:
-  explicit TestServer(FakeEngine::Script script = {}, const ServerOptions& options = test_options())
+  // `adjust` changes the fake model before it is served.
+  explicit TestServer(FakeEngine::Script script = {}, const ServerOptions& options = test_options(),
+                      const std::function<void(ServedModel&)>& adjust = {})
       : engine_(std::move(script)), server_(options) {
     server_.start();
     auto service = std::make_shared<Service>();
-    service->models = ModelTable({fake_model(engine_.queue())});
+    auto model = fake_model(engine_.queue());
+    if (adjust) adjust(*model);
+    service->models = ModelTable({std::move(model)});
     server_.serve(service);
   }
 

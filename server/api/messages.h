@@ -1,0 +1,14 @@
+// Anthropic's POST /v1/messages and /v1/messages/count_tokens. Pure functions; any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/model_table.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+Result<std::unique_ptr<Operation>> parse_messages(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> count_message_tokens(const ModelTable& models, const Call& call);
+
+}  // namespace quire

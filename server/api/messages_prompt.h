@@ -1,0 +1,14 @@
+// A conversation in Anthropic's blocks, checked and put into the messages that chat templates expect. Pure functions;
+// any thread.
+#pragma once
+
+#include "server/api/chat_prompt.h"
+#include "server/api/field_reader.h"
+
+namespace quire {
+
+// Reads `system` and `messages`. Turns of one role in a row become one; a final assistant message is continued. Errors
+// stay in the reader, named by their path ("messages.2.content.0.type").
+ChatPromptFields read_anthropic_prompt(FieldReader& reader);
+
+}  // namespace quire
