@@ -16,6 +16,11 @@ inline ServerOptions test_options() {
   return options;
 }
 
+// Every choice says this text.
+inline FakeEngine::Script says(std::string text) {
+  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
+}
+
 class TestServer {
  public:
   explicit TestServer(FakeEngine::Script script = {}, const ServerOptions& options = test_options())
