@@ -14,6 +14,8 @@ target_compile_definitions(quire_options INTERFACE QUIRE_VERSION="${PROJECT_VERS
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports false positives of these two inside the standard library and Asio's coroutines.
   target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+  # In a unity build every file but the batch itself counts as included.
+  target_compile_options(quire_options INTERFACE -Wno-subobject-linkage)
 endif()
 
 if(QUIRE_SANITIZE)

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostNodes = 100'000;
 constexpr std::size_t kDeepest = 16;
 
@@ -128,7 +128,7 @@ std::string one_line(std::string_view name) {
 }
 
 ConfigValue read_yaml(std::string_view text, const std::string& name) {
-  if (text.size() > kMostBytes) throw StartupError(fmt::format("{}: is larger than 1 MiB", name));
+  if (text.size() > kMostFileBytes) throw StartupError(fmt::format("{}: is larger than 1 MiB", name));
   std::istringstream stream{std::string(text)};
   TreeBuilder builder(name);
   try {

@@ -14,7 +14,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kArchitectures{"llama", "qwen2", "qwen3"};
 
 class Reader {
  public:

@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 3> kArchitectures{"llama", "qwen2", "qwen3"};
 
 // The layers' attention kinds in newer files: all must be the full one, or the model's context is bounded by the
 // window.

@@ -3,13 +3,17 @@
 // Invariant: after check_config every number is in a range that sizes can be computed from without overflow.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/backend.h"
 
 namespace quire {
+
+inline constexpr std::array<std::string_view, 3> kArchitectures{"llama", "qwen2", "qwen3"};
 
 enum class RopeScaling : std::uint8_t {
   kNone,

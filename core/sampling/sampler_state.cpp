@@ -5,12 +5,11 @@
 #include "core/sampling/dry.h"
 #include "core/sampling/mask.h"
 #include "core/sampling/sampler.h"
+#include "core/sampling/softmax.h"
 
 namespace quire {
 
 namespace {
-
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 void ban(std::span<float> logits, TokenId token) {
   if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {

@@ -17,7 +17,6 @@ constexpr std::size_t kLanes = 4;
 constexpr std::size_t kChunk = 256;
 using Floats = float __attribute__((vector_size(16)));
 using Ints = std::int32_t __attribute__((vector_size(16)));
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr float kLowest = -87.0F;  // e^x below it is no normal number
 
 Floats all(float value) {

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace quire {
+
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // e^x for x <= 0, to 2 units in the last place; 0 below -87.
 float exp_nonpositive(float x);

@@ -6,10 +6,10 @@ namespace quire {
 
 namespace {
 
-constexpr double kWeight = 0.1;  // of the newest observation: about ten steps of memory
+constexpr double kNewestShare = 0.1;  // of the newest observation: about ten steps of memory
 
 void blend(double& average, double value) {
-  average = average == 0.0 ? value : average + kWeight * (value - average);
+  average = average == 0.0 ? value : average + kNewestShare * (value - average);
 }
 
 }  // namespace

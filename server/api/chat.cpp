@@ -15,7 +15,7 @@ namespace {
 // Enough of a prompt to see whether it leaves a reasoning section open.
 constexpr std::size_t kPromptEnd = 512;
 
-void refuse_known(FieldReader& reader) {
+void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("audio", "this model writes text only");
   reader.refuse_unless("modalities", Json::array({"text"}), "this model writes text only");
   reader.refuse("prediction", "predicted outputs are not served");
@@ -153,7 +153,7 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   ChatFields chat = read_chat_fields(reader, fields);
   ChatPromptFields prompt = read_chat_prompt_fields(reader);
   const ToolFields tools = read_tool_fields(reader);
-  refuse_known(reader);
+  refuse_chat_fields(reader);
   read_thinking_budget(reader, fields, **model);
   auto grammar = read_constraint(reader, **model);
   if (reader.error()) return tl::make_unexpected(*reader.error());

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string text_of(const std::vector<TextPiece>& pieces) {
   std::string text;
@@ -25,17 +25,17 @@ std::string text_of(const std::vector<TextPiece>& pieces) {
 
 // What the template adds when the assistant is to speak: its rendering with the generation prompt without the one
 // without it.
-std::string generation_prompt(const std::string& source, const Json& request) {
+std::string generation_prompt(const std::string& source, const OrderedJson& request) {
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return {};
-  const Json messages = request.value("messages", Json::array({{{"role", "user"}, {"content", "Hi"}}}));
+  const OrderedJson messages = request.value("messages", OrderedJson::array({{{"role", "user"}, {"content", "Hi"}}}));
   const auto fitted = fit_messages(messages, probe_capabilities(*chat_template));
   if (!fitted) return {};
-  Json context = {{"messages", *fitted},
-                  {"add_generation_prompt", false},
-                  {"enable_thinking", request.value("enable_thinking", true)},
-                  {"bos_token", ""},
-                  {"eos_token", ""}};
+  OrderedJson context = {{"messages", *fitted},
+                         {"add_generation_prompt", false},
+                         {"enable_thinking", request.value("enable_thinking", true)},
+                         {"bos_token", ""},
+                         {"eos_token", ""}};
   if (request.contains("tools") && !request["tools"].empty()) context["tools"] = request["tools"];
   const auto without = chat_template->render(context);
   context["add_generation_prompt"] = true;
@@ -48,7 +48,7 @@ std::string generation_prompt(const std::string& source, const Json& request) {
   return std::string(common.second, whole.end());
 }
 
-std::vector<std::string> pieces_of(const std::string& text, const Json& request) {
+std::vector<std::string> pieces_of(const std::string& text, const OrderedJson& request) {
   std::vector<std::string> pieces;
   const auto chunks = request.find("chunks");
   if (chunks != request.end() && chunks->is_array()) {
@@ -64,7 +64,7 @@ std::vector<std::string> pieces_of(const std::string& text, const Json& request)
   return pieces;
 }
 
-Result<ToolFormat> choose_format(const Json& request) {
+Result<ToolFormat> choose_format(const OrderedJson& request) {
   if (request.contains("format") && request["format"].is_string()) {
     const auto name = request["format"].get<std::string>();
     const ToolFormat* format = find_tool_format(name);
@@ -76,7 +76,7 @@ Result<ToolFormat> choose_format(const Json& request) {
   return detect_tool_format(request["template"].get<std::string>());
 }
 
-OutputParserOptions read_options(const Json& request) {
+OutputParserOptions read_options(const OrderedJson& request) {
   const bool named = request.contains("format") && request["format"].is_string();
   const bool has_tools = request.contains("tools") && !request["tools"].empty();
   OutputParserOptions options;
@@ -93,20 +93,20 @@ OutputParserOptions read_options(const Json& request) {
   return options;
 }
 
-Json to_json(const ParsedOutput& output) {
-  Json calls = Json::array();
+OrderedJson to_json(const ParsedOutput& output) {
+  OrderedJson calls = OrderedJson::array();
   for (const auto& call : output.tool_calls)
     calls.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
   return {{"content", output.content}, {"reasoning_content", output.reasoning}, {"tool_calls", std::move(calls)}};
 }
 
-Json answer(const Json& request) {
+OrderedJson parse_line(const OrderedJson& request) {
   if (!request.is_object()) return {{"error", "a line must be an object"}};
   const auto format = choose_format(request);
   if (!format) return {{"error", format.error().message}};
   const char* key = request.contains("text") ? "text" : "input";
   const std::string text = request.contains(key) ? request[key].get<std::string>() : "";
-  OutputParser parser(*format, read_tool_specs(request.value("tools", Json::array())), read_options(request));
+  OutputParser parser(*format, read_tool_specs(request.value("tools", OrderedJson::array())), read_options(request));
   ParsedOutput output;
   for (const auto& piece : pieces_of(text, request))
     output.apply(parser.push(piece));
@@ -119,13 +119,13 @@ Json answer(const Json& request) {
 void run_parse_tools(std::istream& in, std::ostream& out) {
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
-    Json result;
+    OrderedJson result;
     try {
-      result = answer(Json::parse(line));
-    } catch (const Json::exception& problem) {
+      result = parse_line(OrderedJson::parse(line));
+    } catch (const OrderedJson::exception& problem) {
       result = {{"error", problem.what()}};
     }
-    out << result.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+    out << result.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n' << std::flush;
   }
 }
 

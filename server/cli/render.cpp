@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
   std::tm calendar{};
@@ -20,11 +20,11 @@ Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
   return std::chrono::sys_seconds(std::chrono::seconds(timegm(&calendar)));
 }
 
-Json error_line(const std::string& message) {
+OrderedJson error_line(const std::string& message) {
   return {{"error", message}};
 }
 
-Json answer(const Json& request) {
+OrderedJson render_line(const OrderedJson& request) {
   if (!request.is_object() || !request.contains("template") || !request["template"].is_string()) {
     return error_line("a line must be an object with a string 'template'");
   }
@@ -39,15 +39,16 @@ Json answer(const Json& request) {
   }
   const auto chat_template = ChatTemplate::parse(request["template"].get<std::string>(), options);
   if (!chat_template) return error_line(chat_template.error().message);
-  const auto pieces = chat_template->render(request.contains("context") ? request["context"] : Json::object(), {}, now);
+  const auto pieces =
+      chat_template->render(request.contains("context") ? request["context"] : OrderedJson::object(), {}, now);
   if (!pieces) return error_line(pieces.error().message);
   std::string text;
-  Json marked = Json::array();
+  OrderedJson marked = OrderedJson::array();
   for (const auto& piece : *pieces) {
     text += piece.text;
     marked.push_back({{"text", piece.text}, {"trusted", piece.trusted}});
   }
-  Json line = {{"text", std::move(text)}};
+  OrderedJson line = {{"text", std::move(text)}};
   if (request.value("pieces", false)) line["pieces"] = std::move(marked);
   return line;
 }
@@ -57,13 +58,13 @@ Json answer(const Json& request) {
 void run_render(std::istream& in, std::ostream& out) {
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
-    Json result;
+    OrderedJson result;
     try {
-      result = answer(Json::parse(line));
-    } catch (const Json::exception& problem) {
+      result = render_line(OrderedJson::parse(line));
+    } catch (const OrderedJson::exception& problem) {
       result = error_line(problem.what());
     }
-    out << result.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+    out << result.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n' << std::flush;
   }
 }
 

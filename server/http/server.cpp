@@ -1,12 +1,10 @@
 #include "server/http/server.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <unordered_set>
 
@@ -20,7 +18,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr auto kUseTuple = asio::as_tuple(asio::use_awaitable);
 // How often a drain looks whether everything has ended.
 constexpr std::chrono::milliseconds kDrainTick{10};
 // What a cut operation gets to write its last words.

@@ -1,15 +1,11 @@
 #include "server/http/transport.h"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/use_awaitable.hpp>
-
 namespace quire {
 
 namespace asio = boost::asio;
 
 namespace {
 
-constexpr auto kUseTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadSize = 16384;
 // Read ahead of the request being answered; a client that pipelines more waits in its own socket.
 constexpr std::size_t kMaxReadAhead = 65536;

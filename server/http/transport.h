@@ -3,9 +3,11 @@
 // pipelining costs nothing. One thread at a time: everything happens on the socket's own io thread.
 #pragma once
 
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -13,6 +15,9 @@
 #include <string_view>
 
 namespace quire {
+
+// Operations answer with a tuple of error code and result, and do not throw.
+inline constexpr auto kUseTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 enum class ReadStatus { kMore, kClosed, kTimeout };
 

@@ -27,6 +27,11 @@ inline ServerOptions test_options() {
   return options;
 }
 
+// Every choice says this text.
+inline FakeEngine::Script says(std::string text) {
+  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
+}
+
 class TestServer {
  public:
   // `adjust` changes the fake model before it is served.

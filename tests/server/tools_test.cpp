@@ -12,10 +12,6 @@ const std::string kTools =
     R"("tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}])";
 const std::string kMessages = R"("messages":[{"role":"user","content":"Hi"}])";
 
-FakeEngine::Script says(std::string text) {
-  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
-}
-
 // What follows the grammar byte by byte: the first allowed of `wishes`, else the first allowed byte, until it may end.
 std::string walk(const Grammar& grammar, std::size_t max_bytes) {
   auto state = grammar.start();

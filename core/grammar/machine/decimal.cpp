@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kMaxExponent = 100'000;
 
-bool digit(char symbol) {
+bool is_digit(char symbol) {
   return symbol >= '0' && symbol <= '9';
 }
 
@@ -24,7 +24,7 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
   std::int64_t point = 0;
   bool seen_point = false;
   bool any = false;
-  for (; i < text.size() && (digit(text[i]) || (text[i] == '.' && !seen_point)); ++i) {
+  for (; i < text.size() && (is_digit(text[i]) || (text[i] == '.' && !seen_point)); ++i) {
     if (text[i] == '.') {
       seen_point = true;
       continue;
@@ -40,7 +40,7 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
     const bool minus = i < text.size() && text[i] == '-';
     if (i < text.size() && (text[i] == '-' || text[i] == '+')) ++i;
     if (i == text.size()) return std::nullopt;
-    for (; i < text.size() && digit(text[i]); ++i)
+    for (; i < text.size() && is_digit(text[i]); ++i)
       exponent = std::min(exponent * 10 + (text[i] - '0'), kMaxExponent + 1);
     if (exponent > kMaxExponent) return std::nullopt;
     if (minus) exponent = -exponent;

@@ -230,7 +230,7 @@ Value filter_xmlattr(Evaluator& evaluator, const Value& input, const Arguments& 
   return Value::string(std::move(out));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kLayoutFilters[] = {
     {"center", filter_center}, {"indent", filter_indent}, {"truncate", filter_truncate}, {"wordwrap", filter_wordwrap},
     {"tojson", filter_tojson}, {"pprint", filter_pprint}, {"xmlattr", filter_xmlattr},
 };
@@ -238,7 +238,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> layout_filters() {
-  return kFilters;
+  return kLayoutFilters;
 }
 
 }  // namespace quire::jinja

@@ -66,7 +66,7 @@ Value filter_select(Evaluator& evaluator, const Value& input, const Arguments& a
   return Value::generator(std::move(kept));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kSelectionFilters[] = {
     {"map", filter_map},
     {"select", filter_select<false, true>},
     {"reject", filter_select<false, false>},
@@ -77,7 +77,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> selection_filters() {
-  return kFilters;
+  return kSelectionFilters;
 }
 
 }  // namespace quire::jinja

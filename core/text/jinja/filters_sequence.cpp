@@ -254,7 +254,7 @@ Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& 
   return Value::list(std::move(groups));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kSequenceFilters[] = {
     {"list", filter_list},         {"first", filter_first},     {"last", filter_last},
     {"join", filter_join},         {"reverse", filter_reverse}, {"sort", filter_sort},
     {"dictsort", filter_dictsort}, {"unique", filter_unique},   {"min", filter_extreme<false>},
@@ -265,7 +265,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> sequence_filters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace quire::jinja

@@ -174,7 +174,7 @@ Value filter_striptags(Evaluator& evaluator, const Value& input, const Arguments
   return Value::string(std::move(folded));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kTextFilters[] = {
     {"upper", filter_method<kUpper>},
     {"lower", filter_method<kLower>},
     {"capitalize", filter_method<kCapitalize>},
@@ -195,7 +195,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace quire::jinja

@@ -144,7 +144,7 @@ Value filter_filesizeformat(Evaluator& evaluator, const Value& input, const Argu
   return Value::string(std::string_view(buffer));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kValueFilters[] = {
     {"d", filter_default},
     {"default", filter_default},
     {"int", filter_int},
@@ -161,7 +161,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> value_filters() {
-  return kFilters;
+  return kValueFilters;
 }
 
 FilterBody find_filter(std::string_view name) {

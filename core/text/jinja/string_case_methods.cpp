@@ -244,7 +244,7 @@ Value method_expandtabs(Evaluator& evaluator, const Value& self, const Arguments
   return result(self, std::move(out));
 }
 
-constexpr MethodEntry kMethods[] = {
+constexpr MethodEntry kCaseMethods[] = {
     {"upper", method_upper},
     {"lower", method_lower},
     {"capitalize", method_capitalize},
@@ -276,7 +276,7 @@ constexpr MethodEntry kMethods[] = {
 }  // namespace
 
 std::span<const MethodEntry> string_case_methods() {
-  return kMethods;
+  return kCaseMethods;
 }
 
 }  // namespace quire::jinja

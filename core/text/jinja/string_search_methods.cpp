@@ -291,7 +291,7 @@ Value method_removesuffix(Evaluator&, const Value& self, const Arguments& argume
   return self.bytes().ends_with(suffix) ? Value::string(self.text().part(0, self.text().size() - suffix.size())) : self;
 }
 
-constexpr MethodEntry kMethods[] = {
+constexpr MethodEntry kSearchMethods[] = {
     {"split", method_split<false>},
     {"rsplit", method_split<true>},
     {"splitlines", method_splitlines},
@@ -314,7 +314,7 @@ constexpr MethodEntry kMethods[] = {
 }  // namespace
 
 std::span<const MethodEntry> string_search_methods() {
-  return kMethods;
+  return kSearchMethods;
 }
 
 }  // namespace quire::jinja

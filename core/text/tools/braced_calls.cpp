@@ -6,7 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
 constexpr int kMaxBracedNesting = 100;
 
 class BracedReader {
@@ -56,9 +55,9 @@ class BracedReader {
     }
     position_ += format_.name_begin.size();
     const std::size_t brace = text_.find('{', position_);
-    if (brace == kNone) return ScanStatus::kPartial;
+    if (brace == kNowhere) return ScanStatus::kPartial;
     const auto name = text_.substr(position_, brace - position_);
-    if (name.empty() || name.find_first_of(" \n<>") != kNone) return ScanStatus::kMalformed;
+    if (name.empty() || name.find_first_of(" \n<>") != kNowhere) return ScanStatus::kMalformed;
     tool_ = find_tool(context_.tools, name);
     position_ = brace;
     reading_.calls.push_back({"", std::string(name), ""});
@@ -116,7 +115,7 @@ class BracedReader {
     if (text_.substr(position_).starts_with(format_.string_quote)) {
       const std::size_t begin = position_ + format_.string_quote.size();
       const std::size_t end = text_.find(format_.string_quote, begin);
-      if (end == kNone) return ScanStatus::kPartial;
+      if (end == kNowhere) return ScanStatus::kPartial;
       key = std::string(text_.substr(begin, end - begin));
       position_ = end + format_.string_quote.size();
       if (!skip_space()) return ScanStatus::kPartial;
@@ -125,7 +124,7 @@ class BracedReader {
       return ScanStatus::kComplete;
     }
     const std::size_t colon = text_.find(':', position_);
-    if (colon == kNone) return ScanStatus::kPartial;
+    if (colon == kNowhere) return ScanStatus::kPartial;
     key = std::string(text_.substr(position_, colon - position_));
     position_ = colon + 1;
     return ScanStatus::kComplete;
@@ -139,7 +138,7 @@ class BracedReader {
     if (c == '{') return object(out, depth);
     if (c == '[') return list(out, depth);
     const std::size_t end = text_.find_first_of(",}]", position_);
-    if (end == kNone) return ScanStatus::kPartial;
+    if (end == kNowhere) return ScanStatus::kPartial;
     const std::string word(text_.substr(position_, end - position_));
     position_ = end;
     const JsonScan scan = scan_json(word, 0, context_.spacing);
@@ -168,10 +167,10 @@ class BracedReader {
     const std::size_t begin = position_ + format_.string_quote.size();
     const std::size_t end = text_.find(format_.string_quote, begin);
     auto written = text_.substr(begin, std::min(end, text_.size()) - begin);
-    if (end == kNone && !context_.final) written.remove_suffix(held_back(written, {format_.string_quote}));
+    if (end == kNowhere && !context_.final) written.remove_suffix(held_back(written, {format_.string_quote}));
     out += '"';
     append_json_escaped(out, written);
-    if (end == kNone) {
+    if (end == kNowhere) {
       closing_.insert(closing_.begin(), '"');
       return ScanStatus::kPartial;
     }

@@ -6,7 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
 constexpr std::string_view kMessage = "<|message|>";
 constexpr std::string_view kChannel = "<|channel|>";
 const std::vector<std::string_view> kMessageEnds = {"<|end|>", "<|call|>", "<|return|>", "<|start|>"};
@@ -27,7 +26,7 @@ class HarmonyState final : public OutputParser::State {
   // A header: [assistant] [to=NAME] <|channel|>CHANNEL [to=NAME] [<|constrain|>json] <|message|>.
   bool step_header(bool final) {
     const std::size_t end = pending_.find(kMessage);
-    if (end == kNone) {
+    if (end == kNowhere) {
       if (final && !looks_like_header()) delta_.content += std::exchange(pending_, {});
       if (final) pending_.clear();
       return false;
@@ -36,7 +35,7 @@ class HarmonyState final : public OutputParser::State {
     pending_.erase(0, end + kMessage.size());
     in_header_ = false;
     const std::size_t channel_at = header.rfind(kChannel);
-    const std::string channel = channel_at == kNone ? "" : header.substr(channel_at + kChannel.size());
+    const std::string channel = channel_at == kNowhere ? "" : header.substr(channel_at + kChannel.size());
     const std::string recipient = recipient_of(header);
     kind_ = channel.starts_with("analysis") ? Kind::kReasoning : Kind::kContent;
     constexpr std::string_view kFunctions = "functions.";
@@ -54,7 +53,7 @@ class HarmonyState final : public OutputParser::State {
 
   bool looks_like_header() const {
     const auto text = std::string_view(pending_);
-    return text.find("<|") != kNone || text.starts_with(" to=") || text.starts_with("to=") ||
+    return text.find("<|") != kNowhere || text.starts_with(" to=") || text.starts_with("to=") ||
            may_become(text, 0, "<|channel|>");
   }
 
@@ -67,7 +66,7 @@ class HarmonyState final : public OutputParser::State {
   }
 
   bool step_body(bool final) {
-    std::size_t end = kNone;
+    std::size_t end = kNowhere;
     std::size_t length = 0;
     for (const auto marker : kMessageEnds) {
       const std::size_t found = pending_.find(marker);
@@ -76,11 +75,11 @@ class HarmonyState final : public OutputParser::State {
         length = marker.size();
       }
     }
-    const std::size_t held = final || end != kNone ? 0 : held_back(pending_, kMessageEnds);
-    const std::size_t count = end != kNone ? end : pending_.size() - held;
+    const std::size_t held = final || end != kNowhere ? 0 : held_back(pending_, kMessageEnds);
+    const std::size_t count = end != kNowhere ? end : pending_.size() - held;
     emit_body(std::string_view(pending_).substr(0, count));
     pending_.erase(0, count);
-    if (end == kNone) {
+    if (end == kNowhere) {
       if (final && kind_ == Kind::kCall) finish_call();
       return false;
     }

@@ -182,6 +182,16 @@ std::size_t skip_white_space(std::string_view text, std::size_t position) {
   return position;
 }
 
+std::string_view trim_end(std::string_view text) {
+  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string_view trim(std::string_view text) {
+  return trim_end(text.substr(skip_white_space(text, 0)));
+}
+
 JsonScan scan_json(std::string_view text, std::size_t position, JsonSpacing spacing) {
   return Scanner(text, position, spacing).run();
 }

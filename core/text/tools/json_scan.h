@@ -42,6 +42,9 @@ std::optional<std::string> decode_json_string(std::string_view json);
 void append_json_escaped(std::string& out, std::string_view text);
 std::string quote_json(std::string_view text);
 
+inline constexpr auto kNowhere = std::string_view::npos;
 std::size_t skip_white_space(std::string_view text, std::size_t position);
+std::string_view trim_end(std::string_view text);
+std::string_view trim(std::string_view text);
 
 }  // namespace quire

@@ -5,18 +5,6 @@
 namespace quire {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
-
-std::string_view trim_end(std::string_view text) {
-  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
-    text.remove_suffix(1);
-  return text;
-}
-
-std::string_view trim(std::string_view text) {
-  return trim_end(text.substr(skip_white_space(text, 0)));
-}
-
 class NamedCallReader {
  public:
   NamedCallReader(std::string_view text, const CallContext& context)
@@ -69,10 +57,10 @@ class NamedCallReader {
     const std::size_t begin = position_;
     const std::size_t stop = first_of_stops(begin);
     const std::size_t separator = text_.find(format_.name_end, begin);
-    const std::size_t brace = format_.name_may_touch ? text_.find('{', begin) : kNone;
+    const std::size_t brace = format_.name_may_touch ? text_.find('{', begin) : kNowhere;
     const std::size_t name_stop = std::min(separator, brace);
-    if (name_stop == kNone || name_stop > stop) {
-      if (stop != kNone) return skip_broken(stop);
+    if (name_stop == kNowhere || name_stop > stop) {
+      if (stop != kNowhere) return skip_broken(stop);
       return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
     }
     ParsedToolCall call;
@@ -92,7 +80,7 @@ class NamedCallReader {
   }
 
   std::size_t first_of_stops(std::size_t begin) const {
-    std::size_t first = kNone;
+    std::size_t first = kNowhere;
     for (const auto stop : stops_)
       first = std::min(first, text_.find(stop, begin));
     return first;
@@ -101,7 +89,7 @@ class NamedCallReader {
   bool read_name(std::string_view written, ParsedToolCall& call) const {
     if (!format_.call_id.empty()) {
       const std::size_t at = written.find(format_.call_id);
-      if (at != kNone) {
+      if (at != kNowhere) {
         call.id = std::string(trim(written.substr(at + format_.call_id.size())));
         written = written.substr(0, at);
       }
@@ -110,7 +98,7 @@ class NamedCallReader {
     if (format_.name_is_id) {
       call.id = std::string(written);
       const std::size_t colon = written.rfind(':');
-      if (colon != kNone) written = written.substr(0, colon);
+      if (colon != kNowhere) written = written.substr(0, colon);
       constexpr std::string_view kSpace = "functions.";
       if (written.starts_with(kSpace)) written = written.substr(kSpace.size());
     }
@@ -122,7 +110,7 @@ class NamedCallReader {
     const std::size_t begin = position_;
     const JsonScan scan = scan_json(text_, begin, context_.spacing);
     // Markers are special tokens: where arguments are passed on as written, one ends them even inside a string.
-    const std::size_t stop = format_.verbatim_arguments ? first_of_stops(begin) : kNone;
+    const std::size_t stop = format_.verbatim_arguments ? first_of_stops(begin) : kNowhere;
     if (scan.status == ScanStatus::kComplete && scan.end <= stop) {
       call.arguments = format_.verbatim_arguments ? std::string(text_.substr(begin, scan.end - begin)) : scan.text;
       position_ = scan.end;
@@ -133,7 +121,7 @@ class NamedCallReader {
       position_ = scan.end;
       return scan.status;
     }
-    if (stop == kNone) return unfinished_arguments(call, begin);
+    if (stop == kNowhere) return unfinished_arguments(call, begin);
     call.arguments = std::string(trim_arguments(text_.substr(begin, stop - begin)));
     if (call.arguments.empty()) call.arguments = "{}";
     position_ = stop;

@@ -5,15 +5,6 @@
 namespace quire {
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
-
-std::string_view trim(std::string_view text) {
-  text.remove_prefix(skip_white_space(text, 0));
-  while (!text.empty() && skip_white_space(text, text.size() - 1) == text.size())
-    text.remove_suffix(1);
-  return text;
-}
-
 bool is_string_only(const ToolParameter* parameter) {
   return parameter == nullptr || std::all_of(parameter->types.begin(), parameter->types.end(),
                                              [](const auto& type) { return type == "string"; });
@@ -78,7 +69,7 @@ class TaggedReader {
   bool skip_to_next_call() {
     if (!context_.strict || !format_.drops_content_with_calls) return false;
     const std::size_t next = text_.find(format_.name_begin, position_);
-    if (next == kNone) return false;
+    if (next == kNowhere) return false;
     position_ = next;
     return true;
   }
@@ -86,7 +77,7 @@ class TaggedReader {
   // Where the name ends: at name_end, a line end, the first parameter or the call's end, as the format has it.
   std::size_t find_name_end(std::size_t begin, std::size_t& after) const {
     std::size_t end = format_.name_end.empty() ? text_.find('\n', begin) : text_.find(format_.name_end, begin);
-    after = end == kNone ? kNone : end + std::max<std::size_t>(format_.name_end.size(), 1);
+    after = end == kNowhere ? kNowhere : end + std::max<std::size_t>(format_.name_end.size(), 1);
     for (const auto stop : {format_.parameter_begin, format_.call_end}) {
       const std::size_t found = text_.find(stop, begin);
       if (found < end) end = after = found;
@@ -98,7 +89,7 @@ class TaggedReader {
     const std::size_t begin = position_;
     std::size_t after = 0;
     const std::size_t end = find_name_end(begin, after);
-    if (end == kNone) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
+    if (end == kNowhere) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
     const auto name = trim(text_.substr(begin, end - begin));
     position_ = after;
     const bool broken = name.empty() || (format_.needs_name_end && after == end);
@@ -112,7 +103,7 @@ class TaggedReader {
   // A call whose name is malformed is passed over.
   ScanStatus skip_call() {
     const std::size_t end = text_.find(format_.call_end, position_);
-    if (end == kNone) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
+    if (end == kNowhere) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
     position_ = end + format_.call_end.size();
     return ScanStatus::kComplete;
   }
@@ -203,11 +194,11 @@ class TaggedReader {
   // The key stands before key_end; attributes may stand between (key" string="true">).
   bool read_parameter(Parameter& parameter) {
     const std::size_t key_end = text_.find(format_.key_end, position_);
-    if (key_end == kNone) return false;
+    if (key_end == kNowhere) return false;
     std::string_view key = text_.substr(position_, key_end - position_);
     const std::size_t quote = key.find('"');
-    if (quote != kNone && format_.key_end.front() != '"') {
-      parameter.string_attribute = key.find("string=\"true") != kNone;
+    if (quote != kNowhere && format_.key_end.front() != '"') {
+      parameter.string_attribute = key.find("string=\"true") != kNowhere;
       key = key.substr(0, quote);
     }
     parameter.key = std::string(trim(key));
@@ -222,7 +213,7 @@ class TaggedReader {
   }
 
   void read_value(Parameter& parameter) {
-    std::size_t end = kNone;
+    std::size_t end = kNowhere;
     std::string_view closing;
     for (const auto stop : value_stops_) {
       const std::size_t found = text_.find(stop, position_);
@@ -231,7 +222,7 @@ class TaggedReader {
         closing = stop;
       }
     }
-    parameter.whole = end != kNone || context_.final;
+    parameter.whole = end != kNowhere || context_.final;
     std::string_view value = text_.substr(position_, std::min(end, text_.size()) - position_);
     if (!parameter.whole) value.remove_suffix(held_back(value, value_stops_));
     if (format_.trims_values) {
@@ -240,7 +231,7 @@ class TaggedReader {
     }
     parameter.value = std::string(value);
     position_ = std::min(end, text_.size());
-    if (end != kNone && closing == format_.parameter_end) position_ += closing.size();
+    if (end != kNowhere && closing == format_.parameter_end) position_ += closing.size();
   }
 
   std::string arguments_text(const std::vector<Parameter>& read, bool whole) const {

@@ -20,7 +20,7 @@ Config resolved(std::vector<std::string> arguments) {
   return flags.resolve();
 }
 
-std::string refusal(const std::vector<std::string>& arguments) {
+std::string flag_refusal(const std::vector<std::string>& arguments) {
   try {
     resolved(arguments);
   } catch (const StartupError& error) {
@@ -49,7 +49,7 @@ TEST_CASE("lists and mappings are given as several values", "[config]") {
   const Config config = resolved({"--served-model-name", "a", "b", "--scheduler.key-weights", "x=2", "y=0.5"});
   CHECK(config.serve.model.alias == std::vector<std::string>{"a", "b"});
   CHECK(config.serve.engine.scheduler.key_weights.at("y") == 0.5);
-  CHECK(refusal({"--scheduler.key-weights", "x"})
+  CHECK(flag_refusal({"--scheduler.key-weights", "x"})
             .starts_with("--scheduler.key-weights: 'scheduler.key_weights' must be a mapping"));
 }
 
@@ -63,12 +63,13 @@ TEST_CASE("flags override the file", "[config]") {
 }
 
 TEST_CASE("a bad flag is refused with what would be right", "[config]") {
-  CHECK(refusal({"--port", "x"}) == "--server.port: 'server.port' must be an integer from 0 to 65535");
-  CHECK(refusal({"--prot", "1"}) == "unknown option '--prot'; did you mean '--port'?");
-  CHECK(refusal({"--scheduler.max_num_seqs", "1"}) ==
+  CHECK(flag_refusal({"--port", "x"}) == "--server.port: 'server.port' must be an integer from 0 to 65535");
+  CHECK(flag_refusal({"--prot", "1"}) == "unknown option '--prot'; did you mean '--port'?");
+  CHECK(flag_refusal({"--scheduler.max_num_seqs", "1"}) ==
         "unknown option '--scheduler.max_num_seqs'; did you mean '--scheduler.max-num-seqs'?");
-  CHECK(refusal({"--num-blocks", "3", "--kv-cache.memory", "1GiB"}).find("exclude each other") != std::string::npos);
-  CHECK(refusal({"--config", "/nonexistent.yaml"}) == "/nonexistent.yaml: cannot be read");
+  CHECK(flag_refusal({"--num-blocks", "3", "--kv-cache.memory", "1GiB"}).find("exclude each other") !=
+        std::string::npos);
+  CHECK(flag_refusal({"--config", "/nonexistent.yaml"}) == "/nonexistent.yaml: cannot be read");
 }
 
 }  // namespace quire

@@ -4,7 +4,10 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/unit/engine/harness.h"
+
 using namespace quire;
+using test::block_ids;
 
 namespace {
 
@@ -14,22 +17,15 @@ std::vector<BlockId> take(BlockPool& pool, std::size_t count) {
   return blocks;
 }
 
-std::vector<BlockId> ids(std::initializer_list<int> values) {
-  std::vector<BlockId> blocks;
-  for (const int value : values)
-    blocks.push_back(BlockId{value});
-  return blocks;
-}
-
 }  // namespace
 
 TEST_CASE("blocks are handed out in order at first, then last freed first", "[pool]") {
   BlockPool pool(6);
-  CHECK(take(pool, 4) == ids({0, 1, 2, 3}));
+  CHECK(take(pool, 4) == block_ids({0, 1, 2, 3}));
   pool.release(BlockId{1}, false);
   pool.release(BlockId{3}, false);
   pool.release(BlockId{0}, false);
-  CHECK(take(pool, 4) == ids({0, 3, 1, 4}));
+  CHECK(take(pool, 4) == block_ids({0, 3, 1, 4}));
   pool.check_integrity();
 }
 
@@ -39,7 +35,7 @@ TEST_CASE("an allocation takes all it asks for or nothing", "[pool]") {
   std::array<BlockId, 3> too_many{};
   CHECK_FALSE(pool.allocate(too_many));
   CHECK(pool.num_free() == 2);
-  CHECK(take(pool, 2) == ids({1, 2}));
+  CHECK(take(pool, 2) == block_ids({1, 2}));
   CHECK(pool.num_free() == 0);
 }
 
@@ -63,7 +59,7 @@ TEST_CASE("the last reference frees a block, or keeps it cached in the order of 
   pool.drop(BlockId{3});
   pool.drop(BlockId{2});
   CHECK(pool.oldest_cached() == kNoBlock);
-  CHECK(take(pool, 3) == ids({2, 3, 1}));
+  CHECK(take(pool, 3) == block_ids({2, 3, 1}));
   CHECK(pool.num_referenced() == 4);
   pool.check_integrity();
 }
@@ -90,6 +86,6 @@ TEST_CASE("favoured blocks leave after the others, a fifth of the pool at most",
     order.push_back(pool.oldest_cached());
     pool.drop(order.back());
   }
-  CHECK(order == ids({0, 3, 4, 5, 1, 2}));
+  CHECK(order == block_ids({0, 3, 4, 5, 1, 2}));
   pool.check_integrity();
 }

@@ -12,6 +12,13 @@
 
 namespace quire::test {
 
+inline std::vector<BlockId> block_ids(std::initializer_list<int> values) {
+  std::vector<BlockId> blocks;
+  for (const int value : values)
+    blocks.push_back(BlockId{value});
+  return blocks;
+}
+
 struct ChoiceOutput {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprob> logprobs;

@@ -9,7 +9,7 @@ using namespace quire::test;
 
 namespace {
 
-std::vector<std::byte> payload_of(int value) {
+std::vector<std::byte> host_payload(int value) {
   return std::vector<std::byte>(84, static_cast<std::byte>(value));
 }
 
@@ -17,19 +17,19 @@ std::vector<std::byte> payload_of(int value) {
 
 TEST_CASE("the host tier finds blocks by what came before them, and keeps within its bound", "[tier]") {
   HostTier tier(400);  // four blocks of 84 bytes and 16 of tokens
-  const TierId a = tier.offer(kNoTierId, "", made_tokens(4, 1), payload_of(1));
-  const TierId b = tier.offer(a, "", made_tokens(4, 2), payload_of(2));
-  const TierId c = tier.offer(kNoTierId, "", made_tokens(4, 3), payload_of(3));
+  const TierId a = tier.offer(kNoTierId, "", made_tokens(4, 1), host_payload(1));
+  const TierId b = tier.offer(a, "", made_tokens(4, 2), host_payload(2));
+  const TierId c = tier.offer(kNoTierId, "", made_tokens(4, 3), host_payload(3));
   CHECK(tier.find(a, "", made_tokens(4, 2)) == b);
   CHECK(tier.find(c, "", made_tokens(4, 2)) == kNoTierId);
   CHECK(tier.find(kNoTierId, "salt", made_tokens(4, 1)) == kNoTierId);
-  CHECK(tier.offer(a, "", made_tokens(4, 2), payload_of(9)) == b);
-  CHECK(tier.payload(b) == payload_of(2));
-  tier.offer(c, "", made_tokens(4, 4), payload_of(4));
-  tier.offer(c, "", made_tokens(4, 5), payload_of(5));
+  CHECK(tier.offer(a, "", made_tokens(4, 2), host_payload(9)) == b);
+  CHECK(tier.payload(b) == host_payload(2));
+  tier.offer(c, "", made_tokens(4, 4), host_payload(4));
+  tier.offer(c, "", made_tokens(4, 5), host_payload(5));
   CHECK(tier.num_bytes() == 400);
   CHECK_FALSE(tier.contains(b));  // the oldest that nothing depends on; now nothing depends on its predecessor
-  tier.offer(c, "", made_tokens(4, 6), payload_of(6));
+  tier.offer(c, "", made_tokens(4, 6), host_payload(6));
   CHECK_FALSE(tier.contains(a));
   CHECK(tier.contains(c));
 }

@@ -11,13 +11,6 @@ namespace {
 
 constexpr int kBlockSize = 4;
 
-std::vector<BlockId> ids(std::initializer_list<int> values) {
-  std::vector<BlockId> blocks;
-  for (const int value : values)
-    blocks.push_back(BlockId{value});
-  return blocks;
-}
-
 struct Holder {
   BlockTable table;
   std::vector<TokenId> tokens;
@@ -52,8 +45,8 @@ TEST_CASE("full blocks are shared while held and found again after release", "[k
   KvCache kv(8, kBlockSize, true);
   Holder first = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9}));
   Holder second = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 30, 31}));
-  CHECK(first.table.blocks == ids({0, 1, 2}));
-  CHECK(second.table.blocks == ids({0, 1, 3}));
+  CHECK(first.table.blocks == block_ids({0, 1, 2}));
+  CHECK(second.table.blocks == block_ids({0, 1, 3}));
   CHECK(kv.pool().num_references(BlockId{1}) == 2);
   let_go(kv, first);
   let_go(kv, second);
@@ -62,7 +55,7 @@ TEST_CASE("full blocks are shared while held and found again after release", "[k
   CHECK(third.num_cached == 9);
   REQUIRE(third.copies.size() == 1);
   CHECK(third.copies[0].source == BlockId{2});
-  CHECK(third.table.blocks == ids({0, 1, 4}));
+  CHECK(third.table.blocks == block_ids({0, 1, 4}));
   kv.check_integrity();
 }
 
@@ -104,7 +97,7 @@ TEST_CASE("cached blocks are evicted oldest first and tail first", "[kv]") {
   let_go(kv, old);
   let_go(kv, recent);
   Holder fresh = hold(kv, tokens_of({41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52}));
-  CHECK(fresh.table.blocks == ids({1, 2, 5}));  // 2 was evicted first, then 1; 5 was free
+  CHECK(fresh.table.blocks == block_ids({1, 2, 5}));  // 2 was evicted first, then 1; 5 was free
   BlockTable probe;
   kv.open(probe, "");
   CHECK(kv.match(probe, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9}), 9).num_blocks == 1);
@@ -142,16 +135,16 @@ TEST_CASE("a fork shares blocks and copies the last one when it writes", "[kv]")
   BlockTable child;
   kv.open(child, "");
   kv.fork(parent.table, child, 6);
-  CHECK(child.blocks == ids({0, 1}));
+  CHECK(child.blocks == block_ids({0, 1}));
   std::vector<BlockCopy> copies;
   REQUIRE(kv.grow(parent.table, 6, 7, copies));
   REQUIRE(copies.size() == 1);
   CHECK(copies[0].source == BlockId{1});
   CHECK(copies[0].destination == BlockId{2});
-  CHECK(parent.table.blocks == ids({0, 2}));
+  CHECK(parent.table.blocks == block_ids({0, 2}));
   REQUIRE(kv.grow(child, 6, 7, copies));  // the only owner left writes in place
   CHECK(copies.size() == 1);
-  CHECK(child.blocks == ids({0, 1}));
+  CHECK(child.blocks == block_ids({0, 1}));
   kv.release(child, parent.tokens, 6);
   kv.close(child);
   let_go(kv, parent);

@@ -15,7 +15,7 @@ using namespace quire::test;
 
 namespace {
 
-constexpr int kBlockSize = 4;
+constexpr int kWorldBlockSize = 4;
 
 std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
   return static_cast<std::uint64_t>(tokens[0].value % 2);
@@ -44,9 +44,9 @@ class Shadow {
   Shadow(const World& world, std::uint32_t seed)
       : random_(seed),
         options_(world.options),
-        kv_(world.num_blocks, kBlockSize, world.prefix_caching, world.hash),
+        kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash),
         scheduler_(world.options, kv_),
-        memory_(static_cast<std::size_t>(world.num_blocks * kBlockSize), -1) {}
+        memory_(static_cast<std::size_t>(world.num_blocks * kWorldBlockSize), -1) {}
 
   void operate() {
     switch (random_.below(8)) {
@@ -143,16 +143,16 @@ class Shadow {
 
   void compute() {
     for (const BlockCopy& copy : batch_.copies) {
-      for (int i = 0; i < kBlockSize; ++i)
+      for (int i = 0; i < kWorldBlockSize; ++i)
         memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
     }
     for (const BatchEntry& entry : batch_.entries) {
       const Sequence& sequence = *entry.sequence;
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
-        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kBlockSize));
+        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
         if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
-        if (p / kBlockSize < sequence.table.num_entered) FAIL("a finished block is written");
-        memory_[at(block, static_cast<int>(p % kBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
+        if (p / kWorldBlockSize < sequence.table.num_entered) FAIL("a finished block is written");
+        memory_[at(block, static_cast<int>(p % kWorldBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
       }
     }
   }
@@ -196,8 +196,8 @@ class Shadow {
       for (const BlockId block : sequence.table.blocks)
         ++references[block];
       for (std::int64_t p = 0; p < sequence.num_computed; ++p) {
-        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kBlockSize));
-        if (memory_[at(block, static_cast<int>(p % kBlockSize))] !=
+        const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
+        if (memory_[at(block, static_cast<int>(p % kWorldBlockSize))] !=
             sequence.tokens[static_cast<std::size_t>(p)].value) {
           FAIL("a block does not hold its sequence's tokens");
         }
@@ -212,7 +212,7 @@ class Shadow {
   }
 
   static std::size_t at(BlockId block, int offset) {
-    return static_cast<std::size_t>(block.value * kBlockSize + offset);
+    return static_cast<std::size_t>(block.value * kWorldBlockSize + offset);
   }
 
   Random random_;
