@@ -66,6 +66,38 @@ Keys server_keys() {
   };
 }
 
+Keys listener_keys() {
+  return {
+      types::text(
+          {"server.unix_socket", "A path to listen on beside the address; empty: none"},
+          [](Config & c) -> auto& { return c.serve.server.unix_socket; }),
+      types::text_choice({"server.unix_socket_mode", "Who may connect to that path"},
+                         [](Config & c) -> auto& { return c.serve.server.unix_socket_mode; }, {"0600", "0660", "0666"}),
+      types::text(
+          {"server.admin_listen",
+           "ADDRESS:PORT or a path (its mode is unix_socket_mode) where /admin, health and metrics need no key; empty: "
+           "none"},
+          [](Config & c) -> auto& { return c.serve.server.admin_listen; }),
+      types::integer<std::int64_t>(
+          {"server.max_connections_per_address", "Connections from one address; 0: no bound of its own"},
+          [](Config & c) -> auto& { return c.serve.server.max_connections_per_address; }, kAnyCount),
+      types::text(
+          {"server.tls.certificate",
+           "A PEM file with the certificate and those between it and the root; empty: plain HTTP"},
+          [](Config & c) -> auto& { return c.serve.server.tls.certificate; }),
+      types::text(
+          {"server.tls.key", "A PEM file with the certificate's private key"},
+          [](Config & c) -> auto& { return c.serve.server.tls.key; }),
+      types::text(
+          {"server.tls.client_ca", "A PEM file with the roots of client certificates; empty: none is asked for"},
+          [](Config & c) -> auto& { return c.serve.server.tls.client_ca; }),
+      types::choice<ClientCertificate>(
+          {"server.tls.client_certificate", "Whether a client must show one"},
+          [](Config & c) -> auto& { return c.serve.server.tls.client_certificate; },
+          {{"required", ClientCertificate::kRequired}, {"optional", ClientCertificate::kOptional}}),
+  };
+}
+
 Keys timeout_keys() {
   return {
       types::duration(
@@ -247,8 +279,8 @@ Keys operation_keys() {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, server_keys, timeout_keys, security_keys, scheduler_keys, kv_cache_keys,
-                             engine_keys, queue_keys, backend_keys, operation_keys}) {
+  for (const auto section : {model_keys, server_keys, listener_keys, timeout_keys, security_keys, scheduler_keys,
+                             kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -266,6 +298,7 @@ const std::vector<ConfigSection>& config_sections() {
   static const std::vector<ConfigSection> kSections = {
       {"model", "What is served."},
       {"server", "The HTTP side."},
+      {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "How long a connection may keep the server waiting."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},

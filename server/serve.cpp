@@ -1,5 +1,7 @@
 #include "server/serve.h"
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -9,10 +11,14 @@
 #include "core/base/log.h"
 #include "core/model/memory_plan.h"
 #include "server/http/server.h"
+#include "server/ops/systemd.h"
 
 namespace quire {
 
 namespace {
+
+// What the end takes beyond the drain.
+constexpr std::chrono::seconds kTimeToEnd{5};
 
 // Thrown out of a model's loading when a signal arrives meanwhile.
 struct Interrupted {};
@@ -134,7 +140,9 @@ class ModelHost {
 };
 
 // What a person who just started it can paste into another terminal.
-void print_hint(const std::string& host, std::uint16_t port) {
+void print_hint(const ServerOptions& options, std::uint16_t port) {
+  const std::string& host = options.host;
+  if (port == 0 || !options.tls.certificate.empty() || !options.security.keys.empty()) return;
   const std::string reachable = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
   log::info(
       "a chat page is at http://{0}:{1}/ and the API below http://{0}:{1}/v1; try: curl "
@@ -143,20 +151,45 @@ void print_hint(const std::string& host, std::uint16_t port) {
       reachable, port);
 }
 
+// Each connection is a descriptor, and the usual soft limit of 1,024 is less than what can be served.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Twice in each period that the supervisor asked for, as sd_watchdog_enabled(3) advises.
+void feed_watchdog(Server& server, ServiceNotifier& notifier) {
+  const auto period = watchdog_period();
+  if (!period) return;
+  server.repeat(*period / 2, [&server, &notifier, watchdog = Watchdog()]() mutable {
+    const auto service = server.state().service();
+    if (watchdog.is_alive(service->engine_stats(), service->healthy())) notifier.alive();
+  });
+}
+
 }  // namespace
 
 int serve(const ServeOptions& options) {
+  raise_descriptor_limit();
+  ServiceNotifier notifier;  // outlives the server, whose threads use it
   std::unique_ptr<ModelHost> host;
   std::size_t num_cut = 0;
   {
-    Server server(options.server);
+    Server server(options.server, take_handed_sockets());
     server.handle_signals();
+    server.on_drain([&] {
+      notifier.stopping();
+      notifier.extend(options.server.drain.delay + options.server.drain.deadline + kTimeToEnd);
+    });
     server.start();
-    log::info("listening on {}:{}", options.server.host, server.port());
     try {
       host = std::make_unique<ModelHost>(options, server);
       server.serve(host->service());
-      print_hint(options.server.host, server.port());
+      print_hint(options.server, server.port());
+      notifier.ready();
+      feed_watchdog(server, notifier);
     } catch (const Interrupted&) {
       log::info("interrupted while loading");
     }

@@ -47,7 +47,10 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
   return response;
 }
 
-std::optional<Response> phase_refusal(ServerPhase phase) {
+std::optional<Response> phase_refusal(const ServerState& state) {
+  const ServerPhase phase = state.phase.load();
+  // What still comes in by connections from before a handover has nobody else to go to.
+  if (phase == ServerPhase::kRefusing && state.handing_over.load()) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   const bool starting = phase == ServerPhase::kStarting;
   return error_response(
@@ -98,7 +101,7 @@ std::optional<Response> media_refusal(const RequestHead& head) {
 }
 
 std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& head, Admission& admission) {
-  if (auto refusal = phase_refusal(state.phase.load())) return refusal;
+  if (auto refusal = phase_refusal(state)) return refusal;
   if (admission.route->method != "POST") return std::nullopt;
   if (auto refusal = media_refusal(head)) return refusal;
   if (admission.key == nullptr) return std::nullopt;

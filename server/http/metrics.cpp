@@ -147,6 +147,11 @@ struct Metrics::Families {
     return name;
   }
 
+  prometheus::Counter& refused_connections = prometheus::BuildCounter()
+                                                 .Name("quire:http_connections_refused_total")
+                                                 .Help("Connections closed for being too many")
+                                                 .Register(registry)
+                                                 .Add({});
   prometheus::Gauge& connections =
       prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
 };
@@ -175,6 +180,9 @@ void Metrics::count_response(int status) {
 }
 void Metrics::connection_opened() {
   families_->connections.Increment();
+}
+void Metrics::connection_refused() {
+  families_->refused_connections.Increment();
 }
 void Metrics::connection_closed() {
   families_->connections.Decrement();

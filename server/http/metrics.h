@@ -41,6 +41,7 @@ class Metrics {
   void count_response(int status);
   void connection_opened();
   void connection_closed();
+  void connection_refused();
   // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
   void key_request(const RequestRecord& record);
   void finished(const OperationSummary& summary, const OperationTimes& times);

@@ -2,14 +2,15 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
+#include <map>
 #include <unordered_set>
 
 #include "core/base/log.h"
 #include "server/http/event_threads.h"
+#include "server/http/listener.h"
 #include "server/http/session.h"
 
 namespace quire {
@@ -22,18 +23,21 @@ namespace {
 constexpr std::chrono::milliseconds kDrainTick{10};
 // What a cut operation gets to write its last words.
 constexpr std::chrono::milliseconds kCutGrace{500};
+// What a connection that was accepted just before a handover gets to send its first request.
+constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
 
 class Server::Impl {
  public:
-  explicit Impl(const ServerOptions& options)
+  Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
       : state_(options),
+        handed_(std::move(handed)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_("text", static_cast<std::size_t>(options.text_threads), true),
-        acceptor_(io_.first()),
         signals_(io_.first()),
-        drain_timer_(io_.first()) {
+        drain_timer_(io_.first()),
+        repeat_timer_(io_.first()) {
     state_.text_context = [this]() -> asio::io_context& { return text_.first(); };
   }
 
@@ -45,26 +49,46 @@ class Server::Impl {
   }
 
   void start() {
+    ::signal(SIGPIPE, SIG_IGN);  // a TLS connection that broke is an error to handle, not the process's end
     listen();
-    asio::co_spawn(io_.first(), accept_loop(), asio::detached);
+    for (const auto& listener : listeners_) {
+      log::info("{} {}", listener->is_admin ? "the admin listener is at" : "listening on", listener->name());
+      if (!listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
+    }
     io_.start();
     text_.start();
   }
 
-  void handle_signals() {
+  void handle_signals(std::function<void()> on_hangup) {
+    on_hangup_ = std::move(on_hangup);
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
+    if (on_hangup_) signals_.add(SIGHUP);
     asio::co_spawn(io_.first(), signal_loop(), asio::detached);
   }
 
-  std::uint16_t port() const { return port_; }
+  void on_drain(std::function<void()> callback) { on_drain_ = std::move(callback); }
+
+  void repeat(std::chrono::milliseconds period, std::function<void()> callback) {
+    asio::co_spawn(io_.first(), repeat_loop(period, std::move(callback)), asio::detached);
+  }
+
+  std::uint16_t port(bool admin) const {
+    for (const auto& listener : listeners_) {
+      if (listener->is_admin == admin && listener->is_tcp()) return listener->port();
+    }
+    return 0;
+  }
   ServerState& state() { return state_; }
   bool stopping() const { return num_stops_.load() > 0; }
 
   void serve(std::shared_ptr<const Service> service) {
     state_.set_service(std::move(service));
     auto starting = ServerPhase::kStarting;
-    state_.phase.compare_exchange_strong(starting, ServerPhase::kServing);
+    if (!state_.phase.compare_exchange_strong(starting, ServerPhase::kServing)) return;
+    for (const auto& listener : listeners_) {
+      if (listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
+    }
   }
 
   void stop() {
@@ -84,65 +108,84 @@ class Server::Impl {
 
  private:
   void listen() {
-    boost::system::error_code error;
     const auto settings = state_.settings();
     const ServerOptions& options = settings->options;
-    const auto address = asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
-    if (error) throw StartupError("server.host: '" + options.host + "' is not an IP address");
-    const asio::ip::tcp::endpoint endpoint(address, options.port);
-    const auto check = [&](const char* what) {
-      if (error) {
-        throw StartupError("cannot " + std::string(what) + " " + options.host + ":" + std::to_string(options.port) +
-                           ": " + error.message());
+    for (const HandedSocket& handed : handed_) {
+      listeners_.push_back(Listener::adopt(io_.first(), handed.descriptor));
+      listeners_.back()->is_admin = handed.name == "admin";
+    }
+    if (handed_.empty()) {
+      listeners_.push_back(Listener::tcp(io_.first(), options.host, options.port));
+      if (!options.unix_socket.empty()) {
+        listeners_.push_back(Listener::unix_path(io_.first(), options.unix_socket, options.unix_socket_mode));
       }
-    };
-    acceptor_.open(endpoint.protocol(), error);
-    check("open a socket for");
-    acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-    acceptor_.bind(endpoint, error);
-    check("bind to");
-    acceptor_.listen(4096, error);
-    check("listen on");
-    port_ = acceptor_.local_endpoint().port();
+    }
+    if (options.admin_listen.empty()) return;
+    listeners_.push_back(Listener::at(io_.first(), options.admin_listen, options.unix_socket_mode));
+    listeners_.back()->is_admin = true;
   }
 
-  asio::awaitable<void> accept_loop() {
+  asio::awaitable<void> accept_loop(Listener& listener) {
     asio::steady_timer pause(io_.first());
-    while (acceptor_.is_open()) {
+    while (listener.acceptor().is_open()) {
       asio::io_context& home = io_.next();
-      auto [error, socket] = co_await acceptor_.async_accept(home, kUseTuple);
-      if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
-      if (error) {
-        // Mostly out of file descriptors: those in use go on, new ones wait in the backlog.
-        log::warn("accept: {}", error.message());
-        pause.expires_after(std::chrono::milliseconds(100));
-        co_await pause.async_wait(kUseTuple);
+      auto [error, socket] = co_await listener.acceptor().async_accept(home, kUseTuple);
+      if (!error) {
+        admit(home, std::move(socket), listener);
         continue;
       }
-      if (state_.num_connections.load() >= state_.settings()->options.max_connections) continue;
-      ++state_.num_connections;
-      state_.metrics.connection_opened();
-      asio::co_spawn(home, session(std::move(socket)), asio::detached);
+      if (error == asio::error::operation_aborted || !listener.acceptor().is_open()) co_return;
+      // Mostly out of file descriptors: those in use go on, new ones wait in the backlog.
+      log::warn("accept: {}", error.message());
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(kUseTuple);
     }
   }
 
-  asio::awaitable<void> session(asio::ip::tcp::socket socket) {
-    auto transport = std::make_shared<Transport>(std::move(socket));
+  void admit(asio::io_context& home, Listener::Socket socket, const Listener& listener) {
+    const auto settings = state_.settings();
+    const std::string peer = peer_address(socket);
+    if (state_.num_connections.load() >= settings->options.max_connections) return state_.metrics.connection_refused();
+    if (!count_address(peer, listener.is_tcp() ? settings->options.max_connections_per_address : 0)) {
+      return state_.metrics.connection_refused();
+    }
+    ++state_.num_connections;
+    state_.metrics.connection_opened();
+    const bool uses_tls = settings->tls != nullptr && listener.is_tcp() && !listener.is_admin;
+    auto tls = uses_tls ? settings->tls->open(socket.native_handle()) : nullptr;
+    auto transport = std::make_shared<Transport>(std::move(socket), peer, std::move(tls));
+    asio::co_spawn(home, session(std::move(transport), listener.is_admin), asio::detached);
+  }
+
+  // False where the address has as many connections as it may; 0: no bound.
+  bool count_address(const std::string& peer, std::int64_t bound) {
+    const std::lock_guard lock(transports_mutex_);
+    std::int64_t& count = num_by_address_[peer];
+    if (bound > 0 && count >= bound) return false;
+    ++count;
+    return true;
+  }
+
+  void forget(const std::shared_ptr<Transport>& transport) {
+    const std::lock_guard lock(transports_mutex_);
+    transports_.erase(transport);
+    const auto address = num_by_address_.find(transport->peer());
+    if (--address->second == 0) num_by_address_.erase(address);
+  }
+
+  asio::awaitable<void> session(std::shared_ptr<Transport> transport, bool is_admin) {
     {
       const std::lock_guard lock(transports_mutex_);
       transports_.insert(transport);
     }
     try {
-      Session session(state_, transport);
+      Session session(state_, transport, is_admin);
       co_await session.run();
     } catch (const std::exception& failure) {
       log::error("session: {}", failure.what());
       transport->close();
     }
-    {
-      const std::lock_guard lock(transports_mutex_);
-      transports_.erase(transport);
-    }
+    forget(transport);
     --state_.num_connections;
     state_.metrics.connection_closed();
   }
@@ -151,6 +194,10 @@ class Server::Impl {
     while (true) {
       const auto [error, number] = co_await signals_.async_wait(kUseTuple);
       if (error) co_return;
+      if (number == SIGHUP) {
+        asio::post(text_.first(), on_hangup_);
+        continue;
+      }
       log::info("signal {}: {}", number, stopping() ? "cutting what is left" : "draining");
       stop();
     }
@@ -166,12 +213,19 @@ class Server::Impl {
 
   asio::awaitable<void> drain() {
     const bool serving = state_.phase.exchange(ServerPhase::kDelaying) == ServerPhase::kServing;
+    hand_back();
+    if (on_drain_) on_drain_();
     if (serving) co_await pause(state_.settings()->options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
     const auto deadline = Clock::now() + state_.settings()->options.drain.deadline;
-    while (state_.num_busy.load() > 0 && num_stops_.load() < 2 && Clock::now() < deadline)
+    const auto fresh_until = Clock::now() + (state_.handing_over.load() ? kFreshGrace : std::chrono::milliseconds(0));
+    const auto is_busy = [&] {
+      return state_.num_busy.load() > 0 || (state_.num_fresh.load() > 0 && Clock::now() < fresh_until);
+    };
+    while (is_busy() && num_stops_.load() < 2 && Clock::now() < deadline)
       co_await pause(kDrainTick);
-    acceptor_.close();
+    for (const auto& listener : listeners_)
+      listener->close();
     signals_.cancel();
     num_cut_ = state_.live.cut(
         Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "", std::chrono::seconds(5)});
@@ -183,7 +237,27 @@ class Server::Impl {
     }
     state_.phase = ServerPhase::kStopped;
     close_connections();
+    repeat_timer_.cancel();
     io_.release();
+  }
+
+  // A socket that was handed over belongs to whoever runs next: what arrives from now on waits for them, and clients
+  // move over with their next request.
+  void hand_back() {
+    for (const auto& listener : listeners_) {
+      if (!listener->is_adopted()) continue;
+      state_.handing_over = true;
+      listener->close();
+    }
+  }
+
+  asio::awaitable<void> repeat_loop(std::chrono::milliseconds period, std::function<void()> callback) {
+    while (state_.phase.load() != ServerPhase::kStopped) {
+      repeat_timer_.expires_after(period);
+      const auto [error] = co_await repeat_timer_.async_wait(kUseTuple);
+      if (error) co_return;
+      callback();
+    }
   }
 
   void close_connections() {
@@ -194,28 +268,42 @@ class Server::Impl {
   }
 
   ServerState state_;
+  std::vector<HandedSocket> handed_;
   EventThreads io_;
   EventThreads text_;
-  asio::ip::tcp::acceptor acceptor_;
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;
-  std::uint16_t port_ = 0;
+  asio::steady_timer repeat_timer_;
+  std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
+  std::function<void()> on_hangup_;
+  std::function<void()> on_drain_;
   std::atomic<int> num_stops_{0};
   std::size_t num_cut_ = 0;
+  std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
   std::mutex transports_mutex_;
   std::unordered_set<std::shared_ptr<Transport>> transports_;
 };
 
-Server::Server(const ServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Server::Server(const ServerOptions& options, std::vector<HandedSocket> handed)
+    : impl_(std::make_unique<Impl>(options, std::move(handed))) {}
 Server::~Server() = default;
 void Server::start() {
   impl_->start();
 }
-void Server::handle_signals() {
-  impl_->handle_signals();
+void Server::handle_signals(std::function<void()> on_hangup) {
+  impl_->handle_signals(std::move(on_hangup));
+}
+void Server::on_drain(std::function<void()> callback) {
+  impl_->on_drain(std::move(callback));
+}
+void Server::repeat(std::chrono::milliseconds period, std::function<void()> callback) {
+  impl_->repeat(period, std::move(callback));
 }
 std::uint16_t Server::port() const {
-  return impl_->port();
+  return impl_->port(false);
+}
+std::uint16_t Server::admin_port() const {
+  return impl_->port(true);
 }
 void Server::serve(std::shared_ptr<const Service> service) {
   impl_->serve(std::move(service));

@@ -27,15 +27,30 @@ struct CorsOptions {
   std::vector<std::string> origins;
 };
 
+enum class ClientCertificate { kRequired, kOptional };
+
+// No certificate: plain HTTP.
+struct TlsOptions {
+  std::string certificate;  // a PEM file: the certificate and those between it and the root
+  std::string key;          // a PEM file
+  std::string client_ca;    // a PEM file; empty: clients are asked for no certificate
+  ClientCertificate client_certificate = ClientCertificate::kRequired;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  // 0: any free one
+  std::string unix_socket;    // a path to listen on beside the address; empty: none
+  std::string unix_socket_mode = "0660";
+  std::string admin_listen;  // ADDRESS:PORT or a path: /admin without a key; empty: none
   std::int32_t io_threads = 1;
   std::int32_t text_threads = 2;
   std::int64_t max_connections = 16384;
+  std::int64_t max_connections_per_address = 0;  // 0: no bound of its own
   std::int64_t max_header_bytes = 32768;
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
+  TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;
   CorsOptions cors;

@@ -11,6 +11,7 @@
 #include "server/api/model_table.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
+#include "server/http/tls.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
 
@@ -53,10 +54,14 @@ struct Service {
 // What sessions act by; a reload replaces it as a whole. Immutable after construction.
 struct Settings {
   explicit Settings(const ServerOptions& server_options)
-      : options(server_options), keys(server_options.security.keys) {}
+      : options(server_options),
+        keys(server_options.security.keys),
+        tls(server_options.tls.certificate.empty() ? nullptr : std::make_shared<const TlsContext>(server_options.tls)) {
+  }
 
   ServerOptions options;
   KeyRing keys;
+  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
 };
 
 struct ServerState {
@@ -65,6 +70,8 @@ struct ServerState {
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_body_bytes{0};  // bodies that are not parsed yet
+  std::atomic<std::int64_t> num_fresh{0};       // connections that have not sent a whole request head yet
+  std::atomic<bool> handing_over{false};        // a drain whose listening sockets somebody else goes on with
   std::atomic<std::int64_t> num_busy{0};        // sessions between a request's head and its response's end
   Metrics metrics;
   LiveOperations live;

@@ -19,6 +19,9 @@ namespace {
 
 // A refused request's body is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
 constexpr std::size_t kMaxDiscard = 262144;
+// Bytes per second that a body must bring on average, once its timeout has passed.
+constexpr std::size_t kMinBodyRate = 1024;
+constexpr std::chrono::milliseconds kNoTime{0};
 
 using Parsed = Result<std::unique_ptr<Operation>>;
 
@@ -54,25 +57,12 @@ Error overloaded() {
                std::chrono::seconds(1)};
 }
 
-class Counted {
- public:
-  explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
-    counter_ += amount_;
-  }
-  ~Counted() { counter_ -= amount_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<std::int64_t>& counter_;
-  std::int64_t amount_;
-};
-
 }  // namespace
 
 asio::awaitable<void> Session::run() {
   // Not `while (co_await ...)`: GCC 12 destroys the awaited frame before it ran.
-  bool again = true;
+  settings_ = state_.settings();
+  bool again = co_await transport_->handshake(options().timeout.header);
   while (again)
     again = co_await serve_one();
   co_await transport_->close_gracefully();
@@ -90,13 +80,15 @@ asio::awaitable<bool> Session::serve_one() {
   if (!head) co_return false;
   settings_ = state_.settings();  // a connection may have been idle for long
   const Counted busy(state_.num_busy);
+  fresh_.reset();
   head_ = std::move(*head);
-  keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing;
+  keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
   record_.request_id = request_id_;
   record_.method = head_.method;
   record_.path = head_.path;
+  record_.peer = transport_->peer();
   record_.times.arrival = Clock::now();
   const bool answered = co_await answer();
   note_end();
@@ -147,7 +139,7 @@ asio::awaitable<bool> Session::answer() {
     co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
     co_return false;
   }
-  admission_ = pass_gate(state_, *settings_, head_, false);
+  admission_ = pass_gate(state_, *settings_, head_, is_admin_);
   if (admission_.key) record_.key_name = admission_.key->name;
   record_.is_call = admission_.route != nullptr && admission_.route->endpoint != nullptr;
   if (admission_.refusal) {
@@ -239,6 +231,7 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
   BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
   std::string body;
   bool invited = !head_.expects_continue;
+  const auto began = Clock::now();
   while (!decoder.done() && !decoder.refused()) {
     transport_->consume(decoder.feed(transport_->input(), body));
     if (decoder.done() || decoder.refused()) break;
@@ -246,7 +239,10 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
       co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
     invited = true;
-    const ReadStatus status = co_await transport_->fill(options().timeout.body);
+    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
+    const auto allowed = options().timeout.body + std::chrono::milliseconds(body.size() * 1000 / kMinBodyRate);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
+    const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
     if (status == ReadStatus::kTimeout)
       co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
     if (status != ReadStatus::kMore) co_return std::nullopt;

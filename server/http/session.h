@@ -13,9 +13,26 @@
 
 namespace quire {
 
+// One more of something, as long as this lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
+    counter_ += amount_;
+  }
+  ~Counted() { counter_ -= amount_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& counter_;
+  std::int64_t amount_;
+};
+
 class Session {
  public:
-  Session(ServerState& state, std::shared_ptr<Transport> transport) : state_(state), transport_(std::move(transport)) {}
+  // `is_admin`: it came in by the admin listener.
+  Session(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
+      : state_(state), transport_(std::move(transport)), is_admin_(is_admin), fresh_(std::in_place, state.num_fresh) {}
 
   boost::asio::awaitable<void> run();
 
@@ -41,6 +58,8 @@ class Session {
 
   ServerState& state_;
   std::shared_ptr<Transport> transport_;
+  bool is_admin_;
+  std::optional<Counted> fresh_;              // until the first request
   std::shared_ptr<const Settings> settings_;  // of this request
   RequestHead head_;
   Admission admission_;

@@ -1,5 +1,9 @@
 #include "server/http/transport.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 namespace quire {
 
 namespace asio = boost::asio;
@@ -13,11 +17,36 @@ constexpr std::chrono::milliseconds kLinger{1000};
 
 }  // namespace
 
-Transport::Transport(Socket socket)
-    : socket_(std::move(socket)), read_timer_(socket_.get_executor()), write_timer_(socket_.get_executor()) {
+Transport::Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream> tls)
+    : socket_(std::move(socket)),
+      peer_(std::move(peer)),
+      tls_(std::move(tls)),
+      read_timer_(socket_.get_executor()),
+      write_timer_(socket_.get_executor()) {
   boost::system::error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
+  // Fails on a unix socket, which has no such delay.
+  const int on = 1;
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+IoResult Transport::read_some(char* data, std::size_t size) {
+  // The number of a closed socket may be another connection's by now.
+  if (!socket_.is_open()) return {IoProgress::kGone, 0};
+  if (tls_) return tls_->read(data, size);
+  boost::system::error_code failure;
+  const std::size_t count = socket_.read_some(asio::buffer(data, size), failure);
+  if (failure == asio::error::would_block || failure == asio::error::try_again) return {IoProgress::kWantRead, 0};
+  return {failure ? IoProgress::kGone : IoProgress::kDone, count};
+}
+
+IoResult Transport::write_some(std::string_view data) {
+  if (!socket_.is_open()) return {IoProgress::kGone, 0};
+  if (tls_) return tls_->write(data.data(), data.size());
+  boost::system::error_code failure;
+  const std::size_t count = socket_.write_some(asio::buffer(data.data(), data.size()), failure);
+  if (failure == asio::error::would_block || failure == asio::error::try_again) return {IoProgress::kWantWrite, 0};
+  return {failure ? IoProgress::kGone : IoProgress::kDone, count};
 }
 
 void Transport::consume(std::size_t count) {
@@ -34,35 +63,42 @@ void Transport::set_gone() {
   if (on_gone_) std::exchange(on_gone_, nullptr)();
 }
 
-void Transport::start_read() {
+void Transport::start_read(Socket::wait_type what) {
   if (reading_ || gone_) return;
   reading_ = true;
-  socket_.async_wait(asio::ip::tcp::socket::wait_read,
+  socket_.async_wait(what,
                      [self = shared_from_this()](const boost::system::error_code& error) { self->on_readable(error); });
 }
 
 void Transport::on_readable(const boost::system::error_code& error) {
   reading_ = false;
+  if (gone_) return;
   if (error) return set_gone();
   if (consumed_ > 0) {
     input_.erase(0, consumed_);
     consumed_ = 0;
   }
-  const std::size_t before = input_.size();
-  input_.resize(before + kReadSize);
-  boost::system::error_code failure;
-  const std::size_t count = socket_.read_some(asio::buffer(input_.data() + before, kReadSize), failure);
-  input_.resize(before + count);
-  if (failure == asio::error::would_block || failure == asio::error::try_again) return start_read();
-  if (failure) return set_gone();
+  const std::size_t start = input_.size();
+  IoResult result;
+  do {
+    const std::size_t before = input_.size();
+    input_.resize(before + kReadSize);
+    result = read_some(input_.data() + before, kReadSize);
+    input_.resize(before + result.count);
+  } while (tls_ && result.progress == IoProgress::kDone && tls_->has_pending());
+  if (input_.size() == start) {
+    if (result.progress == IoProgress::kWantRead) return start_read(Socket::wait_read);
+    if (result.progress == IoProgress::kWantWrite) return start_read(Socket::wait_write);
+    return set_gone();
+  }
   read_timer_.cancel();
-  if (on_gone_ && input_.size() < kMaxReadAhead) start_read();
+  if (on_gone_ && input_.size() < kMaxReadAhead) start_read(Socket::wait_read);
 }
 
 asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   const std::size_t before = input().size();
   const auto deadline = asio::steady_timer::clock_type::now() + timeout;
-  start_read();
+  start_read(Socket::wait_read);
   while (input().size() == before && !gone_) {
     read_timer_.expires_at(deadline);
     const auto [error] = co_await read_timer_.async_wait(kUseTuple);
@@ -71,24 +107,45 @@ asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   co_return input().size() > before ? ReadStatus::kMore : ReadStatus::kClosed;
 }
 
-asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milliseconds timeout) {
-  while (!data.empty()) {
-    boost::system::error_code failure;
-    data.remove_prefix(socket_.write_some(asio::buffer(data.data(), data.size()), failure));
-    if (failure == asio::error::would_block || failure == asio::error::try_again) {
-      auto writable = std::make_shared<bool>(false);
-      socket_.async_wait(asio::ip::tcp::socket::wait_write,
-                         [self = shared_from_this(), writable](const boost::system::error_code&) {
-                           *writable = true;
-                           self->write_timer_.cancel();
-                         });
-      write_timer_.expires_after(timeout);
-      co_await write_timer_.async_wait(kUseTuple);
-      if (*writable) continue;
+asio::awaitable<bool> Transport::wait(Socket::wait_type what, std::chrono::milliseconds timeout) {
+  auto ready = std::make_shared<bool>(false);
+  socket_.async_wait(what, [self = shared_from_this(), ready](const boost::system::error_code&) {
+    *ready = true;
+    self->write_timer_.cancel();
+  });
+  write_timer_.expires_after(timeout);
+  co_await write_timer_.async_wait(kUseTuple);
+  co_return *ready;
+}
+
+asio::awaitable<bool> Transport::handshake(std::chrono::milliseconds timeout) {
+  const auto deadline = asio::steady_timer::clock_type::now() + timeout;
+  while (tls_) {
+    const IoResult result = socket_.is_open() ? tls_->handshake() : IoResult{IoProgress::kGone, 0};
+    if (result.progress == IoProgress::kDone) break;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - asio::steady_timer::clock_type::now());
+    bool ready = false;
+    if (result.progress != IoProgress::kGone && left.count() > 0) {
+      ready = co_await wait(result.progress == IoProgress::kWantRead ? Socket::wait_read : Socket::wait_write, left);
+    }
+    if (!ready) {
       close();
       co_return false;
     }
-    if (failure) {
+  }
+  co_return true;
+}
+
+asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milliseconds timeout) {
+  while (!data.empty()) {
+    const IoResult result = write_some(data);
+    data.remove_prefix(result.count);
+    if (result.progress == IoProgress::kDone) continue;
+    bool ready = false;
+    if (result.progress != IoProgress::kGone) {
+      ready = co_await wait(result.progress == IoProgress::kWantRead ? Socket::wait_read : Socket::wait_write, timeout);
+    }
+    if (!ready) {
       close();
       co_return false;
     }
@@ -99,12 +156,13 @@ asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milli
 void Transport::watch(std::function<void()> on_gone) {
   if (gone_) return on_gone();
   on_gone_ = std::move(on_gone);
-  if (input().size() < kMaxReadAhead) start_read();
+  if (input().size() < kMaxReadAhead) start_read(Socket::wait_read);
 }
 
 asio::awaitable<void> Transport::close_gracefully() {
   boost::system::error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  if (tls_ && !gone_) tls_->say_goodbye();
+  socket_.shutdown(Socket::shutdown_send, ignored);
   const auto deadline = asio::steady_timer::clock_type::now() + kLinger;
   while (!gone_ && asio::steady_timer::clock_type::now() < deadline) {
     consume(input().size());
@@ -117,12 +175,6 @@ void Transport::close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
   if (!gone_) set_gone();
-}
-
-std::string Transport::peer() const {
-  boost::system::error_code failure;
-  const auto endpoint = socket_.remote_endpoint(failure);
-  return failure ? std::string("unknown") : endpoint.address().to_string();
 }
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
@@ -13,6 +13,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "server/http/tls.h"
 
 namespace quire {
 
@@ -23,13 +25,17 @@ enum class ReadStatus { kMore, kClosed, kTimeout };
 
 class Transport : public std::enable_shared_from_this<Transport> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = boost::asio::generic::stream_protocol::socket;
 
-  explicit Transport(Socket socket);
+  // `peer`: the other side's address, for the log. Without `tls` the connection is plain.
+  Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream> tls);
 
   // Bytes that arrived and were not consumed.
   std::string_view input() const { return std::string_view(input_).substr(consumed_); }
   void consume(std::size_t count);
+
+  // Before anything else; at once true on a plain connection. False: no client of ours, the connection is closed.
+  boost::asio::awaitable<bool> handshake(std::chrono::milliseconds timeout);
 
   // Waits for at least one further byte.
   boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
@@ -46,14 +52,20 @@ class Transport : public std::enable_shared_from_this<Transport> {
   void close();
 
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
-  std::string peer() const;
+  const std::string& peer() const { return peer_; }
 
  private:
-  void start_read();
+  IoResult read_some(char* data, std::size_t size);
+  IoResult write_some(std::string_view data);
+  // False where `timeout` passed first.
+  boost::asio::awaitable<bool> wait(Socket::wait_type what, std::chrono::milliseconds timeout);
+  void start_read(Socket::wait_type what);
   void on_readable(const boost::system::error_code& error);
   void set_gone();
 
   Socket socket_;
+  std::string peer_;
+  std::unique_ptr<TlsStream> tls_;         // destroyed before the socket it uses
   boost::asio::steady_timer read_timer_;   // cancelled when a read completes: it is what fill() waits on
   boost::asio::steady_timer write_timer_;  // the same for write()
   std::string input_;

@@ -1,0 +1,151 @@
+#include "server/http/listener.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <charconv>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr int kBacklog = 4096;
+
+void check(const boost::system::error_code& error, const char* what, const std::string& where) {
+  if (error) throw StartupError(fmt::format("cannot {} {}: {}", what, where, error.message()));
+}
+
+asio::ip::tcp::endpoint tcp_endpoint(const sockaddr* address, std::size_t size) {
+  asio::ip::tcp::endpoint endpoint;
+  if (size > endpoint.capacity()) return endpoint;
+  std::copy_n(reinterpret_cast<const char*>(address), size, reinterpret_cast<char*>(endpoint.data()));
+  endpoint.resize(size);
+  return endpoint;
+}
+
+// A path that a killed process left behind: connecting to it is refused.
+bool is_abandoned(asio::io_context& context, const asio::local::stream_protocol::endpoint& endpoint) {
+  asio::local::stream_protocol::socket probe(context);
+  boost::system::error_code error;
+  probe.connect(endpoint, error);
+  return error == asio::error::connection_refused;
+}
+
+}  // namespace
+
+std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::string& host, std::uint16_t port) {
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) throw StartupError(fmt::format("server.host: '{}' is not an IP address", host));
+  const std::string where = fmt::format("{}:{}", host, port);
+  const asio::ip::tcp::endpoint endpoint(address, port);
+  std::unique_ptr<Listener> listener(new Listener(context));
+  listener->acceptor_.open(asio::generic::stream_protocol(endpoint.protocol()), error);
+  check(error, "open a socket for", where);
+  listener->acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  listener->acceptor_.bind(endpoint, error);
+  check(error, "bind to", where);
+  listener->acceptor_.listen(kBacklog, error);
+  check(error, "listen on", where);
+  listener->name_ = fmt::format("{}:{}", host, listener->port());
+  return listener;
+}
+
+std::unique_ptr<Listener> Listener::unix_path(asio::io_context& context, const std::string& path,
+                                              const std::string& mode) {
+  boost::system::error_code error;
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    throw StartupError(
+        fmt::format("server.unix_socket: '{}' is longer than {} bytes", path, sizeof(sockaddr_un::sun_path) - 1));
+  }
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  std::unique_ptr<Listener> listener(new Listener(context));
+  listener->acceptor_.open(asio::generic::stream_protocol(endpoint.protocol()), error);
+  check(error, "open a socket for", path);
+  listener->acceptor_.bind(endpoint, error);
+  if (error == asio::error::address_in_use && is_abandoned(context, endpoint)) {
+    ::unlink(path.c_str());
+    listener->acceptor_.bind(endpoint, error);
+  }
+  check(error, "bind to", path);
+  listener->path_ = path;
+  unsigned permissions = 0;
+  std::from_chars(mode.data(), mode.data() + mode.size(), permissions, 8);
+  if (::chmod(path.c_str(), permissions) != 0) throw StartupError("cannot set the mode of " + path);
+  listener->acceptor_.listen(kBacklog, error);
+  check(error, "listen on", path);
+  listener->name_ = path;
+  listener->is_tcp_ = false;
+  return listener;
+}
+
+std::unique_ptr<Listener> Listener::at(asio::io_context& context, const std::string& where, const std::string& mode) {
+  if (where.starts_with('/')) return unix_path(context, where, mode);
+  const std::size_t colon = where.rfind(':');
+  const std::string digits = colon == std::string::npos ? "" : where.substr(colon + 1);
+  std::uint16_t port = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
+    throw StartupError(fmt::format("'{}' is neither ADDRESS:PORT nor a path that begins with '/'", where));
+  }
+  std::string host = where.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return tcp(context, host, port);
+}
+
+std::unique_ptr<Listener> Listener::adopt(asio::io_context& context, int descriptor) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  int accepts = 0;
+  socklen_t accepts_size = sizeof accepts;
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      ::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &accepts_size) != 0 || accepts == 0) {
+    throw StartupError(fmt::format("descriptor {} that was handed over is not a listening socket", descriptor));
+  }
+  std::unique_ptr<Listener> listener(new Listener(context));
+  boost::system::error_code error;
+  listener->acceptor_.assign(asio::generic::stream_protocol(address.ss_family, 0), descriptor, error);
+  check(error, "take over", fmt::format("descriptor {}", descriptor));
+  listener->is_adopted_ = true;
+  listener->is_tcp_ = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+  listener->name_ = fmt::format("descriptor {}", descriptor);
+  if (listener->is_tcp_) {
+    const auto endpoint = tcp_endpoint(reinterpret_cast<const sockaddr*>(&address), size);
+    listener->name_ = fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+  }
+  return listener;
+}
+
+std::uint16_t Listener::port() const {
+  boost::system::error_code error;
+  const auto local = acceptor_.local_endpoint(error);
+  if (error || !is_tcp_) return 0;
+  return tcp_endpoint(reinterpret_cast<const sockaddr*>(local.data()), local.size()).port();
+}
+
+void Listener::close() {
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+  if (!path_.empty()) ::unlink(path_.c_str());
+  path_.clear();
+}
+
+std::string peer_address(const Listener::Socket& socket) {
+  boost::system::error_code error;
+  const auto remote = socket.remote_endpoint(error);
+  if (error) return "unknown";
+  const int family = remote.protocol().family();
+  if (family != AF_INET && family != AF_INET6) return "unix";
+  return tcp_endpoint(reinterpret_cast<const sockaddr*>(remote.data()), remote.size()).address().to_string();
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// Listener: one listening socket: a TCP address, a path in the file system, or a socket that a supervisor opened and
+// handed over. One thread at a time (the io thread that accepts). A path is removed with its listener, unless the
+// socket was handed over.
+#pragma once
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace quire {
+
+class Listener {
+ public:
+  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  // Each throws StartupError where the address cannot be had.
+  static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
+  // Takes the place of a socket that nobody listens on any more. `mode`: octal digits.
+  static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& path,
+                                             const std::string& mode);
+  // "ADDRESS:PORT" ("[::1]:9090") or a path that begins with '/'.
+  static std::unique_ptr<Listener> at(boost::asio::io_context& context, const std::string& where,
+                                      const std::string& mode);
+  static std::unique_ptr<Listener> adopt(boost::asio::io_context& context, int descriptor);
+  ~Listener() { close(); }
+
+  Acceptor& acceptor() { return acceptor_; }
+  std::uint16_t port() const;                        // 0: not TCP
+  const std::string& name() const { return name_; }  // "127.0.0.1:8080", "/run/quire.sock"
+  bool is_tcp() const { return is_tcp_; }
+  // Connections that arrive from now on wait for whoever else has the socket.
+  bool is_adopted() const { return is_adopted_; }
+  void close();
+
+  bool is_admin = false;
+
+ private:
+  explicit Listener(boost::asio::io_context& context) : acceptor_(context) {}
+  void describe();
+
+  Acceptor acceptor_;
+  std::string name_;
+  std::string path_;  // to be removed
+  bool is_tcp_ = true;
+  bool is_adopted_ = false;
+};
+
+// The other side's address without its port; "unix" where it has none.
+std::string peer_address(const Listener::Socket& socket);
+
+}  // namespace quire

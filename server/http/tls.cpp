@@ -1,0 +1,115 @@
+#include "server/http/tls.h"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace {
+
+std::string last_complaint() {
+  const unsigned long code = ERR_peek_last_error();
+  ERR_clear_error();
+  const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+  return reason == nullptr ? "it cannot be read" : reason;
+}
+
+[[noreturn]] void refuse(const char* setting, const std::string& file) {
+  throw StartupError(fmt::format("server.tls.{}: '{}': {}", setting, file, last_complaint()));
+}
+
+// Browsers offer HTTP/2 first; choosing HTTP/1.1 here spares them a failed attempt.
+int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered,
+                    unsigned int offered_size, void*) {
+  static constexpr unsigned char kHttp11[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+  unsigned char* chosen = nullptr;
+  const int found = SSL_select_next_proto(&chosen, out_size, kHttp11, sizeof kHttp11, offered, offered_size);
+  *out = chosen;
+  return found == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
+}
+
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
+
+int bounded(std::size_t size) {
+  return static_cast<int>(std::min(size, kMostAtOnce));
+}
+
+}  // namespace
+
+void TlsContext::Deleter::operator()(ssl_ctx_st* context) const {
+  SSL_CTX_free(context);
+}
+
+TlsContext::TlsContext(const TlsOptions& options) : context_(SSL_CTX_new(TLS_server_method())) {
+  SSL_CTX* context = context_.get();
+  if (context == nullptr) throw StartupError("server.tls: the TLS library cannot be set up");
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  // A write is repeated from wherever the rest lies; an idle connection holds no buffers.
+  SSL_CTX_set_mode(context,
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_select_cb(context, &choose_protocol, nullptr);
+  if (options.key.empty()) throw StartupError("server.tls.key: the certificate's key is needed too");
+  if (SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1)
+    refuse("certificate", options.certificate);
+  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) refuse("key", options.key);
+  if (SSL_CTX_check_private_key(context) != 1) refuse("key", options.key);
+  if (options.client_ca.empty()) return;
+  STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(options.client_ca.c_str());
+  if (names == nullptr) refuse("client_ca", options.client_ca);
+  SSL_CTX_set_client_CA_list(context, names);
+  if (SSL_CTX_load_verify_locations(context, options.client_ca.c_str(), nullptr) != 1)
+    refuse("client_ca", options.client_ca);
+  const bool required = options.client_certificate == ClientCertificate::kRequired;
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
+  // A resumed session must have been verified by this context.
+  static constexpr unsigned char kSessionContext[] = "quire";
+  SSL_CTX_set_session_id_context(context, kSessionContext, sizeof kSessionContext - 1);
+}
+
+void TlsStream::Deleter::operator()(ssl_st* ssl) const {
+  SSL_free(ssl);
+}
+
+TlsStream::TlsStream(ssl_ctx_st* context, int socket) : ssl_(SSL_new(context)) {
+  if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), socket) != 1) throw std::bad_alloc();
+  SSL_set_accept_state(ssl_.get());
+}
+
+IoResult TlsStream::result(int returned) const {
+  if (returned > 0) return {IoProgress::kDone, static_cast<std::size_t>(returned)};
+  const int error = SSL_get_error(ssl_.get(), returned);
+  ERR_clear_error();  // the queue belongs to the thread, not to the connection
+  if (error == SSL_ERROR_WANT_READ) return {IoProgress::kWantRead, 0};
+  if (error == SSL_ERROR_WANT_WRITE) return {IoProgress::kWantWrite, 0};
+  return {IoProgress::kGone, 0};
+}
+
+IoResult TlsStream::handshake() {
+  return result(SSL_do_handshake(ssl_.get()));
+}
+
+IoResult TlsStream::read(char* data, std::size_t size) {
+  return result(SSL_read(ssl_.get(), data, bounded(size)));
+}
+
+IoResult TlsStream::write(const char* data, std::size_t size) {
+  return result(SSL_write(ssl_.get(), data, bounded(size)));
+}
+
+bool TlsStream::has_pending() const {
+  return SSL_pending(ssl_.get()) > 0;
+}
+
+void TlsStream::say_goodbye() {
+  if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+}
+
+}  // namespace quire

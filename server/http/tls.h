@@ -1,0 +1,59 @@
+// TlsContext: the server's certificate, its key, and whose client certificates are believed. Immutable after
+// construction; any thread. TlsStream: one connection's TLS over a non-blocking socket that somebody else waits on, so
+// that TLS and plain connections are the same everywhere else. One thread at a time. Must not outlive its socket.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "server/http/server_options.h"
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+namespace quire {
+
+enum class IoProgress { kDone, kWantRead, kWantWrite, kGone };
+
+struct IoResult {
+  IoProgress progress = IoProgress::kDone;
+  std::size_t count = 0;  // bytes, with kDone
+};
+
+class TlsStream {
+ public:
+  TlsStream(ssl_ctx_st* context, int socket);
+
+  // kDone: the handshake is over.
+  IoResult handshake();
+  IoResult read(char* data, std::size_t size);
+  IoResult write(const char* data, std::size_t size);
+  // Bytes that were decrypted already, which no waiting on the socket would announce.
+  bool has_pending() const;
+  // Tells the client that nothing more will be sent.
+  void say_goodbye();
+
+ private:
+  struct Deleter {
+    void operator()(ssl_st* ssl) const;
+  };
+  IoResult result(int returned) const;
+
+  std::unique_ptr<ssl_st, Deleter> ssl_;
+};
+
+class TlsContext {
+ public:
+  // Throws StartupError: the setting, the file and what is wrong with it.
+  explicit TlsContext(const TlsOptions& options);
+
+  std::unique_ptr<TlsStream> open(int socket) const { return std::make_unique<TlsStream>(context_.get(), socket); }
+
+ private:
+  struct Deleter {
+    void operator()(ssl_ctx_st* context) const;
+  };
+  std::unique_ptr<ssl_ctx_st, Deleter> context_;
+};
+
+}  // namespace quire
