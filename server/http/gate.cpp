@@ -8,20 +8,20 @@ namespace quire {
 
 namespace {
 
-char lower(char c) {
+char lowered_char(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
 }
 
 bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
-  return text.size() >= start.size() &&
-         std::equal(start.begin(), start.end(), text.begin(), [](char a, char b) { return lower(a) == lower(b); });
+  return text.size() >= start.size() && std::equal(start.begin(), start.end(), text.begin(),
+                                                   [](char a, char b) { return lowered_char(a) == lowered_char(b); });
 }
 
 bool is_json_type(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
   while (!type.empty() && type.back() == ' ')
     type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(), lower);
+  std::transform(type.begin(), type.end(), type.begin(), lowered_char);
   const bool suffix =
       type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
   return type.empty() || type == "application/json" || type == "text/json" || suffix;

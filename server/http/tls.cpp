@@ -20,7 +20,7 @@ std::string last_complaint() {
   return reason == nullptr ? "it cannot be read" : reason;
 }
 
-[[noreturn]] void refuse(const char* setting, const std::string& file) {
+[[noreturn]] void refuse_file(const char* setting, const std::string& file) {
   throw StartupError(fmt::format("server.tls.{}: '{}': {}", setting, file, last_complaint()));
 }
 
@@ -57,15 +57,15 @@ TlsContext::TlsContext(const TlsOptions& options) : context_(SSL_CTX_new(TLS_ser
   SSL_CTX_set_alpn_select_cb(context, &choose_protocol, nullptr);
   if (options.key.empty()) throw StartupError("server.tls.key: the certificate's key is needed too");
   if (SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1)
-    refuse("certificate", options.certificate);
-  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) refuse("key", options.key);
-  if (SSL_CTX_check_private_key(context) != 1) refuse("key", options.key);
+    refuse_file("certificate", options.certificate);
+  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) refuse_file("key", options.key);
+  if (SSL_CTX_check_private_key(context) != 1) refuse_file("key", options.key);
   if (options.client_ca.empty()) return;
   STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(options.client_ca.c_str());
-  if (names == nullptr) refuse("client_ca", options.client_ca);
+  if (names == nullptr) refuse_file("client_ca", options.client_ca);
   SSL_CTX_set_client_CA_list(context, names);
   if (SSL_CTX_load_verify_locations(context, options.client_ca.c_str(), nullptr) != 1)
-    refuse("client_ca", options.client_ca);
+    refuse_file("client_ca", options.client_ca);
   const bool required = options.client_certificate == ClientCertificate::kRequired;
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
   // A resumed session must have been verified by this context.
