@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/round_tile_impl.h"
 
 namespace quire {
 namespace {
@@ -150,16 +151,6 @@ void gemm_amx(const GemmArgs& args, const GemmRange& range, std::byte* scratch) 
   for (; panel + 2 <= range.panel_end; panel += 2)
     amx_panels<P, Tiles, 2>(args, range, panel, scratch);
   if (panel < range.panel_end) amx_panels<P, Tiles, 1>(args, range, panel, scratch);
-}
-
-// Rounds a tile of rows to bf16: [depth / 32][rows][32], the depth padded with zeros.
-void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out) {
-  for (std::int64_t k = 0; k < padded_depth(depth); k += Simd::kLanes) {
-    std::uint16_t* block = out + k / kTileDepth * rows * kTileDepth + k % kTileDepth;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      Simd::store_bf16(block + r * kTileDepth, Simd::load_partial(x + r * stride + k, depth - k));
-    }
-  }
 }
 
 }  // namespace

@@ -103,8 +103,26 @@ struct AttentionScratch {
   float* scores = nullptr;   // [kQueryTile][kPartition]
 };
 
+// A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
+// null where the level has none.
+struct RateLoop {
+  double operations = 0.0;
+  void (*run)(std::int64_t rounds) = nullptr;
+};
+
+// What the level can do at most, for benchmarks.
+struct RateTable {
+  void (*read)(const std::byte* from, std::size_t bytes) = nullptr;
+  RateLoop fp32;
+  RateLoop int8;
+  RateLoop bf16;
+  RateLoop tile_bf16;
+  RateLoop tile_int8;
+};
+
 struct KernelTable {
   const char* name;
+  RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
   // Bytes that each thread needs for a product of this depth.
   std::size_t (*gemm_scratch)(std::int64_t depth);

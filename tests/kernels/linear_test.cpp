@@ -17,8 +17,9 @@ bool is_quantised(DType type) {
   return dtype_info(type).block_size > 1;
 }
 
-// The AMX level multiplies bf16, except for F32 weights.
+// The AMX level multiplies bf16, except for F32 weights; avx512bf16 does with BF16 weights.
 bool multiplies_bf16(const std::string& level, DType type) {
+  if (level == "avx512bf16") return type == DType::kBF16;
   return level.starts_with("amx") && type != DType::kF32;
 }
 
