@@ -88,6 +88,7 @@ struct QueryTile {
   const float* query[kQueryTile];
   std::int64_t visible[kQueryTile];  // tokens of context that this query may see
   float scale = 1.0f;
+  bool first = true;  // of the tiles that pass over this partition: the one that brings it into the caches
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
