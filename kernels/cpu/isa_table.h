@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-inline std::size_t no_scratch(std::int64_t /*depth*/) {
+inline std::size_t no_scratch() {
   return 0;
 }
 

@@ -125,8 +125,7 @@ struct KernelTable {
   const char* name;
   RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
-  // Bytes that each thread needs for a product of this depth.
-  std::size_t (*gemm_scratch)(std::int64_t depth);
+  std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
   // Pack the rows of one tile of activations; null where no type wants them.
   void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
   void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);
