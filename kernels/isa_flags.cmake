@@ -15,5 +15,7 @@ endfunction()
 
 quire_isa(scalar)
 quire_isa(avx2 -mavx2 -mfma -mf16c)
+quire_isa(avxvnni -mavxvnni -mavx2 -mfma -mf16c)
 quire_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c)
+quire_isa(avx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mavx2 -mfma -mf16c)
 quire_isa(amx -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mavx2 -mfma -mf16c -mamx-tile -mamx-int8 -mamx-bf16)

@@ -9,34 +9,11 @@
 namespace quire {
 namespace {
 
-std::string supported_names() {
-  std::string names;
-  for (const CpuLevel& level : cpu_levels()) {
-    if (level.supported()) names += (names.empty() ? "" : ", ") + std::string(level.name);
-  }
-  return names;
-}
-
-const CpuLevel& choose_level(const std::string& isa) {
-  const CpuLevel* best = nullptr;
-  for (const CpuLevel& level : cpu_levels()) {
-    if (isa == "auto" && level.supported()) best = &level;
-    if (isa == level.name) best = &level;
-  }
-  if (best == nullptr) {
-    throw std::runtime_error("unknown ISA level \"" + isa + "\"; this machine has " + supported_names());
-  }
-  if (!best->supported()) {
-    throw std::runtime_error("this machine cannot run ISA level \"" + isa + "\"; it has " + supported_names());
-  }
-  return *best;
-}
-
 std::unique_ptr<Backend> create_cpu(const CpuOptions& options) {
   if (options.threads < 0) throw std::runtime_error("the number of compute threads cannot be negative");
-  const CpuLevel& level = choose_level(options.isa);
+  const CpuLevel& level = choose_cpu_level(options.isa);
   const int threads = options.threads > 0 ? options.threads : default_threads();
-  return make_cpu_backend({.kernels = level.table, .threads = threads, .pin = options.pin});
+  return make_cpu_backend({.kernels = level.table(), .threads = threads, .pin = options.pin});
 }
 
 }  // namespace

@@ -6,12 +6,20 @@
 
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/round_tile_impl.h"
 
 namespace quire {
 namespace {
 
 // Depth decoded at a time when weights are used only once: two panels of it stay in the first-level cache.
 constexpr std::int64_t kDecodeDepth = 256;
+// With more rows than one tile, depth goes in blocks: two panels of a block decoded stay in the first-level cache while
+// all row tiles pass over them, and the rows' share of the block stays in the second-level cache while all panels of
+// the piece do. Sums of unfinished outputs wait in memory beside them, which changes no bit of them.
+constexpr std::int64_t kBlockDepth = 512;
+constexpr std::int64_t kBlockTiles = 16;
+constexpr std::int64_t kBlockPanels = 16;
+constexpr std::int64_t kPairSums = 4 * kTileRows * kPanelCols;  // floats of a row tile times two panels
 
 // Decodes depth [begin, end) (multiples of 32; K-quants begin at multiples of 256) of a panel to B tiles.
 template <class P>
@@ -114,50 +122,114 @@ void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape
   if constexpr (kPanels == 2) write_tile<1, 1>(tiles, args, row, shape.second, panel);
 }
 
+template <class P, int kPanels>
+void decode_panels(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t end, std::byte* scratch,
+                   const std::byte** weights) {
+  for (int p = 0; p < kPanels; ++p) {
+    weights[p] = weight_tiles<P>(args, panel + p, begin, end, scratch + p * kBlockDepth * kPanelCols * 2);
+  }
+}
+
+// One row tile: sums stay in the tiles for the whole depth.
 template <class P, class Tiles, int kPanels>
-void amx_panels(const GemmArgs& args, const GemmRange& range, std::int64_t panel, std::byte* scratch) {
+void amx_panels(const GemmArgs& args, std::int64_t tile, std::int64_t panel, std::byte* scratch) {
   const std::int64_t depth = padded_depth(args.depth);
-  const bool once = range.tile_end - range.tile_begin == 1;
-  const std::int64_t step = once && depth > kDecodeDepth ? kDecodeDepth : depth;
+  const std::int64_t row = tile * kAmxRowTile;
+  const TileShape shape = tile_shape(args.rows - row);
+  const std::uint16_t* x = args.halves + row * depth;
   const std::byte* weights[kPanels];
-  const auto decode = [&](std::int64_t begin, std::int64_t end) {
-    for (int p = 0; p < kPanels; ++p) {
-      weights[p] = weight_tiles<P>(args, panel + p, begin, end, scratch + p * step * kPanelCols * 2);
-    }
-  };
-  if (!once) decode(0, depth);
   Tiles tiles;
-  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
+  tiles.configure(shape.first, shape.second);
+  tiles.clear();
+  for (std::int64_t k = 0; k < depth; k += kDecodeDepth) {
+    const std::int64_t end = k + kDecodeDepth < depth ? k + kDecodeDepth : depth;
+    decode_panels<P, kPanels>(args, panel, k, end, scratch, weights);
+    multiply_depth<kPanels>(tiles, x + k * shape.rows(), shape, weights, end - k);
+  }
+  write_tiles<kPanels>(tiles, args, row, shape, panel);
+  tiles.release();
+}
+
+template <int kPanels, class Tiles>
+void load_sums(Tiles& tiles, const float* from, TileShape shape) {
+  tiles.template load_sums<0, 0>(from);
+  if constexpr (kPanels == 2) tiles.template load_sums<0, 1>(from + kPairSums / 4);
+  if (shape.second == 0) return;
+  tiles.template load_sums<1, 0>(from + kPairSums / 2);
+  if constexpr (kPanels == 2) tiles.template load_sums<1, 1>(from + kPairSums / 4 * 3);
+}
+
+template <int kPanels, class Tiles>
+void store_sums(Tiles& tiles, float* to, TileShape shape) {
+  tiles.template store<0, 0>(to);
+  if constexpr (kPanels == 2) tiles.template store<0, 1>(to + kPairSums / 4);
+  if (shape.second == 0) return;
+  tiles.template store<1, 0>(to + kPairSums / 2);
+  if constexpr (kPanels == 2) tiles.template store<1, 1>(to + kPairSums / 4 * 3);
+}
+
+// Depth [k, end) of kPanels panels times all row tiles of the range; `sums` has kPairSums floats for each.
+template <class P, class Tiles, int kPanels>
+void amx_block(const GemmArgs& args, const GemmRange& range, std::int64_t panel, std::int64_t k, std::int64_t end,
+               std::byte* scratch, float* sums) {
+  const std::int64_t depth = padded_depth(args.depth);
+  const std::byte* weights[kPanels];
+  decode_panels<P, kPanels>(args, panel, k, end, scratch, weights);
+  Tiles tiles;
+  int configured = 0;
+  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile, sums += kPairSums) {
     const std::int64_t row = tile * kAmxRowTile;
     const TileShape shape = tile_shape(args.rows - row);
-    const std::uint16_t* x = args.halves + row * depth;
-    tiles.configure(shape.first, shape.second);
-    tiles.clear();
-    for (std::int64_t k = 0; k < depth; k += step) {
-      const std::int64_t end = k + step < depth ? k + step : depth;
-      if (once) decode(k, end);
-      multiply_depth<kPanels>(tiles, x + k * shape.rows(), shape, weights, end - k);
+    if (shape.rows() != configured) tiles.configure(shape.first, shape.second);
+    configured = shape.rows();
+    if (k == 0) {
+      tiles.clear();
+    } else {
+      load_sums<kPanels>(tiles, sums, shape);
     }
-    write_tiles<kPanels>(tiles, args, row, shape, panel);
+    multiply_depth<kPanels>(tiles, args.halves + row * depth + k * shape.rows(), shape, weights, end - k);
+    if (end < depth) {
+      store_sums<kPanels>(tiles, sums, shape);
+    } else {
+      write_tiles<kPanels>(tiles, args, row, shape, panel);
+    }
   }
   tiles.release();
+}
+
+// Panels and row tiles up to kBlockPanels and kBlockTiles.
+template <class P, class Tiles>
+void amx_blocks(const GemmArgs& args, const GemmRange& range, std::byte* scratch, float* sums) {
+  const std::int64_t depth = padded_depth(args.depth);
+  for (std::int64_t k = 0; k < depth; k += kBlockDepth) {
+    const std::int64_t end = k + kBlockDepth < depth ? k + kBlockDepth : depth;
+    float* pair_sums = sums;
+    std::int64_t panel = range.panel_begin;
+    for (; panel + 2 <= range.panel_end; panel += 2, pair_sums += kBlockTiles * kPairSums)
+      amx_block<P, Tiles, 2>(args, range, panel, k, end, scratch, pair_sums);
+    if (panel < range.panel_end) amx_block<P, Tiles, 1>(args, range, panel, k, end, scratch, pair_sums);
+  }
 }
 
 // P: a Packing, TileF16 or TileBF16.
 template <class P, class Tiles>
 void gemm_amx(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
-  std::int64_t panel = range.panel_begin;
-  for (; panel + 2 <= range.panel_end; panel += 2)
-    amx_panels<P, Tiles, 2>(args, range, panel, scratch);
-  if (panel < range.panel_end) amx_panels<P, Tiles, 1>(args, range, panel, scratch);
-}
-
-// Rounds a tile of rows to bf16: [depth / 32][rows][32], the depth padded with zeros.
-void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out) {
-  for (std::int64_t k = 0; k < padded_depth(depth); k += Simd::kLanes) {
-    std::uint16_t* block = out + k / kTileDepth * rows * kTileDepth + k % kTileDepth;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      Simd::store_bf16(block + r * kTileDepth, Simd::load_partial(x + r * stride + k, depth - k));
+  if (range.tile_end - range.tile_begin == 1) {
+    std::int64_t panel = range.panel_begin;
+    for (; panel + 2 <= range.panel_end; panel += 2)
+      amx_panels<P, Tiles, 2>(args, range.tile_begin, panel, scratch);
+    if (panel < range.panel_end) amx_panels<P, Tiles, 1>(args, range.tile_begin, panel, scratch);
+    return;
+  }
+  auto* sums = reinterpret_cast<float*>(scratch + 2 * kBlockDepth * kPanelCols * 2);
+  const auto bounded = [](std::int64_t begin, std::int64_t step, std::int64_t end) {
+    return begin + step < end ? begin + step : end;
+  };
+  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; tile += kBlockTiles) {
+    for (std::int64_t panel = range.panel_begin; panel < range.panel_end; panel += kBlockPanels) {
+      const GemmRange block{panel, bounded(panel, kBlockPanels, range.panel_end), tile,
+                            bounded(tile, kBlockTiles, range.tile_end)};
+      amx_blocks<P, Tiles>(args, block, scratch, sums);
     }
   }
 }

@@ -8,9 +8,10 @@
 namespace quire {
 namespace {
 
-// Two panels of decoded weights.
-inline std::size_t amx_scratch(std::int64_t depth) {
-  return static_cast<std::size_t>(2 * padded_depth(depth) * kPanelCols) * sizeof(std::uint16_t);
+// Two panels of decoded weights, and the sums of a block.
+inline std::size_t amx_scratch() {
+  return static_cast<std::size_t>(2 * kBlockDepth * kPanelCols) * sizeof(std::uint16_t) +
+         static_cast<std::size_t>(kBlockPanels / 2 * kBlockTiles * kPairSums) * sizeof(float);
 }
 
 template <class Tiles>

@@ -66,6 +66,13 @@ class HardwareTiles {
     if constexpr (kHalf == 1 && kPanel == 1) _tile_dpbf16ps(3, 5, 7);
   }
   template <int kHalf, int kPanel>
+  void load_sums(const float* from) {
+    if constexpr (kHalf == 0 && kPanel == 0) _tile_loadd(0, from, 64);
+    if constexpr (kHalf == 0 && kPanel == 1) _tile_loadd(1, from, 64);
+    if constexpr (kHalf == 1 && kPanel == 0) _tile_loadd(2, from, 64);
+    if constexpr (kHalf == 1 && kPanel == 1) _tile_loadd(3, from, 64);
+  }
+  template <int kHalf, int kPanel>
   void store(float* out) {
     if constexpr (kHalf == 0 && kPanel == 0) _tile_stored(0, out, 64);
     if constexpr (kHalf == 0 && kPanel == 1) _tile_stored(1, out, 64);
@@ -109,6 +116,10 @@ class EmulatedTiles {
         sum = flush(sum + flush(products[2 * n] + products[2 * n + 1]));
       }
     }
+  }
+  template <int kHalf, int kPanel>
+  void load_sums(const float* from) {
+    __builtin_memcpy(sums_[2 * kHalf + kPanel], from, static_cast<std::size_t>(rows_[kHalf]) * 64);
   }
   template <int kHalf, int kPanel>
   void store(float* out) {

@@ -48,13 +48,36 @@ struct Span {
   return kv.base + static_cast<std::size_t>(table[token / kv.block_size]) * kv.block_stride;
 }
 
+// Blocks lie anywhere, so the hardware cannot guess the next one: it is asked for this many tokens ahead.
+constexpr std::int64_t kPrefetchTokens = 32;
+
+// Asks for K and V of the vector of tokens at `token`. V is wanted only after a whole partition of K.
+template <class E>
+[[gnu::always_inline]] inline void prefetch_tokens(const KvHeadView& kv, const std::int32_t* table,
+                                                   std::int64_t token) {
+  const std::byte* block = key_block(kv, table, token);
+  const std::int64_t inside = token % kv.block_size;
+  if (kv.block_size == Simd::kLanes) {  // K of these tokens is one run
+    for (std::int64_t at = 0; at < kv.head_dim * Simd::kLanes * E::kBytes; at += 64)
+      __builtin_prefetch(block + at, 0, 3);
+  } else {
+    for (std::int64_t d = 0; d < kv.head_dim; ++d)
+      __builtin_prefetch(block + (d * kv.block_size + inside) * E::kBytes, 0, 3);
+  }
+  const std::byte* value = block + kv.value_offset + inside * kv.padded_dim * E::kBytes;
+  for (std::int64_t at = 0; at < kv.padded_dim * Simd::kLanes * E::kBytes; at += 64)
+    __builtin_prefetch(value + at, 0, 2);
+}
+
 // scores[q][token - begin] = scale * (query . key); the span's last vector may hold tokens beyond its end.
 template <class E, int kCount>
 void score_keys(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, Span span,
                 const AttentionScratch& scratch) {
   using F = typename Simd::F;
   const F scale = Simd::set1(tile.scale);
+  const std::int64_t known = tile.first ? tile.visible[tile.count - 1] : 0;  // tokens that will be read soon
   for (std::int64_t t = span.begin; t < span.end; t += Simd::kLanes) {
+    if (t + kPrefetchTokens < known) prefetch_tokens<E>(kv, table, t + kPrefetchTokens);
     const std::int64_t inside = t % kv.block_size;
     const std::byte* block = key_block(kv, table, t);
     const std::byte* key = block + inside * E::kBytes;

@@ -93,6 +93,7 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
   const std::int64_t head_dim = call.kv->layout().head_dim;
   out.count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
   out.scale = call.scale;
+  out.first = tile == 0;
   for (std::int64_t i = 0; i < out.count; ++i) {
     const std::int64_t row = (first + i) / call.group;
     const std::int64_t head = kv_head * call.group + (first + i) % call.group;

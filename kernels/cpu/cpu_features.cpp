@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <stdexcept>
 
 #include "kernels/cpu/isa_levels.h"
 
@@ -31,6 +32,11 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
+// The bf16 dot product where it beats f32: AMD's runs at twice the rate of f32, Intel's at half of it.
+bool has_fast_bf16() {
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
+}
+
 // Tiles and their bf16 product in the processor, tile state enabled by the kernel, and its permission for this process:
 // Linux grants it on request, once for all threads (Documentation/arch/x86/xstate.rst).
 bool has_amx() {
@@ -45,17 +51,62 @@ bool has_amx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+const KernelTable* scalar_table() {
+  return &kScalarKernels;
+}
+
+// AVX-VNNI: the integer dot product on 256 bits. Integer sums are exact, so the results are the same.
+const KernelTable* avx2_table() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool known = __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0;
+  return known && (eax & (1u << 4)) != 0 ? &kAvxVnniKernels : &kAvx2Kernels;
+}
+
+const KernelTable* avx512_table() {
+  return &kAvx512Kernels;
+}
+
+const KernelTable* avx512bf16_table() {
+  return &kAvx512Bf16Kernels;
+}
+
+const KernelTable* amx_table() {
+  return &kAmxKernels;
+}
+
 constexpr std::array kLevels = {
-    CpuLevel{"scalar", &kScalarKernels, always},
-    CpuLevel{"avx2", &kAvx2Kernels, has_avx2},
-    CpuLevel{"avx512", &kAvx512Kernels, has_avx512},
-    CpuLevel{"amx", &kAmxKernels, has_amx},
+    CpuLevel{"scalar", scalar_table, always},     CpuLevel{"avx2", avx2_table, has_avx2},
+    CpuLevel{"avx512", avx512_table, has_avx512}, CpuLevel{"avx512bf16", avx512bf16_table, has_fast_bf16},
+    CpuLevel{"amx", amx_table, has_amx},
 };
+
+std::string supported_names() {
+  std::string names;
+  for (const CpuLevel& level : kLevels) {
+    if (level.supported()) names += (names.empty() ? "" : ", ") + std::string(level.name);
+  }
+  return names;
+}
 
 }  // namespace
 
 std::span<const CpuLevel> cpu_levels() {
   return kLevels;
+}
+
+const CpuLevel& choose_cpu_level(const std::string& name) {
+  const CpuLevel* best = nullptr;
+  for (const CpuLevel& level : kLevels) {
+    if (name == "auto" && level.supported()) best = &level;
+    if (name == level.name) best = &level;
+  }
+  if (best == nullptr) {
+    throw std::runtime_error("unknown ISA level \"" + name + "\"; this machine has " + supported_names());
+  }
+  if (!best->supported()) {
+    throw std::runtime_error("this machine cannot run ISA level \"" + name + "\"; it has " + supported_names());
+  }
+  return *best;
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kernels/cpu/kernel_table.h"
@@ -10,11 +11,14 @@ namespace quire {
 
 struct CpuLevel {
   std::string_view name;
-  const KernelTable* table;
+  const KernelTable* (*table)();  // the fastest of those that give the same bits
   bool (*supported)();
 };
 
 // Ascending: the last supported one is the default.
 std::span<const CpuLevel> cpu_levels();
+
+// By name, or "auto". Throws std::runtime_error with one clear line where this machine has it not.
+const CpuLevel& choose_cpu_level(const std::string& name);
 
 }  // namespace quire

@@ -15,9 +15,14 @@ std::int64_t rows_per_tile(Activation kind) {
 constexpr std::int64_t kPieceBytes = 192 << 10;
 constexpr std::int64_t kPanelStep = 4;  // the widest register block, in panels
 
-std::int64_t panels_per_piece(const CpuLinear::Part& part, int threads) {
+// Halves are multiplied in blocks of depth, whose rows are read again for every piece: the more panels the better.
+constexpr std::int64_t kHalvesPanels = 16;
+
+std::int64_t panels_per_piece(const CpuLinear::Part& part, bool blocks_of_depth, int threads) {
   const std::int64_t total = num_panels(part.rows);
-  const std::int64_t fitting = std::max(kPanelStep, kPieceBytes / static_cast<std::int64_t>(part.layout.bytes));
+  const std::int64_t fitting = blocks_of_depth
+                                   ? kHalvesPanels
+                                   : std::max(kPanelStep, kPieceBytes / static_cast<std::int64_t>(part.layout.bytes));
   const std::int64_t fair = total / (4 * threads);
   const std::int64_t wanted = std::max<std::int64_t>(1, std::min(fitting, fair));
   return wanted >= kPanelStep ? wanted / kPanelStep * kPanelStep : wanted;
@@ -61,7 +66,7 @@ void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, b
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
   worker_memory_.resize(worker_scratch_.size());
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
-    worker_memory_[i] = worker_scratch_[i].get<std::byte>(kernels_.gemm_scratch(x.cols));
+    worker_memory_[i] = worker_scratch_[i].get<std::byte>(kernels_.gemm_scratch());
   }
   pool_.run(static_cast<std::int64_t>(pieces_.size()), [&](int worker, std::int64_t index) {
     const Piece& piece = pieces_[static_cast<std::size_t>(index)];
@@ -109,7 +114,8 @@ void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, 
   pieces_.clear();
   const std::int64_t wanted_pieces = 4 * pool_.size();
   for (const CpuLinear::Part& part : weights.parts()) {
-    const std::int64_t tile_rows = rows_per_tile(kernels_.activation[static_cast<std::size_t>(part.type)]);
+    const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
+    const std::int64_t tile_rows = rows_per_tile(kind);
     const std::int64_t tiles = (x.rows + tile_rows - 1) / tile_rows;
     GemmArgs args{.weights = part.panels,
                   .panel_bytes = part.layout.bytes,
@@ -125,7 +131,7 @@ void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, 
                   .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
                   .accumulate = accumulate};
     const std::int64_t total = num_panels(part.rows);
-    const std::int64_t step = panels_per_piece(part, pool_.size());
+    const std::int64_t step = panels_per_piece(part, kind == Activation::kHalves && tiles > 1, pool_.size());
     const std::int64_t columns = (total + step - 1) / step;
     const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
     const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;

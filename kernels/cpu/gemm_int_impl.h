@@ -11,9 +11,10 @@ namespace {
 constexpr int kVecs = kPanelCols / Simd::kLanes;  // vectors that span a panel
 constexpr int kVecBytes = 4 * Simd::kLanes;
 
-// How far ahead of a single row's use its quants are asked for: short streams give the hardware little time to notice
-// them.
+// How far ahead of their first use quants and scales are asked for: short streams give the hardware little time to
+// notice them.
 constexpr int kPrefetch = 3072;
+constexpr int kPrefetchScales = 512;
 
 // Compile-time facts of a packed type. Meta is the scales' region: a header per super-block, then one entry per 32.
 template <int kBitsT, int kZeroT, int kGroupsT, int kHeaderT, int kEntryT>
@@ -177,10 +178,12 @@ template <class P, int kPanels, int kRows>
   Simd::store_partial(out, value, valid);
 }
 
-// kRows rows of a tile times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
+// kRows rows of a tile times kPanels panels; vectors [kVec, kVec + kSpan) of each panel. `cold`: nobody has read these
+// weights yet.
 template <class P, int kRows, int kPanels, int kVec, int kSpan>
 [[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel, const ActBlock* x,
-                                             std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
+                                             std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows,
+                                             bool cold) {
   using F = typename Simd::F;
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
@@ -215,9 +218,10 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         }
       }
       for (int p = 0; p < kPanels; ++p) {
-        if constexpr (kRows == 1 && kVec == 0) {
+        if (cold && kVec == 0) {
           for (int line = 0; line < P::kQuantBytes; line += 64)
             __builtin_prefetch(quants[p] + kPrefetch + line);
+          __builtin_prefetch(meta[p] + kPrefetchScales);
         }
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;
@@ -237,26 +241,26 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
 // One row reads each weight vector once; more rows go one vector of columns at a time to stay in registers.
 template <class P, int kRows, int kPanels>
 void int_rows(const GemmArgs& args, std::int64_t panel, const ActBlock* x, std::int64_t x_stride, std::int64_t row,
-              std::int64_t valid_rows) {
+              std::int64_t valid_rows, bool cold) {
   if constexpr (kRows == 1 || kVecs == 1) {
-    int_block<P, kRows, kPanels, 0, kVecs>(args, panel, x, x_stride, row, valid_rows);
+    int_block<P, kRows, kPanels, 0, kVecs>(args, panel, x, x_stride, row, valid_rows, cold);
   } else {
-    int_block<P, kRows, kPanels, 0, 1>(args, panel, x, x_stride, row, valid_rows);
-    int_block<P, kRows, kPanels, 1, 1>(args, panel, x, x_stride, row, valid_rows);
+    int_block<P, kRows, kPanels, 0, 1>(args, panel, x, x_stride, row, valid_rows, cold);
+    int_block<P, kRows, kPanels, 1, 1>(args, panel, x, x_stride, row, valid_rows, cold);
   }
 }
 
 template <class P, int kPanels>
-void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
+void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile, bool cold) {
   const std::int64_t row = tile * kRowTile;
   const std::int64_t left = args.rows - row;
   const std::int64_t valid = left < kRowTile ? left : kRowTile;
   const std::int64_t padded = padded_tile_rows(valid);
   const ActBlock* x = args.blocks + row * (args.depth / kQuantBlock);
-  if (padded == 1) return int_rows<P, 1, kPanels>(args, panel, x, padded, row, valid);
-  if (padded == 2) return int_rows<P, 2, kPanels>(args, panel, x, padded, row, valid);
+  if (padded == 1) return int_rows<P, 1, kPanels>(args, panel, x, padded, row, valid, cold);
+  if (padded == 2) return int_rows<P, 2, kPanels>(args, panel, x, padded, row, valid, cold);
   for (std::int64_t r = 0; r < padded; r += Simd::kGemmRows) {
-    int_rows<P, Simd::kGemmRows, kPanels>(args, panel, x + r, padded, row + r, valid - r);
+    int_rows<P, Simd::kGemmRows, kPanels>(args, panel, x + r, padded, row + r, valid - r, cold && r == 0);
   }
 }
 
@@ -264,7 +268,7 @@ void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
 template <class P, int kPanels>
 void int_single(const GemmArgs& args, const GemmRange& range, std::int64_t& panel) {
   for (; panel + kPanels <= range.panel_end; panel += kPanels)
-    int_rows<P, 1, kPanels>(args, panel, args.blocks, 1, 0, 1);
+    int_rows<P, 1, kPanels>(args, panel, args.blocks, 1, 0, 1, true);
 }
 
 template <class P>
@@ -275,13 +279,14 @@ void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch
     return int_single<P, 1>(args, range, panel);
   }
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
+    const bool cold = tile == range.tile_begin;
     panel = range.panel_begin;
     for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {
-      int_tile<P, Simd::kGemmPanels>(args, panel, tile);
+      int_tile<P, Simd::kGemmPanels>(args, panel, tile, cold);
     }
     if constexpr (Simd::kGemmPanels > 1) {
       for (; panel < range.panel_end; ++panel)
-        int_tile<P, 1>(args, panel, tile);
+        int_tile<P, 1>(args, panel, tile, cold);
     }
   }
 }

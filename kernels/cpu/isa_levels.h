@@ -8,7 +8,9 @@ namespace quire {
 
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvxVnniKernels;  // the avx2 level where there is AVX-VNNI
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512Bf16Kernels;
 extern const KernelTable kAmxKernels;
 // The AMX level's kernels over emulated tiles: only tests use them.
 extern const KernelTable kAmxEmulatedKernels;

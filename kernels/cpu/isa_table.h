@@ -4,17 +4,19 @@
 #include "kernels/cpu/attention_impl.h"
 #include "kernels/cpu/gemm_float_impl.h"
 #include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/rates_impl.h"
 
 namespace quire {
 namespace {
 
-inline std::size_t no_scratch(std::int64_t /*depth*/) {
+inline std::size_t no_scratch() {
   return 0;
 }
 
 constexpr KernelTable make_table(const char* name) {
   return KernelTable{
       .name = name,
+      .rates = rate_table(),
       .activation = {Activation::kFloats, Activation::kFloats, Activation::kFloats, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},

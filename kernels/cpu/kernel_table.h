@@ -88,6 +88,7 @@ struct QueryTile {
   const float* query[kQueryTile];
   std::int64_t visible[kQueryTile];  // tokens of context that this query may see
   float scale = 1.0f;
+  bool first = true;  // of the tiles that pass over this partition: the one that brings it into the caches
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
@@ -103,11 +104,28 @@ struct AttentionScratch {
   float* scores = nullptr;   // [kQueryTile][kPartition]
 };
 
+// A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
+// null where the level has none.
+struct RateLoop {
+  double operations = 0.0;
+  void (*run)(std::int64_t rounds) = nullptr;
+};
+
+// What the level can do at most, for benchmarks.
+struct RateTable {
+  void (*read)(const std::byte* from, std::size_t bytes) = nullptr;
+  RateLoop fp32;
+  RateLoop int8;
+  RateLoop bf16;
+  RateLoop tile_bf16;
+  RateLoop tile_int8;
+};
+
 struct KernelTable {
   const char* name;
+  RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
-  // Bytes that each thread needs for a product of this depth.
-  std::size_t (*gemm_scratch)(std::int64_t depth);
+  std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
   // Pack the rows of one tile of activations; null where no type wants them.
   void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
   void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);

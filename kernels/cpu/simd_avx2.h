@@ -14,7 +14,11 @@ namespace {
 
 struct Simd {
   static constexpr int kLanes = 8;
+#ifdef __AVXVNNI__
+  static constexpr bool kCentred8 = false;
+#else
   static constexpr bool kCentred8 = true;
+#endif
   static constexpr int kGemmRows = 4;
   static constexpr int kRowsTogether = 1;
   static constexpr int kGemmPanels = 1;
@@ -32,21 +36,45 @@ struct Simd {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(bounded), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
   }
 
-  static F zero() { return _mm256_setzero_ps(); }
-  static F set1(float x) { return _mm256_set1_ps(x); }
-  static F load(const float* p) { return _mm256_loadu_ps(p); }
-  static void store(float* p, F a) { _mm256_storeu_ps(p, a); }
-  static F load_partial(const float* p, std::int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-  static void store_partial(float* p, F a, std::int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), a); }
-  static __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-  static __m128i load64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
-  static void store128(void* p, __m128i a) { _mm_storeu_si128(static_cast<__m128i*>(p), a); }
-  static F load_f16(const std::uint16_t* p) { return _mm256_cvtph_ps(load128(p)); }
+  static F zero() {
+    return _mm256_setzero_ps();
+  }
+  static F set1(float x) {
+    return _mm256_set1_ps(x);
+  }
+  static F load(const float* p) {
+    return _mm256_loadu_ps(p);
+  }
+  static void store(float* p, F a) {
+    _mm256_storeu_ps(p, a);
+  }
+  static F load_partial(const float* p, std::int64_t n) {
+    return _mm256_maskload_ps(p, first_lanes(n));
+  }
+  static void store_partial(float* p, F a, std::int64_t n) {
+    _mm256_maskstore_ps(p, first_lanes(n), a);
+  }
+  static __m128i load128(const void* p) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(p));
+  }
+  static __m128i load64(const void* p) {
+    return _mm_loadl_epi64(static_cast<const __m128i*>(p));
+  }
+  static void store128(void* p, __m128i a) {
+    _mm_storeu_si128(static_cast<__m128i*>(p), a);
+  }
+  static F load_f16(const std::uint16_t* p) {
+    return _mm256_cvtph_ps(load128(p));
+  }
   static F load_bf16(const std::uint16_t* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
   }
-  static F load_i8(const std::int8_t* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load64(p))); }
-  static F load_u8(const std::uint8_t* p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load64(p))); }
+  static F load_i8(const std::int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load64(p)));
+  }
+  static F load_u8(const std::uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load64(p)));
+  }
   static void store_f16(std::uint16_t* p, F a) {
     store128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
@@ -70,16 +98,36 @@ struct Simd {
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
   }
-  static F add(F a, F b) { return _mm256_add_ps(a, b); }
-  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
-  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
-  static F div(F a, F b) { return _mm256_div_ps(a, b); }
-  static F max(F a, F b) { return _mm256_max_ps(a, b); }
-  static F min(F a, F b) { return _mm256_min_ps(a, b); }
-  static F abs(F a) { return _mm256_andnot_ps(set1(-0.0f), a); }
-  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
-  static F round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F add(F a, F b) {
+    return _mm256_add_ps(a, b);
+  }
+  static F sub(F a, F b) {
+    return _mm256_sub_ps(a, b);
+  }
+  static F mul(F a, F b) {
+    return _mm256_mul_ps(a, b);
+  }
+  static F div(F a, F b) {
+    return _mm256_div_ps(a, b);
+  }
+  static F max(F a, F b) {
+    return _mm256_max_ps(a, b);
+  }
+  static F min(F a, F b) {
+    return _mm256_min_ps(a, b);
+  }
+  static F abs(F a) {
+    return _mm256_andnot_ps(set1(-0.0f), a);
+  }
+  static F fma(F a, F b, F c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  static F fnma(F a, F b, F c) {
+    return _mm256_fnmadd_ps(a, b, c);
+  }
+  static F round(F a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   static F pow2(F n) {
     const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
@@ -100,7 +148,9 @@ struct Simd {
     top = _mm_max_ps(top, _mm_movehl_ps(top, top));
     return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
   }
-  static F swap_pairs(F a) { return _mm256_permute_ps(a, 0xb1); }
+  static F swap_pairs(F a) {
+    return _mm256_permute_ps(a, 0xb1);
+  }
   static F load_doubled(const float* p) {
     const __m256 half = _mm256_castps128_ps256(_mm_loadu_ps(p));
     return _mm256_permutevar8x32_ps(half, _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0));
@@ -109,9 +159,15 @@ struct Simd {
     return _mm256_xor_ps(a, _mm256_set_ps(0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f));
   }
 
-  static B load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-  static B low_nibbles(B a) { return _mm256_and_si256(a, _mm256_set1_epi8(0xf)); }
-  static B high_nibbles(B a) { return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(0xf)); }
+  static B load_bytes(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  static B low_nibbles(B a) {
+    return _mm256_and_si256(a, _mm256_set1_epi8(0xf));
+  }
+  static B high_nibbles(B a) {
+    return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(0xf));
+  }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
   template <int kShift, int kMask>
   static B merge_bits(B a, B plane) {
@@ -120,6 +176,19 @@ struct Simd {
     if constexpr (kShift < 0) moved = _mm256_srli_epi16(plane, -kShift);
     return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
   }
+#ifdef __AVXVNNI__
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
+  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        __m256i total = _mm256_set1_epi32(start < 0 ? 0 : x[r].start[start]);
+        for (int g = kBegin; g < kEnd; ++g)
+          total = _mm256_dpbusd_avx_epi32(total, w[p][g], four(x[r].quants + 4 * g));
+        out[r][p] = _mm256_cvtepi32_ps(total);
+      }
+    }
+  }
+#else
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
   [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
     for (int r = 0; r < kRows; ++r) {
@@ -129,6 +198,7 @@ struct Simd {
       }
     }
   }
+#endif
 
  private:
   // As a float, so that the compiler broadcasts from memory and not by way of a general register.
@@ -137,6 +207,7 @@ struct Simd {
     __builtin_memcpy(&bits, x, sizeof bits);
     return _mm256_castps_si256(_mm256_set1_ps(bits));
   }
+#ifndef __AVXVNNI__
   template <int kBits, int kBegin, int kEnd>
   [[gnu::always_inline]] static F dot_narrow(const B* w, const std::int8_t* x, std::int32_t start) {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
@@ -164,6 +235,7 @@ struct Simd {
     }
     return _mm256_cvtepi32_ps(total);
   }
+#endif
 };
 
 }  // namespace

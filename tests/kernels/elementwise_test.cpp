@@ -63,7 +63,64 @@ double rope_error(Backend& backend, RopeShape shape, RopeStyle style) {
   return worst;
 }
 
+// Every element-wise operation on rows [first, first + count) of the same random input, results side by side.
+std::vector<float> elementwise_results(Backend& backend, std::int64_t first, std::int64_t count, std::int64_t width) {
+  std::mt19937 random(8);
+  constexpr std::int64_t kRows = 37;
+  Matrix x = random_matrix(random, kRows, 2 * width);
+  const std::vector<float> weight = random_floats(random, 2 * width);
+  Matrix cos = random_matrix(random, kRows, 4);
+  Matrix sin = random_matrix(random, kRows, 4);
+  std::vector<float> out;
+  const auto keep = [&](MatrixView view) {
+    for (std::int64_t row = 0; row < view.rows; ++row)
+      out.insert(out.end(), view.data + row * view.stride, view.data + row * view.stride + view.cols);
+  };
+  Matrix normed(count, 2 * width);
+  backend.rms_norm(x.rows_from(first, count), weight.data(), 1e-5f, normed.view());
+  keep(normed.view());
+  Matrix activated(count, width);
+  backend.swiglu(x.rows_from(first, count), activated.view());
+  keep(activated.view());
+  for (const RopeStyle style : {RopeStyle::kInterleaved, RopeStyle::kHalf}) {
+    Matrix rotated = x;
+    backend.rope(rotated.rows_from(first, count), 2 * width / 8, 8, style, cos.rows_from(first, count),
+                 sin.rows_from(first, count));
+    keep(rotated.rows_from(first, count));
+  }
+  Matrix heads = x;
+  backend.head_rms_norm(heads.rows_from(first, count), 2 * width / 8, 8, weight.data(), 1e-5f);
+  keep(heads.rows_from(first, count));
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("element-wise operations give a row the same bits alone, among others and on any number of threads") {
+  for (const std::int64_t width : {4, 20, 2048}) {
+    for (const int threads : {1, 2, 3}) {
+      for (LevelBackend& level : level_backends(threads)) {
+        INFO(level.level << " width " << width << " on " << threads << " threads");
+        // Five results for each row: one operation's rows lie together.
+        const std::vector<float> together = elementwise_results(*level.backend, 0, 37, width);
+        bool same = true;
+        for (const std::int64_t row : {0, 1, 17, 36}) {
+          const std::vector<float> alone = elementwise_results(*level.backend, row, 1, width);
+          std::size_t from = 0;    // in `together`, of the operation's first row
+          std::size_t offset = 0;  // in `alone`
+          for (const std::int64_t cols : {2 * width, width, 2 * width, 2 * width, 2 * width}) {
+            const auto count = static_cast<std::size_t>(cols);
+            const float* batch = together.data() + from + static_cast<std::size_t>(row) * count;
+            same = same && std::memcmp(batch, alone.data() + offset, count * sizeof(float)) == 0;
+            from += 37 * count;
+            offset += count;
+          }
+        }
+        CHECK(same);
+      }
+    }
+  }
+}
 
 TEST_CASE("rms_norm agrees with double precision, in place too") {
   for (LevelBackend& level : level_backends(2)) {

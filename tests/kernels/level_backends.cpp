@@ -11,13 +11,15 @@ std::vector<LevelBackend> level_backends(int threads) {
   for (const CpuLevel& level : cpu_levels()) {
     if (!level.supported()) continue;
     out.push_back(
-        {std::string(level.name), make_cpu_backend({.kernels = level.table, .threads = threads, .pin = false})});
+        {std::string(level.name), make_cpu_backend({.kernels = level.table(), .threads = threads, .pin = false})});
   }
-  const auto add_emulated = [&](const char* name, const KernelTable& kernels) {
+  const auto add_table = [&](const char* name, const KernelTable& kernels) {
     out.push_back({name, make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false})});
   };
-  add_emulated("amx (emulated)", kAmxEmulatedKernels);
-  if (cpu_levels()[2].supported()) add_emulated("amx (emulated, avx512)", kAmxEmulatedAvx512Kernels);
+  // On a processor with AVX-VNNI the level's row is that variant, and the other one would go untested.
+  if (cpu_levels()[1].supported() && cpu_levels()[1].table() != &kAvx2Kernels) add_table("avx2 (plain)", kAvx2Kernels);
+  add_table("amx (emulated)", kAmxEmulatedKernels);
+  if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", kAmxEmulatedAvx512Kernels);
   return out;
 }
 

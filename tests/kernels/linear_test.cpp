@@ -17,8 +17,9 @@ bool is_quantised(DType type) {
   return dtype_info(type).block_size > 1;
 }
 
-// The AMX level multiplies bf16, except for F32 weights.
+// The AMX level multiplies bf16, except for F32 weights; avx512bf16 does with BF16 weights.
 bool multiplies_bf16(const std::string& level, DType type) {
+  if (level == "avx512bf16") return type == DType::kBF16;
   return level.starts_with("amx") && type != DType::kF32;
 }
 
@@ -156,6 +157,28 @@ TEST_CASE("linear gives a row the same bits alone, among others and on any numbe
           CHECK(equal);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("linear gives a row the same bits where weights and rows are cut into blocks") {
+  for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_K}) {
+    std::mt19937 random(13);
+    const Weights weights = random_weights(random, type, 650, 1280);
+    const WeightSource source = weights.source();
+    Matrix x = random_matrix(random, 77, 1280);
+    for (LevelBackend& level : level_backends(1)) {
+      INFO(level.level << " " << dtype_info(type).name);
+      const auto linear = level.backend->load_linear({&source, 1}, {});
+      Matrix together(77, 650);
+      level.backend->linear(*linear, x.view(), together.view(), false);
+      bool equal = true;
+      for (const std::int64_t row : {0, 31, 32, 76}) {
+        Matrix alone(1, 650);
+        level.backend->linear(*linear, x.rows_from(row, 1), alone.view(), false);
+        equal = equal && same_bits(alone, 0, together, row);
+      }
+      CHECK(equal);
     }
   }
 }

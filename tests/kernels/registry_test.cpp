@@ -21,12 +21,13 @@ std::string error_of(const BackendOptions& options) {
 
 TEST_CASE("the levels are listed in ascending order, scalar always supported") {
   const std::vector<IsaLevel> levels = cpu_isa_levels();
-  REQUIRE(levels.size() == 4);
+  REQUIRE(levels.size() == 5);
   CHECK(levels[0].name == "scalar");
   CHECK(levels[0].supported);
   CHECK(levels[1].name == "avx2");
   CHECK(levels[2].name == "avx512");
-  CHECK(levels[3].name == "amx");
+  CHECK(levels[3].name == "avx512bf16");
+  CHECK(levels[4].name == "amx");
 }
 
 TEST_CASE("auto takes the highest supported level, a name takes that one") {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "core/base/result.h"
+#include "server/cli/bench/kernel_bench.h"
 #include "server/cli/bench/serve_bench.h"
 #include "server/cli/bench/throughput.h"
 #include "server/cli/commands.h"
@@ -132,6 +134,58 @@ void add_bench_throughput(CLI::App& bench) {
   command->callback([arguments] { run_throughput(*arguments); });
 }
 
+struct KernelArguments {
+  bench::KernelBenchOptions run;
+  std::string json_path;
+};
+
+void run_kernel(KernelArguments& arguments) {
+  std::vector<std::string> levels;
+  for (const std::string& level : arguments.run.levels) {
+    if (level != "all") {
+      levels.push_back(level);
+      continue;
+    }
+    for (const IsaLevel& known : cpu_isa_levels()) {
+      if (known.supported) levels.push_back(known.name);
+    }
+  }
+  arguments.run.levels = levels;
+  try {
+    const auto report =
+        bench::run_kernel_bench(arguments.run, [](const std::string& what) { show_progress_line(what, false); });
+    show_progress_line("done", true);
+    fmt::print("{}", bench::to_table(report));
+    if (!arguments.json_path.empty()) std::ofstream(arguments.json_path) << bench::to_json(report).dump(2) << '\n';
+  } catch (const std::runtime_error& error) {  // an option that names what there is not
+    throw StartupError(std::string("quire bench kernel: ") + error.what());
+  }
+}
+
+void add_bench_kernel(CLI::App& bench) {
+  auto arguments = std::make_shared<KernelArguments>();
+  CLI::App* command =
+      bench.add_subcommand("kernel", "single operations beside what this machine can do at most, measured as well");
+  const auto list = [&](const char* flag, auto& values, const char* what) {
+    command->add_option(flag, values, what)->delimiter(',')->capture_default_str();
+  };
+  list("--isa", arguments->run.levels, "levels, comma-separated, or all");
+  list("--type", arguments->run.types, "types of weights, comma-separated");
+  list("--operation", arguments->run.operations, "linear, attention, elementwise");
+  list("--rows", arguments->run.rows, "rows of activations");
+  list("--shape", arguments->run.shapes, "outputs x inputs of weights");
+  list("--context", arguments->run.contexts, "tokens of context");
+  for (const char* flag : {"--rows", "--context"})
+    command->get_option(flag)->check(CLI::Range(1, 1 << 17));
+  command->get_option("--operation")->check(CLI::IsMember({"linear", "attention", "elementwise"}));
+  command->add_option("--threads", arguments->run.cpu.threads, "compute threads; 0: all cores")->capture_default_str();
+  command->add_option("--passes", arguments->run.passes, "medians over these")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--json", arguments->json_path, "also write the figures to this file");
+  command->callback([arguments] { run_kernel(*arguments); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -139,6 +193,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   add_bench_serve(*bench);
   add_bench_throughput(*bench);
+  add_bench_kernel(*bench);
 }
 
 }  // namespace quire::cli
