@@ -180,19 +180,22 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
                          const std::shared_ptr<Scope>& parent) {
   const Depth nested(*this, 2);
   items = loop_items(stmt, std::move(items), parent);
-  if (items.empty()) {
-    const InScope inner(*this, std::make_shared<Scope>(Scope{parent, {}}));
-    run(stmt.else_body);
-    return;
-  }
+  // As in Jinja2, a round that ends by `break` or `continue` does not count: `else` stands for none that came to its
+  // end.
+  bool any_finished = false;
   const auto loop = std::make_shared<LoopContext>(stmt, std::move(items), depth, parent);
   for (; loop->index() < loop->size(); loop->advance()) {
     auto inner = std::make_shared<Scope>(Scope{parent, {}});
     inner->variables.emplace_back("loop", Value::object(loop));
     const InScope entered(*this, std::move(inner));
     assign(*stmt.target, loop->current());
-    if (run(stmt.body) == Flow::kBreak) break;
+    const Flow flow = run(stmt.body);
+    if (flow == Flow::kBreak) break;
+    any_finished = any_finished || flow == Flow::kNormal;
   }
+  if (any_finished) return;
+  const InScope inner(*this, std::make_shared<Scope>(Scope{parent, {}}));
+  run(stmt.else_body);
 }
 
 void Evaluator::assign(const Expr& target, Value value) {
