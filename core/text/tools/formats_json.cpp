@@ -11,6 +11,7 @@ ToolFormat json_format(std::string_view name, std::vector<std::string_view> star
   format.syntax = CallSyntax::kJson;
   format.starts = std::move(starts);
   format.ends = std::move(ends);
+  format.needs_arguments = true;
   return format;
 }
 
@@ -59,6 +60,7 @@ FormatEntry granite_20b() {
 FormatEntry ernie() {
   ToolFormat format = json_format("ernie45", {"<tool_call>"}, {"</tool_call>"});
   format.needs_end = true;
+  format.needs_arguments = false;
   format.trims_content = true;
   format.frame = hermes().format.frame;
   return {format, {"ernie"}};
@@ -75,6 +77,7 @@ FormatEntry longcat() {
 
 FormatEntry internlm() {
   ToolFormat format = json_format("internlm", {"<|action_start|><|plugin|>"}, {"<|action_end|>"});
+  format.needs_arguments = false;
   format.arguments_key = "parameters";
   format.frame = {"<|action_start|>",
                   "",
@@ -119,6 +122,7 @@ FormatEntry listed(std::string_view name, std::vector<std::string_view> starts, 
 FormatEntry granite() {
   FormatEntry entry = listed("granite", {"<|tool_call|>", "<tool_call>"}, {}, "<|tool_call|>[", "]");
   entry.format.begins_output = true;
+  entry.format.ends_output = true;
   entry.format.lists_only = true;
   entry.aliases = {"granite3", "granite30", "granite31", "granite32", "granite33"};
   return entry;
@@ -127,6 +131,8 @@ FormatEntry granite() {
 FormatEntry hunyuan() {
   FormatEntry entry = listed("hunyuan_a13b", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
   entry.format.skips_reasoning = true;
+  entry.format.lists_only = true;
+  entry.format.needs_end = true;
   entry.aliases = {"hunyuan"};
   return entry;
 }
@@ -184,6 +190,7 @@ FormatEntry xlam() {
   FormatEntry entry = listed("xlam", {"<tool_call>", "[TOOL_CALLS]", "<tool_calls>", "```json", "```", "</think>["},
                              {"</tool_call>", "</tool_calls>", "```"}, "[", "]");
   entry.format.bare_at_begin = true;
+  entry.format.trims_content = true;
   return entry;
 }
 
@@ -191,6 +198,8 @@ FormatEntry xlam() {
 
 std::vector<FormatEntry> listed_json_formats() {
   FormatEntry jamba = listed("jamba", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
+  jamba.format.lists_only = true;
+  jamba.format.needs_end = true;
   FormatEntry minimax = jamba;
   minimax.format.name = "minimax";
   minimax.aliases = {"minimaxm1"};

@@ -68,6 +68,7 @@ FormatEntry mistral() {
   format.starts = {"[TOOL_CALLS]"};
   format.name_may_touch = true;
   format.may_be_list = true;
+  format.needs_arguments = true;
   format.skips_to_json = true;
   format.call_id = "[CALL_ID]";
   format.think_begin = "[THINK]";

@@ -116,6 +116,7 @@ FormatEntry minicpm5() {
   format.drops_content_with_calls = true;
   format.mends_cut_off = false;
   format.checks_schema = true;
+  format.xml_values = true;
   format.wrapper_key = "properties";
   return {format, {"minicpm"}};
 }
@@ -167,11 +168,12 @@ std::vector<FormatEntry> pythonic_formats() {
   ToolFormat bare = pythonic_format("pythonic", {}, {});
   bare.bare_at_begin = true;
   bare.begins_output = true;
+  bare.ends_output = true;
   ToolFormat llama4 = pythonic_format("llama4_pythonic", {"<|python_start|>"}, {"<|python_end|>"});
   llama4.bare_at_begin = true;
   llama4.begins_output = true;
+  llama4.ends_output = true;
   ToolFormat olmo3 = pythonic_format("olmo3", {"<function_calls>"}, {"</function_calls>"});
-  olmo3.begins_output = true;
   ToolFormat lfm2 = pythonic_format("lfm2", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
   lfm2.keeps_text_after_calls = true;
   ToolFormat lfm25 = pythonic_format("lfm2.5", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});

@@ -40,13 +40,17 @@ class JsonCallReader {
   CallReading run() {
     for (;;) {
       skip_separators();
-      if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      if (position_ >= text_.size())
+        return finish(context_.strict && opened_ ? ScanStatus::kMalformed : ScanStatus::kPartial);
       if (!context_.final && may_become_any(text_, position_, context_.format.starts))
         return finish(ScanStatus::kPartial);
-      if (const auto length = match_marker(text_, position_, context_.format.starts)) {
+      // A fence opens and closes with the same marker.
+      const bool closes = context_.strict && !reading_.closed && !opened_ && match_end(text_, position_, context_) != 0;
+      if (const auto length = closes ? 0 : match_marker(text_, position_, context_.format.starts)) {
         if (!reading_.closed && context_.format.needs_end) return finish(ScanStatus::kMalformed);
         position_ += length;
         reading_.closed = false;
+        opened_ = true;
         continue;
       }
       if (const auto length = match_end(text_, position_, context_)) {
@@ -55,7 +59,10 @@ class JsonCallReader {
         reading_.good_end = position_;
         continue;
       }
-      if (text_[position_] != '{' && text_[position_] != '[') return finish(after_calls());
+      if (text_[position_] != '{' && text_[position_] != '[') {
+        if (skip_to_next_call()) continue;
+        return finish(after_calls());
+      }
       const bool is_list = text_[position_] == '[';
       if (context_.strict && (is_list ? context_.format.single_objects : context_.format.lists_only))
         return finish(ScanStatus::kMalformed);
@@ -63,6 +70,7 @@ class JsonCallReader {
       const ScanStatus status = value(0);
       if (status != ScanStatus::kComplete) return finish(status);
       reading_.good_end = position_;
+      opened_ = false;
       if (reading_.calls.size() != num_before) continue;
       reading_.empty_list = is_list && context_.format.empty_list_is_call;
       if (!is_list || reading_.empty_list) return finish(is_list ? ScanStatus::kComplete : ScanStatus::kMalformed);
@@ -74,6 +82,17 @@ class JsonCallReader {
     reading_.status = status;
     reading_.end = position_;
     return std::move(reading_);
+  }
+
+  // Not eager: text between two calls is passed over.
+  bool skip_to_next_call() {
+    if (!context_.strict || opened_ || reading_.calls.empty()) return false;
+    std::size_t next = std::string_view::npos;
+    for (const auto start : context_.format.starts)
+      next = std::min(next, text_.find(start, position_));
+    if (next == std::string_view::npos) return false;
+    position_ = next;
+    return true;
   }
 
   // Whatever stands here begins no call: the end of the calls, or a marker not yet whole.
@@ -90,6 +109,7 @@ class JsonCallReader {
         if (value(0) == ScanStatus::kComplete) return ScanStatus::kComplete;
       }
     }
+    if (context_.strict && opened_) return ScanStatus::kMalformed;
     return reading_.closed || !reading_.calls.empty() ? ScanStatus::kComplete : ScanStatus::kMalformed;
   }
 
@@ -105,7 +125,13 @@ class JsonCallReader {
 
   ScanStatus value(int depth) { return text_[position_] == '[' ? list(depth) : object(depth); }
 
+  // Not eager, a list that is cut off is malformed.
   ScanStatus list(int depth) {
+    const ScanStatus status = items(depth);
+    return context_.strict && status == ScanStatus::kPartial ? ScanStatus::kMalformed : status;
+  }
+
+  ScanStatus items(int depth) {
     ++position_;
     for (bool first = true;; first = false) {
       position_ = skip_white_space(text_, position_);
@@ -137,7 +163,10 @@ class JsonCallReader {
     auto call = named_call(members);
     const bool whole = members.status == ScanStatus::kComplete;
     if (!call || (whole && call->name.empty())) return ScanStatus::kMalformed;
-    if (whole && call->arguments.empty()) call->arguments = "{}";
+    if (whole && call->arguments.empty()) {
+      if (context_.strict && context_.format.needs_arguments) return ScanStatus::kMalformed;
+      call->arguments = "{}";
+    }
     if (!call->name.empty()) {
       reading_.calls.push_back(std::move(*call));
       reading_.unfinished = !whole;
@@ -196,6 +225,7 @@ class JsonCallReader {
   const CallContext& context_;
   CallReading reading_;
   std::size_t position_ = 0;
+  bool opened_ = false;  // a start without what it should begin
 };
 
 // Bare JSON may stand anywhere in a finished output: the first object that is a call begins the calls.

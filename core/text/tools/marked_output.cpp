@@ -206,9 +206,13 @@ class MarkedState final : public OutputParser::State {
     // A longer marker may be on its way.
     if (!final && may_become_any(pending_, 0, content_markers())) return false;
     if (marker.kind == MarkerKind::kCall || marker.kind == MarkerKind::kBareCall) {
+      // Reasoning that is left in the content keeps the tag that a call's start ends it with.
+      const bool with_tag = marker.length > format_.think_end.size() && pending_.starts_with(format_.think_end);
+      const std::size_t tag = with_tag ? format_.think_end.size() : 0;
+      take_content(tag);
       mode_ = Mode::kCalls;
       bare_ = marker.kind == MarkerKind::kBareCall;
-      start_length_ = std::max<std::size_t>(marker.length, 1);
+      start_length_ = std::max<std::size_t>(marker.length - tag, 1);
       num_reread_ = 0;
       return true;
     }
@@ -330,7 +334,9 @@ class MarkedState final : public OutputParser::State {
       reading.calls.pop_back();
       cut_off = false;
     }
-    const bool broken = reading.status == ScanStatus::kMalformed || cut_off || (!reading.closed && format_.needs_end);
+    const bool followed = format_.ends_output && skip_white_space(pending_, reading.end) < pending_.size();
+    const bool broken =
+        reading.status == ScanStatus::kMalformed || cut_off || followed || (!reading.closed && format_.needs_end);
     if (broken || (reading.calls.empty() && !format_.start_is_enough && !reading.empty_list)) {
       pending_ = whole;
       return refuse_calls();

@@ -64,7 +64,10 @@ class NamedCallReader {
       return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
     }
     ParsedToolCall call;
-    if (!read_name(text_.substr(begin, name_stop - begin), call)) return ScanStatus::kMalformed;
+    if (!read_name(text_.substr(begin, name_stop - begin), call)) {
+      if (!context_.strict || stop == kNowhere) return ScanStatus::kMalformed;
+      return skip_broken(stop);
+    }
     position_ = skip_white_space(text_, name_stop == separator ? separator + format_.name_end.size() : brace);
     reading_.calls.push_back(std::move(call));
     reading_.unfinished = true;
@@ -98,6 +101,9 @@ class NamedCallReader {
     if (format_.name_is_id) {
       call.id = std::string(written);
       const std::size_t colon = written.rfind(':');
+      const bool numbered =
+          colon != kNowhere && colon + 1 < written.size() && written.find_first_not_of("0123456789", colon + 1) == kNowhere;
+      if (context_.strict && !numbered) return false;
       if (colon != kNowhere) written = written.substr(0, colon);
       constexpr std::string_view kSpace = "functions.";
       if (written.starts_with(kSpace)) written = written.substr(kSpace.size());

@@ -166,7 +166,8 @@ class PythonicReader {
       return finish(position_ < text_.size() ? ScanStatus::kMalformed : ScanStatus::kPartial);
     for (;;) {
       skip_separators();
-      if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
+      if (position_ >= text_.size())
+        return finish(context_.strict && bracketed ? ScanStatus::kMalformed : ScanStatus::kPartial);
       if (bracketed && text_[position_] == ']') return close();
       if (!bracketed && may_end()) return finish_unbracketed();
       if (const ScanStatus status = call(); status != ScanStatus::kComplete) return finish(status);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "core/text/tools/call_reader.h"
 
@@ -8,6 +10,28 @@ namespace {
 bool is_string_only(const ToolParameter* parameter) {
   return parameter == nullptr || std::all_of(parameter->types.begin(), parameter->types.end(),
                                              [](const auto& type) { return type == "string"; });
+}
+
+// What a piece of XML says: the inside of CDATA as it is, other text with its entities replaced.
+std::string xml_text(std::string_view text) {
+  constexpr std::string_view kOpen = "<![CDATA[";
+  constexpr std::string_view kClose = "]]>";
+  constexpr std::pair<std::string_view, char> kEntities[] = {
+      {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
+  text = trim(text);
+  if (text.starts_with(kOpen) && text.ends_with(kClose)) {
+    text.remove_prefix(kOpen.size());
+    text.remove_suffix(std::min(kClose.size(), text.size()));
+    return std::string(trim(text));
+  }
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto* const entity = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                            [&](const auto& e) { return text.substr(i).starts_with(e.first); });
+    out += entity != std::end(kEntities) ? entity->second : text[i];
+    i += entity != std::end(kEntities) ? entity->first.size() : 1;
+  }
+  return out;
 }
 
 struct Parameter {
@@ -229,7 +253,8 @@ class TaggedReader {
       if (!value.empty() && value.front() == '\n') value.remove_prefix(1);
       if (!value.empty() && value.back() == '\n') value.remove_suffix(1);
     }
-    parameter.value = std::string(value);
+    // What XML says is known at its end only.
+    parameter.value = !format_.xml_values ? std::string(value) : parameter.whole ? xml_text(value) : "";
     position_ = std::min(end, text_.size());
     if (end != kNowhere && closing == format_.parameter_end) position_ += closing.size();
   }

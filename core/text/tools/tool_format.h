@@ -42,6 +42,7 @@ struct ToolFormat {
   std::string_view string_quote;  // kBraced
   std::string_view wrapper_key;   // kTagged: a parameter of this name may hold all arguments as JSON
   bool needs_name_end = false;    // kTagged: a name without name_end is malformed and its call passed over
+  bool xml_values = false;        // kTagged: values may be CDATA or have XML's entities in them
   bool trims_values = true;       // kTagged: one line end at each side of a value belongs to the tags
 
   std::string_view name_key = "name";  // kJson
@@ -51,6 +52,7 @@ struct ToolFormat {
   bool single_objects = false;      // kJson, not eager: a list is no call
   bool lists_only = false;          // kJson, not eager: an object outside a list is no call
   bool empty_list_is_call = false;  // kJson, not eager: an empty list stands for no content either
+  bool needs_arguments = false;     // kJson, not eager: an object without arguments is no call
   bool skips_to_json = false;       // kJson: text between the start and the list is passed over
 
   bool name_may_touch = false;      // kNamedJson: the arguments' brace may follow the name without name_end
@@ -74,6 +76,7 @@ struct ToolFormat {
   bool first_start_only = false;  // not eager: calls begin at the first of `starts` only
   bool needs_end = false;         // not eager: calls without their end are content
   bool begins_output = false;     // not eager: calls count only where they begin the output
+  bool ends_output = false;       // not eager: and only where nothing follows them
   bool start_is_enough = false;   // not eager: text after a start is never content, even where no call can be read
   std::vector<std::string_view> dropped;  // markers that are no part of the content
 

@@ -195,5 +195,59 @@ TEST_CASE("names of formats are found however they are written") {
   CHECK(detect_tool_format("{{ messages }}").name == "json");
 }
 
+TEST_CASE("read by name, what is no whole call makes all of it content") {
+  struct Case {
+    const char* format;
+    const char* text;
+    std::size_t num_calls;
+    const char* content;
+  };
+  const Case cases[] = {
+      {"hermes", R"(<tool_call>{"name": "f"}</tool_call>)", 0, R"(<tool_call>{"name": "f"}</tool_call>)"},
+      {"hermes", R"(<tool_call>{"name": "f", "arguments": {}}</tool_call><tool_call>no</tool_call>)", 0,
+       R"(<tool_call>{"name": "f", "arguments": {}}</tool_call><tool_call>no</tool_call>)"},
+      {"hermes",
+       R"(<tool_call>{"name": "f", "arguments": {}}</tool_call> and <tool_call>{"name": "g", "arguments": {}}</tool_call>)",
+       2, ""},
+      {"llama3_json", R"({"name": "f"})", 0, R"({"name": "f"})"},
+      {"granite", R"(<tool_call>[{"name": "f", "arguments": {}}] and more)", 0,
+       R"(<tool_call>[{"name": "f", "arguments": {}}] and more)"},
+      {"jamba", R"(<tool_calls>[{"name": "f", "arguments": {}}])", 0,
+       R"(<tool_calls>[{"name": "f", "arguments": {}}])"},
+      {"pythonic", "[f(a=1)] and more", 0, "[f(a=1)] and more"},
+      {"pythonic", "[f(a=1)", 0, "[f(a=1)"},
+      {"olmo3", "First.<function_calls>f(a=1)</function_calls>", 1, "First."},
+      {"xlam", "So:\n```json\n[{\"name\": \"f\", \"arguments\": {}}]\n```", 1, "So:"},
+      {"xlam", R"(<think>hm</think>[{"name": "f", "arguments": {}}])", 1, "<think>hm</think>"},
+      {"mistral", R"([TOOL_CALLS] [{"name": "f", "arguments": {}})", 0,
+       R"([TOOL_CALLS] [{"name": "f", "arguments": {}})"},
+      {"kimi_k2",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+       1, ""},
+  };
+  OutputParserOptions options;
+  options.eager = false;
+  options.parse_reasoning = false;
+  for (const auto& [format, text, num_calls, content] : cases) {
+    for (const std::size_t piece : {1U, 4U, 1000U}) {
+      INFO(format << " in pieces of " << piece << ": " << text);
+      const ParsedOutput output = parse(format, text, options, piece);
+      CHECK(output.tool_calls.size() == num_calls);
+      CHECK(output.content == content);
+    }
+  }
+}
+
+TEST_CASE("values in XML are what the XML says") {
+  OutputParserOptions options;
+  options.parse_reasoning = false;
+  const std::string text =
+      R"(<function name="f"><param name="a"><![CDATA[x < y && "z"]]></param><param name="b">1 &lt; 2 &amp;amp;</param></function>)";
+  const ParsedOutput output = parse("minicpm5", text, options, 3);
+  REQUIRE(output.tool_calls.size() == 1);
+  CHECK(output.tool_calls[0].arguments == R"({"a": "x < y && \"z\"", "b": "1 < 2 &amp;"})");
+}
+
 }  // namespace
 }  // namespace quire
