@@ -23,7 +23,7 @@ build: packages
 	@ninja --quiet -C build/release quire
 
 # In the order in which a mistake shows soonest.
-test: test-packages lint check
+test: test-packages lint check asan tsan
 
 # Format, forbidden includes, sizes, header comments.
 lint:
@@ -33,19 +33,19 @@ lint:
 tidy: build/dev/build.ninja
 	tests/lint/tidy.sh build/dev
 
-check: build/dev/build.ninja
-	ninja --quiet -C build/dev
-	ctest --test-dir build/dev --output-on-failure
+check: build/check/build.ninja
+	ninja --quiet -C build/check
+	ctest --test-dir build/check --output-on-failure
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 asan: build/asan/build.ninja
 	ninja --quiet -C build/asan
-	ctest --test-dir build/asan --output-on-failure --label-exclude no-sanitizer
+	ctest --test-dir build/asan --output-on-failure --parallel 2
 
-# ThreadSanitizer reaches what has threads: kernels' workers, engine, server.
+# ThreadSanitizer over what has threads: engine, server, and the whole program.
 tsan: build/tsan/build.ninja
-	ninja --quiet -C build/tsan quire kernel_tests engine_tests server_tests
-	ctest --test-dir build/tsan --output-on-failure --label-regex tsan
+	ninja --quiet -C build/tsan quire engine_tests server_tests e2e_scripts
+	ctest --test-dir build/tsan --output-on-failure --parallel 2 --label-regex threads
 
 build/%/build.ninja: | test-packages
 	cmake --preset $*

@@ -17,10 +17,6 @@ bool is_tool_name(std::string_view name) {
   });
 }
 
-void take_error(FieldReader& reader, const FieldReader& inner) {
-  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
-}
-
 // Checks one entry of `tools`; returns its name and whether it is strict.
 std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, const std::string& path) {
   if (!tool.is_object()) {

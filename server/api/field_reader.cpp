@@ -188,4 +188,8 @@ void FieldReader::refuse_unless(std::string_view name, const Json& neutral, std:
   if (value != nullptr && *value != neutral) refuse(name, reason);
 }
 
+void take_error(FieldReader& reader, const FieldReader& inner) {
+  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+}
+
 }  // namespace quire

@@ -15,6 +15,8 @@
 
 namespace quire {
 
+inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+
 class FieldReader {
  public:
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
@@ -56,5 +58,8 @@ class FieldReader {
   std::string path_;
   std::optional<Error> error_;
 };
+
+// Notes the error of a reader of something inside, if it has one.
+void take_error(FieldReader& reader, const FieldReader& inner);
 
 }  // namespace quire

@@ -11,7 +11,6 @@ namespace quire {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
 void set(float& target, std::optional<double> value) {
   if (value) target = static_cast<float>(*value);

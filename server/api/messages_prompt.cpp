@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::size_t kMaxMessages = 100000;  // Anthropic's own bound
 
-void take_error(FieldReader& reader, const FieldReader& inner) {
-  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
-}
-
 void append_line(std::string& text, std::string_view more) {
   if (!text.empty() && !more.empty()) text += '\n';
   text += more;

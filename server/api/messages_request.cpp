@@ -11,12 +11,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
-
-void take_error(FieldReader& reader, const FieldReader& inner) {
-  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
-}
-
 // OpenAI's fields that would change the response into a shape that Anthropic's API does not have.
 void refuse_foreign(FieldReader& reader) {
   for (const char* name : {"n", "best_of", "logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids",
@@ -26,7 +20,7 @@ void refuse_foreign(FieldReader& reader) {
   reader.refuse("stop", "use 'stop_sequences'");
 }
 
-void refuse_known(FieldReader& reader) {
+void refuse_anthropic_fields(FieldReader& reader) {
   reader.refuse("container", "the server runs no code");
   reader.refuse("mcp_servers", "the server calls no other servers");
   reader.refuse("context_management", "conversations are taken as they are");
@@ -169,7 +163,7 @@ MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& mo
   read_thinking(reader, model, request);
   read_tools(reader, request);
   read_output_config(reader, model, request);
-  refuse_known(reader);
+  refuse_anthropic_fields(reader);
   return request;
 }
 

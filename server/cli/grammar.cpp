@@ -16,14 +16,14 @@ namespace quire {
 
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start, double unit) {
   return std::chrono::duration<double>(Clock::now() - start).count() * unit;
 }
 
-std::optional<GrammarSpec> read_spec(const Json& line) {
+std::optional<GrammarSpec> read_spec(const PlainJson& line) {
   GrammarSpec spec;
   const auto text = [&](const char* name, GrammarSpec::Kind kind) {
     if (!line.contains(name)) return false;
@@ -38,7 +38,7 @@ std::optional<GrammarSpec> read_spec(const Json& line) {
   }
   if (line.contains("choice") && line["choice"].is_array()) {
     spec.kind = GrammarSpec::Kind::kChoice;
-    for (const Json& choice : line["choice"])
+    for (const PlainJson& choice : line["choice"])
       spec.choices.push_back(choice.is_string() ? choice.get<std::string>() : choice.dump());
     return spec;
   }
@@ -100,12 +100,12 @@ bool walk(const Grammar& grammar, const TokenVocabulary& vocabulary, std::string
   return std::any_of(ends.begin(), ends.end(), [&](TokenId end) { return allowed(mask, end); });
 }
 
-Json percentiles(std::vector<double> times, bool each) {
+PlainJson percentiles(std::vector<double> times, bool each) {
   if (times.empty()) return nullptr;
-  Json all = each ? Json(times) : Json();
+  PlainJson all = each ? PlainJson(times) : PlainJson();
   std::sort(times.begin(), times.end());
   const auto at = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
-  Json summary = {{"median", at(0.5)}, {"p99", at(0.99)}, {"max", times.back()}, {"count", times.size()}};
+  PlainJson summary = {{"median", at(0.5)}, {"p99", at(0.99)}, {"max", times.back()}, {"count", times.size()}};
   if (each) summary["all"] = std::move(all);
   return summary;
 }
@@ -117,17 +117,17 @@ class Checker {
                                      : std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only())),
         compiler_(vocabulary_) {}
 
-  Json check(const Json& line, const GrammarSpec& spec) const {
-    Json answer;
+  PlainJson check(const PlainJson& line, const GrammarSpec& spec) const {
+    PlainJson answer;
     const auto start = Clock::now();
     const auto grammar = compiler_.compile(spec);
     answer["compile_ms"] = since(start, 1e3);
     answer["compiled"] = grammar.has_value();
-    answer["error"] = grammar ? Json() : Json(grammar.error().message);
+    answer["error"] = grammar ? PlainJson() : PlainJson(grammar.error().message);
     if (!grammar && !grammar.error().param.empty()) answer["pointer"] = grammar.error().param;
-    answer["accepted"] = Json::array();
+    answer["accepted"] = PlainJson::array();
     std::vector<double> times;
-    for (const Json& instance : line.value("instances", Json::array())) {
+    for (const PlainJson& instance : line.value("instances", PlainJson::array())) {
       if (!grammar || !instance.is_string()) continue;
       const std::string text = instance.get<std::string>();
       answer["accepted"].push_back(walk(**grammar, *vocabulary_, text, times));
@@ -148,16 +148,18 @@ int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const
   int num_bad = 0;
   for (std::string text; std::getline(in, text);) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Json line = Json::parse(text, nullptr, false);
+    const PlainJson line = PlainJson::parse(text, nullptr, false);
     const auto spec = line.is_object() ? read_spec(line) : std::nullopt;
     if (!spec) {
       ++num_bad;
-      out << Json{{"compiled", false}, {"error", "not a JSON object with a grammar"}, {"accepted", Json::array()}}
+      out << PlainJson{{"compiled", false},
+                       {"error", "not a JSON object with a grammar"},
+                       {"accepted", PlainJson::array()}}
                  .dump()
           << '\n';
       continue;
     }
-    out << checker.check(line, *spec).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+    out << checker.check(line, *spec).dump(-1, ' ', false, PlainJson::error_handler_t::replace) << '\n' << std::flush;
   }
   return num_bad;
 }

@@ -8,10 +8,6 @@ using namespace quire::test;
 
 namespace {
 
-FakeEngine::Script says(std::string text) {
-  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
-}
-
 std::string prompt_text(TestServer& server) {
   std::string text;
   const ByteTokenizer tokenizer;
