@@ -98,6 +98,17 @@ Keys listener_keys() {
   };
 }
 
+Keys response_keys() {
+  return {
+      types::integer<std::int64_t>(
+          {"server.responses.max_count", "Stored responses of /v1/responses; the unused go first. 0: none are stored"},
+          [](Config & c) -> auto& { return c.serve.server.responses.max_count; }, kAnyLongCount),
+      types::size(
+          {"server.responses.max_bytes", "Host memory of the stored responses"},
+          [](Config & c) -> auto& { return c.serve.server.responses.max_bytes; }, kSomeBytes),
+  };
+}
+
 Keys timeout_keys() {
   return {
       types::duration(
@@ -279,8 +290,8 @@ Keys operation_keys() {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, server_keys, listener_keys, timeout_keys, security_keys, scheduler_keys,
-                             kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys}) {
+  for (const auto section : {model_keys, server_keys, listener_keys, timeout_keys, response_keys, security_keys,
+                             scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -300,6 +311,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server", "The HTTP side."},
       {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "How long a connection may keep the server waiting."},
+      {"server.responses", "What is kept of /v1/responses for clients to go on from."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},
       {"kv_cache", "The memory of attention."},

@@ -50,14 +50,7 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
     reader.refuse("best_of", "chat completions return all of their choices");
   }
   chat.include_reasoning = reader.boolean("include_reasoning", true);
-  if (const Json* metadata = reader.object("metadata")) {
-    chat.metadata = *metadata;
-    for (const auto& [name, value] : metadata->items()) {
-      if (!value.is_string())
-        reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
-    }
-    if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
-  }
+  chat.metadata = read_metadata(reader);
   return chat;
 }
 

@@ -6,46 +6,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::size_t kMaxMessages = 16384;
-
-// The text of a content field: a string, or an array of parts that are all text, joined by line breaks as vLLM joins
-// them.
-Json read_content(FieldReader& message, std::string_view role) {
-  const Json* content = message.find("content");
-  if (content == nullptr) return nullptr;
-  if (content->is_string()) return *content;
-  if (!content->is_array()) {
-    message.fail("content",
-                 fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path("content")),
-                 "invalid_type");
-    return nullptr;
-  }
-  std::string text;
-  std::size_t index = 0;
-  for (const Json& part : *content) {
-    const std::string name = fmt::format("content[{}]", index++);
-    const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
-    const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
-    const bool refusal = kind == "refusal" && role == "assistant";
-    if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
-      message.fail(name + ".type",
-                   kind.empty()
-                       ? "A content part needs a 'type'"
-                       : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
-                   kind.empty() ? "invalid_value" : "unsupported_content");
-      return nullptr;
-    }
-    const char* member = refusal ? "refusal" : "text";
-    if (!part.contains(member) || !part[member].is_string()) {
-      message.fail(name + "." + member, fmt::format("A content part of type '{}' needs a string '{}'", kind, member));
-      return nullptr;
-    }
-    if (index > 1) text += '\n';
-    text += part[member].get<std::string>();
-  }
-  return text;
-}
-
 // OpenAI sends a call's arguments as JSON text, templates iterate over the object.
 Json read_tool_calls(FieldReader& message) {
   const Json* calls = message.array("tool_calls");
@@ -70,10 +30,8 @@ Json read_tool_calls(FieldReader& message) {
     Json arguments = Json::object();
     if (const Json* given = inner.find("arguments"); given != nullptr && given->is_object()) {
       arguments = *given;
-    } else if (const auto text = inner.string("arguments"); text && !text->empty()) {
-      const auto parsed = parse_json(*text);
-      // A model's own malformed arguments come back in the history; they are shown to it as the text they were.
-      arguments = parsed ? *parsed : Json(*text);
+    } else if (const auto text = inner.string("arguments")) {
+      arguments = parse_arguments(*text);
     }
     if (inner.error()) {
       message.fail(path + "function", inner.error()->message, inner.error()->code);
@@ -96,7 +54,8 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
   auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool", "function"});
   if (!role) fields.fail("role", fmt::format("'{}.role' is required", path), "missing_required_parameter");
   Json message{{"role", role.value_or("user")}};
-  message["content"] = read_content(fields, role.value_or("user"));
+  const auto content = read_content(fields, "content", role == "assistant");
+  message["content"] = content ? Json(*content) : Json(nullptr);
   for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
     if (auto value = fields.string(name)) message[name] = std::move(*value);
   }
@@ -175,16 +134,58 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields) 
 
 }  // namespace
 
-ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
-  ChatPromptFields fields;
-  read_messages(reader, fields);
-  fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
-  fields.continue_final_message = reader.boolean("continue_final_message", false);
-  fields.add_special_tokens = reader.boolean("add_special_tokens", false);
-  if (fields.continue_final_message && reader.has("add_generation_prompt") && fields.add_generation_prompt) {
-    reader.fail("continue_final_message", "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals) {
+  const Json* content = message.find(member);
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    message.fail(member,
+                 fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path(member)),
+                 "invalid_type");
+    return std::nullopt;
   }
-  if (fields.continue_final_message) fields.add_generation_prompt = false;
+  std::string text;
+  std::size_t index = 0;
+  for (const Json& part : *content) {
+    const std::string name = fmt::format("{}[{}]", member, index++);
+    const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
+    const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
+    const bool refusal = kind == "refusal" && refusals;
+    if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
+      message.fail(name + ".type",
+                   kind.empty()
+                       ? "A content part needs a 'type'"
+                       : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+                   kind.empty() ? "invalid_value" : "unsupported_content");
+      return std::nullopt;
+    }
+    const char* words = refusal ? "refusal" : "text";
+    if (!part.contains(words) || !part[words].is_string()) {
+      message.fail(name + "." + words, fmt::format("A content part of type '{}' needs a string '{}'", kind, words));
+      return std::nullopt;
+    }
+    if (index > 1) text += '\n';
+    text += part[words].get<std::string>();
+  }
+  return text;
+}
+
+Json parse_arguments(const std::string& text) {
+  if (text.empty()) return Json::object();
+  auto parsed = parse_json(text);
+  return parsed ? std::move(*parsed) : Json(text);
+}
+
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields) {
+  auto effort = reader.word(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+  if (!effort) return effort;
+  fields.template_kwargs["reasoning_effort"] = *effort;
+  if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = effort != "none";
+  return effort;
+}
+
+void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
+  fields.add_special_tokens = reader.boolean("add_special_tokens", false);
   if (const Json* kwargs = reader.object("chat_template_kwargs")) fields.template_kwargs = *kwargs;
   for (const auto& [name, value] : fields.template_kwargs.items()) {
     const bool own = name == "messages" || name == "tools" || name == "add_generation_prompt";
@@ -192,15 +193,22 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
       reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
     }
   }
-  if (const auto effort =
-          reader.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"})) {
-    fields.template_kwargs["reasoning_effort"] = *effort;
-    if (!fields.template_kwargs.contains("enable_thinking"))
-      fields.template_kwargs["enable_thinking"] = *effort != "none";
-  }
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
   if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
   reader.refuse("chat_template", "templates are the server's; an operator can set one");
+}
+
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
+  ChatPromptFields fields;
+  read_messages(reader, fields);
+  fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
+  fields.continue_final_message = reader.boolean("continue_final_message", false);
+  if (fields.continue_final_message && reader.has("add_generation_prompt") && fields.add_generation_prompt) {
+    reader.fail("continue_final_message", "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+  }
+  if (fields.continue_final_message) fields.add_generation_prompt = false;
+  read_template_fields(reader, fields);
+  read_reasoning_effort(reader, "reasoning_effort", fields);
   return fields;
 }
 

@@ -2,6 +2,7 @@
 // them. Pure functions; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,22 @@ struct ChatPromptFields {
 // Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors
 // stay in the reader, named by their path ("messages[2].content[0].type").
 ChatPromptFields read_chat_prompt_fields(FieldReader& reader);
+
+// The part of it beside the messages, that other conversation APIs share: chat_template_kwargs, enable_thinking, ...
+void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
+
+// How much the model is to think, as templates know it; what `name` says, or nullopt.
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields);
+
+// The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks as
+// vLLM joins them. nullopt where it is absent, or wrong: the error stays in the reader. `refusals`: parts may be those.
+std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals);
+
+// A call's arguments as templates iterate over them. A model's own malformed arguments come back in a history; they are
+// shown to it as the text they were.
+Json parse_arguments(const std::string& text);
+
+inline constexpr std::size_t kMaxMessages = 16384;
 
 // The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its
 // limits.

@@ -43,25 +43,51 @@ std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, co
   return {name, strict};
 }
 
-// The tool that a named choice names; empty where the choice is a word.
-std::string read_choice(FieldReader& reader, ToolFields& fields) {
+// The name in {"type":"function","function":{"name":...}}.
+std::optional<std::string> named_function(const Json& choice) {
+  if (!choice.is_object() || choice.value("type", Json("function")) != "function") return std::nullopt;
+  const Json function = choice.value("function", Json());
+  if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) return std::nullopt;
+  return function["name"].get<std::string>();
+}
+
+// {"mode":..., "tools":[...]}: the model may call these only, or must call one of them.
+std::optional<std::set<std::string>> read_allowed(FieldReader& reader, const Json& allowed, ToolFields& fields) {
+  const Json mode = allowed.is_object() ? allowed.value("mode", Json()) : Json();
+  const Json tools = allowed.is_object() ? allowed.value("tools", Json()) : Json();
+  std::set<std::string> names;
+  for (const Json& tool : tools.is_array() ? tools : Json::array()) {
+    const auto name = named_function(tool);
+    if (!name) reader.fail("tool_choice", "'tool_choice' allows something that is not a function");
+    names.insert(name.value_or(""));
+  }
+  if (names.empty() || (mode != "auto" && mode != "required")) {
+    reader.fail("tool_choice", "Allowed tools need a 'mode', 'auto' or 'required', and a list of 'tools'");
+  }
+  if (mode == "required") fields.choice = ToolFields::Choice::kRequired;
+  return names;
+}
+
+// The tools that the choice names; nullopt: any.
+std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields& fields) {
   const Json* choice = reader.find("tool_choice");
-  if (choice == nullptr) return {};
+  if (choice == nullptr) return std::nullopt;
   if (choice->is_string()) {
     const auto word = reader.word("tool_choice", {"none", "auto", "required"});
     if (word == "none") fields.choice = ToolFields::Choice::kNone;
     if (word == "required") fields.choice = ToolFields::Choice::kRequired;
-    return {};
+    return std::nullopt;
   }
-  const Json* function = choice->is_object() && choice->contains("function") ? &(*choice)["function"] : nullptr;
-  const bool named = function != nullptr && function->is_object() && function->contains("name") &&
-                     (*function)["name"].is_string() && choice->value("type", Json("function")) == "function";
-  if (!named) {
+  if (choice->is_object() && choice->value("type", Json()) == "allowed_tools") {
+    return read_allowed(reader, choice->value("allowed_tools", Json()), fields);
+  }
+  const auto name = named_function(*choice);
+  if (!name) {
     reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
-    return {};
+    return std::nullopt;
   }
   fields.choice = ToolFields::Choice::kRequired;
-  return (*function)["name"].get<std::string>();
+  return std::set<std::string>{*name};
 }
 
 const Json& function_of(const Json& tool) {
@@ -79,10 +105,11 @@ std::string schema_of(const Json& tool) {
 ToolFields read_tool_fields(FieldReader& reader) {
   ToolFields fields;
   fields.parallel = reader.boolean("parallel_tool_calls", true);
-  const std::string named = read_choice(reader, fields);
+  const auto allowed = read_choice(reader, fields);
   const Json* tools = reader.array("tools");
   if (tools == nullptr || tools->empty()) {
-    if (fields.choice == ToolFields::Choice::kRequired) reader.fail("tool_choice", "'tool_choice' needs 'tools'");
+    if (fields.choice == ToolFields::Choice::kRequired || allowed)
+      reader.fail("tool_choice", "'tool_choice' needs 'tools'");
     return fields;
   }
   if (tools->size() > kMaxTools) reader.fail("tools", fmt::format("'tools' holds more than {} tools", kMaxTools));
@@ -97,12 +124,14 @@ ToolFields read_tool_fields(FieldReader& reader) {
       reader.fail(path + ".function.name", fmt::format("Two tools are called '{}'", name));
       return fields;
     }
-    if (!named.empty() && name != named) continue;
+    if (allowed && allowed->count(name) == 0) continue;
     any_strict = any_strict || strict;
     fields.tools.push_back(tool);
   }
-  if (fields.tools.empty())
-    reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", named));
+  for (const std::string& name : allowed.value_or(std::set<std::string>{})) {
+    if (names.count(name) != 0) continue;
+    reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
+  }
   fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
   if (fields.choice == ToolFields::Choice::kNone) {
     fields.tools = nullptr;

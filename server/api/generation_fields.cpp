@@ -191,6 +191,16 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   return fields;
 }
 
+Json read_metadata(FieldReader& reader) {
+  const Json* metadata = reader.object("metadata");
+  if (metadata == nullptr) return nullptr;
+  for (const auto& [name, value] : metadata->items()) {
+    if (!value.is_string()) reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
+  }
+  if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
+  return *metadata;
+}
+
 std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
                                      const ServedModel& model) {
   if (!fields.truncate_prompt_tokens) return tokens;

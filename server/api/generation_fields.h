@@ -39,6 +39,9 @@ struct GenerationFields {
 // Errors stay in the reader. `model` gives the defaults and the tokenizer that bad_words and token ids are judged by.
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model);
 
+// A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
+Json read_metadata(FieldReader& reader);
+
 // Keeps a prompt's last tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for max_tokens).
 std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
                                      const ServedModel& model);

@@ -12,6 +12,7 @@
 
 #include "core/engine/request.h"
 #include "core/engine/request_queue.h"
+#include "server/api/response_store.h"
 
 namespace quire {
 
@@ -22,7 +23,8 @@ struct Call {
   std::string request_id;  // X-Request-Id, made up where the client sent none
   std::string key_name;
   Clock::time_point arrival{};
-  std::int64_t created = 0;  // Unix seconds
+  std::int64_t created = 0;                  // Unix seconds
+  std::shared_ptr<ResponseStore> responses;  // null: none are stored
 };
 
 // What metrics and the access log want to know of a finished operation.

@@ -7,6 +7,7 @@
 #include "server/api/completions.h"
 #include "server/api/embeddings.h"
 #include "server/api/messages.h"
+#include "server/api/responses.h"
 #include "server/api/text_endpoints.h"
 #include "server/http/status_pages.h"
 #include "server/web/pages.h"
@@ -37,6 +38,12 @@ constexpr Route kRoutes[] = {
     {"/chat/completions", "POST", &parse_chat, nullptr},
     {"/v1/messages", "POST", &parse_messages, nullptr},
     {"/v1/messages/count_tokens", "POST", &count_message_tokens, nullptr},
+    {"/v1/responses", "POST", &parse_response, nullptr},
+    {"/responses", "POST", &parse_response, nullptr},
+    {"/v1/responses/input_tokens", "POST", &count_response_tokens, nullptr},
+    {"/v1/responses/*", "GET", &get_response, nullptr},
+    {"/v1/responses/*", "DELETE", &delete_response, nullptr},
+    {"/v1/responses/*", "POST", &cancel_response, nullptr},
     {"/v1/embeddings", "POST", &parse_embeddings, nullptr},
     {"/embeddings", "POST", &parse_embeddings, nullptr},
     {"/tokenize", "POST", &tokenize, nullptr},

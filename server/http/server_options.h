@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/api/response_store.h"
 #include "server/ops/security_options.h"
 
 namespace quire {
@@ -55,6 +56,7 @@ struct ServerOptions {
   DrainOptions drain;
   CorsOptions cors;
   SecurityOptions security;
+  ResponseStoreOptions responses;
 };
 
 }  // namespace quire

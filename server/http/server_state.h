@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "server/api/model_table.h"
+#include "server/api/response_store.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/tls.h"
@@ -65,8 +66,11 @@ struct Settings {
 };
 
 struct ServerState {
-  explicit ServerState(const ServerOptions& options) : settings_(std::make_shared<const Settings>(options)) {}
+  explicit ServerState(const ServerOptions& options)
+      : responses(std::make_shared<ResponseStore>(options.responses)),
+        settings_(std::make_shared<const Settings>(options)) {}
 
+  const std::shared_ptr<ResponseStore> responses;
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_body_bytes{0};  // bodies that are not parsed yet

@@ -168,6 +168,7 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
   call.query = head_.query;
   call.request_id = request_id_;
   call.key_name = record_.key_name;
+  call.responses = state_.responses;
   Parsed parsed;
   {
     const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));

@@ -1,0 +1,67 @@
+// ResponseStore: finished responses that clients may name again: to read them, to go on from them, to delete them. Any
+// thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused for longest goes
+// first; what one API key stored no other can see. In memory only: a restart forgets all.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace quire {
+
+struct ResponseStoreOptions {
+  std::int64_t max_count = 4096;  // 0: nothing is stored
+  std::int64_t max_bytes = std::int64_t{256} << 20;
+};
+
+// A response and what it answered, as JSON text: a tree would take several times the memory.
+struct StoredResponse {
+  std::string id;
+  std::string owner;     // the API key's name
+  std::string previous;  // the id of the response that this one went on from; empty: none
+  std::string body;
+  std::string input;                  // an array: its own items, not those of the responses before it
+  std::vector<std::string> item_ids;  // of those items of its input and output whose ids the server made: unique
+};
+
+class ResponseStore {
+ public:
+  using Entry = std::shared_ptr<const StoredResponse>;
+
+  explicit ResponseStore(const ResponseStoreOptions& options) : options_(options) {}
+
+  bool enabled() const { return options_.max_count > 0; }
+
+  // A response that is larger than all the room there is is not kept.
+  void put(StoredResponse response);
+  // Null where there is none of that owner.
+  Entry find(std::string_view id, std::string_view owner);
+  // The response that has an item of that id.
+  Entry find_item(std::string_view item_id, std::string_view owner);
+  // The response and those before it, oldest first; empty where one of them is gone.
+  std::vector<Entry> conversation(std::string_view id, std::string_view owner);
+  bool erase(std::string_view id, std::string_view owner);
+
+  std::size_t count() const;
+
+ private:
+  using List = std::list<Entry>;
+
+  // With the lock held.
+  Entry use(std::string_view id, std::string_view owner);
+  void remove(List::iterator entry);
+
+  const ResponseStoreOptions options_;
+  mutable std::mutex mutex_;
+  List entries_;                                              // the most recently used first
+  std::unordered_map<std::string_view, List::iterator> ids_;  // keys are views of the entries' own
+  std::unordered_map<std::string_view, List::iterator> items_;
+  std::int64_t num_bytes_ = 0;
+};
+
+}  // namespace quire
