@@ -21,8 +21,6 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("prediction", "predicted outputs are not served");
   reader.refuse("web_search_options", "the server has no web search");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse("function_call", "use 'tool_choice'");
-  reader.refuse("functions", "use 'tools'");
   reader.refuse_unless("store", false, "chat completions are not stored");
   reader.refuse_unless("verbosity", "medium", "the model has no such control");
   reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
@@ -146,6 +144,7 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   ChatFields chat = read_chat_fields(reader, fields);
   ChatPromptFields prompt = read_chat_prompt_fields(reader);
   const ToolFields tools = read_tool_fields(reader);
+  chat.calls_as_functions = tools.as_functions;
   refuse_chat_fields(reader);
   read_thinking_budget(reader, fields, **model);
   auto grammar = read_constraint(reader, **model);

@@ -13,6 +13,36 @@ Json ids(std::span<const TokenId> tokens) {
   return list;
 }
 
+Json call_entries(const std::vector<ToolCallDelta>& deltas) {
+  Json calls = Json::array();
+  for (const ToolCallDelta& call : deltas) {
+    Json entry{{"index", call.index}};
+    Json function = Json::object();
+    if (!call.name.empty()) {
+      entry["id"] = call.id;
+      entry["type"] = "function";
+      function["name"] = call.name;
+    }
+    function["arguments"] = call.arguments;
+    entry["function"] = std::move(function);
+    calls.push_back(std::move(entry));
+  }
+  return calls;
+}
+
+// The only call that a message of OpenAI's first form can have.
+Json first_call(const std::vector<ToolCallDelta>& deltas) {
+  Json function = Json::object();
+  std::string arguments;
+  for (const ToolCallDelta& call : deltas) {
+    if (call.index > 0) continue;
+    if (!call.name.empty()) function["name"] = call.name;
+    arguments += call.arguments;
+  }
+  function["arguments"] = std::move(arguments);
+  return function;
+}
+
 }  // namespace
 
 ChatOperation::ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
@@ -80,22 +110,15 @@ void ChatOperation::write_delta(const OutputDelta& delta) {
     member("reasoning_content", delta.reasoning);
     member("reasoning", delta.reasoning);
   }
-  if (!delta.tool_calls.empty()) {
-    Json calls = Json::array();
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      Json entry{{"index", call.index}};
-      Json function = Json::object();
-      if (!call.name.empty()) {
-        entry["id"] = call.id;
-        entry["type"] = "function";
-        function["name"] = call.name;
-      }
-      function["arguments"] = call.arguments;
-      entry["function"] = std::move(function);
-      calls.push_back(std::move(entry));
-    }
-    if (scratch_.back() != '{') scratch_ += ',';
-    scratch_ += "\"tool_calls\":" + dump_json(calls);
+  if (delta.tool_calls.empty()) {
+    scratch_ += '}';
+    return;
+  }
+  if (scratch_.back() != '{') scratch_ += ',';
+  if (chat_.calls_as_functions) {
+    scratch_ += "\"function_call\":" + dump_json(first_call(delta.tool_calls));
+  } else {
+    scratch_ += "\"tool_calls\":" + dump_json(call_entries(delta.tool_calls));
   }
   scratch_ += '}';
 }
@@ -116,7 +139,8 @@ void ChatOperation::append_chunk(std::size_t index, std::string_view delta_json,
 const char* ChatOperation::chat_finish_reason(std::size_t index) const {
   const char* reason = finish_reason(choices()[index]);
   const bool called = index < readers_.size() && readers_[index].text.num_calls() > 0;
-  return called && std::string_view(reason) == "stop" ? "tool_calls" : reason;
+  if (!called || std::string_view(reason) != "stop") return reason;
+  return chat_.calls_as_functions ? "function_call" : "tool_calls";
 }
 
 void ChatOperation::append_last_chunk(std::size_t index, std::string& out) {
@@ -177,6 +201,10 @@ Json ChatOperation::whole_choice(std::size_t index) const {
     message["reasoning"] = parsed.reasoning;
   }
   for (const ParsedToolCall& call : parsed.tool_calls) {
+    if (chat_.calls_as_functions) {
+      message["function_call"] = {{"name", call.name}, {"arguments", call.arguments}};
+      break;
+    }
     message["tool_calls"].push_back(Json{
         {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   }

@@ -16,6 +16,7 @@ struct ChatFields {
   bool logprobs = false;
   std::size_t top_logprobs = 0;
   bool include_reasoning = true;
+  bool calls_as_functions = false;  // a call is the message's function_call: there can be one
   Json metadata;
 };
 

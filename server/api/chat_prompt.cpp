@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace quire {
 
 namespace {
@@ -44,6 +46,24 @@ Json read_tool_calls(FieldReader& message) {
   return list;
 }
 
+// OpenAI's first form of a call has no id, and its result is the message after it. Templates that show ids want both to
+// have the same; some take nine letters only.
+std::string function_call_id(std::size_t index) {
+  return fmt::format("call{:05}", index);
+}
+
+Json read_function_call(FieldReader& message, std::size_t index) {
+  const Json* call = message.object("function_call");
+  if (call == nullptr) return nullptr;
+  FieldReader fields(*call, message.path("function_call."));
+  const auto name = fields.string("name");
+  if (!name) fields.fail("name", "A function call needs a 'name'", "missing_required_parameter");
+  Json function{{"name", name.value_or("")}};
+  function["arguments"] = parse_arguments(fields.string("arguments").value_or(""));
+  if (fields.error()) message.fail("function_call", fields.error()->message, fields.error()->code);
+  return Json::array({Json{{"id", function_call_id(index)}, {"type", "function"}, {"function", std::move(function)}}});
+}
+
 Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
   const std::string path = fmt::format("messages[{}]", index);
   if (!given.is_object()) {
@@ -61,9 +81,12 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
   }
   if (auto reasoning = fields.string("reasoning")) message["reasoning_content"] = std::move(*reasoning);
   fields.refuse("audio", "this model reads and writes text only");
+  if (role == "function") {
+    message["role"] = "tool";
+    message["tool_call_id"] = function_call_id(index - std::min<std::size_t>(index, 1));
+  }
   if (role == "assistant") {
-    if (fields.has("function_call")) fields.refuse("function_call", "use 'tool_calls'");
-    Json calls = read_tool_calls(fields);
+    Json calls = fields.has("function_call") ? read_function_call(fields, index) : read_tool_calls(fields);
     if (!calls.is_null()) message["tool_calls"] = std::move(calls);
   }
   const bool may_be_empty = role == "assistant" && (message.contains("tool_calls") || fields.has("refusal"));

@@ -100,9 +100,43 @@ std::string schema_of(const Json& tool) {
   return has ? dump_json(function["parameters"]) : R"({"type":"object","properties":{},"additionalProperties":false})";
 }
 
+// The first form says the same in other words: it is read as tools, and errors are told in its own words.
+ToolFields read_functions(FieldReader& reader) {
+  for (const char* name : {"tools", "tool_choice"}) {
+    if (reader.has(name)) reader.fail(name, fmt::format("'{}' and 'functions' exclude each other", name));
+  }
+  Json chat{{"parallel_tool_calls", false}};
+  if (const Json* functions = reader.array("functions")) {
+    chat["tools"] = Json::array();
+    for (const Json& function : *functions)
+      chat["tools"].push_back({{"type", "function"}, {"function", function}});
+  }
+  if (const Json* choice = reader.find("function_call")) {
+    chat["tool_choice"] = choice->is_object() ? Json{{"type", "function"}, {"function", *choice}} : *choice;
+  }
+  if (reader.error()) return {};
+  FieldReader translated(chat);
+  ToolFields fields = read_tool_fields(translated);
+  fields.as_functions = true;
+  if (!translated.error()) return fields;
+  Error error = *translated.error();
+  for (std::string* text : {&error.param, &error.message}) {
+    for (const auto& [tools_word, word] : {std::pair{"tools[", "functions["},
+                                           {"].function", "]"},
+                                           {"tool_choice", "function_call"},
+                                           {"'tools'", "'functions'"}}) {
+      const std::size_t at = text->find(tools_word);
+      if (at != std::string::npos) text->replace(at, std::string_view(tools_word).size(), word);
+    }
+  }
+  reader.fail(error.param, error.message, error.code);
+  return fields;
+}
+
 }  // namespace
 
 ToolFields read_tool_fields(FieldReader& reader) {
+  if (reader.has("functions") || reader.has("function_call")) return read_functions(reader);
   ToolFields fields;
   fields.parallel = reader.boolean("parallel_tool_calls", true);
   const auto allowed = read_choice(reader, fields);

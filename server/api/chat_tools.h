@@ -19,11 +19,13 @@ struct ToolFields {
   Json tools;  // as given, checked; null where none may be called
   Choice choice = Choice::kAuto;
   bool parallel = true;
-  bool constrained = false;  // calls must fit their schemas: required, named, or a strict tool
+  bool constrained = false;   // calls must fit their schemas: required, named, or a strict tool
+  bool as_functions = false;  // asked for in OpenAI's first form, `functions` and `function_call`
   bool offered() const { return !tools.is_null(); }
 };
 
-// Reads tools, tool_choice and parallel_tool_calls; a named choice leaves that tool only. Errors stay in the reader.
+// Reads tools, tool_choice and parallel_tool_calls, or their first form; a named choice leaves that tool only. Errors
+// stay in the reader.
 ToolFields read_tool_fields(FieldReader& reader);
 
 // The format that calls are written in: the model's own, or JSON where they are constrained and its own is not JSON.

@@ -195,7 +195,8 @@ Json read_metadata(FieldReader& reader) {
   const Json* metadata = reader.object("metadata");
   if (metadata == nullptr) return nullptr;
   for (const auto& [name, value] : metadata->items()) {
-    if (!value.is_string()) reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
+    if (!value.is_string())
+      reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
   }
   if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
   return *metadata;

@@ -32,7 +32,7 @@ tl::unexpected<Error> not_found(const std::string& id) {
   return failure(ErrorKind::kNotFound, fmt::format("Response with id '{}' not found.", id), "response_not_found");
 }
 
-std::unique_ptr<Operation> ready(std::string body) {
+std::unique_ptr<Operation> ready_response(std::string body) {
   return std::make_unique<ReadyOperation>(std::move(body));
 }
 
@@ -98,7 +98,7 @@ Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const std:
   list["last_id"] = data.empty() ? Json("") : Json(data.back()["id"]);
   list["has_more"] = left > page->limit;
   list["data"] = std::move(data);
-  return ready(dump_json(list));
+  return ready_response(dump_json(list));
 }
 
 // Leaves out a conversation's oldest turns, as few as make it fit; the system's message and the last turn stay.
@@ -163,7 +163,7 @@ Result<std::unique_ptr<Operation>> count_response_tokens(const ModelTable& model
   const auto encoded =
       encode_conversation(reader, **model, std::move(request->prompt), request->tools, std::move(request->grammar));
   if (!encoded) return tl::make_unexpected(*reader.error());
-  return ready(dump_json({{"object", "response.input_tokens"}, {"input_tokens", encoded->prompt.size()}}));
+  return ready_response(dump_json({{"object", "response.input_tokens"}, {"input_tokens", encoded->prompt.size()}}));
 }
 
 Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& call) {
@@ -176,13 +176,13 @@ Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& c
                    "unsupported_parameter");
   const auto stored = call.responses->find(id, call.key_name);
   if (stored == nullptr) return not_found(id);
-  return ready(stored->body);
+  return ready_response(stored->body);
 }
 
 Result<std::unique_ptr<Operation>> delete_response(const ModelTable&, const Call& call) {
   const auto [id, rest] = split_path(call.path);
   if (!rest.empty() || call.responses == nullptr || !call.responses->erase(id, call.key_name)) return not_found(id);
-  return ready(dump_json({{"id", id}, {"object", "response"}, {"deleted", true}}));
+  return ready_response(dump_json({{"id", id}, {"object", "response"}, {"deleted", true}}));
 }
 
 Result<std::unique_ptr<Operation>> cancel_response(const ModelTable&, const Call& call) {

@@ -20,7 +20,7 @@ Json parse_stored(const std::string& text) {
   return parsed ? std::move(*parsed) : Json(nullptr);
 }
 
-std::string text_of(const Json& parts, const char* member) {
+std::string joined_text(const Json& parts, const char* member) {
   std::string text;
   for (const Json& part : parts) {
     if (!text.empty()) text += '\n';
@@ -219,7 +219,7 @@ class MessageBuilder {
 
   void add_message(const Json& item) {
     const auto& role = item["role"].get_ref<const std::string&>();
-    std::string text = text_of(item["content"], "text");
+    std::string text = joined_text(item["content"], "text");
     if (role == "assistant") {
       assistant(has_text_ || has_calls())["content"] = std::move(text);
       has_text_ = true;
@@ -238,7 +238,7 @@ class MessageBuilder {
 
   void add_reasoning(const Json& item) {
     const bool has_content = item.contains("content") && !item["content"].empty();
-    std::string text = text_of(has_content ? item["content"] : item["summary"], "text");
+    std::string text = joined_text(has_content ? item["content"] : item["summary"], "text");
     if (text.empty()) return;
     Json& message = assistant(has_text_ || has_calls());
     if (message.contains("reasoning_content")) {

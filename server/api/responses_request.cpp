@@ -8,12 +8,8 @@ namespace quire {
 
 namespace {
 
-void take_error(FieldReader& reader, const FieldReader& inner) {
-  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
-}
-
 // Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
-void refuse_foreign(FieldReader& reader) {
+void refuse_chat_names(FieldReader& reader) {
   reader.refuse("max_tokens", "in the Responses API it is 'max_output_tokens'");
   reader.refuse("max_completion_tokens", "in the Responses API it is 'max_output_tokens'");
   reader.refuse("messages", "in the Responses API it is 'input'");
@@ -30,7 +26,7 @@ void refuse_foreign(FieldReader& reader) {
   reader.refuse_unless("return_tokens_as_token_ids", false, "a response has no room for them");
 }
 
-void refuse_known(FieldReader& reader) {
+void refuse_unserved(FieldReader& reader) {
   reader.refuse_unless("background", false, "responses are made while the client waits");
   reader.refuse("conversation", "conversations are continued by 'previous_response_id'");
   reader.refuse("prompt", "the server keeps no prompt templates");
@@ -46,8 +42,8 @@ class RequestReader {
       : reader_(reader), model_(model), call_(call) {}
 
   ResponsesRequest read() {
-    refuse_foreign(reader_);
-    refuse_known(reader_);
+    refuse_chat_names(reader_);
+    refuse_unserved(reader_);
     request_.fields = read_generation_fields(reader_, model_);
     if (reader_.error()) return std::move(request_);
     read_conversation();

@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import OpenAI from "openai";
 import { zodFunction, zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
+import { assert_conforms, no_schemas } from "./openai_schema.mjs";
 import { QuireServer } from "./server_process.mjs";
 
 let server;
@@ -66,6 +67,27 @@ test("the tool runner streams", async () => {
   for await (const chunk of runner) pieces += chunk.choices[0]?.delta.tool_calls?.[0]?.function.arguments ?? "";
   assert.ok(seen.length >= 1);
   assert.ok(pieces.startsWith("{"));
+});
+
+test("functions, the first form of tools, are answered in their own words", async () => {
+  const { schema: parameters } = zodResponseFormat(Pick, "pick").json_schema;
+  const ask = { ...greedy, messages, functions: [{ name: "pick", parameters }], function_call: { name: "pick" } };
+  const whole = await client.chat.completions.create(ask);
+  if (!no_schemas) assert_conforms("CreateChatCompletionResponse", whole);
+  const { message, finish_reason } = whole.choices[0];
+  assert.equal(finish_reason, "function_call");
+  assert.ok(Pick.safeParse(JSON.parse(message.function_call.arguments)).success);
+  const streamed = { name: "", arguments: "" };
+  for await (const chunk of await client.chat.completions.create({ ...ask, stream: true })) {
+    if (!no_schemas) assert_conforms("CreateChatCompletionStreamResponse", chunk);
+    const call = chunk.choices[0].delta.function_call;
+    streamed.name += call?.name ?? "";
+    streamed.arguments += call?.arguments ?? "";
+  }
+  assert.deepEqual(streamed, message.function_call);
+  const history = [...messages, message, { role: "function", name: "pick", content: "picked" }];
+  const next = await client.chat.completions.create({ ...greedy, messages: history, max_tokens: 8 });
+  assert.ok(next.usage.prompt_tokens > 0);
 });
 
 test("embeddings come as floats, decoded from base64 by the client", async () => {

@@ -6,19 +6,6 @@
 using namespace quire;
 using namespace quire::test;
 
-namespace {
-
-std::string prompt_text(const TestServer& server) {
-  std::string text;
-  const ByteTokenizer tokenizer;
-  for (const TokenId token : const_cast<TestServer&>(server).engine().last_request()->prompt) {
-    text += tokenizer.token_bytes(token);
-  }
-  return text;
-}
-
-}  // namespace
-
 TEST_CASE("a chat is rendered through the template and answered whole") {
   TestServer server(says("Hello."));
   HttpClient client(server.port());

@@ -8,14 +8,6 @@ using namespace quire::test;
 
 namespace {
 
-std::string prompt_text(TestServer& server) {
-  std::string text;
-  const ByteTokenizer tokenizer;
-  for (const TokenId token : server.engine().last_request()->prompt)
-    text += tokenizer.token_bytes(token);
-  return text;
-}
-
 std::string field_of(const HttpReply& reply, const std::string& name) {
   const auto found = reply.fields.find(name);
   return found == reply.fields.end() ? "" : found->second;

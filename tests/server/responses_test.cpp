@@ -9,18 +9,6 @@ using namespace quire::test;
 
 namespace {
 
-FakeEngine::Script says(std::string text) {
-  return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
-}
-
-std::string prompt_text(TestServer& server) {
-  std::string text;
-  const ByteTokenizer tokenizer;
-  for (const TokenId token : server.engine().last_request()->prompt)
-    text += tokenizer.token_bytes(token);
-  return text;
-}
-
 Json ask(HttpClient& client, const std::string& body) {
   const HttpReply reply = client.post("/v1/responses", body);
   INFO(reply.body);

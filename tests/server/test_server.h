@@ -55,4 +55,13 @@ class TestServer {
   Server server_;
 };
 
+// What the engine was given last, as text.
+inline std::string prompt_text(TestServer& server) {
+  std::string text;
+  const ByteTokenizer tokenizer;
+  for (const TokenId token : server.engine().last_request()->prompt)
+    text += tokenizer.token_bytes(token);
+  return text;
+}
+
 }  // namespace quire::test

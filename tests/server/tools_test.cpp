@@ -108,7 +108,9 @@ TEST_CASE("tools and choices that make no sense are refused by name") {
   CHECK(refused(R"("tools":[{"type":"function","function":{"name":"a b"}}])") == "tools[0].function.name");
   CHECK(refused(R"("tool_choice":"required")") == "tool_choice");
   CHECK(refused(kTools + R"(,"tool_choice":{"type":"function","function":{"name":"sub"}})") == "tool_choice");
-  CHECK(refused(R"("functions":[{"name":"f"}])") == "functions");
+  CHECK(refused(R"("functions":[{"name":"a b"}])") == "functions[0].name");
+  CHECK(refused(R"("functions":[{"name":"f"}],"function_call":{"name":"g"})") == "function_call");
+  CHECK(refused(R"("functions":[{"name":"f"}],)" + kTools) == "tools");
 }
 
 TEST_CASE("response formats and vLLM's and llama-server's spellings compile to one grammar") {
@@ -145,4 +147,50 @@ TEST_CASE("a schema that cannot be enforced is refused with the place in it") {
   CHECK(reply.status == 400);
   CHECK(Json::parse(reply.body)["error"].value("param", "").rfind("response_format.json_schema.schema", 0) == 0);
   CHECK(client.post("/v1/chat/completions", "{" + kMessages + R"(,"response_format":{"type":"sound"}})").status == 400);
+}
+
+TEST_CASE("OpenAI's first form of tools is answered in its own words") {
+  TestServer server(says("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12345}}\n</tool_call>"));
+  HttpClient client(server.port());
+  const std::string fields =
+      kMessages +
+      R"(,"functions":[{"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}])";
+  const Json body = Json::parse(client.post("/v1/chat/completions", "{" + fields + "}").body);
+  const Json& choice = body["choices"][0];
+  CHECK(choice["finish_reason"] == "function_call");
+  CHECK_FALSE(choice["message"].contains("tool_calls"));
+  const Json call = choice["message"]["function_call"];
+  CHECK(call["name"] == "add");
+  CHECK(Json::parse(call["arguments"].get<std::string>()) == Json{{"a", 12345}});
+  std::string name;
+  std::string arguments;
+  std::string reason;
+  for (const std::string& data :
+       sse_data(client.post("/v1/chat/completions", "{\"stream\":true," + fields + "}").body)) {
+    if (data == "[DONE]") continue;
+    const Json chunk = Json::parse(data)["choices"][0];
+    if (chunk["finish_reason"].is_string()) reason = chunk["finish_reason"];
+    if (!chunk["delta"].contains("function_call")) continue;
+    name += chunk["delta"]["function_call"].value("name", "");
+    arguments += chunk["delta"]["function_call"].value("arguments", "");
+  }
+  CHECK(name == "add");
+  CHECK(arguments == call["arguments"]);
+  CHECK(reason == "function_call");
+  client.post("/v1/chat/completions", "{\"function_call\":{\"name\":\"add\"}," + fields + "}");
+  CHECK(server.engine().last_request()->grammar != nullptr);
+}
+
+TEST_CASE("a history in OpenAI's first form of tools is taken") {
+  TestServer server(says("ok"));
+  HttpClient client(server.port());
+  const auto ask = [&](const std::string& call) {
+    return client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hi"},
+      {"role":"assistant","content":null,"function_call":)" +
+                                                   call + R"(},{"role":"function","name":"add","content":"2"}]})");
+  };
+  CHECK(ask(R"({"name":"add","arguments":"{\"a\": 1}"})").status == 200);
+  const HttpReply reply = ask(R"({"arguments":"{}"})");
+  CHECK(reply.status == 400);
+  CHECK(Json::parse(reply.body)["error"]["param"] == "messages[1].function_call");
 }
