@@ -98,7 +98,7 @@ class ModelHost {
     return service;
   }
 
-  // After the server's end: nothing reaches the engine any more.
+  // Ends the engine's thread: nothing is sent any more.
   void stop() { engine_->stop(); }
 
  private:
@@ -194,9 +194,10 @@ int serve(const ServeOptions& options) {
       log::info("interrupted while loading");
     }
     num_cut = server.wait();
-    // The server is destroyed before the engine: sessions hold references into it.
+    // First the engine's thread ends, which posts to the server's loops; then the server, whose sessions hold
+    // references into the engine; then the engine.
+    if (host) host->stop();
   }
-  if (host) host->stop();
   if (num_cut > 0) log::warn("{} requests were cut", num_cut);
   return num_cut > 0 ? kExitCut : kExitDrained;
 }

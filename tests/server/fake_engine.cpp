@@ -18,13 +18,13 @@ std::vector<TokenId> repeat_prompt(const Request& request, std::int32_t) {
 FakeEngine::FakeEngine(Script script, QueueOptions options)
     : script_(script ? std::move(script) : Script(&repeat_prompt)), queue_(options), thread_([this] { run(); }) {}
 
-FakeEngine::~FakeEngine() {
+void FakeEngine::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   queue_.wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void FakeEngine::wait_live(std::size_t count) {

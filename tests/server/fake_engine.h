@@ -21,7 +21,12 @@ class FakeEngine {
   using Script = std::function<std::vector<TokenId>(const Request& request, std::int32_t choice)>;
 
   explicit FakeEngine(Script script = {}, QueueOptions options = {});
-  ~FakeEngine();
+  ~FakeEngine() { stop(); }
+  FakeEngine(const FakeEngine&) = delete;
+  FakeEngine& operator=(const FakeEngine&) = delete;
+
+  // Ends the thread: nothing is sent any more.
+  void stop();
 
   RequestQueue& queue() { return queue_; }
 

@@ -45,6 +45,10 @@ class TestServer {
     service->models = ModelTable({std::move(model)});
     server_.serve(service);
   }
+  // The engine's thread posts to the server's loops, so it ends first.
+  ~TestServer() { engine_.stop(); }
+  TestServer(const TestServer&) = delete;
+  TestServer& operator=(const TestServer&) = delete;
 
   FakeEngine& engine() { return engine_; }
   Server& server() { return server_; }
