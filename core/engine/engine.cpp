@@ -63,8 +63,9 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
           }(),
           kv_),
       sampler_(backend),
-      token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs),
-      hidden_input_(kv_.block_size(), 0, 0) {
+      token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs,
+                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())),
+      hidden_input_(kv_.block_size(), 0, 0, 0) {
   const KvCacheOptions& tiers = options.kv_cache;
   if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
     host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);

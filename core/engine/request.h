@@ -12,6 +12,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/engine/token_run.h"
 #include "core/grammar/grammar.h"
 #include "core/sampling/sampling_params.h"
 
@@ -59,7 +60,7 @@ struct FinishInfo {
 
 struct OutputEvent {
   std::int32_t choice = 0;
-  std::vector<TokenId> tokens{};         // normally one; several where a grammar forced text; none on a bare finish
+  TokenRun tokens{};  // normally one; several where a grammar forced text; none on a bare finish
   std::vector<TokenLogprob> logprobs{};  // one per token where asked for
   std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
   std::vector<float> embedding{};                              // where pooling was asked for: L2-normalised

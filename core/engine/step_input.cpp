@@ -1,14 +1,24 @@
 #include "core/engine/step_input.h"
 
+#include <algorithm>
+
 namespace quire {
 
-StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences)
+namespace {
+
+constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, of memory only what is used
+
+}  // namespace
+
+StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
+                     std::int64_t max_table_blocks)
     : block_size_(block_size) {
   for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_})
     rows->reserve(static_cast<std::size_t>(max_rows));
   for (auto* sequences : {&query_start_, &context_len_, &block_table_start_}) {
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
   }
+  block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
   clear();
 }
 

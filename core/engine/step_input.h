@@ -12,7 +12,8 @@ namespace quire {
 
 class StepInput {
  public:
-  StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences);
+  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together.
+  StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks);
 
   void clear();
   // Adds the entry's rows. Logits (or hidden states) are wanted of its rows [first_wanted, end_wanted); returns the

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <thread>
+#include <utility>
 
 #include "core/sampling/mask.h"
 #include "core/sampling/philox.h"
@@ -47,6 +49,7 @@ double total_weight(const Candidates& candidates) {
 }  // namespace
 
 void Sampler::sample(std::span<SampleRow> rows) {
+  make_scratch(rows);
   backend_.parallel_for(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     std::unique_ptr<Scratch> scratch = take_scratch();
     for (std::int64_t i = begin; i < end; ++i)
@@ -199,6 +202,21 @@ TokenLogprob Sampler::logprob_of(std::span<const float> logits, TokenId token, s
     result.top.emplace_back(TokenId{candidate.id}, logprob(static_cast<std::size_t>(candidate.id)));
   }
   return result;
+}
+
+// All that this many rows can need at once, before they are given to the compute threads: which of them takes which
+// scratch, and how many candidates a row has, differs from step to step. What is never touched costs addresses only.
+void Sampler::make_scratch(std::span<const SampleRow> rows) {
+  const std::size_t most = std::min<std::size_t>(rows.size(), std::max(1U, std::thread::hardware_concurrency()));
+  while (scratch_.size() < most) {
+    auto made = std::make_unique<Scratch>();
+    const std::size_t vocab_size = rows[0].logits.size();
+    made->candidates.reserve(vocab_size);
+    made->ids.reserve(vocab_size);
+    made->chunk_sums.reserve(vocab_size);
+    made->raw.reserve(vocab_size);
+    scratch_.push_back(std::move(made));
+  }
 }
 
 std::unique_ptr<Sampler::Scratch> Sampler::take_scratch() {

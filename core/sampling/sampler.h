@@ -93,6 +93,7 @@ class Sampler {
   static void cut_top_p(Candidates& candidates, double mass);
   static void cut_min_p(Candidates& candidates, float min_p);
   static void cut_xtc(Candidates& candidates, float threshold);
+  void make_scratch(std::span<const SampleRow> rows);
   std::unique_ptr<Scratch> take_scratch();
   void give_scratch(std::unique_ptr<Scratch> scratch);
 

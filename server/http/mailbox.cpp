@@ -50,6 +50,7 @@ asio::awaitable<Mailbox::Batch> Mailbox::take() {
       if (interrupted_ || !mail_.empty()) {
         Batch batch;
         batch.mail.swap(mail_);
+        mail_.reserve(batch.mail.size());  // here, so that the engine's put() seldom has to
         batch.interrupted = interrupted_;
         batch.error = error_;
         co_return batch;

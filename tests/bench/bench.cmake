@@ -6,3 +6,4 @@ endfunction()
 
 quire_bench(bench_scheduler quire_engine)
 quire_bench(bench_sampler quire_engine)
+quire_bench(bench_memory quire_engine)

@@ -3,50 +3,12 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "core/engine/engine.h"
-#include "core/model/loaded_model.h"
-#include "kernels/registry.h"
-#include "tests/support/material.h"
-#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/served_model.h"
 
 using namespace quire;
 using namespace quire::test;
 
 namespace {
-
-struct Served {
-  Served(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options)
-      : loaded(open_model(path)),
-        backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
-        model(loaded->build(*backend, [](auto, auto) {})) {
-    KvLayout layout = model->kv_layout();
-    layout.num_blocks = num_blocks;
-    layout.block_size = 16;
-    layout.dtype = KvDType::kF16;
-    engine = std::make_unique<Engine>(*model, *backend, backend->allocate_kv(layout), std::vector<TokenId>{}, options);
-  }
-
-  std::shared_ptr<KeepingSink> submit(Request request) {
-    request.id = std::to_string(num_submitted++);
-    request.arrival = Clock::time_point(std::chrono::seconds(num_submitted));
-    auto sink = std::make_shared<KeepingSink>(request.num_choices);
-    const Result<void> submitted = engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
-    REQUIRE(submitted);
-    return sink;
-  }
-
-  void run() {
-    kEngineThread.assume();
-    while (engine->step(Clock::now())) {
-    }
-  }
-
-  std::shared_ptr<const LoadedModel> loaded;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Engine> engine;
-  int num_submitted = 0;
-};
 
 std::vector<TokenId> ids_of(const nlohmann::json& array) {
   std::vector<TokenId> ids;
@@ -55,18 +17,17 @@ std::vector<TokenId> ids_of(const nlohmann::json& array) {
   return ids;
 }
 
-constexpr const char* kModel = "weights/stories260K-gguf/stories260K.gguf";
 constexpr const char* kReference = "weights/stories260K-gguf/greedy-f64-reference.dev.json.gz";
 
 }  // namespace
 
 TEST_CASE("greedy text of a real model is the 64-bit reference's, all prompts in one engine", "[engine][model]") {
-  QUIRE_REQUIRE_MATERIAL(path, kModel);
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
   QUIRE_REQUIRE_MATERIAL(reference, kReference);
   const auto cases = nlohmann::json::parse(read_file(reference));
   EngineOptions options;
   options.scheduler.max_num_batched_tokens = GENERATE(16, 512);
-  Served served(path, GENERATE(24, 200), options);
+  ServedModel served(path, GENERATE(24, 200), options);
   std::vector<std::shared_ptr<KeepingSink>> sinks;
   for (const auto& each : cases) {
     sinks.push_back(served.submit(request_of(ids_of(each["prompt_ids"]), static_cast<int>(each["greedy_ids"].size()))));
@@ -79,7 +40,7 @@ TEST_CASE("greedy text of a real model is the 64-bit reference's, all prompts in
 }
 
 TEST_CASE("64 streams of a real model in a pool too small for them say what each says alone", "[engine][model]") {
-  QUIRE_REQUIRE_MATERIAL(path, kModel);
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
   const auto stream = [](int i) {
     Request request = request_of(made_tokens(3 + 5 * (i % 20), i, 500), 80 + i % 32);
     request.sampling.temperature = i % 3 == 0 ? 0.0F : 0.9F;
@@ -90,7 +51,7 @@ TEST_CASE("64 streams of a real model in a pool too small for them say what each
   std::vector<std::vector<TokenId>> alone;
   EngineOptions uncached;
   uncached.kv_cache.enable_prefix_caching = false;
-  Served single(path, 100, uncached);
+  ServedModel single(path, 100, uncached);
   for (int i = 0; i < 64; ++i) {
     const auto sink = single.submit(stream(i));
     single.run();
@@ -98,7 +59,7 @@ TEST_CASE("64 streams of a real model in a pool too small for them say what each
   }
   EngineOptions options;
   options.scheduler.max_num_batched_tokens = GENERATE(16, 64, 512);
-  Served crowded(path, 60, options);
+  ServedModel crowded(path, 60, options);
   std::vector<std::shared_ptr<KeepingSink>> sinks;
   for (int i = 0; i < 64; ++i)
     sinks.push_back(crowded.submit(stream(i)));

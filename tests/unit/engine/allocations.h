@@ -1,0 +1,10 @@
+// Counts the calls of operator new in this program, on all threads. Any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace quire::test {
+
+std::int64_t num_allocations();
+
+}  // namespace quire::test

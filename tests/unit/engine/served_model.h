@@ -1,0 +1,55 @@
+// An engine over a model's file and the CPU backend, stepped by the test itself. One thread at a time.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "core/model/loaded_model.h"
+#include "kernels/registry.h"
+#include "tests/support/material.h"
+#include "tests/unit/engine/harness.h"
+
+namespace quire::test {
+
+inline constexpr const char* kStories = "weights/stories260K-gguf/stories260K.gguf";
+
+struct ServedModel {
+  ServedModel(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options)
+      : loaded(open_model(path)),
+        backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
+        model(loaded->build(*backend, [](auto, auto) {})) {
+    KvLayout layout = model->kv_layout();
+    layout.num_blocks = num_blocks;
+    layout.block_size = 16;
+    layout.dtype = KvDType::kF16;
+    engine = std::make_unique<Engine>(*model, *backend, backend->allocate_kv(layout), std::vector<TokenId>{}, options);
+  }
+
+  std::shared_ptr<KeepingSink> submit(Request request) {
+    request.id = std::to_string(num_submitted++);
+    request.arrival = Clock::time_point(std::chrono::seconds(num_submitted));
+    auto sink = std::make_shared<KeepingSink>(request.num_choices);
+    const Result<void> submitted = engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    REQUIRE(submitted);
+    return sink;
+  }
+
+  void run() {
+    kEngineThread.assume();
+    while (engine->step(Clock::now())) {
+    }
+  }
+
+  std::shared_ptr<const LoadedModel> loaded;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Engine> engine;
+  int num_submitted = 0;
+};
+
+}  // namespace quire::test

@@ -1,0 +1,77 @@
+// What must not grow with load or time: the allocations of a step in which nobody comes, goes or is preempted.
+#include <catch2/catch.hpp>
+
+#include "core/sched/scheduler.h"
+#include "tests/unit/engine/allocations.h"
+#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/served_model.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+// Takes events and lets them go.
+class DroppingSink final : public OutputSink {
+ public:
+  void send(OutputEvent event) noexcept override { num_tokens += event.tokens.size(); }
+  std::size_t num_tokens = 0;
+};
+
+std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_tokens, bool greedy) {
+  Request request = request_of(made_tokens(10 + number, number, 60), max_tokens);
+  request.id = std::to_string(number);
+  request.key_name = number % 2 == 0 ? "a key with a name too long to lie inside of a string" : "b";
+  if (!greedy) {
+    request.sampling.temperature = 0.8F;
+    request.sampling.top_k = 20;
+    request.sampling.top_p = 0.9F;
+  }
+  auto sink = std::make_shared<DroppingSink>();
+  const Result<void> accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(accepted);
+  return sink;
+}
+
+// Steps until everything streams and the last arrays have their size, then counts over `num_steps`.
+std::int64_t allocations_of(Engine& engine, int num_warm, int num_steps) {
+  kEngineThread.assume();
+  Clock::time_point now{std::chrono::seconds(1000)};
+  for (int i = 0; i < num_warm; ++i)
+    engine.step(now);
+  const std::int64_t before = num_allocations();
+  for (int i = 0; i < num_steps; ++i)
+    engine.step(now);
+  return num_allocations() - before;
+}
+
+}  // namespace
+
+TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][steady]") {
+  const SchedulerPolicy policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
+  HarnessOptions options{.num_blocks = 4000};
+  options.engine.scheduler.policy = policy;
+  options.engine.scheduler.max_num_seqs = 16;
+  options.engine.scheduler.max_model_len = 1000;
+  Harness harness(options);
+  harness.model.sequences_a_step.reserve(10'000);
+  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  for (int i = 0; i < 50; ++i)  // 34 of them wait
+    sinks.push_back(submitted(harness.engine, i, 600, i % 2 == 0));
+  CHECK(allocations_of(harness.engine, 40, 200) == 0);
+  CHECK(harness.engine.stats().num_running == 16);
+  CHECK(harness.engine.stats().num_waiting == 34);
+  CHECK(sinks[0]->num_tokens > 200);
+}
+
+TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine][steady][model]") {
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
+  EngineOptions options;
+  options.scheduler.max_num_seqs = 8;
+  ServedModel served(path, 400, options);
+  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  for (int i = 0; i < 8; ++i)
+    sinks.push_back(submitted(*served.engine, i, 400, i % 2 == 0));
+  CHECK(allocations_of(*served.engine, 40, 300) == 0);
+  CHECK(sinks[0]->num_tokens > 100);
+}
