@@ -173,6 +173,12 @@ Keys scheduler_keys() {
       types::weights(
           {"scheduler.key_weights", "Under 'fair': the share of each API key by its name; others weigh 1"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.key_weights; }),
+      types::choice<Preemption>(
+          {"scheduler.preemption",
+           "How a sequence gets back the blocks it had to give up: from the host tier (swap), by computing them again, "
+           "or by whichever costs less (auto); without a host tier always by computing"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.preemption; },
+          {{"auto", Preemption::kCheaper}, {"swap", Preemption::kSwap}, {"recompute", Preemption::kRecompute}}),
       types::boolean(
           {"scheduler.prefix_aware", "Among the first that wait, prefer those whose prompt is cached already"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.prefix_aware; }),

@@ -64,7 +64,6 @@ std::string version_of(const std::filesystem::path& path) {
 class ModelHost {
  public:
   ModelHost(const ServeOptions& options, const Server& server) {
-    const auto started = Clock::now();
     loaded_ = open_model(options.model.path);
     backend_ = create_backend(options.backend);
     const ServingLimits limits{options.engine.scheduler.max_num_seqs, options.engine.scheduler.max_num_batched_tokens,
@@ -86,8 +85,6 @@ class ModelHost {
                                        std::vector<TokenId>(ends.begin(), ends.end()), engine);
     served_ = describe(options.model);
     engine_->start();
-    log::info("{} is ready after {} ms", served_->name,
-              std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
   }
 
   std::shared_ptr<const Service> service() {
@@ -97,6 +94,8 @@ class ModelHost {
     service->healthy = [this] { return engine_->healthy(); };
     return service;
   }
+
+  const std::string& name() const { return served_->name; }
 
   // Ends the engine's thread: nothing is sent any more.
   void stop() { engine_->stop(); }
@@ -185,8 +184,12 @@ int serve(const ServeOptions& options) {
     });
     server.start();
     try {
+      const auto started = Clock::now();
       host = std::make_unique<ModelHost>(options, server);
       server.serve(host->service());
+      // Only now: whoever reads it is served.
+      log::info("{} is ready after {} ms", host->name(),
+                std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
       print_hint(options.server, server.port());
       notifier.ready();
       feed_watchdog(server, notifier);

@@ -17,6 +17,8 @@ namespace {
 
 // An engine that has been idle for so long looks whether its pool is whole: never between two requests of one client.
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
+// Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
+constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
 Error shutting_down() {
   return {ErrorKind::kUnavailable,
@@ -90,6 +92,7 @@ void Engine::Impl::run() {
   kEngineThread.assume();
   pthread_setname_np(pthread_self(), "engine");
   bool checked = false;
+  bool persisting = false;
   while (!stopping.load(std::memory_order_acquire)) {
     if (step(Clock::now())) {
       checked = false;
@@ -100,13 +103,17 @@ void Engine::Impl::run() {
       drained = true;
       drained_changed.notify_all();
     }
+    if (checked && live_.empty() && persisting) {
+      persisting = lower_tier_->persist_some(kBlocksPersistedAtOnce);
+      continue;
+    }
     std::optional<Clock::time_point> until = next_deadline();
     if (!checked && live_.empty()) until = Clock::now() + kIdleBeforeCheck;
     const Clock::time_point slept = Clock::now();
     queue.wait(until);
     if (!checked && live_.empty() && Clock::now() - slept >= kIdleBeforeCheck) {
       kv_.check_integrity();
-      if (lower_tier_ != nullptr) lower_tier_->persist_all(false);
+      persisting = lower_tier_ != nullptr;
       checked = true;
     }
   }
@@ -116,8 +123,8 @@ void Engine::Impl::run() {
 void Engine::Impl::shut_down() {
   receive(Clock::now());
   cut_all(FinishReason::kAbort, shutting_down());
-  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all(true);
-  publish(Clock::now());
+  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all();
+  publish();
 }
 
 std::optional<Clock::time_point> Engine::Impl::next_deadline() const {

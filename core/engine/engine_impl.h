@@ -96,7 +96,8 @@ class Engine::Impl {
   void finish_prompt_only(Generation& generation);
   void emit();
   void fail(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void publish(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void publish() QUIRE_REQUIRES(kEngineThread);
+  void note_rate() QUIRE_REQUIRES(kEngineThread);
 
   Model& model_;
   Backend& backend_;
@@ -132,8 +133,14 @@ class Engine::Impl {
   std::int64_t num_sequences_made_ = 0;
 
   EngineStats stats_;
-  Clock::time_point rate_since_{};
-  std::uint64_t rate_tokens_ = 0;
+  struct Window {
+    double busy_s = 0.0;  // in steps
+    std::uint64_t num_tokens = 0;
+    std::uint64_t num_started = 0;
+    std::uint64_t num_prompt_tokens = 0;
+  };
+  Window window_;     // since the last look at the rate
+  ServiceRate rate_;  // of starting what waits
 };
 
 }  // namespace quire

@@ -99,9 +99,10 @@ void Engine::Impl::take_restored() {
 // What the next to start finds in host memory comes back before it is planned: a preempted sequence's blocks above all.
 void Engine::Impl::swap_in() {
   if (host_ == nullptr) return;
+  const double of_token = options_.scheduler.preemption == Preemption::kSwap ? 0.0 : scheduler_.prompt_token_seconds();
   for (const Sequence* sequence : scheduler_.next_to_start()) {
-    stats_.num_blocks_restored += static_cast<std::uint64_t>(lower_tier_->restore_from_host(
-        sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), scheduler_.prompt_token_seconds()));
+    stats_.num_blocks_restored += static_cast<std::uint64_t>(
+        lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), of_token));
   }
 }
 
@@ -174,7 +175,8 @@ void Engine::Impl::note_started(Clock::time_point now) {
       live.queue_deadline.reset();
     }
     stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
-    rate_tokens_ += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
+    ++window_.num_started;
+    window_.num_prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
   }
 }
 

@@ -19,13 +19,14 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
-  double tokens_per_second = 0.0;  // recent service rate, prompt and generated
+  double tokens_per_second = 0.0;  // computed lately while there was work, prompt and generated
 
   // Counters since start.
   std::uint64_t num_steps = 0;
   std::uint64_t prefix_cache_queries = 0;  // prompt tokens looked up
   std::uint64_t prefix_cache_hits = 0;     // of them, found
   std::uint64_t num_preemptions = 0;
+  std::uint64_t num_swaps = 0;        // preemptions whose blocks went to the host tier instead of being computed again
   std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
   std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;

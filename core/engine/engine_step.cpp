@@ -10,16 +10,18 @@ namespace quire {
 
 namespace {
 
-constexpr double kRateWindow = 1.0;  // seconds between two looks at the service rate
+constexpr double kRateWindow = 1.0;  // seconds of work between two looks at the service rate
+constexpr double kRateWeight = 0.3;  // of the newest look
 
 }  // namespace
 
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
   swap_in();
+  if (lower_tier_ != nullptr) scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
   scheduler_.schedule(batch_);
   if (batch_.empty()) {
-    publish(now);
+    publish();
     return false;
   }
   note_started(now);
@@ -35,7 +37,8 @@ bool Engine::Impl::step(Clock::time_point now) {
   sampler_.sample(rows_);
   commit(began);
   emit();
-  publish(now);
+  window_.busy_s += std::chrono::duration<double>(Clock::now() - began).count();
+  publish();
   return true;
 }
 
@@ -315,10 +318,10 @@ void Engine::Impl::fail(const std::string& what) {
   queue.close(error);
   scheduler_.abandon(batch_);
   cut_all(FinishReason::kError, error);
-  publish(Clock::now());
+  publish();
 }
 
-void Engine::Impl::publish(Clock::time_point now) {
+void Engine::Impl::publish() {
   const BlockPool& pool = kv_.pool();
   stats_.num_running = scheduler_.num_running();
   stats_.num_waiting = scheduler_.num_waiting() + static_cast<std::int64_t>(restoring_.size());
@@ -328,21 +331,33 @@ void Engine::Impl::publish(Clock::time_point now) {
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();
+  stats_.num_swaps = scheduler_.num_swaps();
   if (!batch_.empty()) {
     ++stats_.num_steps;
     stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
+    window_.num_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
     const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
     ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
   }
-  const double elapsed = std::chrono::duration<double>(now - rate_since_).count();
-  if (elapsed >= kRateWindow) {
-    // Half of the old rate stays in the new one: a few seconds of memory.
-    stats_.tokens_per_second = 0.5 * stats_.tokens_per_second + 0.5 * static_cast<double>(rate_tokens_) / elapsed;
-    queue.note_progress(stats_.tokens_per_second);
-    rate_tokens_ = 0;
-    rate_since_ = now;
-  }
+  if (window_.busy_s >= kRateWindow) note_rate();
   board.publish(stats_);
+}
+
+// Over the time in which there was work: an idle night does not make the next morning's clients wait.
+void Engine::Impl::note_rate() {
+  const auto blend = [&](double& rate, std::uint64_t count) {
+    rate += kRateWeight * (static_cast<double>(count) / window_.busy_s - rate);
+  };
+  if (stats_.tokens_per_second == 0.0) {  // the first: there is nothing to blend it with
+    stats_.tokens_per_second = static_cast<double>(window_.num_tokens) / window_.busy_s;
+    rate_ = {static_cast<double>(window_.num_started) / window_.busy_s,
+             static_cast<double>(window_.num_prompt_tokens) / window_.busy_s};
+  }
+  blend(stats_.tokens_per_second, window_.num_tokens);
+  blend(rate_.requests_per_second, window_.num_started);
+  blend(rate_.prompt_tokens_per_second, window_.num_prompt_tokens);
+  window_ = {};
+  queue.note_progress(rate_);
 }
 
 }  // namespace quire

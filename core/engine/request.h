@@ -60,7 +60,7 @@ struct FinishInfo {
 
 struct OutputEvent {
   std::int32_t choice = 0;
-  TokenRun tokens{};  // normally one; several where a grammar forced text; none on a bare finish
+  TokenRun tokens{};                     // normally one; several where a grammar forced text; none on a bare finish
   std::vector<TokenLogprob> logprobs{};  // one per token where asked for
   std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
   std::vector<float> embedding{};                              // where pooling was asked for: L2-normalised

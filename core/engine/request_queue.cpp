@@ -124,38 +124,51 @@ void RequestQueue::wait(std::optional<Clock::time_point> until) {
   woken_ = false;
 }
 
-void RequestQueue::note_progress(double tokens_per_second) {
+void RequestQueue::note_progress(ServiceRate rate) {
   const std::lock_guard lock(mutex_);
-  tokens_per_second_ = tokens_per_second;
+  rate_ = rate;
 }
 
 std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage added) const {
   if (closed_) return closed_;
-  const auto exceeds = [](std::int64_t used, std::int64_t more, std::int64_t bound) {
-    return more > 0 && used + more > bound;
-  };
   const auto found = per_key_.find(key_name);
   const Usage of_key = found == per_key_.end() ? Usage{} : found->second;
-  const auto key_exceeds = [&](std::int64_t used, std::int64_t more, std::int64_t bound) {
-    return bound > 0 && exceeds(used, more, bound);
-  };
-  if (key_exceeds(of_key.num_requests, added.num_requests, options_.max_queued_requests_per_key) ||
-      key_exceeds(of_key.num_tokens, added.num_tokens, options_.max_queued_tokens_per_key) ||
-      key_exceeds(of_key.num_bytes, added.num_bytes, options_.max_queued_bytes_per_key)) {
-    return refused(ErrorKind::kRateLimited, "Too much is waiting under this API key. Please retry later.",
-                   "rate_limit_exceeded", retry_after(of_key.num_tokens));
+  const Usage key_bounds{options_.max_queued_requests_per_key, options_.max_queued_tokens_per_key,
+                         options_.max_queued_bytes_per_key};
+  const Usage bounds{options_.max_queued_requests, options_.max_queued_tokens, options_.max_queued_bytes};
+  for (const Usage& each : {key_bounds, bounds}) {
+    if (larger_by_itself(added, each)) {
+      return invalid("The request is larger than what may wait at all.", {}, "request_too_large").value();
+    }
   }
-  if (exceeds(total_.num_requests, added.num_requests, options_.max_queued_requests) ||
-      exceeds(total_.num_tokens, added.num_tokens, options_.max_queued_tokens) ||
-      exceeds(total_.num_bytes, added.num_bytes, options_.max_queued_bytes)) {
-    return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_.num_tokens));
+  if (exceeds(of_key, added, key_bounds)) {
+    return refused(ErrorKind::kRateLimited, "Too much is waiting under this API key. Please retry later.",
+                   "rate_limit_exceeded", retry_after(of_key));
+  }
+  if (exceeds(total_, added, bounds)) {
+    return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_));
   }
   return std::nullopt;
 }
 
+bool RequestQueue::larger_by_itself(const Usage& added, const Usage& bounds) {
+  return (bounds.num_tokens > 0 && added.num_tokens > bounds.num_tokens) ||
+         (bounds.num_bytes > 0 && added.num_bytes > bounds.num_bytes);
+}
+
+// One that is still to be counted adds at least one token.
+bool RequestQueue::exceeds(const Usage& used, const Usage& added, const Usage& bounds) {
+  const auto one_exceeds = [](std::int64_t has, std::int64_t more, std::int64_t bound) {
+    return bound > 0 && more > 0 && has + more > bound;
+  };
+  return one_exceeds(used.num_requests, added.num_requests, bounds.num_requests) ||
+         one_exceeds(used.num_tokens, std::max<std::int64_t>(added.num_tokens, 1), bounds.num_tokens) ||
+         one_exceeds(used.num_bytes, added.num_bytes, bounds.num_bytes);
+}
+
 Error RequestQueue::overloaded() const {
   const std::lock_guard lock(mutex_);
-  return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_.num_tokens));
+  return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_));
 }
 
 void RequestQueue::add(const std::string& key_name, Usage added) {
@@ -177,10 +190,13 @@ void RequestQueue::remove(const QueueTicket& ticket) {
   if (key->second.num_requests == 0) per_key_.erase(key);
 }
 
-// The time that what waits needs to be served at the recent rate.
-std::chrono::seconds RequestQueue::retry_after(std::int64_t queued_tokens) const {
-  if (tokens_per_second_ <= 0.0) return std::chrono::seconds(1);
-  const double seconds = std::ceil(static_cast<double>(queued_tokens) / tokens_per_second_);
+// The time until what waits has been started, at the rate at which requests and their prompts lately were.
+std::chrono::seconds RequestQueue::retry_after(const Usage& queued) const {
+  const auto needed = [](std::int64_t amount, double rate) {
+    return rate > 0.0 ? static_cast<double>(amount) / rate : 0.0;
+  };
+  const double seconds = std::ceil(std::max(needed(queued.num_requests, rate_.requests_per_second),
+                                            needed(queued.num_tokens, rate_.prompt_tokens_per_second)));
   const double bound = static_cast<double>(kMaxRetryAfter.count());
   return std::chrono::seconds(static_cast<std::int64_t>(std::clamp(seconds, 1.0, bound)));
 }

@@ -29,6 +29,12 @@ struct QueueOptions {
   double max_queue_time_s = 0.0;  // a request that waited longer without starting is refused with 503; 0: no bound
 };
 
+// How fast what waits is being started while the engine works, from which Retry-After is computed; 0: not yet known.
+struct ServiceRate {
+  double requests_per_second = 0.0;
+  double prompt_tokens_per_second = 0.0;
+};
+
 class RequestQueue;
 
 // A request's share of what may wait, given back when it starts to run or is destroyed, whichever is first.
@@ -72,6 +78,8 @@ class RequestQueue {
 
   // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining,
   // failed, or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
+  // Where the bound on tokens is reached already, nobody is tokenized to find that out. What is larger than a bound by
+  // itself is kInvalidRequest: waiting would not help.
   Result<QueueTicket> reserve(const std::string& key_name, std::int64_t body_bytes);
   // Hands the request to the engine; refuses as reserve() does, now with its number of tokens known.
   Result<void> submit(Submission submission);
@@ -90,8 +98,7 @@ class RequestQueue {
   void drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) QUIRE_REQUIRES(kEngineThread);
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
-  // The recent service rate, from which Retry-After is computed.
-  void note_progress(double tokens_per_second) QUIRE_REQUIRES(kEngineThread);
+  void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
 
  private:
   friend class QueueTicket;
@@ -102,9 +109,11 @@ class RequestQueue {
   };
   // The first bound that adding the given amounts would break, as an error; requires mutex_.
   std::optional<Error> refusal(const std::string& key_name, Usage added) const;
+  static bool larger_by_itself(const Usage& added, const Usage& bounds);
+  static bool exceeds(const Usage& used, const Usage& added, const Usage& bounds);
   void add(const std::string& key_name, Usage added);
   void remove(const QueueTicket& ticket);
-  std::chrono::seconds retry_after(std::int64_t queued_tokens) const;
+  std::chrono::seconds retry_after(const Usage& queued) const;
 
   QueueOptions options_;
   mutable std::mutex mutex_;
@@ -113,7 +122,7 @@ class RequestQueue {
   std::vector<Abort> aborts_;
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
-  double tokens_per_second_ = 0.0;
+  ServiceRate rate_;
   std::optional<Error> closed_;
   bool woken_ = false;
 };

@@ -26,7 +26,7 @@ bool BlockPool::allocate(std::span<BlockId> out) {
     block = free_head_;
     Links& links = links_[index(block)];
     free_head_ = links.next;
-    links = {.num_references = 1, .state = State::kReferenced, .is_favoured = false};
+    links = {.num_references = 1, .state = State::kReferenced};
   }
   num_free_ -= static_cast<std::int64_t>(out.size());
   peak_referenced_ = std::max(peak_referenced_, num_referenced());
@@ -41,6 +41,7 @@ void BlockPool::retain(BlockId block) {
     links.state = State::kReferenced;
     peak_referenced_ = std::max(peak_referenced_, num_referenced());
   }
+  links.is_forgettable = false;
   ++links.num_references;
 }
 

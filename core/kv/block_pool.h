@@ -29,6 +29,9 @@ class BlockPool {
   void release(BlockId block, bool keep);
   // From now on the block leaves after those that nobody favoured. Whoever favours a block favours those before it.
   void favour(BlockId block) { links_[index(block)].is_favoured = true; }
+  // Says of a block, until it is shared or released again, that its content is cheaper made anew than kept elsewhere.
+  void set_forgettable(BlockId block, bool forgettable) { links_[index(block)].is_forgettable = forgettable; }
+  bool is_forgettable(BlockId block) const { return links_[index(block)].is_forgettable; }
   // Marks a cached block as the most recently used.
   void touch(BlockId block);
   // The cached block to give up next, kNoBlock where there is none; drop() frees a cached block.
@@ -58,6 +61,7 @@ class BlockPool {
     std::int32_t num_references = 0;
     State state = State::kFree;
     bool is_favoured = false;
+    bool is_forgettable = false;
   };
   struct List {
     BlockId head = kNoBlock;  // least recently used

@@ -48,10 +48,7 @@ DiskTier::DiskTier(const DiskTierOptions& options, std::function<void()> ready)
     : options_(options),
       folder_(options.directory / fmt::format("kv-{:016x}", options.fingerprint)),
       ready_(std::move(ready)),
-      index_([this](TierId id) {
-        std::error_code ignored;
-        fs::remove(path_of(id), ignored);
-      }) {
+      index_([this](TierId id) { left_.push_back(id); }) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -94,9 +91,8 @@ TierId DiskTier::offer(TierId parent, const std::string& salt, std::span<const T
     id = next_id_++;
     index_.add(id, parent, salt, tokens);
     num_queued_bytes_ += bytes;
-    TierRecord record{options_.fingerprint, id, parent, salt, {tokens.begin(), tokens.end()}, {}};
-    record.payload.assign(payload.begin(), payload.end());
-    jobs_.push_back({0, {}, std::move(record)});
+    writes_.push_back(
+        {options_.fingerprint, id, parent, salt, {tokens.begin(), tokens.end()}, {payload.begin(), payload.end()}});
   }
   changed_.notify_all();
   return id;
@@ -112,7 +108,7 @@ std::uint64_t DiskTier::fetch(std::vector<TierId> records) {
   {
     const std::lock_guard lock(mutex_);
     number = next_fetch_++;
-    jobs_.push_front({number, std::move(records), {}});  // somebody waits for it
+    fetches_.push_back({number, std::move(records)});
   }
   changed_.notify_all();
   return number;
@@ -125,7 +121,7 @@ std::vector<DiskTier::Fetched> DiskTier::take_fetched() {
 
 void DiskTier::wait_idle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_busy_ && jobs_.empty(); });
+  changed_.wait(lock, [this] { return !is_busy_ && fetches_.empty() && writes_.empty(); });
 }
 
 std::int64_t DiskTier::num_bytes() const {
@@ -145,13 +141,25 @@ void DiskTier::run() {
   while (true) {
     is_busy_ = false;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    changed_.wait(lock, [this] { return stopping_ || !fetches_.empty() || !writes_.empty(); });
     is_busy_ = true;
-    lock.unlock();
-    perform(job);
+    if (!fetches_.empty()) {
+      const Fetch fetch = std::move(fetches_.front());
+      fetches_.pop_front();
+      lock.unlock();
+      Fetched fetched = read(fetch);
+      lock.lock();
+      fetched_.push_back(std::move(fetched));
+      lock.unlock();
+      ready_();
+    } else if (!writes_.empty()) {
+      const TierRecord record = std::move(writes_.front());
+      writes_.pop_front();
+      lock.unlock();
+      write(record);
+    } else {
+      return;
+    }
     lock.lock();
   }
 }
@@ -173,32 +181,33 @@ void DiskTier::load() {
       fs::remove(file.path(), error);
     }
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   is_loaded_ = true;
   if (!found.empty()) next_id_ = found.rbegin()->first + 1;
   for (const auto& [id, each] : found) {
     const auto& [record, bytes] = each;
     const bool is_reachable = record.parent == kNoTierId || index_.contains(record.parent);
     if (!is_reachable || index_.find(record.parent, record.salt, record.tokens) != nullptr) {
-      fs::remove(path_of(id), error);
+      left_.push_back(id);
       continue;
     }
     index_.set_bytes(index_.add(id, record.parent, record.salt, record.tokens), bytes);
   }
   index_.make_room(0, options_.max_bytes);
+  lock.unlock();
+  remove_files();
 }
 
-void DiskTier::perform(Job& job) {
-  if (job.fetch_number == 0) {
-    write(job.write);
-    return;
-  }
-  Fetched fetched = read(job);
+// Without the lock: a file system may take its time, and the engine asks for the index meanwhile.
+void DiskTier::remove_files() {
+  std::vector<TierId> removed;
   {
     const std::lock_guard lock(mutex_);
-    fetched_.push_back(std::move(fetched));
+    removed.swap(left_);
   }
-  ready_();
+  std::error_code ignored;
+  for (const TierId id : removed)
+    fs::remove(path_of(id), ignored);
 }
 
 void DiskTier::write(const TierRecord& record) {
@@ -207,6 +216,10 @@ void DiskTier::write(const TierRecord& record) {
     const std::lock_guard lock(mutex_);
     num_queued_bytes_ -= static_cast<std::int64_t>(record.payload.size());
     if (!index_.make_room(file_bytes, options_.max_bytes) && index_.contains(record.id)) index_.remove(record.id);
+  }
+  remove_files();
+  {
+    const std::lock_guard lock(mutex_);
     if (!index_.contains(record.id)) return;  // or its predecessor was removed meanwhile
   }
   const bool written = write_record(path_of(record.id), record);
@@ -223,10 +236,10 @@ void DiskTier::write(const TierRecord& record) {
   }
 }
 
-DiskTier::Fetched DiskTier::read(const Job& job) {
+DiskTier::Fetched DiskTier::read(const Fetch& fetch) {
   const auto began = std::chrono::steady_clock::now();
-  Fetched fetched{job.fetch_number, {}, 0.0};
-  for (const TierId id : job.fetch) {
+  Fetched fetched{fetch.number, {}, 0.0};
+  for (const TierId id : fetch.records) {
     std::optional<TierRecord> record = read_record(path_of(id));
     const std::lock_guard lock(mutex_);
     const TierIndex::Node* const node = index_.find(id);
@@ -240,6 +253,7 @@ DiskTier::Fetched DiskTier::read(const Job& job) {
     }
     fetched.payloads.push_back(std::move(record->payload));
   }
+  remove_files();
   fetched.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return fetched;
 }

@@ -1,7 +1,8 @@
-// DiskTier: KV blocks that left the pool, as files in a directory: they outlive the process. Any thread; files are read
-// and written on its own thread `kv-disk`, and what it is asked returns at once. A block is found by the record before
-// it and its tokens, compared in full: never by a hash alone. Invariants: the directory holds at most max_bytes of
-// records; a record is served only where its checksum is right; records of another model or layout are never read.
+// DiskTier: KV blocks that left the pool, as files in a directory: they outlive the process. Any thread; files are
+// read, written and removed on its own thread `kv-disk`, and what it is asked returns at once. A block is found by the
+// record before it and its tokens, compared in full: never by a hash alone. Invariants: the directory holds at most
+// max_bytes of records; a record is served only where its checksum is right; records of another model or layout are
+// never read.
 #pragma once
 
 #include <condition_variable>
@@ -64,17 +65,16 @@ class DiskTier {
   std::int64_t num_records() const;
 
  private:
-  struct Job {
-    std::uint64_t fetch_number = 0;
-    std::vector<TierId> fetch;
-    TierRecord write;  // where nothing is fetched
+  struct Fetch {
+    std::uint64_t number;
+    std::vector<TierId> records;
   };
 
   void run();
   void load();
-  void perform(Job& job);
   void write(const TierRecord& record);
-  Fetched read(const Job& job);
+  Fetched read(const Fetch& fetch);
+  void remove_files();
   std::filesystem::path path_of(TierId id) const;
 
   const DiskTierOptions options_;
@@ -83,7 +83,9 @@ class DiskTier {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   TierIndex index_;
-  std::deque<Job> jobs_;
+  std::deque<Fetch> fetches_;  // somebody waits for them: they go before what is to be written
+  std::deque<TierRecord> writes_;
+  std::vector<TierId> left_;  // the index; their files are still to be removed
   std::vector<Fetched> fetched_;
   std::int64_t num_queued_bytes_ = 0;
   TierId next_id_ = 1;

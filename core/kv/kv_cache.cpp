@@ -165,10 +165,12 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
   to.node = from.node;
 }
 
-void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
+                      WhenEvicted when_evicted) {
   if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
   for (std::size_t i = table.blocks.size(); i-- > 0;) {
     if (table.is_returning) pool_.favour(table.blocks[i]);
+    pool_.set_forgettable(table.blocks[i], when_evicted == WhenEvicted::kForgotten);
     pool_.release(table.blocks[i], index_.contains(table.blocks[i]));
   }
   table.blocks.clear();
@@ -185,7 +187,9 @@ bool KvCache::make_room(std::int64_t num_blocks) {
 
 void KvCache::evict_oldest() {
   const BlockId block = pool_.oldest_cached();
-  if (listener_ != nullptr) listener_->before_eviction(block);
+  if (listener_ != nullptr) {
+    listener_->before_eviction(block, pool_.is_forgettable(block) ? WhenEvicted::kForgotten : WhenEvicted::kOffered);
+  }
   index_.remove(block);
   pool_.drop(block);
 }

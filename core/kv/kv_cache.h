@@ -25,11 +25,14 @@ struct PrefixMatch {
   std::int32_t num_partial_tokens = 0;
 };
 
+// What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
+enum class WhenEvicted { kOffered, kForgotten };
+
 // Told of a block in the moment before its content is forgotten.
 class EvictionListener {
  public:
   virtual ~EvictionListener() = default;
-  virtual void before_eviction(BlockId block) = 0;
+  virtual void before_eviction(BlockId block, WhenEvicted what) = 0;
 };
 
 class KvCache {
@@ -56,7 +59,8 @@ class KvCache {
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
   // Lets go of all blocks, last first; computed content stays findable until its room is needed.
-  void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
+               WhenEvicted when_evicted = WhenEvicted::kOffered);
 
   // `listener` must outlive the cache's use; null: nobody.
   void set_eviction_listener(EvictionListener* listener) { listener_ = listener; }

@@ -8,11 +8,19 @@ namespace quire {
 
 namespace {
 
-constexpr double kFirstReadSeconds = 1e-3;  // of a block from disk, until one was read
-constexpr double kWeight = 0.2;             // of the newest measurement
+constexpr double kNewest = 0.2;    // of the newest measurement
+constexpr double kRefused = 0.99;  // what is left of a price each time that it was too high
 
 std::size_t index(BlockId block) {
   return static_cast<std::size_t>(block.value);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+void follow(double& average, double value) {
+  average = average == 0.0 ? value : average + kNewest * (value - average);
 }
 
 // The records that follow each other from the prompt's beginning.
@@ -38,8 +46,7 @@ LowerTier::LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* 
       disk_(disk),
       host_ids_(static_cast<std::size_t>(kv.pool().num_blocks()), kNoTierId),
       disk_ids_(host_ids_),
-      buffer_(storage.block_bytes()),
-      read_seconds_(kFirstReadSeconds) {
+      buffer_(storage.block_bytes()) {
   kv_.set_eviction_listener(this);
 }
 
@@ -50,7 +57,10 @@ LowerTier::~LowerTier() {
 std::int64_t LowerTier::restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
                                           double compute_seconds) {
   if (host_ == nullptr || host_->num_blocks() == 0) return 0;
-  if (compute_seconds > 0.0 && copy_seconds_ > compute_seconds * kv_.block_size()) return 0;
+  if (compute_seconds > 0.0 && copy_in_seconds_ > compute_seconds * kv_.block_size()) {
+    if (measures_) copy_in_seconds_ *= kRefused;
+    return 0;
+  }
   const std::vector<TierId> records = records_of(*host_, salt, tokens.first(static_cast<std::size_t>(limit)),
                                                  static_cast<std::size_t>(kv_.block_size()));
   const std::int64_t first = num_cached_blocks(salt, tokens, limit);
@@ -66,11 +76,7 @@ std::int64_t LowerTier::restore_from_host(const std::string& salt, std::span<con
       salt, tokens, first, end,
       [&](std::int64_t i) { return std::span(std::as_const(payloads[static_cast<std::size_t>(i - first)])); },
       host_ids_, records);
-  if (num_blocks > 0) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const double each = seconds / static_cast<double>(num_blocks);
-    copy_seconds_ = copy_seconds_ == 0.0 ? each : copy_seconds_ + kWeight * (each - copy_seconds_);
-  }
+  if (num_blocks > 0 && measures_) follow(copy_in_seconds_, seconds_since(began) / static_cast<double>(num_blocks));
   return num_blocks;
 }
 
@@ -83,7 +89,10 @@ std::optional<std::uint64_t> LowerTier::begin_restore(const std::string& salt, s
     return number;
   }
   const double compute = compute_seconds * kv_.block_size();
-  if (compute > 0.0 && read_seconds_ > compute) return std::nullopt;
+  if (compute > 0.0 && read_seconds_ > compute) {
+    read_seconds_ *= kRefused;
+    return std::nullopt;
+  }
   const auto limit = static_cast<std::int64_t>(prompt.size()) - 1;
   const std::int64_t num_cached = num_cached_blocks(salt, prompt, limit);
   std::vector<TierId> missing = records_of(*disk_, salt, prompt.first(static_cast<std::size_t>(limit)),
@@ -103,7 +112,7 @@ std::optional<std::int64_t> LowerTier::finish_restore(const std::string& salt, s
   const auto num_fetched =
       std::find_if_not(fetched.payloads.begin(), fetched.payloads.end(), is_whole) - fetched.payloads.begin();
   if (num_fetched == 0) return 0;
-  read_seconds_ += kWeight * (fetched.seconds / static_cast<double>(num_fetched) - read_seconds_);
+  follow(read_seconds_, fetched.seconds / static_cast<double>(num_fetched));
   const std::int64_t first = pending.first_block;
   return install(
       salt, prompt, first, first + num_fetched,
@@ -150,19 +159,48 @@ std::int64_t LowerTier::num_cached_blocks(const std::string& salt, std::span<con
   return num_blocks;
 }
 
-void LowerTier::persist_all(bool wait) {
-  if (disk_ == nullptr) return;
-  const auto when_full = wait ? std::function<void()>([this] { disk_->wait_idle(); }) : nullptr;
-  for (std::int64_t i = 0; i < kv_.pool().num_blocks(); ++i) {
-    const BlockId block{static_cast<std::int32_t>(i)};
-    if (kv_.index().num_tokens(block) == kv_.block_size()) persist(*disk_, disk_ids_, block, when_full);
-  }
-  if (wait) disk_->wait_idle();
+std::optional<double> LowerTier::swap_seconds() const {
+  if (host_ == nullptr) return std::nullopt;
+  return copy_out_seconds_ + copy_in_seconds_;
 }
 
-void LowerTier::before_eviction(BlockId block) {
-  if (kv_.index().num_tokens(block) == kv_.block_size()) {
-    if (host_ != nullptr) persist(*host_, host_ids_, block, nullptr);
+void LowerTier::set_swap_seconds(double of_block) {
+  copy_in_seconds_ = copy_out_seconds_ = of_block / 2.0;
+  measures_ = false;
+}
+
+bool LowerTier::persist_some(std::int64_t num_blocks) {
+  if (disk_ == nullptr) return false;
+  const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
+  for (; next_to_persist_ < end; ++next_to_persist_) {
+    const BlockId block{static_cast<std::int32_t>(next_to_persist_)};
+    if (kv_.index().num_tokens(block) == kv_.block_size()) persist(*disk_, disk_ids_, block, nullptr);
+  }
+  if (end < kv_.pool().num_blocks()) return true;
+  next_to_persist_ = 0;
+  return false;
+}
+
+void LowerTier::persist_all() {
+  if (disk_ == nullptr) return;
+  for (std::int64_t i = 0; i < kv_.pool().num_blocks(); ++i) {
+    const BlockId block{static_cast<std::int32_t>(i)};
+    if (kv_.index().num_tokens(block) != kv_.block_size()) continue;
+    persist(*disk_, disk_ids_, block, [this] { disk_->wait_idle(); });
+  }
+  disk_->wait_idle();
+}
+
+void LowerTier::before_eviction(BlockId block, WhenEvicted what) {
+  if (what == WhenEvicted::kForgotten) {
+    if (measures_) copy_out_seconds_ *= kRefused;
+  } else if (kv_.index().num_tokens(block) == kv_.block_size()) {
+    if (host_ != nullptr) {
+      const auto began = std::chrono::steady_clock::now();
+      const std::int64_t num_copied = persist(*host_, host_ids_, block, nullptr);
+      if (num_copied > 0 && measures_)
+        follow(copy_out_seconds_, seconds_since(began) / static_cast<double>(num_copied));
+    }
     if (disk_ != nullptr) persist(*disk_, disk_ids_, block, nullptr);
   }
   host_ids_[index(block)] = kNoTierId;
@@ -171,7 +209,8 @@ void LowerTier::before_eviction(BlockId block) {
 
 // A record needs that of the block before it, which is in the pool as long as this one is.
 template <class Tier>
-bool LowerTier::persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full) {
+std::int64_t LowerTier::persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full) {
+  std::int64_t num_offered = 0;
   std::vector<BlockId> path;
   const auto is_there = [&](BlockId each) { return ids[index(each)] != kNoTierId && tier.contains(ids[index(each)]); };
   for (BlockId each = block; each != kNoBlock && !is_there(each); each = kv_.index().parent_block(each)) {
@@ -187,9 +226,10 @@ bool LowerTier::persist(Tier& tier, Ids& ids, BlockId block, const std::function
       id = offer(tier, next, parent);
     }
     ids[index(next)] = id;
-    if (id == kNoTierId) return false;
+    if (id == kNoTierId) break;
+    ++num_offered;
   }
-  return true;
+  return num_offered;
 }
 
 template <class Tier>

@@ -1,7 +1,8 @@
 // LowerTier: moves blocks between the KV cache and the tiers below it, host memory and disk. Engine thread only; never
 // waits for the disk. What the pool evicts is offered to both (a preempted sequence is so swapped out, no more of it
-// than room is needed for); what a request could use comes back before it is scheduled, if that is cheaper than
-// computing it, by what both cost lately.
+// than room is needed for), unless it is cheaper made anew; what a request could use comes back before it is scheduled,
+// if that is cheaper than computing it. Prices are averages of what was measured; one that nobody pays any more falls
+// by a hundredth each time it is refused, so that it is tried again.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class LowerTier : public EvictionListener {
   ~LowerTier() override;
 
   // Brings back from host memory, now, what follows the cached part of `tokens`, at most `limit` of them. Returns the
-  // number of blocks.
+  // number of blocks. compute_seconds: of one token, 0 where that is not known or not to be asked.
   std::int64_t restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
                                  double compute_seconds);
   // Begins to fetch from disk what follows the cached part of the prompt, and returns the fetch's number; nothing where
@@ -41,10 +42,18 @@ class LowerTier : public EvictionListener {
 
   void drop_restore(std::uint64_t fetch) { pending_.erase(fetch); }  // nobody wants it any more
 
-  // Offers everything that is cached to the disk. With `wait`, until it has taken it all.
-  void persist_all(bool wait);
+  // What moving a block to the host tier and back costs; 0: not yet known. Nothing: there is no such tier.
+  std::optional<double> swap_seconds() const;
+  // From now on it costs this, whatever is measured: for a simulation, whose clock is another.
+  void set_swap_seconds(double of_block);
 
-  void before_eviction(BlockId block) override;
+  // Offers to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
+  // the next call begins anew).
+  bool persist_some(std::int64_t num_blocks);
+  // Offers everything that is cached to the disk and waits until it has taken it.
+  void persist_all();
+
+  void before_eviction(BlockId block, WhenEvicted what) override;
 
  private:
   struct Pending {
@@ -58,8 +67,10 @@ class LowerTier : public EvictionListener {
   // Puts blocks [first, end) of the prompt into the cache, as if they had been computed and released.
   std::int64_t install(const std::string& salt, std::span<const TokenId> tokens, std::int64_t first, std::int64_t end,
                        const Payload& payload, Ids& ids, std::span<const TierId> records);
+  // With the blocks before it that are not there yet; returns how many the tier has now that were not known to be
+  // there.
   template <class Tier>
-  bool persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full);
+  std::int64_t persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full);
   template <class Tier>
   TierId offer(Tier& tier, BlockId block, TierId parent);
   std::int64_t num_cached_blocks(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit);
@@ -72,8 +83,11 @@ class LowerTier : public EvictionListener {
   Ids disk_ids_;
   std::unordered_map<std::uint64_t, Pending> pending_;  // by the fetch's number
   std::vector<std::byte> buffer_;                       // one block
-  double read_seconds_;                                 // of a block from disk, an average
-  double copy_seconds_ = 0.0;                           // of a block from host memory; 0: not yet known
+  std::int64_t next_to_persist_ = 0;
+  double read_seconds_ = 0.0;     // of a block from disk; 0: not yet known
+  double copy_in_seconds_ = 0.0;  // of a block from host memory
+  double copy_out_seconds_ = 0.0;
+  bool measures_ = true;
 };
 
 }  // namespace quire

@@ -19,7 +19,13 @@ constexpr std::int64_t kMaxStreamingTokens = 32;
 constexpr double kReturningPart = 0.9;
 
 auto importance(const Sequence& sequence) {
-  return std::tuple(sequence.request->priority, sequence.request->arrival, sequence.id);
+  return std::tuple(sequence.level, sequence.request->arrival, sequence.id);
+}
+
+// Under kPriority the level ages as the order of waiting does, so that the most important sequence there is stays so
+// whoever comes later: nobody is preempted for ever.
+std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
+  return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
 }
 
 bool more_important(const Sequence* a, const Sequence* b) {
@@ -27,7 +33,7 @@ bool more_important(const Sequence* a, const Sequence* b) {
 }
 
 bool equally_important(const Sequence& a, const Sequence& b) {
-  return a.request->priority == b.request->priority && a.request->arrival == b.request->arrival;
+  return a.level == b.level && a.request->arrival == b.request->arrival;
 }
 
 // Blocks held for each token generated: what giving up `a` frees for what it costs.
@@ -71,6 +77,7 @@ void Scheduler::add(Sequence& sequence) {
   QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
               "a sequence is added once, with tokens");
   kv_.open(sequence.table, sequence.cache_salt);
+  sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
   waiting_.began(sequence);
   waiting_.add(sequence);
@@ -182,7 +189,10 @@ Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
 
 void Scheduler::preempt(Batch& batch, Sequence& sequence) {
   leave_running(sequence);
-  kv_.release(sequence.table, sequence.tokens, sequence.num_computed);
+  const bool swapped = swaps(sequence);
+  kv_.release(sequence.table, sequence.tokens, sequence.num_computed,
+              swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
+  num_swaps_ += swapped ? 1 : 0;
   sequence.num_computed = 0;
   sequence.state = Sequence::State::kWaiting;
   ++sequence.num_preemptions;
@@ -190,6 +200,16 @@ void Scheduler::preempt(Batch& batch, Sequence& sequence) {
   waiting_.add(sequence);
   batch.preempted.push_back(&sequence);
   blocked_ = nullptr;
+}
+
+// Only what nobody shares is lost, and of a block that is not full at most its tokens: those are computed either way.
+bool Scheduler::swaps(const Sequence& victim) const {
+  if (!swap_block_s_ || options_.preemption == Preemption::kRecompute) return false;
+  if (options_.preemption == Preemption::kSwap) return true;
+  const auto full = std::span(victim.table.blocks).first(static_cast<std::size_t>(victim.table.num_entered));
+  const auto num_own = static_cast<double>(
+      std::count_if(full.begin(), full.end(), [&](BlockId block) { return kv_.pool().num_references(block) == 1; }));
+  return num_own * *swap_block_s_ <= cost_.prompt_seconds(num_own * kv_.block_size());
 }
 
 // The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
@@ -316,6 +336,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.num_computed = parent.num_computed;
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
+  child.level = parent.level;
   reserve_room(child);
   waiting_.began(child);
   enter_running(child);

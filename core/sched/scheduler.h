@@ -1,10 +1,12 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
 // Invariants: those who stream go first; each step advances at least one sequence; a sequence is preempted only for one
-// at least as important (lower priority number, then older); one in the batch keeps its blocks until commit.
+// at least as important (lower priority number, aged where the policy ages it, then older); one in the batch keeps its
+// blocks until commit.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +41,8 @@ class Scheduler {
   void abandon(Batch& batch);
   // `child` (kNew) continues where `parent` stands, sharing its blocks; takes one of the parent's reserved places.
   void fork(Sequence& parent, Sequence& child);
+  // What moving one block to the tier below and back costs; 0: not yet known. Nothing: there is no such tier.
+  void set_swap_seconds(std::optional<double> of_block) { swap_block_s_ = of_block; }
   // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
   // batch.
   void finish(Sequence& sequence);
@@ -46,6 +50,7 @@ class Scheduler {
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return waiting_.size(); }
   std::uint64_t num_preemptions() const { return num_preemptions_; }
+  std::uint64_t num_swaps() const { return num_swaps_; }  // of them, those whose blocks went to the tier below
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
   double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
@@ -61,6 +66,7 @@ class Scheduler {
   bool make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(Batch& batch, Sequence& sequence);
+  bool swaps(const Sequence& victim) const;
   Sequence* choose_waiting(PrefixMatch& match);
   bool computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
   bool try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
@@ -82,7 +88,9 @@ class Scheduler {
   std::int64_t prompt_budget_ = 0;
   const Sequence* blocked_ = nullptr;  // did not fit when last tried ...
   std::int64_t blocked_need_ = 0;      // ... and will not before so many blocks are available
+  std::optional<double> swap_block_s_;
   std::uint64_t num_preemptions_ = 0;
+  std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;
   std::uint64_t prefix_hits_ = 0;
 };

@@ -13,6 +13,13 @@ enum class SchedulerPolicy {
   kFair,      // the key that was served least for its weight first
 };
 
+// How a sequence that must give its blocks up gets back to where it was.
+enum class Preemption {
+  kCheaper,    // whichever of the two costs less for it, as measured
+  kSwap,       // its blocks go to the host tier as their room is needed, and come back
+  kRecompute,  // what was evicted of it is computed again
+};
+
 struct SchedulerOptions {
   std::int32_t max_num_seqs = 256;             // sequences in one step
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
@@ -20,7 +27,8 @@ struct SchedulerOptions {
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
   double priority_aging_s = 30.0;               // seconds of waiting that weigh as much as one level of priority
   std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
-  bool prefix_aware = true;    // among the first waiting requests, those with more of their prompt cached first
+  bool prefix_aware = true;  // among the first waiting requests, those with more of their prompt cached first
+  Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while someone streams, so that steps take this long
 };
 

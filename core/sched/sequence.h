@@ -39,6 +39,7 @@ struct Sequence {
   bool has_started = false;
 
   // The scheduler's own.
+  std::int64_t level = 0;          // of importance, lower first; then the older
   std::int64_t num_scheduled = 0;  // tokens in the batch being made
   std::int32_t num_bypassed = 0;   // times a later request was started first
 

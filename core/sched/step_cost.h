@@ -13,6 +13,7 @@ class StepCost {
   // measured.
   std::int64_t prompt_tokens_within(double target_s, std::int64_t unknown) const;
   double prompt_token_seconds() const { return prompt_token_s_; }
+  double prompt_seconds(double num_tokens) const { return prompt_token_s_ * num_tokens; }
 
  private:
   double streaming_step_s_ = 0.0;  // a step without prompt tokens

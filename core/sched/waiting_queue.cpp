@@ -13,13 +13,21 @@ std::int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
+// A weight beyond this (a century) is as good as any: sums stay within 64 bits whatever priority a client sends.
+constexpr double kMostWeight = 3e18;
+
 }  // namespace
+
+std::int64_t aged_rank(const Request& request, double priority_aging_s) {
+  const double weight = static_cast<double>(request.priority) * priority_aging_s * 1e9;
+  return nanoseconds(request.arrival) + static_cast<std::int64_t>(std::clamp(weight, -kMostWeight, kMostWeight));
+}
 
 WaitingQueue::Place WaitingQueue::place_of(Sequence& sequence) const {
   const Request& request = *sequence.request;
   std::int64_t rank = nanoseconds(request.arrival);
   if (options_.policy == SchedulerPolicy::kPriority) {
-    rank += static_cast<std::int64_t>(static_cast<double>(request.priority) * options_.priority_aging_s * 1e9);
+    rank = aged_rank(request, options_.priority_aging_s);
   } else if (options_.policy == SchedulerPolicy::kFair && sequence.has_started) {
     rank = std::numeric_limits<std::int64_t>::min();  // then by id
   }

@@ -18,6 +18,9 @@
 
 namespace quire {
 
+// Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
+std::int64_t aged_rank(const Request& request, double priority_aging_s);
+
 class WaitingQueue {
  public:
   explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}

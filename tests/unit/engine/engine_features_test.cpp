@@ -245,3 +245,21 @@ TEST_CASE("requests that wait too long are refused with the time to come back", 
   CHECK(late->choices[0].finishes[0].error->code == "queue_timeout");
   CHECK(late->choices[0].finishes[0].error->retry_after);
 }
+
+TEST_CASE("an idle engine's next refusal still tells the rate at which it works", "[engine]") {
+  HarnessOptions options;
+  options.engine.scheduler.max_num_seqs = 1;
+  options.engine.queue.max_queued_requests = 1;
+  Harness harness(options);
+  harness.submit(request_of(made_tokens(6, 1), 30));
+  harness.run();
+  harness.now += std::chrono::hours(12);
+  const auto running = harness.submit(request_of(made_tokens(6, 2), 30));
+  harness.step();
+  harness.submit(request_of(made_tokens(6, 3), 30));
+  harness.submit(request_of(made_tokens(6, 4), 30));
+  REQUIRE_FALSE(harness.refused);
+  CHECK(harness.refused.error().retry_after == std::chrono::seconds(1));
+  harness.run();
+  CHECK(running->choices[0].tokens.size() == 30);
+}

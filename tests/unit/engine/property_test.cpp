@@ -5,8 +5,11 @@
 #include <cstdlib>
 #include <list>
 #include <map>
+#include <optional>
 #include <random>
 
+#include "core/kv/host_tier.h"
+#include "core/kv/lower_tier.h"
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
 
@@ -16,6 +19,7 @@ using namespace quire::test;
 namespace {
 
 constexpr int kWorldBlockSize = 4;
+constexpr std::int64_t kMostTierBytes = 1 << 20;
 
 std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
   return static_cast<std::uint64_t>(tokens[0].value % 2);
@@ -26,6 +30,7 @@ struct World {
   std::int64_t num_blocks;
   bool prefix_caching;
   BlockHash hash;
+  std::int64_t tier_bytes = 0;  // of a host tier below the pool
 };
 
 class Random {
@@ -45,8 +50,11 @@ class Shadow {
       : random_(seed),
         options_(world.options),
         kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash),
-        scheduler_(world.options, kv_),
-        memory_(static_cast<std::size_t>(world.num_blocks * kWorldBlockSize), -1) {}
+        storage_({.num_layers = 1, .num_blocks = world.num_blocks, .block_size = kWorldBlockSize}),
+        host_(world.tier_bytes),
+        scheduler_(world.options, kv_) {
+    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, &host_, nullptr);
+  }
 
   void operate() {
     switch (random_.below(8)) {
@@ -71,6 +79,8 @@ class Shadow {
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
   std::uint64_t num_hits() const { return scheduler_.prefix_hits(); }
   std::int64_t num_done() const { return num_done_; }
+  std::uint64_t num_swaps() const { return scheduler_.num_swaps(); }
+  std::int64_t num_restored() const { return num_restored_; }
 
  private:
   void add() {
@@ -110,6 +120,7 @@ class Shadow {
   }
 
   void step() {
+    if (lower_tier_) restore();
     scheduler_.schedule(batch_);
     check_batch();
     compute();
@@ -117,6 +128,16 @@ class Shadow {
     for (const BatchEntry& entry : batch_.entries)
       continue_sequence(*entry.sequence);
     sequences_.remove_if([](const Sequence& sequence) { return sequence.state == Sequence::State::kDone; });
+  }
+
+  // As the engine does before each step; whether swapping is worth it changes at random.
+  void restore() {
+    scheduler_.set_swap_seconds(random_.one_in(3) ? 1.0 : 1e-9);
+    for (const Sequence* sequence : scheduler_.next_to_start()) {
+      num_restored_ += lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(),
+                                                      random_.one_in(5) ? 1e-12 : 0.0);
+    }
+    if (host_.num_bytes() > kMostTierBytes) FAIL("the tier is beyond its bound");
   }
 
   void check_batch() {
@@ -137,8 +158,8 @@ class Shadow {
     }
   }
 
-  static std::pair<std::int32_t, Clock::time_point> importance(const Sequence& sequence) {
-    return {sequence.request->priority, sequence.request->arrival};
+  static std::pair<std::int64_t, Clock::time_point> importance(const Sequence& sequence) {
+    return {sequence.level, sequence.request->arrival};
   }
 
   void compute() {
@@ -218,10 +239,14 @@ class Shadow {
   Random random_;
   SchedulerOptions options_;
   KvCache kv_;
+  FakeStorage storage_;
+  std::vector<std::int32_t>& memory_ = storage_.tokens;  // by slot: the token whose keys and values it holds
+  HostTier host_;
+  std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
   Batch batch_;
+  std::int64_t num_restored_ = 0;
   std::list<Sequence> sequences_;
-  std::vector<std::int32_t> memory_;  // by slot: the token whose keys and values it holds
   std::int64_t num_added_ = 0;
   std::int64_t num_done_ = 0;
 };
@@ -246,12 +271,16 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
       worlds.push_back({options, num_blocks, true, content_hash});
       worlds.push_back({options, num_blocks, true, weak_hash});
       worlds.push_back({options, num_blocks, false, content_hash});
+      worlds.push_back({options, num_blocks, true, weak_hash, 500});
+      worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes});
     }
   }
   constexpr int kOperationsPerLife = 500;
   std::uint64_t num_preemptions = 0;
   std::uint64_t num_hits = 0;
   std::int64_t num_done = 0;
+  std::uint64_t num_swaps = 0;
+  std::int64_t num_restored = 0;
   std::uint32_t seed = 0;
   for (int done = 0; done < num_operations(); done += kOperationsPerLife, ++seed) {
     INFO("seed " << seed);
@@ -262,8 +291,12 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
     num_preemptions += shadow.num_preemptions();
     num_hits += shadow.num_hits();
     num_done += shadow.num_done();
+    num_swaps += shadow.num_swaps();
+    num_restored += shadow.num_restored();
   }
   CHECK(num_preemptions > 100);
   CHECK(num_hits > 1000);
   CHECK(num_done > 1000);
+  CHECK(num_swaps > 100);
+  CHECK(num_restored > 1000);
 }

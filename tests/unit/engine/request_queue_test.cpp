@@ -45,10 +45,10 @@ TEST_CASE("the server's bounds refuse with 503, a key's with 429, until there is
 }
 
 TEST_CASE("tokens and bytes are bounded too", "[queue]") {
-  RequestQueue queue({.max_queued_tokens = 100, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
+  RequestQueue queue({.max_queued_tokens = 101, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
   CHECK(queue.submit(submission(60, "a")));
   CHECK(queue.submit(submission(1, "a")).error().kind == ErrorKind::kRateLimited);
-  CHECK(queue.submit(submission(41, "b")).error().kind == ErrorKind::kUnavailable);
+  CHECK(queue.submit(submission(42, "b")).error().kind == ErrorKind::kUnavailable);
   CHECK(queue.submit(submission(40, "b")));
   {
     const auto ticket = queue.reserve("c", 1000);
@@ -60,13 +60,34 @@ TEST_CASE("tokens and bytes are bounded too", "[queue]") {
 
 TEST_CASE("retry-after is what waits divided by the measured rate", "[queue]") {
   kEngineThread.assume();
-  RequestQueue queue({.max_queued_requests = 1});
+  RequestQueue queue({.max_queued_requests = 2});
   CHECK(queue.submit(submission(900)));
-  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(1));
-  queue.note_progress(100.0);
-  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(9));
-  queue.note_progress(0.1);
-  CHECK(queue.submit(submission(1)).error().retry_after == std::chrono::seconds(600));
+  CHECK(queue.submit(submission(100)));
+  const auto told = [&] { return queue.submit(submission(1)).error().retry_after; };
+  CHECK(told() == std::chrono::seconds(1));
+  queue.note_progress({.requests_per_second = 100.0, .prompt_tokens_per_second = 100.0});
+  CHECK(told() == std::chrono::seconds(10));
+  queue.note_progress({.requests_per_second = 0.1, .prompt_tokens_per_second = 100.0});
+  CHECK(told() == std::chrono::seconds(20));
+  queue.note_progress({.requests_per_second = 0.001, .prompt_tokens_per_second = 0.001});
+  CHECK(told() == std::chrono::seconds(600));
+  CHECK(queue.overloaded().retry_after == std::chrono::seconds(600));
+}
+
+TEST_CASE("where the bound on tokens is reached nobody is tokenized to find that out", "[queue]") {
+  RequestQueue queue({.max_queued_tokens = 100, .max_queued_tokens_per_key = 60});
+  CHECK(queue.submit(submission(60, "a")));
+  CHECK(queue.reserve("a", 10).error().kind == ErrorKind::kRateLimited);
+  CHECK(queue.reserve("b", 10));
+  CHECK(queue.submit(submission(40, "b")));
+  CHECK(queue.reserve("c", 10).error().kind == ErrorKind::kUnavailable);
+}
+
+TEST_CASE("what is larger than a bound by itself is told that waiting does not help", "[queue]") {
+  RequestQueue queue({.max_queued_tokens = 100, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
+  CHECK(queue.submit(submission(61, "a")).error().kind == ErrorKind::kInvalidRequest);
+  CHECK(queue.reserve("a", 1001).error().kind == ErrorKind::kInvalidRequest);
+  CHECK(queue.submit(submission(60, "a")));
 }
 
 TEST_CASE("a closed queue refuses, but hands over what it has", "[queue]") {

@@ -131,3 +131,39 @@ TEST_CASE("a recorded wave is composed as another scheduler composes it", "[sche
     }
   }
 }
+
+TEST_CASE("two keys of a fair engine are served by their weights, however much one of them sends",
+          "[engine][scenario]") {
+  const double weight = GENERATE(1.0, 3.0);
+  HarnessOptions options{.num_blocks = 1000};
+  options.engine.scheduler.policy = SchedulerPolicy::kFair;
+  options.engine.scheduler.key_weights = {{"light", weight}};
+  options.engine.scheduler.max_num_seqs = 8;
+  options.engine.queue.max_queued_requests = 10'000;
+  Harness harness(options);
+  struct Client {
+    std::string key;
+    int num_open;
+    std::vector<std::shared_ptr<KeepingSink>> open;
+    double served = 0.0;
+  };
+  std::vector<Client> clients = {{"heavy", 500, {}}, {"light", 10, {}}};
+  int seed = 0;
+  for (int step = 0; step < 4000; ++step) {
+    for (Client& client : clients) {
+      std::erase_if(client.open, [&](const auto& sink) {
+        if (sink->finished()) client.served += 24.0 + static_cast<double>(sink->choices[0].tokens.size());
+        return sink->finished();
+      });
+      while (std::cmp_less(client.open.size(), client.num_open)) {
+        Request request = request_of(made_tokens(24, ++seed), 20);
+        request.key_name = client.key;
+        client.open.push_back(harness.submit(std::move(request)));
+      }
+    }
+    harness.step();
+  }
+  const double ratio = clients[1].served / clients[0].served;
+  CHECK(ratio > 0.95 * weight);
+  CHECK(ratio < 1.05 * weight);
+}

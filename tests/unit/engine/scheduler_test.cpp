@@ -31,6 +31,9 @@ class Scene {
     request->key_name = std::move(key);
     request->priority = priority;
     request->arrival = Clock::time_point(std::chrono::milliseconds(1000 * num_added_++));
+    return add(std::move(request));
+  }
+  Sequence& add(std::shared_ptr<const Request> request) {
     Sequence& sequence = sequences.emplace_back();
     sequence.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
     sequence.tokens = request->prompt;
@@ -43,12 +46,20 @@ class Scene {
     return add(made_tokens(num_tokens, 1000 + num_added_), std::move(key), priority);
   }
 
+  // Of the same request and time as another.
+  Sequence& add_beside(const Sequence& other, int num_tokens) {
+    Request request = *other.request;
+    request.prompt = made_tokens(num_tokens, 5000);
+    return add(std::make_shared<const Request>(std::move(request)));
+  }
+  void pass(int seconds) { num_added_ += seconds; }
+
   std::vector<Planned> step() {
     scheduler.schedule(batch);
     std::vector<Planned> planned;
     for (const BatchEntry& entry : batch.entries)
       planned.push_back({entry.sequence->id.value, entry.num_tokens});
-    scheduler.commit(batch, 0.001);
+    scheduler.commit(batch, 0.001 * static_cast<double>(1 + batch.num_prompt_tokens));
     for (const BatchEntry& entry : batch.entries) {
       if (entry.sequence->num_remaining() == 0) {
         entry.sequence->tokens.push_back(TokenId{static_cast<int>(entry.sequence->num_tokens())});
@@ -121,6 +132,73 @@ TEST_CASE("victims: lowest priority first, then youngest", "[scheduler]") {
   // 0 and 2 are of equal priority: 1 is the victim, although 2 is younger.
   CHECK(scene.step() == Plan{{0, 1}, {2, 1}});
   CHECK(scene.sequences[1].num_preemptions == 1);
+}
+
+TEST_CASE("of the choices of one request the one that holds most blocks for least progress goes", "[scheduler]") {
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 13);
+  Sequence& older = scene.add(4, "", 1);
+  Sequence& small = scene.add(8, "", 5);
+  Sequence& large = scene.add_beside(small, 16);
+  scene.step();
+  for (int i = 0; i < 30 && older.num_preemptions + small.num_preemptions + large.num_preemptions == 0; ++i)
+    scene.step();
+  CHECK(older.num_preemptions == 0);
+  CHECK(small.num_preemptions == 0);
+  CHECK(large.num_preemptions == 1);
+}
+
+TEST_CASE("a preempted sequence swaps where that costs less than computing, by what both cost", "[scheduler]") {
+  // 1 ms a prompt token, as scene.step() says: a block of four tokens costs 4 ms to compute.
+  struct Case {
+    std::optional<double> swap_block_s;
+    Preemption preemption;
+    std::uint64_t num_swaps;
+  };
+  for (const Case& each : {Case{0.0001, Preemption::kCheaper, 1}, Case{0.1, Preemption::kCheaper, 0},
+                           Case{0.0, Preemption::kCheaper, 1}, Case{std::nullopt, Preemption::kSwap, 0},
+                           Case{0.1, Preemption::kSwap, 1}, Case{0.0001, Preemption::kRecompute, 0}}) {
+    SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 64};
+    options.preemption = each.preemption;
+    Scene scene(options, 5, true);
+    scene.scheduler.set_swap_seconds(each.swap_block_s);
+    scene.add(4);
+    scene.add(4);
+    for (int i = 0; i < 6; ++i)
+      scene.step();
+    CHECK(scene.scheduler.num_preemptions() == 1);
+    CHECK(scene.scheduler.num_swaps() == each.num_swaps);
+  }
+}
+
+TEST_CASE("under priority who is preempted ages as who waits does", "[scheduler]") {
+  // The older one is of the worse priority, but 3 s older, which weighs more than its two levels of a second each.
+  SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kPriority;
+  options.priority_aging_s = GENERATE(1.0, 10.0);
+  Scene scene(options, 5);
+  Sequence& older = scene.add(4, "", 2);
+  scene.pass(2);
+  Sequence& younger = scene.add(4, "", 0);
+  for (int i = 0; i < 6; ++i)
+    scene.step();
+  CHECK(older.num_preemptions == (options.priority_aging_s == 1.0 ? 0 : 1));
+  CHECK(younger.num_preemptions == (options.priority_aging_s == 1.0 ? 1 : 0));
+}
+
+TEST_CASE("any priority a client can send has its place in the order", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kPriority;
+  options.priority_aging_s = 1e9;
+  Scene scene(options, 100);
+  scene.add(4, "", std::numeric_limits<std::int32_t>::max());
+  scene.add(4, "", 0);
+  scene.add(4, "", std::numeric_limits<std::int32_t>::min());
+  std::vector<std::int64_t> order;
+  for (int i = 0; i < 3; ++i) {
+    order.push_back(scene.step()[0].id);
+    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+  }
+  CHECK(order == std::vector<std::int64_t>{2, 1, 0});
 }
 
 TEST_CASE("priority goes first, and waiting outweighs it in time", "[scheduler]") {

@@ -1,0 +1,136 @@
+// The prefix cache below the pool: it outlives the process, and a process that is killed while it writes leaves nothing
+// that the next one could mistake for its own.
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { QuireServer } from "./server_process.mjs";
+
+function temporary_folder() {
+  const folder = mkdtempSync(join(tmpdir(), "quire-tier-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function start(flags) {
+  const server = await QuireServer.start(flags);
+  after(() => server.kill());
+  return server;
+}
+
+const files_below = (folder) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true }).filter((file) => file.isFile()).map((file) => file.name);
+
+async function chat(server, messages, max_tokens = 60) {
+  const response = await server.post("/v1/chat/completions", { model: "quire-demo", messages, max_tokens, temperature: 0 });
+  assert.equal(response.status, 200);
+  const { choices, usage } = await response.json();
+  return { text: choices[0].message.content, cached: usage.prompt_tokens_details.cached_tokens };
+}
+
+// Turn after turn, each with all that was said before: the answers, and how much of each prompt was cached.
+async function converse(server, questions) {
+  const messages = [{ role: "system", content: "You answer questions about a server of language models. ".repeat(6) }];
+  const answers = [];
+  for (const question of questions) {
+    messages.push({ role: "user", content: question });
+    const answer = await chat(server, messages);
+    messages.push({ role: "assistant", content: answer.text });
+    answers.push(answer);
+  }
+  return answers;
+}
+
+const kQuestions = ["What is a KV block?", "What is a batch?", "What is a prefix cache?"];
+
+test("after a restart the first repeated conversation is served from the cache on disk", async () => {
+  const flags = ["--kv-cache.disk-tier-path", temporary_folder()];
+  const first = await start(flags);
+  const before = await converse(first, kQuestions);
+  assert.equal(before[0].cached, 0);
+  assert.ok(before[2].cached > before[1].cached && before[1].cached > 0, "a conversation finds its own past");
+  await first.stop();
+  const second = await start(flags);
+  const again = await converse(second, kQuestions);
+  assert.deepEqual(again.map(({ text }) => text), before.map(({ text }) => text));
+  assert.ok(again[0].cached > 0, "the first prompt was found");
+  const metrics = await second.metrics();
+  assert.ok(metrics["quire:kv_blocks_restored_total"] > 0);
+  assert.ok(metrics["vllm:prefix_cache_hits_total"] >= again[0].cached);
+  await second.stop();
+});
+
+test("another layout of the same model finds nothing, and is not confused", async () => {
+  const folder = temporary_folder();
+  const first = await start(["--kv-cache.disk-tier-path", folder]);
+  await converse(first, kQuestions);
+  await first.stop();
+  const second = await start(["--kv-cache.disk-tier-path", folder, "--block-size", "32"]);
+  assert.equal((await converse(second, kQuestions))[0].cached, 0);
+  assert.equal((await second.metrics())["quire:kv_blocks_restored_total"], 0);
+  await second.stop();
+});
+
+// Each index has a beginning of its own.
+const long_prompt = (index) =>
+  `${index} ` + Array.from({ length: 120 }, (_, word) => ["block", "river", "token", "story", "cache"][(index * 3 + word * word) % 5]).join(" ");
+
+async function completed(server, index) {
+  const body = { model: "quire-demo", prompt: long_prompt(index), max_tokens: 40, temperature: 0, ignore_eos: true };
+  const response = await server.post("/v1/completions", body);
+  assert.equal(response.status, 200);
+  return (await response.json()).choices[0].text;
+}
+
+test("kill -9 while blocks are being written: the next start is clean, and says what a fresh server says", async () => {
+  const indices = Array.from({ length: 24 }, (_, index) => index);
+  const fresh = await start(["--kv-cache.prefix-caching", "false"]);
+  const expected = [];
+  for (const index of indices) expected.push(await completed(fresh, index));
+  await fresh.stop();
+
+  const folder = temporary_folder();
+  const flags = ["--kv-cache.disk-tier-path", folder, "--num-blocks", "40"];
+  const records = () => files_below(folder).filter((name) => name.endsWith(".kv")).length;
+  let num_written = 0;
+  for (let round = 0; round < 3; ++round) {
+    const server = await start(flags);
+    // A pool for three of them: blocks are pushed out to the disk all the time.
+    const first = round * 8;
+    let is_over = false;
+    const load = Promise.all(indices.slice(first, first + 8).map((index) => completed(server, index).catch(() => null)))
+      .then(() => { is_over = true; });
+    while (!is_over && records() < num_written + 5) await new Promise((resolve) => setImmediate(resolve));
+    server.signal("SIGKILL");
+    assert.equal((await server.ended()).signal, "SIGKILL");
+    await load;
+    assert.ok(records() >= num_written + 5, "it was killed while it wrote");
+    num_written = records();
+  }
+
+  const server = await start(flags);
+  for (const index of indices) assert.equal(await completed(server, index), expected[index], `prompt ${index}`);
+  assert.ok((await server.metrics())["quire:kv_blocks_restored_total"] > 0, "what was whole is used");
+  await server.stop();
+  assert.deepEqual(files_below(folder).filter((name) => !name.endsWith(".kv")), [], "no half-written file is left");
+});
+
+test("streams that are swapped out to host memory and back say what they say alone", async () => {
+  const indices = Array.from({ length: 24 }, (_, index) => index);
+  const body = (index) => ({
+    model: "quire-demo", prompt: long_prompt(index), max_tokens: 300, temperature: 1, seed: index, ignore_eos: true,
+  });
+  const texts_of = async (server) =>
+    Promise.all(indices.map(async (index) => (await (await server.post("/v1/completions", body(index))).json()).choices[0].text));
+  const roomy = await start(["--max-num-seqs", "24"]);
+  const expected = await texts_of(roomy);
+  await roomy.stop();
+  const server = await start(["--max-num-seqs", "24", "--num-blocks", "180", "--kv-cache.host-tier-bytes", "64MiB", "--scheduler.preemption", "swap"]);
+  assert.deepEqual(await texts_of(server), expected);
+  const metrics = await server.metrics();
+  assert.ok(metrics["quire:preemptions_swapped_total"] > 0);
+  assert.ok(metrics["quire:kv_blocks_restored_total"] > 0);
+  await server.metric_becomes("quire:kv_blocks_used", (value) => value === 0);
+  await server.stop();
+});
