@@ -23,7 +23,14 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
     : options_(options),
       report_(report),
       kv_(num_blocks, options.block_size, options.prefix_caching),
-      scheduler_(options.scheduler, kv_) {}
+      storage_({.num_layers = 1, .num_blocks = num_blocks, .block_size = options.block_size}),
+      tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
+      scheduler_(options.scheduler, kv_) {
+  if (options.tier_blocks == 0) return;
+  lower_tier_.emplace(kv_, storage_, &tier_, nullptr);
+  lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
+  scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
+}
 
 void Replica::arrive(const TraceRequest& request, std::int64_t number) {
   clock_s_ = scheduler_.idle() ? std::max(clock_s_, request.arrival_s) : clock_s_;
@@ -63,30 +70,54 @@ void Replica::run_to_end() {
 
 void Replica::step() {
   const std::uint64_t preemptions_before = scheduler_.num_preemptions();
+  const std::uint64_t swaps_before = scheduler_.num_swaps();
+  const std::int64_t num_restored = restore();
   scheduler_.schedule(batch_);
   for (const Sequence* sequence : batch_.started)
     note_started(static_cast<const Live&>(*sequence));
-  const double seconds = price(batch_);
+  const double seconds = price(batch_) + static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
   clock_s_ += seconds;
   report_.busy_s += seconds;
   scheduler_.commit(batch_, seconds);
   ++report_.num_steps;
   report_.num_computed_tokens += batch_.num_tokens;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
+  report_.num_swaps += static_cast<std::int64_t>(scheduler_.num_swaps() - swaps_before);
+  report_.num_restored_blocks += num_restored;
   for (const BatchEntry& entry : batch_.entries) {
     if (entry.sequence->num_remaining() == 0) take_token(static_cast<Live&>(*entry.sequence));
   }
 }
 
+// As the engine does: what the next to start finds in the tier below comes back before it is planned.
+std::int64_t Replica::restore() {
+  if (!lower_tier_) return 0;
+  const double of_token = options_.scheduler.preemption == Preemption::kSwap ? 0.0 : scheduler_.prompt_token_seconds();
+  std::int64_t num_blocks = 0;
+  for (const Sequence* sequence : scheduler_.next_to_start()) {
+    num_blocks +=
+        lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), of_token);
+  }
+  return num_blocks;
+}
+
 double Replica::price(const Batch& batch) const {
   const StepPrice& price = options_.price;
   std::int64_t context = 0;
-  for (std::int64_t i = 0; i < batch.num_streaming; ++i) {
-    context += batch.entries[static_cast<std::size_t>(i)].sequence->num_computed;
+  double prompt_context = 0.0;  // of each prompt token, summed
+  for (std::size_t i = 0; i < batch.entries.size(); ++i) {
+    const auto& [sequence, num_tokens] = batch.entries[i];
+    if (std::cmp_less(i, batch.num_streaming)) {
+      context += sequence->num_computed;
+    } else {
+      const double before = static_cast<double>(sequence->num_computed) + 0.5 * static_cast<double>(num_tokens);
+      prompt_context += static_cast<double>(num_tokens) * before;
+    }
   }
   const double ms = price.base_ms + price.stream_ms * static_cast<double>(batch.num_streaming) +
                     price.prompt_token_ms * static_cast<double>(batch.num_prompt_tokens) +
-                    price.context_ktoken_ms * static_cast<double>(context) / 1000.0;
+                    price.context_ktoken_ms * static_cast<double>(context) / 1000.0 +
+                    price.prompt_context_ms * prompt_context / 1000.0;
   return ms / 1000.0;
 }
 

@@ -44,6 +44,8 @@ std::string json_of(const SimCase& each) {
   add("output_tokens_per_s", r.output_tokens_per_s());
   add("computed_tokens", r.num_computed_tokens);
   add("preemptions", r.num_preemptions);
+  add("swaps", r.num_swaps);
+  add("restored_blocks", r.num_restored_blocks);
   add("blocks", r.num_blocks);
   add("peak_blocks", r.peak_blocks);
   add("fairness", r.fairness());

@@ -84,9 +84,10 @@ std::string case_section(const SimCase& each) {
   out += fmt::format(
       "<p>{} requests, {} prompt and {} output tokens in {:.0f} simulated seconds on {} replica(s) of {} blocks of {} "
       "tokens; "
-      "{} steps, {} preemptions, peak {} blocks.</p>\n",
+      "{} steps, {} preemptions ({} by swapping), {} blocks restored from the tier below, peak {} blocks.</p>\n",
       r.num_requests, r.num_prompt_tokens, r.num_output_tokens, r.duration_s, each.options.num_replicas,
-      r.num_blocks / each.options.num_replicas, each.options.block_size, r.num_steps, r.num_preemptions, r.peak_blocks);
+      r.num_blocks / each.options.num_replicas, each.options.block_size, r.num_steps, r.num_preemptions, r.num_swaps,
+      r.num_restored_blocks, r.peak_blocks);
   out += plot("Blocks, share of the pool:", "s",
               {over_time("used", "#c33", r, &TimelinePoint::blocks_used),
                over_time("cached", "#39c", r, &TimelinePoint::blocks_cached)});

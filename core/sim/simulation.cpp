@@ -112,6 +112,9 @@ std::optional<Error> nonsense(const SimOptions& options) {
   const auto refuse = [](const char* what) { return invalid(what).value(); };
   if (options.block_size < 1 || options.num_blocks < 0)
     return refuse("simulate: block_size and num_blocks must be positive");
+  if (options.tier_blocks < 0 || options.tier_block_ms < 0.0) {
+    return refuse("simulate: tier_blocks and tier_block_ms must not be negative");
+  }
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");
@@ -149,23 +152,30 @@ Result<StepPrice> parse_price(const std::string& text) {
     begin = end + 1;
     const std::size_t equals = item.find('=');
     const std::string name = item.substr(0, equals);
-    double* const field = name == "base"      ? &price.base_ms
-                          : name == "stream"  ? &price.stream_ms
-                          : name == "prompt"  ? &price.prompt_token_ms
-                          : name == "context" ? &price.context_ktoken_ms
-                                              : nullptr;
+    double* const field = name == "base"             ? &price.base_ms
+                          : name == "stream"         ? &price.stream_ms
+                          : name == "prompt"         ? &price.prompt_token_ms
+                          : name == "context"        ? &price.context_ktoken_ms
+                          : name == "prompt_context" ? &price.prompt_context_ms
+                                                     : nullptr;
     const char* const last = item.data() + item.size();
     if (field == nullptr || equals == std::string::npos ||
         std::from_chars(item.data() + equals + 1, last, *field).ptr != last || !(*field >= 0.0)) {
-      return invalid(
-          fmt::format("step price: '{}' is not name=milliseconds with one of: base stream prompt context", item),
-          "cost");
+      return invalid(fmt::format("step price: '{}' is not name=milliseconds with one of: base stream prompt context "
+                                 "prompt_context",
+                                 item),
+                     "cost");
     }
   }
   if (price.base_ms + price.stream_ms <= 0.0 || price.base_ms + price.prompt_token_ms <= 0.0) {
     return invalid("step price: a step must cost something", "cost");
   }
   return price;
+}
+
+std::string to_string(const StepPrice& price) {
+  return fmt::format("base={:.4g},stream={:.4g},prompt={:.4g},context={:.4g},prompt_context={:.4g}", price.base_ms,
+                     price.stream_ms, price.prompt_token_ms, price.context_ktoken_ms, price.prompt_context_ms);
 }
 
 Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {

@@ -14,15 +14,17 @@
 
 namespace quire::sim {
 
-// What a step costs, as `quire bench` measures it: base + streams + prompt tokens + context read by attention.
+// What a step costs, as `quire bench steps` measures it: base + streams + prompt tokens + context read by attention.
 struct StepPrice {
   double base_ms = 8.0;             // a step of any size: the weights are read once
   double stream_ms = 0.3;           // each sequence that decodes
   double prompt_token_ms = 1.0;     // each prompt token
   double context_ktoken_ms = 0.05;  // each thousand tokens of context that a decoding sequence attends to
+  double prompt_context_ms = 0.0;   // each prompt token for each thousand tokens of context before it
 };
-// "base=8,stream=0.3,prompt=1,context=0.05", milliseconds.
+// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds.
 Result<StepPrice> parse_price(const std::string& text);
+std::string to_string(const StepPrice& price);
 
 enum class Route { kRoundRobin, kLeastLoaded, kPrefix };
 
@@ -32,6 +34,8 @@ struct SimOptions {
   std::int32_t block_size = 16;
   bool prefix_caching = true;
   StepPrice price;
+  std::int64_t tier_blocks = 0;  // of each replica, in a tier below the pool: host memory or disk; 0: none
+  double tier_block_ms = 0.05;   // a block's way there and back
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;
 };
@@ -62,7 +66,9 @@ struct SimReport {
   std::int64_t num_output_tokens = 0;
   std::int64_t num_computed_tokens = 0;
   std::int64_t num_preemptions = 0;
-  std::int64_t num_blocks = 0;  // of the fleet
+  std::int64_t num_swaps = 0;            // of them, those that left their blocks to the tier below
+  std::int64_t num_restored_blocks = 0;  // from the tier below
+  std::int64_t num_blocks = 0;           // of the fleet
   std::int64_t peak_blocks = 0;
   double busy_s = 0.0;  // summed over the replicas
   Distribution ttft_s;

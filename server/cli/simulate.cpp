@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/base/result.h"
 #include "core/sim/report.h"
+#include "core/sim/step_fit.h"
 #include "server/cli/commands.h"
 
 namespace quire::cli {
@@ -51,6 +53,26 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw StartupError(fmt::format("simulate: cannot write {}", path));
 }
 
+// Numbers, or the file of `quire bench steps --json`, to which they are fitted.
+sim::StepPrice read_price(const std::string& cost) {
+  if (!cost.ends_with(".json")) return require(sim::parse_price(cost));
+  std::ifstream file(cost);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  std::vector<sim::MeasuredStep> steps;
+  try {
+    for (const auto& step : json.at("steps")) {
+      steps.push_back({step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"),
+                       step.at("prompt_ktokens"), step.at("ms")});
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw StartupError(fmt::format("simulate: {} is not what quire bench steps --json writes", cost));
+  }
+  const sim::FittedPrice fitted = require(sim::fit_price(steps));
+  fmt::print("step price from {}: {} (off by {:.1f}% on average)\n", cost, sim::to_string(fitted.price),
+             100.0 * fitted.mean_error);
+  return fitted.price;
+}
+
 std::map<std::string, double> parse_weights(const std::vector<std::string>& items) {
   std::map<std::string, double> weights;
   for (const std::string& item : items) {
@@ -65,7 +87,7 @@ std::map<std::string, double> parse_weights(const std::vector<std::string>& item
 
 void run(const Asked& asked) {
   sim::SimOptions base;
-  base.price = require(sim::parse_price(asked.cost));
+  base.price = read_price(asked.cost);
   base.scheduler.key_weights = parse_weights(asked.weights);
   std::vector<std::string> items = asked.set;
   items.push_back(fmt::format("replicas={}", asked.num_replicas));
@@ -97,7 +119,9 @@ void add_simulate(CLI::App& app) {
       "--synthetic", asked->synthetic,
       "Made-up traffic: requests=,rate=,cv=,prompt=,prompt_cv=,output=,output_cv=,max=,shared=,groups=,keys=,seed=");
   command->add_option("--speed", asked->speed, "Replay a trace so many times faster")->check(CLI::PositiveNumber);
-  command->add_option("--cost", asked->cost, "Milliseconds of a step: base=8,stream=0.3,prompt=1,context=0.05");
+  command->add_option("--cost", asked->cost,
+                      "A file of quire bench steps --json, or milliseconds: base=8,stream=0.3,prompt=1,context=0.05,"
+                      "prompt_context=0.1");
   command->add_option("--set", asked->set,
                       "A setting: num_blocks=4000 (0: unbounded), block_size=, policy=, max_num_seqs=, ...");
   command->add_option("--sweep", asked->sweep,

@@ -8,6 +8,7 @@
 #include "core/base/result.h"
 #include "server/cli/bench/kernel_bench.h"
 #include "server/cli/bench/serve_bench.h"
+#include "server/cli/bench/steps.h"
 #include "server/cli/bench/throughput.h"
 #include "server/cli/commands.h"
 #include "server/cli/progress_line.h"
@@ -186,6 +187,59 @@ void add_bench_kernel(CLI::App& bench) {
   command->callback([arguments] { run_kernel(*arguments); });
 }
 
+struct StepsArguments {
+  bench::StepsOptions run;
+  std::string json_path;
+};
+
+nlohmann::ordered_json to_json(const bench::StepsReport& report) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const sim::MeasuredStep& step : report.steps) {
+    steps.push_back({{"streams", step.num_streams},
+                     {"prompt_tokens", step.num_prompt_tokens},
+                     {"stream_ktokens", step.stream_ktokens},
+                     {"prompt_ktokens", step.prompt_ktokens},
+                     {"ms", step.ms}});
+  }
+  return {{"model", report.model}, {"backend", report.backend}, {"steps", steps}};
+}
+
+void run_steps(const StepsArguments& arguments) {
+  const auto report =
+      bench::run_steps(arguments.run, [](const std::string& what) { fmt::print(stderr, "{}\n", what); });
+  fmt::print("{} on {}\n{:>10}{:>16}{:>16}{:>16}{:>12}\n", report.model, report.backend, "streams", "prompt tokens",
+             "stream ktokens", "prompt ktokens", "ms");
+  for (const sim::MeasuredStep& step : report.steps) {
+    fmt::print("{:>10}{:>16}{:>16.2f}{:>16.2f}{:>12.3f}\n", step.num_streams, step.num_prompt_tokens,
+               step.stream_ktokens, step.prompt_ktokens, step.ms);
+  }
+  const auto fitted = sim::fit_price(report.steps);
+  if (!fitted) throw StartupError("quire bench steps: " + fitted.error().message);
+  fmt::print("quire simulate --cost {}   (off by {:.1f}% on average)\n", sim::to_string(fitted->price),
+             100.0 * fitted->mean_error);
+  if (!arguments.json_path.empty()) std::ofstream(arguments.json_path) << to_json(report).dump(2) << '\n';
+}
+
+void add_bench_steps(CLI::App& bench) {
+  auto arguments = std::make_shared<StepsArguments>();
+  CLI::App* command = bench.add_subcommand("steps", "what one step costs, by what is in it: for quire simulate");
+  command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
+  command->add_option("--isa", arguments->run.backend.cpu.isa, "auto, scalar, avx2, avx512, amx")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->run.backend.cpu.threads, "compute threads; 0: all cores")
+      ->capture_default_str();
+  command->add_option("--max-streams", arguments->run.max_streams)->check(CLI::Range(1, 4096))->capture_default_str();
+  command->add_option("--max-prompt", arguments->run.max_prompt)->check(CLI::Range(16, 8192))->capture_default_str();
+  command->add_option("--max-context", arguments->run.max_context)
+      ->check(CLI::Range(1024, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--repeats", arguments->run.repeats, "passes; the fastest counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--json", arguments->json_path, "also write the steps here, for quire simulate --cost");
+  command->callback([arguments] { run_steps(*arguments); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -194,6 +248,7 @@ void add_bench(CLI::App& app) {
   add_bench_serve(*bench);
   add_bench_throughput(*bench);
   add_bench_kernel(*bench);
+  add_bench_steps(*bench);
 }
 
 }  // namespace quire::cli

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/sim/report.h"
+#include "core/sim/step_fit.h"
 #include "tests/support/material.h"
 
 using namespace quire;
@@ -251,4 +252,68 @@ TEST_CASE("percentiles are within a hundredth", "[sim]") {
   CHECK(values.percentile(100) == Approx(10.0).epsilon(0.01));
   CHECK(values.mean() == Approx(5.0005));
   CHECK(Distribution().percentile(50) == 0.0);
+}
+
+TEST_CASE("a price is found again from the steps it makes, and no part of it is below zero", "[sim]") {
+  const StepPrice price{
+      .base_ms = 5.0, .stream_ms = 0.4, .prompt_token_ms = 0.9, .context_ktoken_ms = 0.07, .prompt_context_ms = 0.02};
+  std::vector<MeasuredStep> steps;
+  for (const double streams : {0.0, 1.0, 8.0, 32.0}) {
+    for (const double context : {0.1, 2.0}) {
+      for (const double chunk : {1.0, 64.0, 512.0}) {
+        MeasuredStep step{streams, chunk, streams * context, chunk * context, 0.0};
+        step.ms = price.base_ms + price.stream_ms * streams + price.prompt_token_ms * chunk +
+                  price.context_ktoken_ms * step.stream_ktokens + price.prompt_context_ms * step.prompt_ktokens;
+        steps.push_back(step);
+      }
+    }
+  }
+  const auto fitted = fit_price(steps);
+  REQUIRE(fitted.has_value());
+  CHECK(fitted->price.base_ms == Approx(5.0).epsilon(1e-6));
+  CHECK(fitted->price.stream_ms == Approx(0.4).epsilon(1e-6));
+  CHECK(fitted->price.prompt_token_ms == Approx(0.9).epsilon(1e-6));
+  CHECK(fitted->price.context_ktoken_ms == Approx(0.07).epsilon(1e-6));
+  CHECK(fitted->price.prompt_context_ms == Approx(0.02).epsilon(1e-6));
+  CHECK(fitted->mean_error < 1e-9);
+  for (MeasuredStep& step : steps)
+    step.ms = 20.0 - 0.1 * step.num_streams;  // streams that make a step faster: noise, not a price
+  const auto flat = fit_price(steps);
+  REQUIRE(flat.has_value());
+  CHECK(flat->price.stream_ms == 0.0);
+  CHECK(flat->price.context_ktoken_ms >= 0.0);
+  CHECK_FALSE(fit_price({}));
+  CHECK_FALSE(fit_price({{1.0, 0.0, 0.0, 0.0, 0.0}}));
+  const auto again = parse_price(to_string(price));
+  REQUIRE(again.has_value());
+  CHECK(again->prompt_context_ms == price.prompt_context_ms);
+}
+
+TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim]") {
+  QUIRE_REQUIRE_MATERIAL(path, kConversation);
+  SimOptions options = fast(3'000, kHashBlockSize);
+  const SimReport without = simulated(options, *opened(path));
+  options.tier_blocks = 200'000;
+  const SimReport with = simulated(options, *opened(path));
+  CHECK(with.num_output_tokens == without.num_output_tokens);
+  CHECK(with.num_restored_blocks > 10'000);
+  CHECK(with.num_cached_blocks > 2 * without.num_cached_blocks);
+  options.tier_block_ms = 1e6;  // dearer than computing
+  CHECK(simulated(options, *opened(path)).num_cached_blocks < with.num_cached_blocks);
+}
+
+TEST_CASE("preempted sequences swap where that is cheaper, and their tokens are not computed twice", "[sim]") {
+  SimOptions options = fast(400, 16);
+  options.scheduler.max_num_seqs = 64;
+  options.tier_blocks = 10'000;
+  const std::string traffic = "requests=500,rate=50,prompt=200,output=200,max=2000,seed=3";
+  options.tier_block_ms = 0.001;
+  const SimReport cheap = simulated(options, traffic);
+  CHECK(cheap.num_swaps == cheap.num_preemptions);
+  options.tier_block_ms = 100.0;
+  const SimReport dear = simulated(options, traffic);
+  CHECK(dear.num_preemptions > 0);
+  CHECK(dear.num_swaps < dear.num_preemptions / 10);
+  CHECK(cheap.num_computed_tokens < dear.num_computed_tokens);
+  CHECK(cheap.num_output_tokens == dear.num_output_tokens);
 }

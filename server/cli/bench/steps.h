@@ -1,0 +1,35 @@
+// `quire bench steps`: what one step of a model costs, by who is in it: streams, prompt tokens, and the context of
+// both. One thread at a time: the caller's thread becomes the engine thread.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/sim/step_fit.h"
+#include "kernels/backend.h"
+#include "kernels/registry.h"
+
+namespace quire::bench {
+
+struct StepsOptions {
+  std::filesystem::path model;
+  BackendOptions backend;
+  KvDType kv_dtype = KvDType::kF16;
+  std::int64_t max_streams = 32;
+  std::int64_t max_prompt = 512;    // tokens of one step
+  std::int64_t max_context = 2048;  // cut to the model's
+  int repeats = 3;                  // the fastest counts: what else the machine does only ever adds
+};
+
+struct StepsReport {
+  std::string model;
+  std::string backend;
+  std::vector<sim::MeasuredStep> steps;
+};
+
+// Throws StartupError for a bad model. `progress` is told what is being measured.
+StepsReport run_steps(const StepsOptions& options, const std::function<void(const std::string&)>& progress);
+
+}  // namespace quire::bench
