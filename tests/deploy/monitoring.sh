@@ -1,0 +1,32 @@
+#!/bin/sh
+# Alerts, Prometheus configuration and dashboard are read by promtool, each alert is played, and every metric they name is one
+# that a running daemon exports. Exit 77: promtool, node or curl is absent. Usage: monitoring.sh QUIRE_BINARY
+set -eu
+quire=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+root=$(realpath "$here/../..")
+for tool in promtool node curl; do
+  command -v $tool >/dev/null || { echo "skipped: $tool is absent (Debian packages prometheus, nodejs, curl)"; exit 77; }
+done
+work=$(mktemp -d)
+server=
+trap 'kill ${server:-} 2>/dev/null || true; rm -rf "$work"' EXIT
+
+cd "$root/deploy/monitoring"
+promtool check config prometheus.yml
+promtool test rules alerts_test.yml
+node "$here/dashboard_rules.mjs" grafana/quire.json > "$work/dashboard.yml"
+promtool check rules "$work/dashboard.yml"
+
+"$quire" serve --model "$root/deploy/demo-model/quire-demo.gguf" --port 0 --kv-cache.num-blocks 256 2> "$work/log" &
+server=$!
+until grep -q 'is ready after' "$work/log"; do kill -0 $server || { cat "$work/log"; exit 1; }; done
+url=$(sed -n 's/.*listening on \([0-9.:]*\).*/http:\/\/\1/p' "$work/log" | head -1)
+# Labelled counters appear with their first event.
+curl -sf -H 'Content-Type: application/json' -d '{"prompt": "Hello", "max_tokens": 4}' "$url/v1/completions" > "$work/answer"
+curl -sf "$url/metrics" > "$work/metrics"
+
+missing=$(grep -ohE '(vllm|quire):[a-z0-9_]+' alerts.yml grafana/quire.json "$root"/deploy/helm/quire/templates/*.yaml "$root"/deploy/helm/quire/values.yaml 2>/dev/null |
+  sort -u | while read -r name; do grep -qE "^$name(\{| )" "$work/metrics" || echo "$name"; done)
+[ -z "$missing" ] || { printf 'named in deploy/ but not exported by the daemon:\n%s\n' "$missing"; exit 1; }
+echo "every metric named is exported"

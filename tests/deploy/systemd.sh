@@ -1,0 +1,25 @@
+#!/bin/sh
+# The units are good ones by systemd's own checks, and hold the service tightly. Exit 77: systemd-analyze is absent.
+# Usage: systemd.sh QUIRE_BINARY
+set -eu
+quire=$(realpath "$1")
+units=$(realpath "$(dirname "$0")/../../deploy/systemd")
+command -v systemd-analyze >/dev/null || { echo "skipped: systemd-analyze is absent (Debian package systemd)"; exit 77; }
+
+# The binary is not installed where the unit says; verify wants to see it.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$units"/quire.socket "$work"
+sed "s|/usr/bin/quire|$quire|; /^Documentation=/d" "$units/quire.service" > "$work/quire.service"
+complaints=$(cd "$work" && systemd-analyze verify --man=no ./quire.service ./quire.socket 2>&1 | grep -E 'quire\.(service|socket)' || true)
+[ -z "$complaints" ] || { printf '%s\n' "$complaints"; exit 1; }
+
+# Exposure from 0 (none) to 100, as systemd-analyze counts it.
+systemd-analyze security --offline=true --threshold=20 --no-pager "$work/quire.service" > "$work/exposure" ||
+  { cat "$work/exposure"; exit 1; }
+grep 'Overall exposure' "$work/exposure"
+
+# What the unit promises to supervise, the daemon is told to do within: its default drain ends before systemd loses patience.
+grace=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/quire.service")
+drain=$("$quire" serve --print-config | awk '/^drain:/ { on = 1; next } /^[a-z]/ { on = 0 } on && /delay:|deadline:/ { sum += $2 } END { print sum }')
+[ "$grace" -gt "$drain" ] || { echo "TimeoutStopSec=$grace is not longer than a drain of $drain s"; exit 1; }
