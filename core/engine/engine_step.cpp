@@ -76,6 +76,7 @@ void Engine::Impl::forward() {
   }
   if (!token_input_.empty()) {
     logits_ = model_.forward(token_input_.view(), *storage_);
+    fill_masks(static_cast<std::size_t>(logits_.cols));  // while the device computes
     backend_.synchronize();
   }
 }
@@ -105,56 +106,70 @@ void Engine::Impl::prepare_rows() {
   collect_prompt_logprobs();
   std::size_t num_forks = 0;
   for (const RowPlan& plan : token_plans_) {
-    if (plan.is_last) num_forks += static_cast<std::size_t>(plan.generation->sequence.num_places_reserved);
+    if (draws_token(plan)) num_forks += static_cast<std::size_t>(plan.generation->sequence.num_places_reserved);
   }
   const auto width = static_cast<std::size_t>(logits_.cols);
   forked_logits_.resize(num_forks * width);
+  const std::size_t num_words = (width + 31) / 32;
   std::size_t fork = 0;
-  for (const RowPlan& plan : token_plans_) {
+  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
+    const RowPlan& plan = token_plans_[i];
+    if (!draws_token(plan)) continue;
     Generation& generation = *plan.generation;
-    if (!plan.is_last || generation.sequence.request->sampling.max_tokens <= 0) continue;
     const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
+    std::span<const std::uint32_t> mask;
+    if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
     LiveRequest& live = *generation.live;
-    for (std::int32_t i = 0; i < generation.sequence.num_places_reserved; ++i, ++fork) {
+    for (std::int32_t n = 0; n < generation.sequence.num_places_reserved; ++n, ++fork) {
       const std::span<float> copy(forked_logits_.data() + fork * width, width);
       std::copy(logits.begin(), logits.end(), copy.begin());
-      auto& choice = live.choices[static_cast<std::size_t>(i + 1)];
-      choice = make_generation(live, i + 1);
-      add_sample_row(*choice, copy);
+      auto& choice = live.choices[static_cast<std::size_t>(n + 1)];
+      choice = make_generation(live, n + 1);
+      choice->num_end_forced = generation.num_end_forced;
+      add_sample_row(*choice, copy, mask);
     }
-    add_sample_row(generation, logits);
+    add_sample_row(generation, logits, mask);
   }
-  fill_masks(width);
 }
 
-// A grammar's mask; or, at the end of a thinking budget, the one token that must come; nothing while thinking goes on.
+bool Engine::Impl::draws_token(const RowPlan& plan) {
+  return plan.is_last && plan.generation->sequence.request->sampling.max_tokens > 0;
+}
+
+// Needs nothing of what the step computes. Choices that are about to be forked stand where their first one stands.
 void Engine::Impl::fill_masks(std::size_t vocab_size) {
   const std::size_t num_words = (vocab_size + 31) / 32;
-  masks_.resize(rows_.size() * num_words);
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    Generation& generation = *row_owners_[i];
-    const std::span<std::uint32_t> mask(masks_.data() + i * num_words, num_words);
-    if (generation.is_thinking) {
-      const auto& budget = *generation.sequence.request->sampling.thinking_budget;
-      if (generation.num_generated < budget.max_tokens || budget.end.empty()) continue;
-      const auto forced = static_cast<std::uint32_t>(budget.end[generation.num_end_forced++].value);
-      std::fill(mask.begin(), mask.end(), 0U);
-      mask[forced / 32] = 1U << (forced % 32);
-    } else if (generation.grammar != nullptr) {
-      generation.grammar->fill_mask(mask);
-    } else {
-      continue;
-    }
-    rows_[i].mask = mask;
+  masks_.resize(token_plans_.size() * num_words);
+  has_mask_.assign(token_plans_.size(), false);
+  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
+    if (!draws_token(token_plans_[i])) continue;
+    has_mask_[i] = fill_mask(*token_plans_[i].generation, std::span(masks_).subspan(i * num_words, num_words));
   }
 }
 
-void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logits) {
+// A grammar's mask; or, at the end of a thinking budget, the one token that must come. False where nothing is
+// forbidden, as while thinking goes on.
+bool Engine::Impl::fill_mask(Generation& generation, std::span<std::uint32_t> mask) {
+  if (generation.is_thinking) {
+    const auto& budget = *generation.sequence.request->sampling.thinking_budget;
+    if (generation.num_generated < budget.max_tokens || budget.end.empty()) return false;
+    const auto forced = static_cast<std::uint32_t>(budget.end[generation.num_end_forced++].value);
+    std::fill(mask.begin(), mask.end(), 0U);
+    mask[forced / 32] = 1U << (forced % 32);
+    return true;
+  }
+  if (generation.grammar == nullptr) return false;
+  generation.grammar->fill_mask(mask);
+  return true;
+}
+
+void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logits,
+                                  std::span<const std::uint32_t> mask) {
   rows_.push_back({.logits = logits,
                    .state = &generation.sampler,
                    .tokens = generation.sequence.tokens,
                    .num_prompt_tokens = generation.sequence.num_prompt_tokens,
-                   .mask = {}});
+                   .mask = mask});
   row_owners_.push_back(&generation);
 }
 
