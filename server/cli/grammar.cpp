@@ -17,6 +17,7 @@ namespace quire {
 namespace {
 
 using PlainJson = nlohmann::json;
+constexpr int kMaxDepth = 4096;  // of a line; deeper JSON cannot be written again without a deep stack
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start, double unit) {
@@ -148,12 +149,18 @@ int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const
   int num_bad = 0;
   for (std::string text; std::getline(in, text);) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const PlainJson line = PlainJson::parse(text, nullptr, false);
-    const auto spec = line.is_object() ? read_spec(line) : std::nullopt;
+    int deepest = 0;
+    const auto not_too_deep = [&deepest](int depth, PlainJson::parse_event_t, const PlainJson&) {
+      deepest = std::max(deepest, depth);
+      return depth <= kMaxDepth;
+    };
+    const PlainJson line = PlainJson::parse(text, not_too_deep, false);
+    const bool too_deep = deepest > kMaxDepth;
+    const auto spec = line.is_object() && !too_deep ? read_spec(line) : std::nullopt;
     if (!spec) {
       ++num_bad;
       out << PlainJson{{"compiled", false},
-                       {"error", "not a JSON object with a grammar"},
+                       {"error", too_deep ? "the schema nests too deeply" : "not a JSON object with a grammar"},
                        {"accepted", PlainJson::array()}}
                  .dump()
           << '\n';
