@@ -13,7 +13,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan tsan e2e bench packages test-packages image clean
+.PHONY: run test build lint tidy check asan tsan e2e bench packages test-packages image deb clean
 
 run: build
 	@exec build/release/quire serve --model $(MODEL) $(ARGS)
@@ -56,6 +56,10 @@ packages:
 test-packages:
 	@deploy/install-packages.sh $(PACKAGES) $(TEST_PACKAGES)
 	@command -v node >/dev/null && command -v npm >/dev/null || deploy/install-packages.sh nodejs npm
+
+# build/quire_*.deb
+deb: build
+	cpack --config build/release/CPackConfig.cmake -B build
 
 image:
 	docker build -t quire .

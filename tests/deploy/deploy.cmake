@@ -6,3 +6,6 @@ endfunction()
 
 deploy_test(systemd)
 deploy_test(monitoring)
+if(NOT QUIRE_SANITIZE)
+  deploy_test(package)  # what is packed is never a sanitizer's build
+endif()

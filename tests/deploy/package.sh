@@ -1,0 +1,46 @@
+#!/bin/sh
+# Makes the Debian package of a build and looks into it: names, rights, configuration files, dependencies computed from the
+# binary, and that the unpacked daemon reads its unpacked configuration and serves. Exit 77: dpkg-deb or dpkg-shlibdeps is absent.
+# Usage: package.sh QUIRE_BINARY (in its build folder)
+set -eu
+build=$(dirname "$(realpath "$1")")
+for tool in dpkg-deb dpkg-shlibdeps cpack; do
+  command -v $tool >/dev/null || { echo "skipped: $tool is absent (Debian packages dpkg-dev, cmake)"; exit 77; }
+done
+work=$(mktemp -d)
+server=
+trap 'kill ${server:-} 2>/dev/null || true; rm -rf "$work"' EXIT
+cpack --config "$build/CPackConfig.cmake" -B "$work" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+deb=$(ls "$work"/quire_*.deb)
+dpkg-deb --info "$deb" > "$work/info"
+dpkg-deb --contents "$deb" > "$work/contents"
+
+expect() { # pattern, file
+  grep -qE "$1" "$2" || { echo "absent: $1"; cat "$2"; exit 1; }
+}
+expect '^ Package: quire$' "$work/info"
+expect '^ Depends: .*libc6 \(>= .*libssl3' "$work/info"
+expect '^ Depends: .*libyaml-cpp' "$work/info"
+expect '/etc/quire/quire.yaml' "$work/contents"
+for path in ./usr/bin/quire ./lib/systemd/system/quire.service ./lib/systemd/system/quire.socket ./etc/quire/quire.yaml \
+    ./usr/share/quire/quire-demo.gguf ./usr/share/man/man1/quire.1 ./usr/share/doc/quire/copyright ./usr/share/doc/quire/reference.yaml; do
+  expect "^-r[w-]xr?-?x?.*root/root .* $path\$|^-rw-r--r-- root/root .* $path\$" "$work/contents"
+done
+dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./conffiles | grep -qx /etc/quire/quire.yaml
+# Nothing that others may write, nothing beyond the binary that is compiled.
+if grep -E '^.....w|^........w' "$work/contents" | grep -vE '^l'; then echo "writable by others"; exit 1; fi
+size=$(stat -c %s "$deb")
+[ "$size" -lt 40000000 ] || { echo "the package is $size bytes"; exit 1; }
+
+dpkg-deb --extract "$deb" "$work/root"
+sed -i "s|/usr/share/quire|$work/root/usr/share/quire|" "$work/root/etc/quire/quire.yaml"
+"$work/root/usr/bin/quire" serve --config "$work/root/etc/quire/quire.yaml" --check-config
+"$work/root/usr/bin/quire" serve --config "$work/root/etc/quire/quire.yaml" --port 0 --kv-cache.num-blocks 256 2> "$work/served" &
+server=$!
+until grep -q 'is ready after' "$work/served"; do kill -0 $server || { cat "$work/served"; exit 1; }; done
+url=$(sed -n 's/.*listening on \([0-9.:]*\).*/http:\/\/\1/p' "$work/served" | head -1)
+"$work/root/usr/bin/quire" probe "$url/readyz"
+kill $server
+wait $server
+server=
+echo "the package has what it should: $size bytes"
