@@ -14,20 +14,20 @@ namespace quire::bench {
 
 namespace {
 
-constexpr std::int64_t kBlockSize = 16;
+constexpr std::int64_t kStepsBlockSize = 16;
 
 // Sequences of one step, with blocks of their own; what the blocks hold does not change what computing them costs.
-class Bench {
+class StepsBench {
  public:
-  Bench(const StepsOptions& options, const LoadedModel& loaded)
+  StepsBench(const StepsOptions& options, const LoadedModel& loaded)
       : backend_(create_backend(options.backend)),
         model_(loaded.build(*backend_, [](auto, auto) {})),
         max_context_(std::min(options.max_context, model_->max_context())),
-        blocks_each_(max_context_ / kBlockSize + 2),
+        blocks_each_(max_context_ / kStepsBlockSize + 2),
         repeats_(options.repeats),
-        input_(kBlockSize, options.max_prompt + options.max_streams, options.max_streams + 1, 0) {
+        input_(kStepsBlockSize, options.max_prompt + options.max_streams, options.max_streams + 1, 0) {
     KvLayout layout = model_->kv_layout();
-    layout.block_size = kBlockSize;
+    layout.block_size = kStepsBlockSize;
     layout.dtype = options.kv_dtype;
     layout.num_blocks = (options.max_streams + 1) * blocks_each_;
     storage_ = backend_->allocate_kv(layout);
@@ -86,7 +86,7 @@ class Bench {
 StepsReport run_steps(const StepsOptions& options, const std::function<void(const std::string&)>& progress) {
   progress("loading " + options.model.string());
   const auto loaded = open_model(options.model);
-  Bench bench(options, *loaded);
+  StepsBench bench(options, *loaded);
   StepsReport report{loaded->info().name, bench.backend_name(), {}};
   const std::int64_t longest = bench.max_context() - options.max_prompt;
   bench.measure(1, 16, 16, 0);  // the first step of a process pays for pages that it touches first
