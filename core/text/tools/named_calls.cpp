@@ -101,8 +101,8 @@ class NamedCallReader {
     if (format_.name_is_id) {
       call.id = std::string(written);
       const std::size_t colon = written.rfind(':');
-      const bool numbered =
-          colon != kNowhere && colon + 1 < written.size() && written.find_first_not_of("0123456789", colon + 1) == kNowhere;
+      const bool numbered = colon != kNowhere && colon + 1 < written.size() &&
+                            written.find_first_not_of("0123456789", colon + 1) == kNowhere;
       if (context_.strict && !numbered) return false;
       if (colon != kNowhere) written = written.substr(0, colon);
       constexpr std::string_view kSpace = "functions.";
