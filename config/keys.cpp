@@ -289,18 +289,67 @@ Keys operation_keys() {
       types::text_choice({"log.level", "The least important lines to log", {"--log-level"}},
                          [](Config & c) -> auto& { return c.log.level; },
                          {"trace", "debug", "info", "warn", "error", "off"}),
+      types::choice<AccessLog>(
+          {"log.access", "Which requests are logged when they are over; api: those to models and all that are refused"},
+          [](Config & c) -> auto& { return c.serve.server.access_log; },
+          {{"off", AccessLog::kOff}, {"api", AccessLog::kApi}, {"all", AccessLog::kAll}}),
       types::text_choice({"log.format", "How a line looks", {"--log-format"}},
                          [](Config & c) -> auto& { return c.log.format; }, {"text", "json"}),
   };
 }
 
+Keys tracing_keys() {
+  return {
+      types::text(
+          {"tracing.endpoint",
+           "Where to send a span for each request by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: "
+           "nowhere"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.endpoint; }),
+      types::text(
+          {"tracing.service_name", "What the spans call this server"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.service_name; }),
+      types::number(
+          {"tracing.sample_ratio", "The share of requests that are traced; a caller's traceparent decides for its own"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.sample_ratio; }, 0.0, 1.0),
+      types::integer<std::int64_t>(
+          {"tracing.max_queued_spans", "Requests that wait to be told of; further ones are dropped and counted"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.max_queued_spans; }, kAtLeastOne),
+  };
+}
+
+// What a reload can change while the server runs; a section stands for all its keys.
+constexpr std::string_view kLive[] = {"model.alias",
+                                      "model.chat_template",
+                                      "model.tool_format",
+                                      "server.max_connections",
+                                      "server.max_connections_per_address",
+                                      "server.max_header_bytes",
+                                      "server.max_body_bytes",
+                                      "server.max_queued_bytes",
+                                      "server.tls.",
+                                      "server.timeout.",
+                                      "security.",
+                                      "scheduler.key_weights",
+                                      "queue.",
+                                      "drain.",
+                                      "log.level",
+                                      "log.access"};
+
+bool is_live(const std::string& path) {
+  return std::any_of(std::begin(kLive), std::end(kLive),
+                     [&](std::string_view live) { return live.back() == '.' ? path.starts_with(live) : path == live; });
+}
+
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, server_keys, listener_keys, timeout_keys, response_keys, security_keys,
-                             scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys}) {
+  for (const auto section :
+       {model_keys, server_keys, listener_keys, timeout_keys, response_keys, security_keys, scheduler_keys, kv_cache_keys,
+        engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
+  for (ConfigKey& key : all)
+    key.is_live = is_live(key.path);
   return all;
 }
 
@@ -327,6 +376,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"backend.cpu", "Where the processor computes."},
       {"drain", "How the server ends."},
       {"log", "What it tells on standard error."},
+      {"tracing", "What it tells a distributed trace."},
   };
   return kSections;
 }

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "server/api/response_store.h"
+#include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
+#include "server/ops/span_exporter.h"
 
 namespace quire {
 
@@ -57,6 +59,8 @@ struct ServerOptions {
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;
+  AccessLog access_log = AccessLog::kApi;
+  TracingOptions tracing;
 };
 
 }  // namespace quire

@@ -13,6 +13,8 @@
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/tls.h"
+#include "server/ops/admin.h"
+#include "server/ops/engine_trace.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
 
@@ -50,6 +52,7 @@ struct Service {
   ModelTable models{{}};
   std::function<EngineStats()> engine_stats;  // may be empty
   std::function<bool()> healthy;              // false: the device failed; may be empty
+  StepTrace* step_trace = nullptr;            // may be null
 };
 
 // What sessions act by; a reload replaces it as a whole. Immutable after construction.
@@ -68,6 +71,7 @@ struct Settings {
 struct ServerState {
   explicit ServerState(const ServerOptions& options)
       : responses(std::make_shared<ResponseStore>(options.responses)),
+      : spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
         settings_(std::make_shared<const Settings>(options)) {}
 
   const std::shared_ptr<ResponseStore> responses;
@@ -80,6 +84,9 @@ struct ServerState {
   Metrics metrics;
   LiveOperations live;
   QuotaTable quotas;
+  AdminActions admin;  // set before the first session
+  RequestTrace request_trace;
+  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
   std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
 
   std::shared_ptr<const Settings> settings() const {

@@ -41,6 +41,8 @@ class Session {
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<std::optional<RequestHead>> read_head();
   boost::asio::awaitable<bool> answer();
+  boost::asio::awaitable<bool> call_admin(AdminHandler handler);
+  void begin_record();
   boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
   void note_end();
   Result<void> take_prompt_quota(const Operation& operation);
