@@ -126,6 +126,20 @@ Keys timeout_keys() {
   };
 }
 
+Keys resume_keys() {
+  return {
+      types::duration(
+          {"server.resume.window",
+           "How long a stream whose client vanished goes on, and is kept, for a repetition of the request with the "
+           "same "
+           "X-Request-Id and a Last-Event-ID; 0s: it ends at once"},
+          [](Config & c) -> auto& { return c.serve.server.resume.window; }),
+      types::size(
+          {"server.resume.memory", "What is kept of all streams together"},
+          [](Config & c) -> auto& { return c.serve.server.resume.max_bytes; }, kSomeBytes),
+  };
+}
+
 Keys security_keys() {
   return {
       types::api_keys(
@@ -328,6 +342,7 @@ constexpr std::string_view kLive[] = {"model.alias",
                                       "server.max_queued_bytes",
                                       "server.tls.",
                                       "server.timeout.",
+                                      "server.resume.",
                                       "security.",
                                       "scheduler.key_weights",
                                       "queue.",
@@ -343,8 +358,8 @@ bool is_live(const std::string& path) {
 Keys make_keys() {
   Keys all;
   for (const auto section :
-       {model_keys, server_keys, listener_keys, timeout_keys, response_keys, security_keys, scheduler_keys, kv_cache_keys,
-        engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
+       {model_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys, scheduler_keys,
+        kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -367,6 +382,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "How long a connection may keep the server waiting."},
       {"server.responses", "What is kept of /v1/responses for clients to go on from."},
+      {"server.resume", "Streams that can be taken up again after their connection broke."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},
       {"kv_cache", "The memory of attention."},

@@ -10,6 +10,7 @@
 #include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
 #include "server/ops/span_exporter.h"
+#include "server/ops/stream_store.h"
 
 namespace quire {
 
@@ -56,6 +57,7 @@ struct ServerOptions {
   TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;
+  ResumeOptions resume;
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;

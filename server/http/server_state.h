@@ -17,6 +17,7 @@
 #include "server/ops/engine_trace.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
+#include "server/ops/stream_store.h"
 
 namespace boost::asio {
 class io_context;
@@ -72,7 +73,9 @@ struct ServerState {
   explicit ServerState(const ServerOptions& options)
       : responses(std::make_shared<ResponseStore>(options.responses)),
       : spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
-        settings_(std::make_shared<const Settings>(options)) {}
+        settings_(std::make_shared<const Settings>(options)) {
+    streams.set_max_bytes(options.resume.max_bytes);
+  }
 
   const std::shared_ptr<ResponseStore> responses;
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
@@ -84,6 +87,7 @@ struct ServerState {
   Metrics metrics;
   LiveOperations live;
   QuotaTable quotas;
+  StreamStore streams;
   AdminActions admin;  // set before the first session
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;               // null: none are exported
@@ -94,6 +98,7 @@ struct ServerState {
     return settings_;
   }
   void set_settings(std::shared_ptr<const Settings> settings) {
+    streams.set_max_bytes(settings->options.resume.max_bytes);
     const std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
   }

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <charconv>
 #include <ctime>
 
 #include "core/base/log.h"
@@ -162,7 +163,63 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond(std::move(response));
   }
   if (admission_.route->admin != nullptr) co_return co_await call_admin(admission_.route->admin);
+  if (resumes()) co_return co_await resume_stream();
   co_return co_await call_endpoint(admission_.route->endpoint);
+}
+
+// The same request once more, by a client that has a part of its answer.
+bool Session::resumes() const {
+  return options().resume.window.count() > 0 && head_.method == "POST" && !head_.field("last-event-id").empty() &&
+         request_id_ == head_.field("x-request-id");
+}
+
+asio::awaitable<bool> Session::resume_stream() {
+  auto body = co_await read_body();
+  if (!body) co_return false;
+  std::size_t number = 0;
+  const std::string_view digits = head_.field("last-event-id");
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  auto stream = state_.streams.find(record_.key_name, request_id_, Clock::now());
+  const bool usable =
+      stream && error == std::errc() && end == digits.data() + digits.size() && !stream->after(number, nullptr).lost;
+  if (!usable) {
+    Response response = error_response(
+        404, "stream_not_found", "There is no stream of this request id that can be gone on with after this event");
+    co_return co_await respond(std::move(response));
+  }
+  stream->add_reader();
+  const std::shared_ptr<void> reader(nullptr, [stream](void*) { stream->remove_reader(); });
+  co_return co_await read_saved(stream, number);
+}
+
+asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, std::size_t number) {
+  record_.status = 200;
+  state_.metrics.count_response(200);
+  auto timer = std::make_shared<asio::steady_timer>(transport_->executor());
+  bool gone = false;
+  transport_->watch([&gone, timer] {
+    gone = true;
+    timer->cancel();
+  });
+  const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
+  const auto wake = [timer] { asio::post(timer->get_executor(), [timer] { timer->cancel(); }); };
+  std::string frame = stream_head(kEventStream, framing());
+  while (!gone) {
+    timer->expires_at(asio::steady_timer::time_point::max());
+    const SavedStream::Rest rest = stream->after(number, wake);
+    if (rest.lost) break;
+    if (!rest.events.empty()) append_stream_part(frame, rest.events, framing());
+    number = rest.last;
+    const bool over = rest.finished;
+    if (over && head_.minor_version == 1) frame += "0\r\n\r\n";
+    bool sent = true;
+    if (!frame.empty()) sent = co_await transport_->write(frame, options().timeout.write);
+    if (!sent) break;
+    frame.clear();
+    if (over) co_return keep_alive_&& head_.minor_version == 1;
+    if (rest.events.empty()) co_await timer->async_wait(kUseTuple);
+  }
+  co_return false;
 }
 
 asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
@@ -257,7 +314,16 @@ void Session::note_end() {
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
   OperationDriver::Outcome outcome;
   {
+    std::shared_ptr<SavedStream> saved;
+    const auto now = Clock::now();
+    if (operation->streams() && options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id")) {
+      saved = state_.streams.open(record_.key_name, request_id_, now);
+    }
+    const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {
+      if (saved) state_.streams.close(record_.key_name, request_id_, Clock::now() + options().resume.window);
+    });
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
+    if (saved) driver.keep(saved, options().resume.window);
     outcome = co_await driver.run(call.arrival);
   }
   record_.times = outcome.times;

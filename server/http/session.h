@@ -41,6 +41,9 @@ class Session {
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<std::optional<RequestHead>> read_head();
   boost::asio::awaitable<bool> answer();
+  bool resumes() const;
+  boost::asio::awaitable<bool> resume_stream();
+  boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
   boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   void begin_record();
   boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
