@@ -12,6 +12,9 @@
 #include "server/http/head_parser.h"
 #include "server/http/operation_driver.h"
 
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 namespace quire {
 
 namespace asio = boost::asio;
@@ -28,7 +31,7 @@ using Parsed = Result<std::unique_ptr<Operation>>;
 
 // Runs `work` on a text thread and comes back to the session's own. `work` must not throw.
 template <class T>
-asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
+[[gnu::noinline]] asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
   auto start = [&](auto handler) {
     asio::post(text, [&work, handler = std::move(handler)]() mutable {
       auto done = std::make_shared<T>(work());
@@ -232,17 +235,26 @@ asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
   call.request_id = request_id_;
   const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
   auto task = co_await on_text_thread<Result<AdminTask>>(state_.text_context(), begin);
-  Result<std::string> done;
+  Response response;
   if (task) {
-    asio::steady_timer timer(transport_->executor(), task->wait);
-    if (task->wait.count() > 0) co_await timer.async_wait(kUseTuple);
-    const auto finish = guarded<std::string>(request_id_, task->finish);
-    done = co_await on_text_thread<Result<std::string>>(state_.text_context(), finish);
+    response = co_await finish_admin(*task);
   } else {
-    done = tl::make_unexpected(task.error());
+    response = error_response(task.error());
   }
-  Response response = done ? Response{200, "application/json", std::move(*done)} : error_response(done.error());
   co_return co_await respond(std::move(response));
+}
+
+asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
+  if (task.wait.count() > 0) {
+    asio::steady_timer timer(transport_->executor(), task.wait);
+    co_await timer.async_wait(kUseTuple);
+  }
+  const auto finish = guarded<std::string>(request_id_, task.finish);
+  auto done = co_await on_text_thread<Result<std::string>>(state_.text_context(), finish);
+  if (!done) co_return error_response(done.error());
+  Response response;
+  response.body = std::move(*done);
+  co_return response;
 }
 
 asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {

@@ -107,7 +107,7 @@ TEST_CASE("traceparent is read as the standard says, and anything else is no tra
   REQUIRE(quiet);
   CHECK_FALSE(quiet->sampled);
   CHECK(parse_traceparent("cc-" + kTraceId + "-" + kParentId + "-01-what-the-future-holds"));
-  for (const std::string bad :
+  for (const std::string& bad :
        {std::string(), std::string("00"), "ff-" + kTraceId + "-" + kParentId + "-01",
         "00-" + std::string(32, '0') + "-" + kParentId + "-01", "00-" + kTraceId + "-" + std::string(16, '0') + "-01",
         "00-" + kTraceId + "-" + kParentId + "-0g", "00-" + kTraceId + "-" + kParentId + "-01-more",
