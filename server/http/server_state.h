@@ -72,7 +72,7 @@ struct Settings {
 struct ServerState {
   explicit ServerState(const ServerOptions& options)
       : responses(std::make_shared<ResponseStore>(options.responses)),
-      : spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
+        spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
         settings_(std::make_shared<const Settings>(options)) {
     streams.set_max_bytes(options.resume.max_bytes);
   }
