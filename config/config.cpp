@@ -146,6 +146,20 @@ void set_config_value(Config& config, std::string_view path, const std::vector<s
   if (!complaint.empty()) throw StartupError(fmt::format("{}: '{}' {}", flag, path, complaint));
 }
 
+std::vector<ConfigChange> compare_configs(const Config& current, const Config& next) {
+  Config before = current;
+  Config after = next;
+  std::vector<ConfigChange> changes;
+  for (const ConfigKey& key : config_keys()) {
+    std::string old_value = key.get(before);
+    std::string new_value = key.get(after);
+    if (old_value == new_value) continue;
+    if (key.is_secret) old_value = new_value = "(not shown)";
+    changes.push_back({key.path, std::move(old_value), std::move(new_value), !key.is_live});
+  }
+  return changes;
+}
+
 void check_config(const Config& config) {
   const KvCacheOptions& kv_cache = config.serve.engine.kv_cache;
   if (kv_cache.num_blocks != 0 && kv_cache.memory != 0) {

@@ -30,6 +30,9 @@ void set_config_value(Config& config, std::string_view key, const std::vector<st
 // What no single key can tell: values that exclude each other.
 void check_config(const Config& config);
 
+// What is different in `next`. Secrets are told as changed, never what they are.
+std::vector<ConfigChange> compare_configs(const Config& current, const Config& next);
+
 // The whole configuration as a commented file that load_config_text reads back. Of a default Config it is the file that
 // Quire ships, config/quire.yaml.
 std::string render_config(const Config& config);

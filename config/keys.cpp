@@ -126,6 +126,20 @@ Keys timeout_keys() {
   };
 }
 
+Keys resume_keys() {
+  return {
+      types::duration(
+          {"server.resume.window",
+           "How long a stream whose client vanished goes on, and is kept, for a repetition of the request with the "
+           "same "
+           "X-Request-Id and a Last-Event-ID; 0s: it ends at once"},
+          [](Config & c) -> auto& { return c.serve.server.resume.window; }),
+      types::size(
+          {"server.resume.memory", "What is kept of all streams together"},
+          [](Config & c) -> auto& { return c.serve.server.resume.max_bytes; }, kSomeBytes),
+  };
+}
+
 Keys security_keys() {
   return {
       types::api_keys(
@@ -289,18 +303,68 @@ Keys operation_keys() {
       types::text_choice({"log.level", "The least important lines to log", {"--log-level"}},
                          [](Config & c) -> auto& { return c.log.level; },
                          {"trace", "debug", "info", "warn", "error", "off"}),
+      types::choice<AccessLog>(
+          {"log.access", "Which requests are logged when they are over; api: those to models and all that are refused"},
+          [](Config & c) -> auto& { return c.serve.server.access_log; },
+          {{"off", AccessLog::kOff}, {"api", AccessLog::kApi}, {"all", AccessLog::kAll}}),
       types::text_choice({"log.format", "How a line looks", {"--log-format"}},
                          [](Config & c) -> auto& { return c.log.format; }, {"text", "json"}),
   };
 }
 
+Keys tracing_keys() {
+  return {
+      types::text(
+          {"tracing.endpoint",
+           "Where to send a span for each request by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: "
+           "nowhere"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.endpoint; }),
+      types::text(
+          {"tracing.service_name", "What the spans call this server"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.service_name; }),
+      types::number(
+          {"tracing.sample_ratio", "The share of requests that are traced; a caller's traceparent decides for its own"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.sample_ratio; }, 0.0, 1.0),
+      types::integer<std::int64_t>(
+          {"tracing.max_queued_spans", "Requests that wait to be told of; further ones are dropped and counted"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.max_queued_spans; }, kAtLeastOne),
+  };
+}
+
+// What a reload can change while the server runs; a section stands for all its keys.
+constexpr std::string_view kLive[] = {"model.alias",
+                                      "model.chat_template",
+                                      "model.tool_format",
+                                      "server.max_connections",
+                                      "server.max_connections_per_address",
+                                      "server.max_header_bytes",
+                                      "server.max_body_bytes",
+                                      "server.max_queued_bytes",
+                                      "server.tls.",
+                                      "server.timeout.",
+                                      "server.resume.",
+                                      "security.",
+                                      "scheduler.key_weights",
+                                      "queue.",
+                                      "drain.",
+                                      "log.level",
+                                      "log.access"};
+
+bool is_live(const std::string& path) {
+  return std::any_of(std::begin(kLive), std::end(kLive),
+                     [&](std::string_view live) { return live.back() == '.' ? path.starts_with(live) : path == live; });
+}
+
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, server_keys, listener_keys, timeout_keys, response_keys, security_keys,
-                             scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys}) {
+  for (const auto section :
+       {model_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys, scheduler_keys,
+        kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
+  for (ConfigKey& key : all)
+    key.is_live = is_live(key.path);
   return all;
 }
 
@@ -318,6 +382,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "How long a connection may keep the server waiting."},
       {"server.responses", "What is kept of /v1/responses for clients to go on from."},
+      {"server.resume", "Streams that can be taken up again after their connection broke."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},
       {"kv_cache", "The memory of attention."},
@@ -327,6 +392,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"backend.cpu", "Where the processor computes."},
       {"drain", "How the server ends."},
       {"log", "What it tells on standard error."},
+      {"tracing", "What it tells a distributed trace."},
   };
   return kSections;
 }

@@ -21,6 +21,7 @@ struct ConfigKey {
   // Empty, or why not: "must be ...". Changes nothing in that case.
   std::function<std::string(Config&, const ConfigValue&)> set;
   std::function<std::string(Config&)> get;  // as YAML
+  bool is_live = false;                     // a reload can change it
   bool is_secret = false;                   // its value is never logged
 };
 

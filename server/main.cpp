@@ -12,6 +12,15 @@ namespace {
 
 constexpr int kExitBadInput = 2;  // a bad configuration, model file or command line
 
+// The same file and flags, read once more and compared with what is in force.
+quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
+  return [flags, current = std::make_shared<quire::Config>(config)] {
+    const quire::Config next = flags->resolve();
+    return quire::ConfigProposal{next.serve, next.log, quire::compare_configs(*current, next),
+                                 [current, next] { *current = next; }};
+  };
+}
+
 // Here rather than beside the other commands: only main knows the configuration.
 void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP");
@@ -23,7 +32,7 @@ void add_serve(CLI::App& app) {
     if (config.serve.model.path.empty())
       throw quire::StartupError("no model: give --model FILE, or model.path in --config");
     quire::log::configure(config.log);
-    throw CLI::RuntimeError(quire::serve(config.serve));
+    throw CLI::RuntimeError(quire::serve(config.serve, read_again(flags, config)));
   });
 }
 

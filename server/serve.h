@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "kernels/registry.h"
 #include "server/http/server_options.h"
@@ -29,7 +31,27 @@ struct ServeOptions {
 inline constexpr int kExitDrained = 0;
 inline constexpr int kExitCut = 3;
 
-// Listens at once, loads the model, serves until a signal ends it, drains. Throws StartupError where it cannot start.
-int serve(const ServeOptions& options);
+// One setting that a new configuration would change, as YAML.
+struct ConfigChange {
+  std::string key;
+  std::string before;
+  std::string after;
+  bool needs_restart = false;
+};
+
+// A configuration that was read again. accept() makes it the one that the next is compared with.
+struct ConfigProposal {
+  ServeOptions options;
+  LogOptions log;
+  std::vector<ConfigChange> changes;
+  std::function<void()> accept;
+};
+
+// Reads the configuration again. Throws StartupError.
+using ConfigSource = std::function<ConfigProposal()>;
+
+// Listens at once, loads the model, serves until a signal ends it, drains; SIGHUP and POST /admin/reload read the
+// configuration again. Throws StartupError where it cannot start.
+int serve(const ServeOptions& options, ConfigSource source);
 
 }  // namespace quire

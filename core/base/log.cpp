@@ -53,6 +53,10 @@ void configure(const LogOptions& options) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void set_level(const std::string& level) {
+  spdlog::default_logger_raw()->set_level(spdlog::level::from_str(level));
+}
+
 bool enabled(Level level) {
   return spdlog::default_logger_raw()->should_log(to_spdlog(level));
 }
@@ -64,6 +68,23 @@ void write(Level level, std::string_view message) {
   } else {
     logger->log(to_spdlog(level), "{}", message);
   }
+}
+
+void event(Level level, std::string_view message, std::span<const Field> fields) {
+  spdlog::logger* logger = spdlog::default_logger_raw();
+  const bool json = logger->name() == kJsonLogger;
+  std::string line = json ? fmt::format("\"message\":\"{}\"", escaped(message)) : std::string(message);
+  for (const Field& field : fields) {
+    line += json ? fmt::format(",\"{}\":", field.name) : fmt::format(" {}=", field.name);
+    if (const auto* text = std::get_if<std::string_view>(&field.value)) {
+      line += json ? fmt::format("\"{}\"", escaped(*text)) : escaped(*text);
+    } else if (const auto* count = std::get_if<std::int64_t>(&field.value)) {
+      line += fmt::format("{}", *count);
+    } else {
+      line += fmt::format("{:.3f}", std::get<double>(field.value));
+    }
+  }
+  logger->log(to_spdlog(level), "{}", line);
 }
 
 }  // namespace quire::log

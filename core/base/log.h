@@ -4,9 +4,12 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 namespace quire {
 
@@ -22,8 +25,17 @@ namespace quire::log {
 enum class Level { kTrace, kDebug, kInfo, kWarn, kError };
 
 void configure(const LogOptions& options);
+// Changes what is logged from now on; a level that configure() takes.
+void set_level(const std::string& level);
 bool enabled(Level level);
 void write(Level level, std::string_view message);
+
+struct Field {
+  std::string_view name;
+  std::variant<std::string_view, std::int64_t, double> value;
+};
+// A line with named values: members of its JSON object, or name=value after the message.
+void event(Level level, std::string_view message, std::span<const Field> fields);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

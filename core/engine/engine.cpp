@@ -175,6 +175,14 @@ void Engine::stop() {
   }
 }
 
+StepTrace& Engine::step_trace() {
+  return impl_->trace;
+}
+
+void Engine::reconfigure(const QueueOptions& queue_options, std::map<std::string, double> key_weights) {
+  impl_->queue.reconfigure(queue_options, std::move(key_weights));
+}
+
 RequestQueue& Engine::queue() {
   return impl_->queue;
 }

@@ -4,6 +4,7 @@
 // device failure nothing more is computed and every request, present or future, ends with an error.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
 #include "core/engine/request_queue.h"
+#include "core/engine/step_trace.h"
 #include "core/kv/kv_options.h"
 #include "core/model/model.h"
 #include "core/sched/scheduler_options.h"
@@ -56,6 +58,10 @@ class Engine {
   RequestQueue& queue();
   const EngineLimits& limits() const;
   EngineStats stats() const;
+  // What each step does, for whoever asks.
+  StepTrace& step_trace();
+  // New bounds of the queue and weights of keys, from the next request on. Any thread.
+  void reconfigure(const QueueOptions& queue, std::map<std::string, double> key_weights);
   // False once the device has failed: readiness turns red and stays so.
   bool healthy() const;
 

@@ -18,6 +18,7 @@
 #include "core/engine/generation.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step_input.h"
+#include "core/engine/step_trace.h"
 #include "core/kv/disk_tier.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
@@ -41,6 +42,7 @@ class Engine::Impl {
   // Any thread.
   RequestQueue queue;
   StatsBoard board;
+  StepTrace trace;
   std::atomic<bool> healthy{true};
   std::atomic<bool> stopping{false};
   std::atomic<Clock::rep> drain_deadline{kNotDraining};  // ticks since the clock's epoch
@@ -80,6 +82,10 @@ class Engine::Impl {
   std::optional<Clock::time_point> next_deadline() const;
 
   // engine_step.cpp
+  void begin_phases();
+  void end_phase(StepPhase phase);
+  void note_step();
+  void trace_entries();
   void build_input();
   void forward();
   void pool_hidden_states(MatrixView hidden);
@@ -144,6 +150,8 @@ class Engine::Impl {
   };
   Window window_;     // since the last look at the rate
   ServiceRate rate_;  // of starting what waits
+  StepRecord step_record_;  // of the step that runs; its entries only while it is traced
+  Clock::time_point phase_began_{};
 };
 
 }  // namespace quire

@@ -20,6 +20,7 @@ Error timed_out() {
 
 void Engine::Impl::receive(Clock::time_point now) {
   queue.drain_into(submissions_, aborts_);
+  if (auto weights = queue.take_key_weights()) scheduler_.set_key_weights(*std::move(weights));
   for (Submission& submission : submissions_)
     accept(std::move(submission), now);
   for (const Abort& asked : aborts_)
@@ -56,9 +57,9 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   live.choices.resize(static_cast<std::size_t>(request.num_choices));
   live.choices[0] = make_generation(live, 0);
   if (request.deadline) deadlines_.emplace(*request.deadline, &live);
-  if (options_.queue.max_queue_time_s > 0.0) {
-    live.queue_deadline = now + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(options_.queue.max_queue_time_s));
+  if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
+    live.queue_deadline =
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
     queue_deadlines_.emplace(*live.queue_deadline, &live);
   }
   schedule_or_restore(live);

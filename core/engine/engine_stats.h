@@ -11,6 +11,15 @@ namespace quire {
 inline constexpr std::array<std::int64_t, 15> kIterationTokenBounds = {1,   2,   4,    8,    16,   32,   64,   128,
                                                                        256, 512, 1024, 2048, 4096, 8192, 16384};
 
+// Where a step's time goes, in this order.
+enum class StepPhase { kSchedule, kInput, kForward, kSample, kEmit };
+inline constexpr std::size_t kNumStepPhases = 5;
+inline constexpr std::array<const char*, kNumStepPhases> kStepPhaseNames = {"schedule", "input", "forward", "sample",
+                                                                            "emit"};
+// Upper bounds in seconds of the buckets of a step's time; one more bucket holds what is above.
+inline constexpr std::array<double, 14> kStepTimeBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                           0.1,    0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
+
 struct EngineStats {
   // Gauges.
   std::int64_t num_running = 0;  // sequences
@@ -37,6 +46,8 @@ struct EngineStats {
   std::uint64_t num_blocks_copied = 0;                                             // copy-on-write
   std::uint64_t num_blocks_restored = 0;                                           // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
+  std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
+  std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
 };
 
 }  // namespace quire

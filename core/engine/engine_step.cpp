@@ -15,7 +15,41 @@ constexpr double kRateWeight = 0.3;  // of the newest look
 
 }  // namespace
 
+void Engine::Impl::begin_phases() {
+  step_record_.began = phase_began_ = Clock::now();
+}
+
+void Engine::Impl::end_phase(StepPhase phase) {
+  const Clock::time_point now = Clock::now();
+  step_record_.phases[static_cast<std::size_t>(phase)] = now - phase_began_;
+  phase_began_ = now;
+}
+
+void Engine::Impl::note_step() {
+  for (std::size_t i = 0; i < kNumStepPhases; ++i) {
+    stats_.phase_ns[i] += static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(step_record_.phases[i]).count());
+  }
+  const double seconds = std::chrono::duration<double>(phase_began_ - step_record_.began).count();
+  const auto bucket = std::lower_bound(kStepTimeBounds.begin(), kStepTimeBounds.end(), seconds);
+  ++stats_.step_times[static_cast<std::size_t>(bucket - kStepTimeBounds.begin())];
+  if (!step_record_.entries.empty()) trace.add(std::exchange(step_record_, StepRecord{}));
+}
+
+// Before the step is committed: afterwards a sequence may be gone.
+void Engine::Impl::trace_entries() {
+  if (!trace.active()) return;
+  step_record_.num_tokens = batch_.num_tokens;
+  step_record_.entries.clear();
+  for (const BatchEntry& entry : batch_.entries) {
+    const Sequence& sequence = *entry.sequence;
+    step_record_.entries.push_back({sequence.request->id, sequence.generation->choice, entry.num_tokens,
+                                    sequence.num_computed < sequence.num_prompt_tokens});
+  }
+}
+
 bool Engine::Impl::step(Clock::time_point now) {
+  begin_phases();
   receive(now);
   swap_in();
   if (lower_tier_ != nullptr) scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
@@ -25,19 +59,26 @@ bool Engine::Impl::step(Clock::time_point now) {
     return false;
   }
   note_started(now);
+  trace_entries();
+  end_phase(StepPhase::kSchedule);
   const Clock::time_point began = Clock::now();
   try {
     build_input();
+    end_phase(StepPhase::kInput);
     forward();
+    end_phase(StepPhase::kForward);
   } catch (const std::exception& error) {
     fail(error.what());
     return true;
   }
   prepare_rows();
   sampler_.sample(rows_);
+  end_phase(StepPhase::kSample);
   commit(began);
   emit();
   window_.busy_s += std::chrono::duration<double>(Clock::now() - began).count();
+  end_phase(StepPhase::kEmit);
+  note_step();
   publish();
   return true;
 }

@@ -105,6 +105,22 @@ void RequestQueue::wake() {
   arrived_.notify_one();
 }
 
+QueueOptions RequestQueue::options() const {
+  const std::lock_guard lock(mutex_);
+  return options_;
+}
+
+void RequestQueue::reconfigure(const QueueOptions& options, std::map<std::string, double> key_weights) {
+  const std::lock_guard lock(mutex_);
+  options_ = options;
+  key_weights_ = std::move(key_weights);
+}
+
+std::optional<std::map<std::string, double>> RequestQueue::take_key_weights() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(key_weights_, std::nullopt);
+}
+
 void RequestQueue::drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) {
   submissions.clear();
   aborts.clear();

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -92,10 +93,14 @@ class RequestQueue {
 
   // The refusal that one more request would meet if the server's bounds were reached now.
   Error overloaded() const;
-  const QueueOptions& options() const { return options_; }
+  QueueOptions options() const;
+  // From the next request on.
+  void reconfigure(const QueueOptions& options, std::map<std::string, double> key_weights);
 
   // Moves everything that arrived into the vectors (cleared first, capacity kept).
   void drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) QUIRE_REQUIRES(kEngineThread);
+  // The weights that reconfigure() brought since the last call; nothing where it was not called.
+  std::optional<std::map<std::string, double>> take_key_weights() QUIRE_REQUIRES(kEngineThread);
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
@@ -124,6 +129,7 @@ class RequestQueue {
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   ServiceRate rate_;
   std::optional<Error> closed_;
+  std::optional<std::map<std::string, double>> key_weights_;
   bool woken_ = false;
 };
 

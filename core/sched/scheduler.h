@@ -48,6 +48,7 @@ class Scheduler {
   void finish(Sequence& sequence);
 
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
+  void set_key_weights(std::map<std::string, double> weights) { waiting_.set_key_weights(std::move(weights)); }
   std::int64_t num_waiting() const { return waiting_.size(); }
   std::uint64_t num_preemptions() const { return num_preemptions_; }
   std::uint64_t num_swaps() const { return num_swaps_; }  // of them, those whose blocks went to the tier below

@@ -37,11 +37,19 @@ WaitingQueue::Place WaitingQueue::place_of(Sequence& sequence) const {
 WaitingQueue::Queue& WaitingQueue::queue_of(const Sequence& sequence) {
   if (options_.policy != SchedulerPolicy::kFair) return queues_[{}];
   const auto [found, added] = queues_.try_emplace(sequence.request->key_name);
-  if (added) {
-    const auto weight = options_.key_weights.find(sequence.request->key_name);
-    if (weight != options_.key_weights.end()) found->second.weight = weight->second;
-  }
+  if (added) found->second.weight = weight_of(found->first);
   return found->second;
+}
+
+double WaitingQueue::weight_of(const std::string& key_name) const {
+  const auto weight = options_.key_weights.find(key_name);
+  return weight == options_.key_weights.end() ? 1.0 : weight->second;
+}
+
+void WaitingQueue::set_key_weights(std::map<std::string, double> weights) {
+  options_.key_weights = std::move(weights);
+  for (auto& [name, queue] : queues_)
+    queue.weight = weight_of(name);
 }
 
 void WaitingQueue::add(Sequence& sequence) {

@@ -39,6 +39,7 @@ class WaitingQueue {
   void charge(const Sequence& sequence, std::int64_t num_tokens);
   void began(const Sequence& sequence);
   void ended(const Sequence& sequence);
+  void set_key_weights(std::map<std::string, double> weights);
 
  private:
   struct Place {
@@ -56,9 +57,10 @@ class WaitingQueue {
 
   Place place_of(Sequence& sequence) const;
   Queue& queue_of(const Sequence& sequence);
+  double weight_of(const std::string& key_name) const;
   std::span<Queue* const> by_counter();
 
-  const SchedulerOptions options_;
+  SchedulerOptions options_;
   std::map<std::string, Queue> queues_;  // by key name; only "" unless fair
   std::vector<Queue*> order_;            // scratch of by_counter
   std::int64_t num_waiting_ = 0;

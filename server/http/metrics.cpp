@@ -77,23 +77,54 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
   };
 }
 
-prometheus::MetricFamily iteration_family(const EngineStats& engine, const std::string& model) {
+template <class Counts, class Bounds>
+prometheus::MetricFamily histogram_of(const char* name, const char* help, const Counts& counts, const Bounds& bounds,
+                                      double sum, const std::string& model) {
   prometheus::MetricFamily family;
-  family.name = "vllm:iteration_tokens_total";
-  family.help = "Tokens per engine step";
+  family.name = name;
+  family.help = help;
   family.type = prometheus::MetricType::Histogram;
   prometheus::ClientMetric metric;
   metric.label = {{"model_name", model}};
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < engine.iteration_tokens.size(); ++i) {
-    sum += engine.iteration_tokens[i];
-    const bool last = i == kIterationTokenBounds.size();
-    const double bound = last ? std::numeric_limits<double>::infinity() : static_cast<double>(kIterationTokenBounds[i]);
-    metric.histogram.bucket.push_back({sum, bound});
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    total += counts[i];
+    const bool last = i == bounds.size();
+    const double bound = last ? std::numeric_limits<double>::infinity() : static_cast<double>(bounds[i]);
+    metric.histogram.bucket.push_back({total, bound});
   }
-  metric.histogram.sample_count = sum;
-  metric.histogram.sample_sum = static_cast<double>(engine.computed_tokens);
+  metric.histogram.sample_count = total;
+  metric.histogram.sample_sum = sum;
   family.metric.push_back(std::move(metric));
+  return family;
+}
+
+prometheus::MetricFamily iteration_family(const EngineStats& engine, const std::string& model) {
+  return histogram_of("vllm:iteration_tokens_total", "Tokens per engine step", engine.iteration_tokens,
+                      kIterationTokenBounds, static_cast<double>(engine.computed_tokens), model);
+}
+
+constexpr double kNanosecond = 1e-9;
+
+prometheus::MetricFamily step_time_family(const EngineStats& engine, const std::string& model) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t phase : engine.phase_ns)
+    sum += phase;
+  return histogram_of("quire:step_seconds", "Time of an engine step", engine.step_times, kStepTimeBounds,
+                      static_cast<double>(sum) * kNanosecond, model);
+}
+
+prometheus::MetricFamily phase_family(const EngineStats& engine, const std::string& model) {
+  prometheus::MetricFamily family;
+  family.name = "quire:step_phase_seconds_total";
+  family.help = "Time spent in each phase of all steps";
+  family.type = prometheus::MetricType::Counter;
+  for (std::size_t i = 0; i < kNumStepPhases; ++i) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"model_name", model}, {"phase", kStepPhaseNames[i]}};
+    metric.counter.value = static_cast<double>(engine.phase_ns[i]) * kNanosecond;
+    family.metric.push_back(std::move(metric));
+  }
   return family;
 }
 
@@ -224,7 +255,7 @@ void Metrics::request_params(const Request& request) {
   families_->params_max_tokens.Observe(request.sampling.max_tokens);
 }
 
-std::string Metrics::expose(const EngineStats* engine, const std::string& model) {
+std::string Metrics::expose(const EngineStats* engine, const std::string& model, const SpanExporter* spans) {
   auto families = families_->registry.Collect();
   // vLLM's dashboards select by model.
   for (prometheus::MetricFamily& family : families) {
@@ -235,7 +266,16 @@ std::string Metrics::expose(const EngineStats* engine, const std::string& model)
   if (engine != nullptr) {
     auto own = engine_families(*engine, model);
     own.push_back(iteration_family(*engine, model));
+    own.push_back(step_time_family(*engine, model));
+    own.push_back(phase_family(*engine, model));
     families.insert(families.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+  }
+  if (spans != nullptr) {
+    using Type = prometheus::MetricType;
+    families.push_back(plain("quire:spans_sent_total", "Requests told to the trace collector", Type::Counter,
+                             static_cast<double>(spans->num_sent()), model));
+    families.push_back(plain("quire:spans_dropped_total", "Requests that the trace collector did not take",
+                             Type::Counter, static_cast<double>(spans->num_dropped()), model));
   }
   return prometheus::TextSerializer().Serialize(families);
 }

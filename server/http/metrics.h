@@ -9,6 +9,7 @@
 #include "core/engine/request.h"
 #include "server/api/operation.h"
 #include "server/ops/request_record.h"
+#include "server/ops/span_exporter.h"
 
 namespace quire {
 
@@ -49,7 +50,7 @@ class Metrics {
   void request_params(const Request& request);
 
   // The text exposition; `engine` is the engine's own account, where there is one.
-  std::string expose(const EngineStats* engine, const std::string& model);
+  std::string expose(const EngineStats* engine, const std::string& model, const SpanExporter* spans = nullptr);
 
  private:
   struct Families;

@@ -1,7 +1,6 @@
 #include "server/http/operation_driver.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace quire {
 
@@ -44,6 +43,8 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
 
 OperationDriver::~OperationDriver() {
   transport_.unwatch();
+  if (expiry_) expiry_->cancel();
+  if (saved_) saved_->finish();
   state_.live.remove(mailbox_);
   abort_open();
 }
@@ -106,27 +107,56 @@ void OperationDriver::take_mail(std::vector<Mail> mail, std::string& out) {
   }
 }
 
+void OperationDriver::keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
+  saved_ = std::move(saved);
+  window_ = window;
+}
+
+namespace {
+
+// Looks again for as long as somebody reads.
+void expire(std::shared_ptr<asio::steady_timer> timer, std::shared_ptr<Mailbox> mailbox,
+            std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
+  timer->expires_after(window);
+  timer->async_wait([timer, mailbox, saved, window](const boost::system::error_code& error) {
+    if (error) return;
+    if (saved->has_reader()) return expire(timer, mailbox, saved, window);
+    mailbox->interrupt(std::nullopt);
+  });
+}
+
+}  // namespace
+
+// The client is gone, its stream is not.
+void OperationDriver::detach() {
+  if (expiry_) return;
+  expiry_ = std::make_shared<asio::steady_timer>(transport_.executor());
+  expire(expiry_, mailbox_, saved_, window_);
+}
+
 asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   if (data.empty()) co_return true;
+  std::string numbered;
+  if (saved_) {
+    numbered = saved_->append(data);
+    data = numbered;
+    if (expiry_) co_return true;
+  }
   std::string frame;
   frame.reserve(data.size() + 512);
-  if (!head_sent_) frame = stream_head("text/event-stream; charset=utf-8", framing_);
+  if (!head_sent_) frame = stream_head(kEventStream, framing_);
   head_sent_ = true;
-  if (framing_.minor_version == 1) {
-    char size[20];
-    const auto [end, error] = std::to_chars(size, size + sizeof size, data.size(), 16);
-    frame.append(size, end).append("\r\n").append(data).append("\r\n");
-  } else {
-    frame.append(data);
-  }
-  co_return co_await transport_.write(frame, write_timeout_);
+  append_stream_part(frame, data, framing_);
+  const bool sent = co_await transport_.write(frame, write_timeout_);
+  if (!sent && saved_) detach();
+  co_return sent || saved_ != nullptr;
 }
 
 asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error) {
   abort_open();
   Response response = error_response(error);
   outcome.status = response.status;
-  if (!head_sent_) {
+  if (!head_sent_ && !expiry_) {
     outcome.response = std::move(response);
     co_return;
   }
@@ -137,6 +167,7 @@ asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error
 
 asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome, std::string out) {
   outcome.connection_ok = co_await send(out);
+  if (expiry_) outcome.connection_ok = false;
   if (outcome.connection_ok && framing_.minor_version == 1) {
     outcome.connection_ok = co_await transport_.write("0\r\n\r\n", write_timeout_);
   }
@@ -158,7 +189,10 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
     co_await fail(outcome, accepted.error());
     co_return outcome;
   }
-  transport_.watch([mailbox = mailbox_] { mailbox->interrupt(std::nullopt); });
+  transport_.watch([this] {
+    if (saved_) return detach();
+    mailbox_->interrupt(std::nullopt);
+  });
   std::string out;
   if (operation_.streams()) operation_.begin(out);
   while (has_open()) {

@@ -13,6 +13,7 @@
 #include "server/http/response.h"
 #include "server/http/server_state.h"
 #include "server/http/transport.h"
+#include "server/ops/stream_store.h"
 
 namespace quire {
 
@@ -21,6 +22,9 @@ class OperationDriver {
   OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing,
                   std::chrono::milliseconds write_timeout);
   ~OperationDriver();
+  // Keeps the stream's events. A client that goes away does not end it then, but only once nobody has come back for it
+  // within `window`. Before run().
+  void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
 
@@ -36,6 +40,7 @@ class OperationDriver {
  private:
   boost::asio::awaitable<Outcome> drive();
   Result<void> submit();
+  void detach();
   void abort_open();
   void take_mail(std::vector<Mail> mail, std::string& out);
   void note_progress(const OutputEvent& event);
@@ -52,6 +57,9 @@ class OperationDriver {
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<bool> open_;  // by request: submitted and still wanted
   bool head_sent_ = false;
+  std::shared_ptr<SavedStream> saved_;  // null: nothing is kept
+  std::chrono::milliseconds window_{0};
+  std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
   OperationTimes times_;
   Clock::time_point last_token_{};
   Metrics::GapRecorder gaps_;

@@ -40,5 +40,8 @@ void write_failure(Response& response, const ResponseFraming& framing);
 std::string response_head(const Response& response, const ResponseFraming& framing);
 // The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
+// Adds a part of a stream to what is to be written.
+void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing);
+inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
 
 }  // namespace quire

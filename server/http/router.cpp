@@ -9,6 +9,7 @@
 #include "server/api/messages.h"
 #include "server/api/responses.h"
 #include "server/api/text_endpoints.h"
+#include "server/http/admin_pages.h"
 #include "server/http/status_pages.h"
 #include "server/web/pages.h"
 
@@ -28,6 +29,8 @@ constexpr Route kRoutes[] = {
     {"/health", "GET", nullptr, &readyz, Access::kOpen},
     {"/ping", "GET", nullptr, &readyz, Access::kOpen},
     {"/metrics", "GET", nullptr, &metrics_page, Access::kMetrics},
+    {"/admin/reload", "POST", nullptr, nullptr, Access::kAdmin, &admin_reload},
+    {"/admin/trace", "POST", nullptr, nullptr, Access::kAdmin, &admin_trace},
     {"/version", "GET", nullptr, &version_page, Access::kOpen},
     {"/v1/models", "GET", &list_models, nullptr},
     {"/models", "GET", &list_models, nullptr},

@@ -15,6 +15,9 @@ using Endpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
 
+// Tells the server to do something; on a text thread.
+using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
+
 // Who may ask. kKey: holders of an API key, where there are keys at all. kMetrics: as security.metrics says.
 enum class Access { kOpen, kKey, kMetrics, kAdmin };
 
@@ -24,6 +27,7 @@ struct Route {
   Endpoint endpoint = nullptr;
   StateHandler handler = nullptr;
   Access access = Access::kKey;
+  AdminHandler admin = nullptr;
 };
 
 struct RouteMatch {

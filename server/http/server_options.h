@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "server/api/response_store.h"
+#include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
+#include "server/ops/span_exporter.h"
+#include "server/ops/stream_store.h"
 
 namespace quire {
 
@@ -54,9 +57,12 @@ struct ServerOptions {
   TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;
+  ResumeOptions resume;
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;
+  AccessLog access_log = AccessLog::kApi;
+  TracingOptions tracing;
 };
 
 }  // namespace quire

@@ -13,8 +13,11 @@
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/tls.h"
+#include "server/ops/admin.h"
+#include "server/ops/engine_trace.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
+#include "server/ops/stream_store.h"
 
 namespace boost::asio {
 class io_context;
@@ -50,6 +53,7 @@ struct Service {
   ModelTable models{{}};
   std::function<EngineStats()> engine_stats;  // may be empty
   std::function<bool()> healthy;              // false: the device failed; may be empty
+  StepTrace* step_trace = nullptr;            // may be null
 };
 
 // What sessions act by; a reload replaces it as a whole. Immutable after construction.
@@ -68,7 +72,10 @@ struct Settings {
 struct ServerState {
   explicit ServerState(const ServerOptions& options)
       : responses(std::make_shared<ResponseStore>(options.responses)),
-        settings_(std::make_shared<const Settings>(options)) {}
+        spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
+        settings_(std::make_shared<const Settings>(options)) {
+    streams.set_max_bytes(options.resume.max_bytes);
+  }
 
   const std::shared_ptr<ResponseStore> responses;
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
@@ -80,6 +87,10 @@ struct ServerState {
   Metrics metrics;
   LiveOperations live;
   QuotaTable quotas;
+  StreamStore streams;
+  AdminActions admin;  // set before the first session
+  RequestTrace request_trace;
+  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
   std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
 
   std::shared_ptr<const Settings> settings() const {
@@ -87,6 +98,7 @@ struct ServerState {
     return settings_;
   }
   void set_settings(std::shared_ptr<const Settings> settings) {
+    streams.set_max_bytes(settings->options.resume.max_bytes);
     const std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
   }

@@ -4,12 +4,16 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <charconv>
 #include <ctime>
 
 #include "core/base/log.h"
 #include "server/http/body_decoder.h"
 #include "server/http/head_parser.h"
 #include "server/http/operation_driver.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 namespace quire {
 
@@ -25,25 +29,30 @@ constexpr std::chrono::milliseconds kNoTime{0};
 
 using Parsed = Result<std::unique_ptr<Operation>>;
 
-// Runs the endpoint on a text thread and comes back to the session's own.
-asio::awaitable<Parsed> parse_on_text_thread(asio::io_context& text, Endpoint endpoint,
-                                             std::shared_ptr<const Service> service, std::int64_t max_context,
-                                             const Call& call) {
+// Runs `work` on a text thread and comes back to the session's own. `work` must not throw.
+template <class T>
+[[gnu::noinline]] asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
   auto start = [&](auto handler) {
-    asio::post(text, [endpoint, service, max_context, &call, handler = std::move(handler)]() mutable {
-      auto parsed = std::make_shared<Parsed>();
-      try {
-        *parsed = endpoint(max_context > 0 ? service->models.limited_to(max_context) : service->models, call);
-      } catch (const std::exception& failure) {
-        log::error("request {}: {}", call.request_id, failure.what());
-        *parsed = quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
-      }
+    asio::post(text, [&work, handler = std::move(handler)]() mutable {
+      auto done = std::make_shared<T>(work());
       const auto executor = asio::get_associated_executor(handler);
-      asio::post(executor,
-                 [handler = std::move(handler), parsed]() mutable { std::move(handler)(std::move(*parsed)); });
+      asio::post(executor, [handler = std::move(handler), done]() mutable { std::move(handler)(std::move(*done)); });
     });
   };
-  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(Parsed)>(start, asio::use_awaitable);
+  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
+}
+
+// What `work` says, or that it broke.
+template <class T>
+std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
+  return [&request_id, work = std::move(work)]() -> Result<T> {
+    try {
+      return work();
+    } catch (const std::exception& failure) {
+      log::error("request {}: {}", request_id, failure.what());
+      return quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
+    }
+  };
 }
 
 // An id that can be echoed in a header and written to a log.
@@ -85,11 +94,7 @@ asio::awaitable<bool> Session::serve_one() {
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
-  record_.request_id = request_id_;
-  record_.method = head_.method;
-  record_.path = head_.path;
-  record_.peer = transport_->peer();
-  record_.times.arrival = Clock::now();
+  begin_record();
   const bool answered = co_await answer();
   note_end();
   if (!answered) co_return false;
@@ -142,6 +147,9 @@ asio::awaitable<bool> Session::answer() {
   admission_ = pass_gate(state_, *settings_, head_, is_admin_);
   if (admission_.key) record_.key_name = admission_.key->name;
   record_.is_call = admission_.route != nullptr && admission_.route->endpoint != nullptr;
+  if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
+    record_.trace = new_trace(state_.spans->chooses());
+  }
   if (admission_.refusal) {
     // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
     // comes.
@@ -157,7 +165,96 @@ asio::awaitable<bool> Session::answer() {
     Response response = admission_.route->handler(state_);
     co_return co_await respond(std::move(response));
   }
+  if (admission_.route->admin != nullptr) co_return co_await call_admin(admission_.route->admin);
+  if (resumes()) co_return co_await resume_stream();
   co_return co_await call_endpoint(admission_.route->endpoint);
+}
+
+// The same request once more, by a client that has a part of its answer.
+bool Session::resumes() const {
+  return options().resume.window.count() > 0 && head_.method == "POST" && !head_.field("last-event-id").empty() &&
+         request_id_ == head_.field("x-request-id");
+}
+
+asio::awaitable<bool> Session::resume_stream() {
+  auto body = co_await read_body();
+  if (!body) co_return false;
+  std::size_t number = 0;
+  const std::string_view digits = head_.field("last-event-id");
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  auto stream = state_.streams.find(record_.key_name, request_id_, Clock::now());
+  const bool usable =
+      stream && error == std::errc() && end == digits.data() + digits.size() && !stream->after(number, nullptr).lost;
+  if (!usable) {
+    Response response = error_response(
+        404, "stream_not_found", "There is no stream of this request id that can be gone on with after this event");
+    co_return co_await respond(std::move(response));
+  }
+  stream->add_reader();
+  const std::shared_ptr<void> reader(nullptr, [stream](void*) { stream->remove_reader(); });
+  co_return co_await read_saved(stream, number);
+}
+
+asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, std::size_t number) {
+  record_.status = 200;
+  state_.metrics.count_response(200);
+  auto timer = std::make_shared<asio::steady_timer>(transport_->executor());
+  bool gone = false;
+  transport_->watch([&gone, timer] {
+    gone = true;
+    timer->cancel();
+  });
+  const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
+  const auto wake = [timer] { asio::post(timer->get_executor(), [timer] { timer->cancel(); }); };
+  std::string frame = stream_head(kEventStream, framing());
+  while (!gone) {
+    timer->expires_at(asio::steady_timer::time_point::max());
+    const SavedStream::Rest rest = stream->after(number, wake);
+    if (rest.lost) break;
+    if (!rest.events.empty()) append_stream_part(frame, rest.events, framing());
+    number = rest.last;
+    const bool over = rest.finished;
+    if (over && head_.minor_version == 1) frame += "0\r\n\r\n";
+    bool sent = true;
+    if (!frame.empty()) sent = co_await transport_->write(frame, options().timeout.write);
+    if (!sent) break;
+    frame.clear();
+    if (over) co_return keep_alive_&& head_.minor_version == 1;
+    if (rest.events.empty()) co_await timer->async_wait(kUseTuple);
+  }
+  co_return false;
+}
+
+asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
+  auto body = co_await read_body();
+  if (!body) co_return false;
+  Call call;
+  call.body = std::move(*body);
+  call.path = head_.path;
+  call.query = head_.query;
+  call.request_id = request_id_;
+  const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
+  auto task = co_await on_text_thread<Result<AdminTask>>(state_.text_context(), begin);
+  Response response;
+  if (task) {
+    response = co_await finish_admin(*task);
+  } else {
+    response = error_response(task.error());
+  }
+  co_return co_await respond(std::move(response));
+}
+
+asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
+  if (task.wait.count() > 0) {
+    asio::steady_timer timer(transport_->executor(), task.wait);
+    co_await timer.async_wait(kUseTuple);
+  }
+  const auto finish = guarded<std::string>(request_id_, task.finish);
+  auto done = co_await on_text_thread<Result<std::string>>(state_.text_context(), finish);
+  if (!done) co_return error_response(done.error());
+  Response response;
+  response.body = std::move(*done);
+  co_return response;
 }
 
 asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
@@ -182,8 +279,11 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     if (!body) co_return false;
     call.body = std::move(*body);
     const auto service = state_.service();
-    parsed = co_await parse_on_text_thread(state_.text_context(), endpoint, service,
-                                           admission_.key ? admission_.key->quota.max_context : 0, call);
+    const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
+    const auto parse = guarded<std::unique_ptr<Operation>>(request_id_, [&] {
+      return endpoint(max_context > 0 ? service->models.limited_to(max_context) : service->models, call);
+    });
+    parsed = co_await on_text_thread<Parsed>(state_.text_context(), parse);
     call.body = std::string();
   }
   if (!parsed) {
@@ -205,16 +305,37 @@ Result<void> Session::take_prompt_quota(const Operation& operation) {
   return admission_.lease.take_prompt(num_tokens, Clock::now());
 }
 
+void Session::begin_record() {
+  record_.request_id = request_id_;
+  record_.method = head_.method;
+  record_.path = head_.path;
+  record_.peer = transport_->peer();
+  record_.times.arrival = Clock::now();
+  if (auto trace = parse_traceparent(head_.field("traceparent"))) record_.trace = *std::move(trace);
+}
+
 void Session::note_end() {
   admission_.lease = {};
   if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
   state_.metrics.key_request(record_);
+  state_.request_trace.add(record_);
+  log_access(record_, options().access_log);
+  if (state_.spans && record_.trace.sampled) state_.spans->offer(record_);
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
   OperationDriver::Outcome outcome;
   {
+    std::shared_ptr<SavedStream> saved;
+    const auto now = Clock::now();
+    if (operation->streams() && options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id")) {
+      saved = state_.streams.open(record_.key_name, request_id_, now);
+    }
+    const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {
+      if (saved) state_.streams.close(record_.key_name, request_id_, Clock::now() + options().resume.window);
+    });
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
+    if (saved) driver.keep(saved, options().resume.window);
     outcome = co_await driver.run(call.arrival);
   }
   record_.times = outcome.times;

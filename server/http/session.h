@@ -41,6 +41,12 @@ class Session {
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<std::optional<RequestHead>> read_head();
   boost::asio::awaitable<bool> answer();
+  boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  bool resumes() const;
+  boost::asio::awaitable<bool> resume_stream();
+  boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
+  boost::asio::awaitable<bool> call_admin(AdminHandler handler);
+  void begin_record();
   boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
   void note_end();
   Result<void> take_prompt_quota(const Operation& operation);

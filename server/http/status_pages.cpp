@@ -37,7 +37,7 @@ Response metrics_page(ServerState& state) {
   if (service && service->engine_stats) stats = service->engine_stats();
   const std::string model = service && !service->models.all().empty() ? service->models.all().front()->name : "";
   return Response{200, "text/plain; version=0.0.4; charset=utf-8",
-                  state.metrics.expose(stats ? &*stats : nullptr, model)};
+                  state.metrics.expose(stats ? &*stats : nullptr, model, state.spans.get())};
 }
 
 Response version_page(ServerState&) {

@@ -7,6 +7,7 @@
 
 #include "core/engine/request.h"
 #include "server/api/operation.h"
+#include "server/ops/trace_context.h"
 
 namespace quire {
 
@@ -29,6 +30,7 @@ struct RequestRecord {
   int status = 0;        // 0: the client left before an answer
   bool is_call = false;  // asked a model for something, rather than for a page
   OperationTimes times;
+  TraceContext trace;
   OperationSummary summary;
 };
 

@@ -24,6 +24,7 @@ inline ServerOptions test_options() {
   options.port = 0;
   options.io_threads = 2;
   options.max_body_bytes = 1 << 20;
+  options.access_log = AccessLog::kOff;
   return options;
 }
 

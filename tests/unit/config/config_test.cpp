@@ -154,6 +154,39 @@ TEST_CASE("API keys are read whole or refused by what is wrong with them", "[con
   CHECK(flagged.serve.server.security.keys[0].quota.max_concurrent == 2);
 }
 
+TEST_CASE("two configurations differ by their keys, told without secrets", "[config]") {
+  const std::string keys = "security: {keys: [{name: a, env: A}]}\n";
+  CHECK(compare_configs({}, {}).empty());
+  const auto changes =
+      compare_configs(loaded("log: {level: info}\n"), loaded(keys + "log: {level: debug}\nserver: {port: 1}\n"));
+  REQUIRE(changes.size() == 3);
+  CHECK(changes[0].key == "server.port");
+  CHECK(changes[0].needs_restart);
+  CHECK(changes[0].after == "1");
+  CHECK(changes[1].key == "security.keys");
+  CHECK_FALSE(changes[1].needs_restart);
+  CHECK(changes[1].before == changes[1].after);
+  CHECK(changes[2].key == "log.level");
+  CHECK(changes[2].before == "info");
+  CHECK(changes[2].after == "debug");
+}
+
+TEST_CASE("what must change while serving can, what cannot is known", "[config]") {
+  for (const char* path :
+       {"security.keys", "security.cors_origins", "scheduler.key_weights", "queue.max_queued_requests",
+        "server.max_body_bytes", "log.level", "server.tls.certificate", "model.alias", "model.chat_template"}) {
+    CAPTURE(path);
+    REQUIRE(find_config_key(path) != nullptr);
+    CHECK(find_config_key(path)->is_live);
+  }
+  for (const char* path : {"server.port", "server.threads", "kv_cache.block_size", "model.path", "backend.device",
+                           "scheduler.max_num_seqs", "log.format", "tracing.endpoint"}) {
+    CAPTURE(path);
+    REQUIRE(find_config_key(path) != nullptr);
+    CHECK_FALSE(find_config_key(path)->is_live);
+  }
+}
+
 TEST_CASE("an unknown key is refused with file, line and the nearest key", "[config]") {
   CHECK(refusal("\n\nscheduler:\n  max_num_seq: 3\n") ==
         "quire.yaml:4: unknown key 'scheduler.max_num_seq'; did you mean 'scheduler.max_num_seqs'?");

@@ -32,6 +32,38 @@ TEST_CASE("a request gets max_tokens tokens and one finish event", "[engine]") {
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
+TEST_CASE("a trace holds every step with what it computed, and nothing while nobody asks", "[engine]") {
+  Harness harness;
+  harness.submit(request_of(made_tokens(10, 1), 3));
+  harness.run();
+  REQUIRE(harness.engine.step_trace().start(100));
+  CHECK_FALSE(harness.engine.step_trace().start(100));
+  Request request = request_of(made_tokens(10, 2), 3);
+  request.id = "traced";
+  harness.submit(request);
+  harness.run();
+  const std::vector<StepRecord> steps = harness.engine.step_trace().stop();
+  REQUIRE(steps.size() == 3);
+  CHECK(steps[0].num_tokens == 10);
+  REQUIRE(steps[0].entries.size() == 1);
+  CHECK(steps[0].entries[0].request_id == "traced");
+  CHECK(steps[0].entries[0].num_tokens == 10);
+  CHECK(steps[0].entries[0].is_prompt);
+  CHECK(steps[1].num_tokens == 1);
+  CHECK_FALSE(steps[1].entries[0].is_prompt);
+  CHECK(steps[1].began >= steps[0].began);
+  const EngineStats stats = harness.engine.stats();
+  std::uint64_t num_timed = 0;
+  for (const std::uint64_t count : stats.step_times)
+    num_timed += count;
+  CHECK(num_timed == stats.num_steps);
+  CHECK(stats.phase_ns[static_cast<std::size_t>(StepPhase::kForward)] > 0);
+  REQUIRE(harness.engine.step_trace().start(2));
+  harness.submit(request_of(made_tokens(10, 3), 9));
+  harness.run();
+  CHECK(harness.engine.step_trace().stop().size() == 2);
+}
+
 TEST_CASE("the same request gives the same tokens alone, batched, chunked, cached and preempted", "[engine]") {
   std::vector<Request> requests;
   for (int i = 0; i < 12; ++i) {

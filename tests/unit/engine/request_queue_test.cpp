@@ -44,6 +44,22 @@ TEST_CASE("the server's bounds refuse with 503, a key's with 429, until there is
   CHECK(queue.submit(submission(5, "c")));
 }
 
+TEST_CASE("new bounds hold from the next request on, new weights are handed over once", "[queue]") {
+  kEngineThread.assume();
+  RequestQueue queue({.max_queued_requests = 1});
+  CHECK(queue.submit(submission(5)));
+  CHECK_FALSE(queue.submit(submission(5)));
+  CHECK_FALSE(queue.take_key_weights());
+  queue.reconfigure({.max_queued_requests = 2, .max_queue_time_s = 3.0}, {{"a", 2.0}});
+  CHECK(queue.submit(submission(5)));
+  CHECK_FALSE(queue.submit(submission(5)));
+  CHECK(queue.options().max_queue_time_s == 3.0);
+  const auto weights = queue.take_key_weights();
+  REQUIRE(weights);
+  CHECK(*weights == std::map<std::string, double>{{"a", 2.0}});
+  CHECK_FALSE(queue.take_key_weights());
+}
+
 TEST_CASE("tokens and bytes are bounded too", "[queue]") {
   RequestQueue queue({.max_queued_tokens = 101, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
   CHECK(queue.submit(submission(60, "a")));

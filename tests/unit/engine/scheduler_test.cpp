@@ -250,6 +250,30 @@ TEST_CASE("fair shares follow the weights", "[scheduler]") {
   CHECK(ratio < 1.05 * weight);
 }
 
+TEST_CASE("weights that change hold for keys that are live already", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kFair;
+  Scene scene(options, 100);
+  for (const char* key : {"a", "b"}) {
+    for (int i = 0; i < 8; ++i)
+      scene.add(8, key);
+  }
+  std::map<std::string, int> served;
+  const auto serve_one = [&] {
+    scene.step();
+    Sequence& sequence = *scene.batch.entries[0].sequence;
+    ++served[sequence.request->key_name];
+    scene.scheduler.finish(sequence);
+  };
+  serve_one();
+  serve_one();
+  CHECK(served == std::map<std::string, int>{{"a", 1}, {"b", 1}});
+  scene.scheduler.set_key_weights({{"b", 3.0}});
+  for (int i = 0; i < 8; ++i)
+    serve_one();
+  CHECK(served == std::map<std::string, int>{{"a", 3}, {"b", 7}});
+}
+
 TEST_CASE("fair is work-conserving, and idleness earns nothing", "[scheduler]") {
   SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
   options.policy = SchedulerPolicy::kFair;

@@ -1,0 +1,60 @@
+// StepTrace: what the engine did in each step, recorded while somebody asks for it. start() and stop(): Any thread.
+// add(): Engine thread only. While nobody asks it costs the engine one atomic read per step.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/engine_stats.h"
+#include "core/engine/request.h"
+
+namespace quire {
+
+struct StepRecord {
+  struct Entry {
+    std::string request_id;
+    std::int32_t choice = 0;
+    std::int64_t num_tokens = 0;  // computed in this step
+    bool is_prompt = false;
+  };
+  Clock::time_point began{};
+  std::array<Clock::duration, kNumStepPhases> phases{};
+  std::int64_t num_tokens = 0;
+  std::vector<Entry> entries;
+};
+
+class StepTrace {
+ public:
+  // Forgets what was recorded and records from now on, up to `max_steps`. False where somebody is recording already.
+  bool start(std::size_t max_steps) {
+    const std::lock_guard lock(mutex_);
+    if (active_.load(std::memory_order_relaxed)) return false;
+    records_.clear();
+    max_steps_ = max_steps;
+    active_.store(true, std::memory_order_release);
+    return true;
+  }
+  std::vector<StepRecord> stop() {
+    const std::lock_guard lock(mutex_);
+    active_.store(false, std::memory_order_release);
+    return std::move(records_);
+  }
+  bool active() const { return active_.load(std::memory_order_acquire); }
+  void add(StepRecord record) {
+    const std::lock_guard lock(mutex_);
+    if (records_.size() < max_steps_) records_.push_back(std::move(record));
+  }
+
+ private:
+  std::atomic<bool> active_{false};
+  std::mutex mutex_;
+  std::size_t max_steps_ = 0;
+  std::vector<StepRecord> records_;
+};
+
+}  // namespace quire

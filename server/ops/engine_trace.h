@@ -1,0 +1,35 @@
+// EngineTrace: a window of the engine's steps and of the requests that ended meanwhile, as a file for Perfetto or
+// chrome://tracing (the Trace Event Format). Any thread.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/engine/step_trace.h"
+#include "server/ops/request_record.h"
+
+namespace quire {
+
+inline constexpr std::size_t kMostTracedSteps = 200'000;
+inline constexpr std::size_t kMostTracedRequests = 20'000;
+
+// Requests that ended while somebody records; nothing is kept otherwise.
+class RequestTrace {
+ public:
+  void start();
+  std::vector<RequestRecord> stop();
+  void add(const RequestRecord& record);
+
+ private:
+  std::atomic<bool> active_{false};
+  std::mutex mutex_;
+  std::vector<RequestRecord> records_;
+};
+
+// One track for the engine's steps and their phases, one for each request: its share of every step, and, where it ended
+// meanwhile, its whole life. Times are microseconds since `began`.
+std::string perfetto_json(const std::vector<StepRecord>& steps, const std::vector<RequestRecord>& requests,
+                          Clock::time_point began);
+
+}  // namespace quire

@@ -1,0 +1,218 @@
+#include "server/ops/span_exporter.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/streambuf.hpp>
+#include <boost/asio/write.hpp>
+#include <random>
+
+#include "core/base/log.h"
+#include "server/api/json.h"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::size_t kMostInBatch = 512;
+constexpr std::chrono::milliseconds kGather{500};
+constexpr std::chrono::seconds kPatience{5};
+constexpr int kServerSpan = 2;
+constexpr int kInternalSpan = 1;
+constexpr int kErrorStatus = 2;
+
+Json text_attribute(const char* name, const std::string& value) {
+  return Json{{"key", name}, {"value", {{"stringValue", value}}}};
+}
+
+// OTLP's JSON writes 64-bit integers as strings.
+Json number_attribute(const char* name, std::int64_t value) {
+  return Json{{"key", name}, {"value", {{"intValue", std::to_string(value)}}}};
+}
+
+// The steady clock's times as Unix nanoseconds.
+class UnixTime {
+ public:
+  std::string operator()(Clock::time_point at) const {
+    const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(at - steady_);
+    return std::to_string((unix_ + since).count());
+  }
+
+ private:
+  Clock::time_point steady_ = Clock::now();
+  std::chrono::nanoseconds unix_ = std::chrono::system_clock::now().time_since_epoch();
+};
+
+Json child_span(const RequestRecord& record, const char* name, Clock::time_point begin, Clock::duration length,
+                const UnixTime& unix_time) {
+  return Json{{"traceId", record.trace.trace_id},
+              {"spanId", random_hex(16)},
+              {"parentSpanId", record.trace.span_id},
+              {"name", name},
+              {"kind", kInternalSpan},
+              {"startTimeUnixNano", unix_time(begin)},
+              {"endTimeUnixNano", unix_time(begin + length)}};
+}
+
+void add_spans(Json& spans, const RequestRecord& record, const UnixTime& unix_time) {
+  const OperationTimes& times = record.times;
+  Json span{{"traceId", record.trace.trace_id},
+            {"spanId", record.trace.span_id},
+            {"name", record.method + " " + record.path},
+            {"kind", kServerSpan},
+            {"startTimeUnixNano", unix_time(times.arrival)},
+            {"endTimeUnixNano", unix_time(times.end)}};
+  if (!record.trace.parent_id.empty()) span["parentSpanId"] = record.trace.parent_id;
+  Json attributes =
+      Json::array({text_attribute("http.request.method", record.method), text_attribute("url.path", record.path),
+                   number_attribute("http.response.status_code", record.status),
+                   text_attribute("quire.request_id", record.request_id)});
+  if (!record.key_name.empty()) attributes.push_back(text_attribute("quire.key", record.key_name));
+  const OperationSummary& summary = record.summary;
+  if (!summary.model.empty()) {
+    attributes.push_back(text_attribute("gen_ai.request.model", summary.model));
+    attributes.push_back(number_attribute("gen_ai.usage.input_tokens", summary.num_prompt_tokens));
+    attributes.push_back(number_attribute("gen_ai.usage.output_tokens", summary.num_generated_tokens));
+    attributes.push_back(number_attribute("quire.cached_tokens", summary.num_cached_tokens));
+    attributes.push_back(text_attribute("gen_ai.response.finish_reason", summary.finish));
+  }
+  span["attributes"] = std::move(attributes);
+  constexpr int kFirstServerError = 500;
+  if (record.status >= kFirstServerError || record.status == 0) span["status"] = {{"code", kErrorStatus}};
+  spans.push_back(std::move(span));
+  if (times.prefill.count() == 0 && times.decode.count() == 0) return;
+  const auto prefill = times.first_token.value_or(times.end) - times.prefill;
+  spans.push_back(child_span(record, "queue", prefill - times.queue, times.queue, unix_time));
+  spans.push_back(child_span(record, "prefill", prefill, times.prefill, unix_time));
+  spans.push_back(child_span(record, "decode", prefill + times.prefill, times.decode, unix_time));
+}
+
+}  // namespace
+
+CollectorAddress parse_collector(const std::string& url) {
+  constexpr std::string_view kScheme = "http://";
+  const auto refuse = [&](const char* what) {
+    return StartupError(fmt::format("tracing.endpoint: '{}' {}", url, what));
+  };
+  if (url.starts_with("https://")) throw refuse("is HTTPS; export to a collector beside the server by http://");
+  if (!url.starts_with(kScheme)) throw refuse("must be http://HOST:PORT/PATH");
+  const std::string rest = url.substr(kScheme.size());
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  CollectorAddress address{rest.substr(0, slash), "80", slash < rest.size() ? rest.substr(slash) : "/v1/traces"};
+  const std::size_t colon = address.host.rfind(':');
+  if (colon != std::string::npos && address.host.back() != ']') {
+    address.port = address.host.substr(colon + 1);
+    address.host.resize(colon);
+  }
+  if (address.host.size() > 2 && address.host.front() == '[') {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  }
+  const bool good_port = !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
+  if (address.host.empty() || !good_port) throw refuse("must be http://HOST:PORT/PATH");
+  return address;
+}
+
+std::string otlp_body(const std::vector<RequestRecord>& records, const std::string& service_name) {
+  const UnixTime unix_time;
+  Json spans = Json::array();
+  for (const RequestRecord& record : records)
+    add_spans(spans, record, unix_time);
+  Json scope{{"scope", {{"name", "quire"}, {"version", QUIRE_VERSION}}}, {"spans", std::move(spans)}};
+  Json resource{{"resource", {{"attributes", Json::array({text_attribute("service.name", service_name)})}}},
+                {"scopeSpans", Json::array({std::move(scope)})}};
+  return dump_json(Json{{"resourceSpans", Json::array({std::move(resource)})}});
+}
+
+SpanExporter::SpanExporter(const TracingOptions& options)
+    : options_(options), address_(parse_collector(options.endpoint)), thread_([this] { run(); }) {}
+
+SpanExporter::~SpanExporter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+bool SpanExporter::chooses() const {
+  thread_local std::mt19937_64 generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0.0, 1.0)(generator) < options_.sample_ratio;
+}
+
+void SpanExporter::offer(const RequestRecord& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::cmp_greater_equal(queue_.size(), options_.max_queued_spans)) {
+      num_dropped_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    queue_.push_back(record);
+  }
+  changed_.notify_one();
+}
+
+void SpanExporter::run() {
+  pthread_setname_np(pthread_self(), "otlp");
+  bool complained = false;
+  while (true) {
+    std::vector<RequestRecord> batch;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      // A moment more fills the batch, and spares the collector a request for each span.
+      changed_.wait_for(lock, kGather, [this] { return stopping_ || queue_.size() >= kMostInBatch; });
+      const std::size_t count = std::min(queue_.size(), kMostInBatch);
+      std::move(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(batch));
+      queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    if (post(otlp_body(batch, options_.service_name))) {
+      num_sent_.fetch_add(batch.size(), std::memory_order_relaxed);
+      complained = false;
+      continue;
+    }
+    num_dropped_.fetch_add(batch.size(), std::memory_order_relaxed);
+    if (!complained) log::warn("tracing: the collector at {} does not take spans", options_.endpoint);
+    complained = true;
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+  }
+}
+
+bool SpanExporter::post(const std::string& body) const {
+  asio::io_context context;
+  asio::ip::tcp::resolver resolver(context);
+  asio::ip::tcp::socket socket(context);
+  asio::streambuf reply(65536);
+  const std::string request = fmt::format(
+      "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
+      "Connection: close\r\n\r\n{}",
+      address_.path, address_.host, address_.port, body.size(), body);
+  bool answered = false;
+  // Asynchronous for one reason: that the whole of it can be given up after a time.
+  resolver.async_resolve(address_.host, address_.port, [&](const auto& failed, const auto& endpoints) {
+    if (failed) return;
+    asio::async_connect(socket, endpoints, [&](const auto& refused, const auto&) {
+      if (refused) return;
+      asio::async_write(socket, asio::buffer(request), [&](const auto& broken, std::size_t) {
+        if (broken) return;
+        asio::async_read_until(socket, reply, "\r\n", [&](const auto& cut, std::size_t) { answered = !cut; });
+      });
+    });
+  });
+  context.run_for(kPatience);
+  if (!answered) return false;
+  std::string status(64, '\0');
+  status.resize(static_cast<std::size_t>(reply.sgetn(status.data(), static_cast<std::streamsize>(status.size()))));
+  return status.size() > 9 && status[9] == '2';
+}
+
+}  // namespace quire

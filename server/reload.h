@@ -1,0 +1,39 @@
+// Reloader: brings a changed configuration into the running server: all of it, or nothing. Any thread; one reload at a
+// time. ConfigSource: where the configuration comes from, for the server itself does not know files.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/result.h"
+#include "server/http/server.h"
+#include "server/model_host.h"
+#include "server/ops/systemd.h"
+
+namespace quire {
+
+class Reloader {
+ public:
+  // `notifier` outlives this.
+  Reloader(ServiceNotifier& notifier, ConfigSource source) : notifier_(notifier), source_(std::move(source)) {}
+
+  // From now on there is something to reload, until the server has ended.
+  void attach(Server& server, ModelHost& host);
+  // Reads, checks, applies and logs the difference. The outcome as JSON; an error leaves everything as it was.
+  Result<std::string> reload();
+
+ private:
+  Result<std::string> apply();
+
+  ServiceNotifier& notifier_;
+  ConfigSource source_;
+  std::mutex mutex_;
+  Server* server_ = nullptr;  // null: still loading
+  ModelHost* host_ = nullptr;
+};
+
+}  // namespace quire

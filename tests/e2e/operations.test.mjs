@@ -1,0 +1,105 @@
+// Reload, access log and engine trace of the real daemon.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { QuireServer } from "./server_process.mjs";
+
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+const folder = mkdtempSync(join(tmpdir(), "quire-"));
+const file = join(folder, "quire.yaml");
+const key = (name, more = "") => `    - {name: ${name}, sha256: ${sha256(`${name}-secret`)}${more}}\n`;
+const write = (keys, more = "") => writeFileSync(file, `log: {format: json}\nsecurity:\n  keys:\n${keys}${more}`);
+let server;
+
+before(async () => {
+  write(key("root", ", admin: true") + key("alice"));
+  // The ready line is looked for as text: it stands in the JSON's message.
+  server = await QuireServer.start(["--config", file]);
+});
+after(() => server.stop());
+
+const ask = (secret, options = {}) => server.post("/v1/completions", {
+  prompt: "Once upon a time", max_tokens: 3, ...options,
+}, { headers: { "Content-Type": "application/json", Authorization: `Bearer ${secret}`, "X-Request-Id": options.user ?? "a" } });
+const admin = (path) => fetch(server.url + path, { method: "POST", headers: { "x-api-key": "root-secret" } });
+
+// The `count`th line that is wanted, once it is there.
+async function logged(wanted, count = 1) {
+  for (;;) {
+    const found = server.log.map((line) => JSON.parse(line)).filter(wanted);
+    if (found.length >= count) return found[count - 1];
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+test("a request is one line of JSON with its key, tokens and times", async () => {
+  const response = await ask("alice-secret", { user: "seen-in-the-log" });
+  assert.equal(response.status, 200);
+  const line = await logged((each) => each.request_id === "seen-in-the-log");
+  assert.equal(line.message, "request");
+  assert.equal(line.key, "alice");
+  assert.equal(line.path, "/v1/completions");
+  assert.equal(line.status, 200);
+  assert.equal(line.generated_tokens, 3);
+  assert.equal(line.finish, "length");
+  assert.ok(line.prompt_tokens > 0 && line.prefill_ms > 0 && line.total_ms >= line.decode_ms);
+});
+
+test("a reload brings new keys and takes old ones away, or changes nothing", async () => {
+  assert.equal((await ask("bob-secret")).status, 401);
+  write(key("root", ", admin: true") + key("bob"), "model:\n  alias: [renamed, other]\n");
+  const reloaded = await admin("/admin/reload");
+  assert.equal(reloaded.status, 200);
+  assert.deepEqual((await reloaded.json()).changed, ["model.alias", "security.keys"]);
+  const answer = await ask("bob-secret", { model: "other" });
+  assert.equal((await answer.json()).model, "renamed");
+  assert.equal((await ask("alice-secret")).status, 401);
+  assert.ok(!server.log.join("\n").includes(sha256("bob-secret")), "not even a key's hash is logged");
+
+  // Not one of these may take effect, in part or as a whole.
+  const refused = async (keys, more, pattern) => {
+    write(keys, more);
+    const response = await admin("/admin/reload");
+    assert.equal(response.status, 400);
+    assert.match((await response.json()).error.message, pattern);
+    assert.equal((await ask("bob-secret", { model: "renamed" })).status, 200);
+    assert.equal((await ask("alice-secret")).status, 401);
+  };
+  await refused(key("root", ", admin: true") + key("alice"), "kv_cache: {block_size: 32}\nserver: {threads: 3}\n",
+    /restart.*server\.threads, kv_cache\.block_size/);
+  await refused(key("root", ", admin: true") + key("alice"), "sever: {}\n", /quire\.yaml:6: unknown key 'sever'/);
+  await refused(key("root", ", admin: true") + key("alice"), "server: {tls: {certificate: /nowhere, key: /nowhere}}\n",
+    /server\.tls\.certificate/);
+  await refused(key("root", ", admin: true") + key("alice"), `model: {chat_template: ${file}.absent}\n`, /chat_template/);
+
+  write(key("root", ", admin: true") + key("alice"));
+  server.signal("SIGHUP");
+  await logged((each) => each.message.startsWith("reloaded: 2 settings"), 2);
+  assert.equal((await ask("alice-secret")).status, 200);
+  assert.equal((await ask("bob-secret")).status, 401);
+});
+
+test("a trace shows the engine's steps and the requests in them", async () => {
+  const traced = admin("/admin/trace?seconds=4");
+  for (let i = 0; i < 3; ++i) assert.equal((await ask("alice-secret", { max_tokens: 20, ignore_eos: true })).status, 200);
+  const second = await admin("/admin/trace?seconds=1");
+  assert.equal(second.status, 429);
+  const events = (await (await traced).json()).traceEvents;
+  const named = (name) => events.filter((event) => event.name === name);
+  assert.ok(named("step").length >= 60);
+  assert.equal(named("forward").length, named("step").length);
+  assert.ok(named("prefill").length >= 3);
+  assert.ok(named("POST /v1/completions").length >= 3);
+  assert.ok(events.every((event) => event.ph === "M" || event.ts >= 0));
+});
+
+test("the metrics tell where a step's time goes", async () => {
+  const text = await (await fetch(`${server.url}/metrics`)).text();
+  for (const phase of ["schedule", "input", "forward", "sample", "emit"]) {
+    assert.match(text, new RegExp(`quire:step_phase_seconds_total\\{.*phase="${phase}"\\} [0-9.e-]+`));
+  }
+  assert.match(text, /quire:step_seconds_count\{.*\} \d+/);
+});

@@ -1,0 +1,101 @@
+// TLS with a certificate that is renewed while serving, and streams that survive their connection.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync } from "node:fs";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import tls from "node:tls";
+import { QuireServer } from "./server_process.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "quire-"));
+const certificate = join(folder, "certificate.pem");
+const key = join(folder, "key.pem");
+const has_openssl = spawnSync("openssl", ["version"]).status === 0;
+
+function renew(name) {
+  const made = spawnSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+    "-subj", `/CN=${name}`, "-keyout", key, "-out", certificate], { encoding: "utf8" });
+  assert.equal(made.status, 0, made.stderr);
+}
+
+// {name of the certificate's holder, protocol, what was answered}
+function look(port, options = {}) {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ...options }, () => {
+      const name = socket.getPeerCertificate().subject.CN;
+      const protocol = socket.getProtocol();
+      let text = "";
+      socket.on("data", (bytes) => { text += bytes; });
+      socket.on("end", () => resolve({ name, protocol, text }));
+      socket.write("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    });
+    socket.on("error", reject);
+  });
+}
+
+test("a renewed certificate is served after a reload", { skip: !has_openssl && "openssl is absent" }, async () => {
+  renew("first");
+  const server = await QuireServer.start(["--server.tls.certificate", certificate, "--server.tls.key", key]);
+  after(() => server.kill());
+  const port = Number(new URL(server.url).port);
+  const first = await look(port);
+  assert.equal(first.name, "first");
+  assert.equal(first.protocol, "TLSv1.3");
+  assert.match(first.text, /^HTTP\/1\.1 200 OK/);
+  assert.equal((await look(port, { maxVersion: "TLSv1.2" })).protocol, "TLSv1.2");
+  await assert.rejects(look(port, { minVersion: "TLSv1.1", maxVersion: "TLSv1.1" }));
+  renew("second");
+  server.signal("SIGHUP");
+  while ((await look(port)).name !== "second");
+  await server.stop();
+});
+
+// Sends the request and gives its events; destroys the connection after `most` of them.
+function stream(port, body, fields, most = Infinity) {
+  return new Promise((resolve, reject) => {
+    const events = [];
+    const request = http.request({ port, host: "127.0.0.1", path: "/v1/completions", method: "POST", agent: false,
+      headers: { "Content-Type": "application/json", ...fields } }, (response) => {
+      let rest = "";
+      response.on("data", (bytes) => {
+        const parts = (rest + bytes).split("\n\n");
+        rest = parts.pop();
+        for (const part of parts) {
+          if (events.length >= most) break;
+          events.push({ id: Number(/^id: (\d+)$/m.exec(part)?.[1]), data: /^data: (.*)$/m.exec(part)[1] });
+        }
+        if (events.length >= most) request.destroy();
+      });
+      response.on("close", () => resolve({ status: response.statusCode, events }));
+      response.on("error", () => {});
+    });
+    request.on("error", (error) => (events.length ? undefined : reject(error)));
+    request.end(JSON.stringify(body));
+  });
+}
+
+test("a stream that lost its connection is taken up, and is whole", async () => {
+  const server = await QuireServer.start(["--server.resume.window", "60s"]);
+  after(() => server.kill());
+  const port = Number(new URL(server.url).port);
+  const body = { model: "quire-demo", prompt: "Once upon a time", max_tokens: 200, temperature: 0, ignore_eos: true, stream: true };
+  const text = (events) => events.filter(({ data }) => data !== "[DONE]").map(({ data }) => JSON.parse(data).choices[0]?.text ?? "").join("");
+  const whole = await stream(port, body, { "X-Request-Id": "whole" });
+  assert.deepEqual(whole.events.map(({ id }) => id), whole.events.map((_, i) => i + 1));
+  const events = [];
+  let fields = { "X-Request-Id": "broken" };
+  while (events.at(-1)?.data !== "[DONE]") {
+    const part = await stream(port, body, fields, 30);
+    assert.equal(part.status, 200);
+    events.push(...part.events);
+    fields = { "X-Request-Id": "broken", "Last-Event-ID": String(events.at(-1).id) };
+  }
+  assert.deepEqual(events.map(({ id }) => id), events.map((_, i) => i + 1));
+  assert.equal(text(events), text(whole.events));
+  assert.equal((await stream(port, body, { "X-Request-Id": "unknown", "Last-Event-ID": "3" })).status, 404);
+  // Taken up twice, it was still one generation.
+  assert.equal((await server.metrics())["vllm:generation_tokens_total"], 400);
+  await server.stop();
+});
