@@ -48,7 +48,7 @@ void read_sampling(FieldReader& reader, const ServedModel& model, MessagesReques
   }
 }
 
-void read_thinking(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
+void read_thinking(FieldReader& reader, MessagesRequest& request) {
   Json& kwargs = request.prompt.template_kwargs;
   kwargs["enable_thinking"] = false;
   const Json* thinking = reader.object("thinking");
@@ -63,7 +63,7 @@ void read_thinking(FieldReader& reader, const ServedModel& model, MessagesReques
     if (!budget) inner.fail("budget_tokens", "thinking.budget_tokens: Field required", "missing_required_parameter");
     if (budget && request.fields.max_tokens && *budget >= *request.fields.max_tokens)
       inner.fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'");
-    if (budget) limit_thinking(request.fields, model, static_cast<std::int32_t>(*budget));
+    if (budget) request.prompt.thinking_budget = static_cast<std::int32_t>(*budget);
   }
   take_error(reader, inner);
 }
@@ -160,7 +160,7 @@ MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& mo
   MessagesRequest request;
   if (!counts_only) read_sampling(reader, model, request);
   request.prompt = read_anthropic_prompt(reader);
-  read_thinking(reader, model, request);
+  read_thinking(reader, request);
   read_tools(reader, request);
   read_output_config(reader, model, request);
   refuse_anthropic_fields(reader);
