@@ -96,7 +96,7 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
 }
 
 // One tool in the form that OpenAI's chats have it.
-Json read_tool(FieldReader& tool) {
+Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
   if (type && type != "custom") {
     tool.fail("type",
@@ -117,7 +117,7 @@ Json read_tool(FieldReader& tool) {
   return Json{{"type", "function"}, {"function", std::move(function)}};
 }
 
-void read_choice(FieldReader& reader, Json& chat) {
+void read_anthropic_choice(FieldReader& reader, Json& chat) {
   const Json* choice = reader.object("tool_choice");
   if (choice == nullptr) return;
   FieldReader inner(*choice, "tool_choice.");
@@ -143,11 +143,11 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
       const std::string path = fmt::format("tools.{}", i);
       if (!(*tools)[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
       FieldReader tool((*tools)[i], path + ".");
-      chat["tools"].push_back(read_tool(tool));
+      chat["tools"].push_back(read_anthropic_tool(tool));
       take_error(reader, tool);
     }
   }
-  read_choice(reader, chat);
+  read_anthropic_choice(reader, chat);
   if (reader.error()) return;
   FieldReader translated(chat);
   request.tools = read_tool_fields(translated);
