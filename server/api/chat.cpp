@@ -183,7 +183,10 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
 
   auto prepared = prepare_chat(reader, **model, fields, std::move(prompt), tools, std::move(grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id("chatcmpl-"), call.created, (*model)->name};
+  const auto bounded =
+      check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
+  if (!bounded) return tl::make_unexpected(bounded.error());
+  ResponseHeader header{response_id("chatcmpl-", fields), call.created, (*model)->name};
   auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
