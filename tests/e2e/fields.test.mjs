@@ -33,7 +33,7 @@ test("n choices compute their prompt once", async () => {
   const fresh = `${prompt} went to ${Math.random()} `;
   const num_prompt = (await ids_of(fresh)).length;
   const before = (await server.metrics())["quire:computed_tokens_total"];
-  const body = await complete({ prompt: fresh, n: 4, temperature: 1, seed: 5, max_tokens: 9, ignore_eos: true });
+  const body = await complete({ prompt: fresh, cache_salt: fresh, n: 4, temperature: 1, seed: 5, max_tokens: 9, ignore_eos: true });
   const computed = (await server.metrics())["quire:computed_tokens_total"] - before;
   assert.equal(body.usage.prompt_tokens, num_prompt);
   assert.equal(body.usage.completion_tokens, 4 * 9);
