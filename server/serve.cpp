@@ -87,8 +87,6 @@ class ModelHost {
     engine_->start();
   }
 
-  const std::string& name() const { return served_->name; }
-
   std::shared_ptr<const Service> service() {
     auto service = std::make_shared<Service>();
     service->models = ModelTable({served_});
