@@ -99,7 +99,6 @@ class Engine::Impl {
   void take_token(Generation& generation, SampleRow& row);
   void append(Generation& generation, TokenId token);
   void append_forced(Generation& generation);
-  void watch_thinking(Generation& generation);
   bool is_stop_token(const Generation& generation, TokenId token) const;
   void finish_prompt_only(Generation& generation);
   void emit();

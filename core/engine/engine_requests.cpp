@@ -127,7 +127,6 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   }
   if (request.pooling == Pooling::kMean || request.pooling == Pooling::kCls) sequence.max_cached_tokens = 0;
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
-  generation->is_thinking = request.sampling.thinking_budget.has_value();
   return generation;
 }
 

@@ -166,7 +166,6 @@ void Engine::Impl::prepare_rows() {
       std::copy(logits.begin(), logits.end(), copy.begin());
       auto& choice = live.choices[static_cast<std::size_t>(n + 1)];
       choice = make_generation(live, n + 1);
-      choice->num_end_forced = generation.num_end_forced;
       add_sample_row(*choice, copy, mask);
     }
     add_sample_row(generation, logits, mask);
@@ -188,19 +187,17 @@ void Engine::Impl::fill_masks(std::size_t vocab_size) {
   }
 }
 
-// A grammar's mask; or, at the end of a thinking budget, the one token that must come. False where nothing is
-// forbidden, as while thinking goes on.
+// A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
 bool Engine::Impl::fill_mask(Generation& generation, std::span<std::uint32_t> mask) {
-  if (generation.is_thinking) {
-    const auto& budget = *generation.sequence.request->sampling.thinking_budget;
-    if (generation.num_generated < budget.max_tokens || budget.end.empty()) return false;
-    const auto forced = static_cast<std::uint32_t>(budget.end[generation.num_end_forced++].value);
-    std::fill(mask.begin(), mask.end(), 0U);
-    mask[forced / 32] = 1U << (forced % 32);
+  if (generation.grammar == nullptr) return false;
+  if (generation.forced.empty()) {
+    generation.grammar->fill_mask(mask);
     return true;
   }
-  if (generation.grammar == nullptr) return false;
-  generation.grammar->fill_mask(mask);
+  const auto forced = static_cast<std::uint32_t>(generation.forced.back().value);
+  generation.forced.pop_back();
+  std::fill(mask.begin(), mask.end(), 0U);
+  mask[forced / 32] = 1U << (forced % 32);
   return true;
 }
 
@@ -295,9 +292,7 @@ void Engine::Impl::append(Generation& generation, TokenId token) {
   sequence.tokens.push_back(token);
   generation.sampler.append(token);
   std::optional<FinishReason> reason;
-  if (generation.is_thinking) {
-    watch_thinking(generation);
-  } else if (generation.grammar != nullptr) {
+  if (generation.grammar != nullptr) {
     const bool accepted = generation.grammar->accept(token);
     if (!accepted || generation.grammar->finished()) reason = FinishReason::kStop;
   }
@@ -315,23 +310,16 @@ bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) co
   return (eos_ends && is_in(end_of_generation_)) || is_in(params.stop_token_ids);
 }
 
-void Engine::Impl::watch_thinking(Generation& generation) {
-  const auto& budget = *generation.sequence.request->sampling.thinking_budget;
-  const std::vector<TokenId>& tokens = generation.sequence.tokens;
-  if (generation.num_end_forced > 0) {
-    generation.is_thinking = generation.num_end_forced < budget.end.size();
-  } else if (std::cmp_greater_equal(generation.num_generated, budget.end.size()) &&
-             std::equal(budget.end.rbegin(), budget.end.rend(), tokens.rbegin())) {
-    generation.is_thinking = false;
-  }
-}
-
-// Where the grammar leaves one way on, the model is not asked; where logprobs are, it must be.
+// Where the grammar leaves one way on, the model is not asked. Where logprobs are wanted it is, but has no choice: the
+// text is the same either way.
 void Engine::Impl::append_forced(Generation& generation) {
-  const Request& request = *generation.sequence.request;
-  if (generation.grammar == nullptr || generation.finish || generation.is_thinking || request.sampling.num_logprobs)
+  if (generation.grammar == nullptr || generation.finish || !generation.forced.empty()) return;
+  const std::vector<TokenId> tokens = generation.grammar->forced_tokens();
+  if (generation.sequence.request->sampling.num_logprobs) {
+    generation.forced.assign(tokens.rbegin(), tokens.rend());
     return;
-  for (const TokenId token : generation.grammar->forced_tokens()) {
+  }
+  for (const TokenId token : tokens) {
     append(generation, token);
     if (generation.finish) return;
   }

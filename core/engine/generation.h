@@ -31,8 +31,7 @@ struct Generation {
   const std::int32_t choice;
   SamplerState sampler;
   std::unique_ptr<GrammarState> grammar;  // null: none
-  bool is_thinking = false;               // under a thinking budget whose end has not come
-  std::size_t num_end_forced = 0;         // tokens of that end
+  std::vector<TokenId> forced;            // what must be sampled next, last first; where the model is asked for it
   OutputEvent event;                      // what this step will send
   std::optional<FinishInfo> finish;       // decided in this step
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/pooling.h"
 #include "core/base/result.h"
 #include "core/engine/token_run.h"
 #include "core/grammar/grammar.h"
@@ -19,8 +20,6 @@
 namespace quire {
 
 using Clock = std::chrono::steady_clock;
-
-enum class Pooling { kNone, kMean, kLast, kCls };
 
 struct Request {
   std::string id;          // unique among live requests

@@ -22,6 +22,7 @@ struct Checkpoint {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::string chat_template;
   GenerationDefaults generation;
+  Pooling pooling = Pooling::kNone;  // kNone: the file does not say
   std::shared_ptr<const void> files;
   // Tells the system that these bytes of `files` are not needed soon.
   std::function<void(std::span<const std::byte>)> release;

@@ -45,6 +45,18 @@ TensorTable tensor_table(const GgufFile& file, const std::string& where) {
   return {where, std::move(tensors)};
 }
 
+// llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last; 4, a score for a pair of texts, is no vector.
+Pooling read_pooling(const GgufFile& file, const std::string& architecture, const std::string& where) {
+  const std::string key = architecture + ".pooling_type";
+  switch (const auto type = file.get_int(key).value_or(0)) {
+    case 0: return Pooling::kNone;
+    case 1: return Pooling::kMean;
+    case 2: return Pooling::kCls;
+    case 3: return Pooling::kLast;
+    default: throw StartupError(fmt::format("{}: '{}' is {}, which is not supported", where, key, type));
+  }
+}
+
 GenerationDefaults read_generation(const GgufFile& file) {
   const auto number = [&](const char* name) -> std::optional<float> {
     const auto value = file.get_float(fmt::format("general.sampling.{}", name));
@@ -93,6 +105,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
   check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
   out.chat_template = file->get_string("tokenizer.chat_template").value_or("");
   out.generation = read_generation(*file);
+  out.pooling = read_pooling(*file, out.config.architecture, where);
   out.files = file;
   out.release = [file](std::span<const std::byte> data) { file->release(data); };
   return out;

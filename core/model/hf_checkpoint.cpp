@@ -113,6 +113,8 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
   if (const auto generation = read_json_file(generation_path)) {
     out.generation = read_hf_generation(*generation, generation_path.string());
   }
+  const auto pooling_path = directory / "1_Pooling" / "config.json";
+  if (const auto pooling = read_json_file(pooling_path)) out.pooling = read_hf_pooling(*pooling, pooling_path.string());
   out.tokenizer = read_hf_tokenizer(directory);
   check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
   out.chat_template = read_chat_template(directory);

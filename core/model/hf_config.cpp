@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-
 // The layers' attention kinds in newer files: all must be the full one, or the model's context is bounded by the
 // window.
 bool uses_sliding_window(const JsonObject& config, std::int64_t num_layers) {
@@ -180,6 +179,31 @@ GenerationDefaults read_hf_generation(const json& generation, const std::string&
     out.top_k = static_cast<std::int32_t>(*top_k);
   }
   return out;
+}
+
+Pooling read_hf_pooling(const json& pooling, const std::string& where) {
+  const JsonObject object(pooling, where);
+  struct Mode {
+    const char* flag;
+    const char* name;
+    Pooling pooling;
+  };
+  constexpr Mode kModes[] = {{"pooling_mode_cls_token", "cls", Pooling::kCls},
+                             {"pooling_mode_mean_tokens", "mean", Pooling::kMean},
+                             {"pooling_mode_lasttoken", "lasttoken", Pooling::kLast}};
+  Pooling chosen = Pooling::kNone;
+  const auto name = object.text("pooling_mode");
+  for (const Mode& mode : kModes) {
+    if (name != mode.name && !object.boolean(mode.flag).value_or(false)) continue;
+    if (chosen != Pooling::kNone) object.fail("several pooling modes are joined, which is not supported");
+    chosen = mode.pooling;
+  }
+  for (const char* flag :
+       {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens"}) {
+    if (object.boolean(flag).value_or(false)) object.fail(std::string("'") + flag + "' is not supported");
+  }
+  if (chosen == Pooling::kNone) object.fail("no supported pooling mode is chosen");
+  return chosen;
 }
 
 std::string read_hf_chat_template(const json& tokenizer_config, const std::string& where) {

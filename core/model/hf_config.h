@@ -16,6 +16,9 @@ ModelConfig read_hf_config(const nlohmann::json& config, const std::string& wher
 
 GenerationDefaults read_hf_generation(const nlohmann::json& generation, const std::string& where);
 
+// What a sentence-transformers' 1_Pooling/config.json chooses, by its flags or by its name.
+Pooling read_hf_pooling(const nlohmann::json& pooling, const std::string& where);
+
 // The template in a tokenizer_config.json: a string, or a list of named ones of which "default" counts. Empty where
 // none.
 std::string read_hf_chat_template(const nlohmann::json& tokenizer_config, const std::string& where);

@@ -94,6 +94,7 @@ void CheckpointModel::fill_info() {
   info_.max_context = config.max_context;
   info_.vocab_size = config.vocab_size;
   info_.hidden_size = config.hidden_size;
+  if (checkpoint_.pooling != Pooling::kNone) info_.pooling = checkpoint_.pooling;
   info_.kv_layout.num_layers = config.num_layers;
   info_.kv_layout.num_kv_heads = config.num_kv_heads;
   info_.kv_layout.head_dim = config.head_dim;

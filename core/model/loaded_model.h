@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/pooling.h"
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
 
@@ -32,7 +33,8 @@ struct ModelInfo {
   std::int64_t max_context = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  KvLayout kv_layout;  // num_blocks, block_size and dtype left at their defaults
+  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the position that saw the whole text
+  KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
 };
 
 class LoadedModel {

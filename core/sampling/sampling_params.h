@@ -43,13 +43,6 @@ struct SamplingParams {
   std::int32_t min_tokens = 0;   // before it, end-of-sequence and stop tokens cannot be sampled
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;  // end the sequence, kept out of the text
-
-  // Reasoning models: after this many tokens without `end`, `end` is forced.
-  struct ThinkingBudget {
-    std::int32_t max_tokens = 0;
-    std::vector<TokenId> end;
-  };
-  std::optional<ThinkingBudget> thinking_budget;
 };
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/grammar/thinking.h"
 #include "server/api/chat_operation.h"
 #include "server/api/constraints.h"
 
@@ -52,13 +53,6 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
-void read_thinking_budget(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
-  for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
-    const auto budget = reader.integer(name, 0, std::numeric_limits<std::int32_t>::max());
-    if (budget) limit_thinking(fields, model, static_cast<std::int32_t>(*budget));
-  }
-}
-
 bool writes_reasoning(const ServedModel& model) {
   const std::string_view source = model.chat_template->source();
   const ToolFormat& format = model.tool_format;
@@ -66,25 +60,67 @@ bool writes_reasoning(const ServedModel& model) {
          source.find(format.think_end) != std::string_view::npos;
 }
 
-ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool free_text, std::string prompt_end) {
+ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool reasons, std::string prompt_end) {
   ChatReading reading;
-  // A text that is constrained from its first byte has no reasoning in it.
-  const bool reasoning = free_text && writes_reasoning(model);
-  if (!tools.offered() && !reasoning) return reading;
+  if (!tools.offered() && !reasons) return reading;
   reading.format = &call_format(model, tools);
   if (tools.offered()) reading.tools = read_tool_specs(tools.tools);
   reading.options.parse_tools = tools.offered();
-  reading.options.parse_reasoning = reasoning;
+  reading.options.parse_reasoning = reasons;
   reading.options.prompt_end = std::move(prompt_end);
   return reading;
 }
 
-}  // namespace
-
-void limit_thinking(GenerationFields& fields, const ServedModel& model, std::int32_t num_tokens) {
-  fields.sampling.thinking_budget =
-      SamplingParams::ThinkingBudget{num_tokens, model.tokenizer->encode(model.tool_format.think_end, false, true)};
+bool asks_to_think(const ChatPromptFields& prompt) {
+  const Json& kwargs = prompt.template_kwargs;
+  if (kwargs.contains("enable_thinking")) return kwargs["enable_thinking"] == true;
+  return prompt.thinking_budget.value_or(0) > 0;
 }
+
+std::string end_of(const std::vector<TextPiece>& pieces) {
+  std::string end;
+  for (const TextPiece& piece : pieces)
+    end += piece.text;
+  if (end.size() > kPromptEnd) end.erase(0, end.size() - kPromptEnd);
+  return end;
+}
+
+bool leaves_reasoning_open(const ToolFormat& format, const std::string& prompt_end) {
+  OutputParserOptions options;
+  options.prompt_end = prompt_end;
+  return OutputParser(format, {}, std::move(options)).in_reasoning();
+}
+
+bool closes_reasoning(const ToolFormat& format, std::string_view prompt_end) {
+  prompt_end = prompt_end.substr(0, prompt_end.find_last_not_of(" \t\r\n") + 1);
+  return prompt_end.ends_with(format.think_end);
+}
+
+// How the answer's text is read, and its grammar where a reasoning section stands before what is constrained or has a
+// budget. `free_text`: the grammar lets the text begin as it likes. A prompt that says nothing of reasoning gets the
+// section opened where the model was asked to think: a constraint leaves it no other place to begin one.
+void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, const ToolFields& tools, bool free_text,
+                     std::vector<TextPiece>& pieces, PreparedChat& prepared) {
+  const ToolFormat& format = model.tool_format;
+  std::string end = end_of(pieces);
+  bool reasons = writes_reasoning(model);
+  bool open = reasons && leaves_reasoning_open(format, end);
+  const bool marked = !format.think_begin.empty() && !format.think_end.empty();
+  if (reasons && !free_text && !open && marked && asks_to_think(prompt) && !closes_reasoning(format, end)) {
+    pieces.push_back({std::string(format.think_begin) + "\n", true});
+    end = end_of(pieces);
+    open = true;
+  }
+  reasons = reasons && (free_text || open);
+  prepared.reading = reading_of(model, tools, reasons, std::move(end));
+  const bool follows = prepared.grammar != nullptr && open;
+  if (!reasons || !marked || (!follows && !prompt.thinking_budget)) return;
+  const ThinkingSection section{std::string(format.think_begin), std::string(format.think_end), open,
+                                prompt.thinking_budget};
+  prepared.grammar = allow_thinking(model.tokenizer, section, std::move(prepared.grammar));
+}
+
+}  // namespace
 
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
                                                 const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
@@ -96,21 +132,17 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   prepared.grammar = demanded ? std::move(grammar) : tool_constraint(reader, model, tools);
   if (reader.error()) return std::nullopt;
   const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
-  if (!free_text && !prompt.template_kwargs.contains("enable_thinking"))
-    prompt.template_kwargs["enable_thinking"] = false;
+  // A model that must answer in a shape is spared the thinking, unless it was asked to.
+  if (!free_text && !asks_to_think(prompt)) prompt.template_kwargs["enable_thinking"] = false;
   if (tools.offered()) prompt.tools = tools.tools;
   explain_tools(tools, model, prompt.messages);
 
-  const auto pieces = render_chat(model, prompt);
+  auto pieces = render_chat(model, prompt);
   if (!pieces) {
     reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
     return std::nullopt;
   }
-  std::string end;
-  for (const TextPiece& piece : *pieces)
-    end += piece.text;
-  if (end.size() > kPromptEnd) end.erase(0, end.size() - kPromptEnd);
-  prepared.reading = reading_of(model, tools, free_text, std::move(end));
+  place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
   prepared.prompt = encode_chat(model, prompt, *pieces);
   return prepared;
 }
@@ -146,13 +178,15 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   const ToolFields tools = read_tool_fields(reader);
   chat.calls_as_functions = tools.as_functions;
   refuse_chat_fields(reader);
-  read_thinking_budget(reader, fields, **model);
   auto grammar = read_constraint(reader, **model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
   auto prepared = prepare_chat(reader, **model, fields, std::move(prompt), tools, std::move(grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id("chatcmpl-"), call.created, (*model)->name};
+  const auto bounded =
+      check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
+  if (!bounded) return tl::make_unexpected(bounded.error());
+  ResponseHeader header{response_id("chatcmpl-", fields), call.created, (*model)->name};
   auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);

@@ -33,7 +33,4 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
                                          ChatPromptFields prompt, const ToolFields& tools,
                                          std::shared_ptr<const Grammar> grammar);
 
-// After so many tokens of reasoning its end is forced.
-void limit_thinking(GenerationFields& fields, const ServedModel& model, std::int32_t num_tokens);
-
 }  // namespace quire

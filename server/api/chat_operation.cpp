@@ -6,13 +6,6 @@ namespace quire {
 
 namespace {
 
-Json ids(std::span<const TokenId> tokens) {
-  Json list = Json::array();
-  for (const TokenId token : tokens)
-    list.push_back(token.value);
-  return list;
-}
-
 Json call_entries(const std::vector<ToolCallDelta>& deltas) {
   Json calls = Json::array();
   for (const ToolCallDelta& call : deltas) {
@@ -50,9 +43,10 @@ ChatOperation::ChatOperation(std::shared_ptr<const ServedModel> model, Generatio
     : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
       chat_(std::move(chat)),
       reading_(std::move(reading)) {
-  prefix_ = "{\"id\":\"" + this->header().id +
-            "\",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) +
-            ",\"model\":";
+  prefix_ = "{\"id\":";
+  append_json_string(prefix_, this->header().id);
+  prefix_ +=
+      ",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) + ",\"model\":";
   append_json_string(prefix_, this->header().model);
   prefix_ += ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
 }
@@ -132,7 +126,7 @@ void ChatOperation::append_chunk(std::size_t index, std::string_view delta_json,
   open_chunk(index, delta_json, out);
   if (chat_.logprobs && !delta.tokens.empty()) out += ",\"logprobs\":" + dump_json(logprobs_json(delta.logprobs));
   out += ",\"finish_reason\":null";
-  if (fields().return_token_ids) out += ",\"token_ids\":" + dump_json(ids(delta.tokens));
+  if (fields().return_token_ids) out += ",\"token_ids\":" + dump_json(token_ids_json(delta.tokens));
   close_chunk(index, out);
 }
 
@@ -148,6 +142,7 @@ void ChatOperation::append_last_chunk(std::size_t index, std::string& out) {
   out += ",\"finish_reason\":\"";
   out += chat_finish_reason(index);
   out += "\",\"stop_reason\":" + dump_json(stop_reason(choices()[index]));
+  if (fields().return_token_ids) out += ",\"token_ids\":" + dump_json(returned_ids({}, choices()[index]));
   close_chunk(index, out);
 }
 
@@ -162,7 +157,7 @@ void ChatOperation::open_chunk(std::size_t index, std::string_view delta_json, s
 void ChatOperation::close_chunk(std::size_t index, std::string& out) {
   out += "}]";
   if (fields().return_token_ids && !sent_prompt_ids_) {
-    out += ",\"prompt_token_ids\":" + dump_json(ids(requests().front()->prompt));
+    out += ",\"prompt_token_ids\":" + dump_json(token_ids_json(requests().front()->prompt));
     sent_prompt_ids_ = true;
   }
   if (fields().continuous_usage) {
@@ -186,7 +181,7 @@ Json ChatOperation::whole_response() {
   if (fields().sampling.num_prompt_logprobs) {
     body["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_);
   }
-  if (fields().return_token_ids) body["prompt_token_ids"] = ids(requests().front()->prompt);
+  if (fields().return_token_ids) body["prompt_token_ids"] = token_ids_json(requests().front()->prompt);
   return body;
 }
 
@@ -212,7 +207,7 @@ Json ChatOperation::whole_choice(std::size_t index) const {
   choice["logprobs"] = chat_.logprobs ? logprobs_json(state.logprobs) : Json(nullptr);
   choice["finish_reason"] = chat_finish_reason(index);
   choice["stop_reason"] = stop_reason(state);
-  if (fields().return_token_ids) choice["token_ids"] = ids(state.tokens);
+  if (fields().return_token_ids) choice["token_ids"] = returned_ids(state.tokens, state);
   return choice;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace quire {
 
@@ -217,6 +218,10 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
     }
   }
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
+  for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
+    if (const auto budget = reader.integer(name, 0, std::numeric_limits<std::int32_t>::max()))
+      fields.thinking_budget = static_cast<std::int32_t>(*budget);
+  }
   if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
   reader.refuse("chat_template", "templates are the server's; an operator can set one");
 }

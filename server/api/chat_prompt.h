@@ -2,6 +2,7 @@
 // them. Pure functions; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,8 @@ struct ChatPromptFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
-  std::string param = "messages";  // the field that errors about the conversation as a whole name
+  std::optional<std::int32_t> thinking_budget;  // tokens of reasoning, after which its end is forced
+  std::string param = "messages";               // the field that errors about the conversation as a whole name
 };
 
 // Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors

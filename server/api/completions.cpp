@@ -55,8 +55,8 @@ class CompletionOperation final : public GenerationOperation {
     choice["finish_reason"] = delta.last ? Json(finish_reason(state)) : Json(nullptr);
     choice["stop_reason"] = delta.last ? stop_reason(state) : Json(nullptr);
     if (fields().return_token_ids) {
-      choice["prompt_token_ids"] = first ? ids(prompt_of(index).tokens) : Json(nullptr);
-      choice["token_ids"] = ids(delta.tokens);
+      choice["prompt_token_ids"] = first ? token_ids_json(prompt_of(index).tokens) : Json(nullptr);
+      choice["token_ids"] = delta.last ? returned_ids(delta.tokens, state) : token_ids_json(delta.tokens);
     }
     Json chunk = envelope();
     chunk["choices"].push_back(std::move(choice));
@@ -99,13 +99,6 @@ class CompletionOperation final : public GenerationOperation {
     return prompts_[index / static_cast<std::size_t>(fields().num_choices)];
   }
 
-  static Json ids(std::span<const TokenId> tokens) {
-    Json list = Json::array();
-    for (const TokenId token : tokens)
-      list.push_back(token.value);
-    return list;
-  }
-
   // The best `num_returned` of a prompt's choices by mean log probability, in their order of generation where all are
   // wanted.
   std::vector<std::size_t> best_choices(std::size_t prompt) const {
@@ -140,8 +133,8 @@ class CompletionOperation final : public GenerationOperation {
     choice["finish_reason"] = drop ? "length" : finish_reason(state);
     choice["stop_reason"] = drop ? Json(nullptr) : stop_reason(state);
     if (fields().return_token_ids) {
-      choice["prompt_token_ids"] = ids(prompt_of(index).tokens);
-      choice["token_ids"] = ids(state.tokens);
+      choice["prompt_token_ids"] = token_ids_json(prompt_of(index).tokens);
+      choice["token_ids"] = returned_ids(state.tokens, state);
     }
     if (completion_.prompt_logprobs) {
       const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
@@ -218,6 +211,7 @@ Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, co
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
   std::vector<std::int32_t> max_tokens;
+  std::int64_t num_tokens = 0;
   for (Prompt& prompt : prompts) {
     const std::size_t before = prompt.tokens.size();
     prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, **model);
@@ -226,8 +220,12 @@ Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, co
         resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, **model, "prompt");
     if (!limit) return tl::make_unexpected(limit.error());
     max_tokens.push_back(*limit);
+    num_tokens += static_cast<std::int64_t>(prompt.tokens.size());
   }
-  ResponseHeader header{make_id("cmpl-"), call.created, (*model)->name};
+  const auto bounded =
+      check_prompt_logprobs(num_tokens, fields, completion.prompt_logprobs ? "prompt_logprobs" : "logprobs");
+  if (!bounded) return tl::make_unexpected(bounded.error());
+  ResponseHeader header{response_id("cmpl-", fields), call.created, (*model)->name};
   auto operation =
       std::make_unique<CompletionOperation>(*model, std::move(fields), std::move(header), completion, prompts);
   for (std::size_t i = 0; i < prompts.size(); ++i) {

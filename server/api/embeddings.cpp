@@ -1,7 +1,6 @@
 #include "server/api/embeddings.h"
 
-#include <fmt/core.h>
-
+#include <cmath>
 #include <cstring>
 
 #include "server/api/base64.h"
@@ -14,8 +13,9 @@ namespace {
 
 class EmbeddingOperation final : public Operation {
  public:
-  EmbeddingOperation(const ServedModel& model, std::vector<Prompt> inputs, bool base64, const Call& call)
-      : model_name_(model.name), base64_(base64), vectors_(inputs.size()) {
+  EmbeddingOperation(const ServedModel& model, std::vector<Prompt> inputs, bool base64, std::size_t dimensions,
+                     const Call& call)
+      : model_name_(model.name), base64_(base64), dimensions_(dimensions), vectors_(inputs.size()) {
     queue_ = model.queue;
     const std::string id = make_id("embd-");
     for (Prompt& input : inputs) {
@@ -24,8 +24,7 @@ class EmbeddingOperation final : public Operation {
       request->key_name = call.key_name;
       request->prompt = std::move(input.tokens);
       request->sampling.max_tokens = 1;
-      // A decoder's last position is the one that has seen the whole text.
-      request->pooling = Pooling::kLast;
+      request->pooling = model.info.pooling;
       request->arrival = call.arrival;
       num_tokens_ += static_cast<std::int64_t>(request->prompt.size());
       requests_.push_back(std::move(request));
@@ -35,7 +34,7 @@ class EmbeddingOperation final : public Operation {
   void begin(std::string&) override {}
 
   Wanted on_event(std::size_t index, OutputEvent event, std::string&) override {
-    if (!event.embedding.empty()) vectors_[index] = std::move(event.embedding);
+    if (!event.embedding.empty()) vectors_[index] = shortened(std::move(event.embedding));
     if (!event.finish) return Wanted::kMore;
     if (event.finish->error) error_ = event.finish->error;
     if (!error_ && vectors_[index].empty()) {
@@ -57,6 +56,20 @@ class EmbeddingOperation final : public Operation {
   OperationSummary summary() const override { return {num_tokens_, 0, 0, "", model_name_}; }
 
  private:
+  // The first dimensions, of length 1 again: what OpenAI's models do.
+  std::vector<float> shortened(std::vector<float> vector) const {
+    if (vector.size() <= dimensions_) return vector;
+    vector.resize(dimensions_);
+    double square = 0.0;
+    for (const float value : vector)
+      square += static_cast<double>(value) * static_cast<double>(value);
+    if (square > 0.0) {
+      for (float& value : vector)
+        value = static_cast<float>(static_cast<double>(value) / std::sqrt(square));
+    }
+    return vector;
+  }
+
   Json vector_json(const std::vector<float>& vector) const {
     if (!base64_) return vector;
     // OpenAI's clients decode little-endian 32-bit floats.
@@ -67,6 +80,7 @@ class EmbeddingOperation final : public Operation {
 
   std::string model_name_;
   bool base64_;
+  std::size_t dimensions_;
   std::int64_t num_tokens_ = 0;
   std::vector<std::vector<float>> vectors_;
 };
@@ -82,16 +96,15 @@ Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, co
   std::vector<Prompt> inputs = read_prompts(reader, "input", **model);
   const bool base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
   const std::int64_t size = (*model)->info.hidden_size;
-  if (const auto wanted = reader.integer("dimensions", 1, 1 << 20); wanted && *wanted != size) {
-    reader.refuse("dimensions", fmt::format("this model's vectors have {} dimensions and cannot be shortened", size));
-  }
+  const std::int64_t dimensions = reader.integer("dimensions", 1, size).value_or(size);
   reader.string("user");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   for (const Prompt& input : inputs) {
     const auto room = resolve_max_tokens(static_cast<std::int64_t>(input.tokens.size()), 1, **model, "input");
     if (!room) return tl::make_unexpected(room.error());
   }
-  return std::make_unique<EmbeddingOperation>(**model, std::move(inputs), base64, call);
+  return std::make_unique<EmbeddingOperation>(**model, std::move(inputs), base64, static_cast<std::size_t>(dimensions),
+                                              call);
 }
 
 }  // namespace quire

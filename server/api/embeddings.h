@@ -1,4 +1,4 @@
-// POST /v1/embeddings: each input's vector, as numbers or base64. Any thread.
+// POST /v1/embeddings: each input's vector, pooled as the model's file says, as numbers or base64. Any thread.
 #pragma once
 
 #include <memory>

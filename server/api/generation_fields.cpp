@@ -6,10 +6,14 @@
 #include <charconv>
 #include <limits>
 
+#include "server/api/operation.h"
+
 namespace quire {
 
 namespace {
 
+// A response of so many entries takes some hundred megabytes while it is put together.
+constexpr std::int64_t kMaxPromptLogprobEntries = 1 << 18;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void set(float& target, std::optional<double> value) {
@@ -211,6 +215,20 @@ std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const Generati
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count > keep) tokens.erase(tokens.begin(), tokens.begin() + (count - keep));
   return tokens;
+}
+
+std::string response_id(std::string_view prefix, const GenerationFields& fields) {
+  return fields.request_id.empty() ? make_id(prefix) : std::string(prefix) + fields.request_id;
+}
+
+Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
+                                   const std::string& param) {
+  if (!fields.sampling.num_prompt_logprobs) return {};
+  const std::int64_t count = num_prompt_tokens * (*fields.sampling.num_prompt_logprobs + 1);
+  if (count <= kMaxPromptLogprobEntries) return {};
+  return invalid(fmt::format("'{}' asks for {} log probabilities of {} prompt tokens; at most {} are given at once",
+                             param, count, num_prompt_tokens, kMaxPromptLogprobEntries),
+                 param);
 }
 
 Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,

@@ -46,6 +46,13 @@ Json read_metadata(FieldReader& reader);
 std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
                                      const ServedModel& model);
 
+// The response's id: the request's own, or a fresh one.
+std::string response_id(std::string_view prefix, const GenerationFields& fields);
+
+// Refuses log probabilities of more prompt tokens than a response should hold, naming `param`.
+Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
+                                   const std::string& param);
+
 // max_tokens for a prompt of that length, or the error "context_length_exceeded".
 Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
                                         const ServedModel& model, const std::string& prompt_param);

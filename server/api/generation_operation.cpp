@@ -14,17 +14,25 @@ Json usage_json(const Usage& usage) {
               {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
+Json token_ids_json(std::span<const TokenId> tokens) {
+  Json list = Json::array();
+  for (const TokenId token : tokens)
+    list.push_back(token.value);
+  return list;
+}
+
 GenerationOperation::GenerationOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields,
                                          ResponseHeader header)
     : model_(std::move(model)), fields_(std::move(fields)), header_(std::move(header)) {
   queue_ = model_->queue;
   streams_ = fields_.stream;
+  engine_id_ = fields_.request_id.empty() ? header_.id : make_id("req-");
 }
 
 void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens,
                                      std::shared_ptr<const Grammar> grammar, const Call& call, bool at_text_start) {
   auto request = std::make_shared<Request>();
-  request->id = header_.id + "-" + std::to_string(requests_.size());
+  request->id = engine_id_ + "-" + std::to_string(requests_.size());
   request->key_name = call.key_name;
   request->cache_salt = fields_.cache_salt;
   request->prompt = std::move(prompt);
@@ -127,6 +135,13 @@ OperationSummary GenerationOperation::summary() const {
 
 const char* GenerationOperation::finish_reason(const Choice& choice) {
   return choice.stream.reason() == FinishReason::kLength ? "length" : "stop";
+}
+
+Json GenerationOperation::returned_ids(std::span<const TokenId> tokens, const Choice& choice) {
+  Json list = token_ids_json(tokens);
+  const auto& info = choice.stream.finish_info();
+  if (info && info->stop_token) list.push_back(info->stop_token->value);
+  return list;
 }
 
 Json GenerationOperation::stop_reason(const Choice& choice) const {

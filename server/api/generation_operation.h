@@ -23,6 +23,8 @@ struct Usage {
 // {"prompt_tokens":..,"completion_tokens":..,"total_tokens":..,"prompt_tokens_details":{..}, ...}
 Json usage_json(const Usage& usage);
 
+Json token_ids_json(std::span<const TokenId> tokens);
+
 // What every response of an operation repeats.
 struct ResponseHeader {
   std::string id;
@@ -77,6 +79,8 @@ class GenerationOperation : public Operation {
   static const char* finish_reason(const Choice& choice);
   // vLLM's stop_reason: the stop string or stop token that ended the choice, null for an end-of-sequence token.
   Json stop_reason(const Choice& choice) const;
+  // return_token_ids: as vLLM gives them, with the token that ended the choice where it has ended.
+  static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
 
  private:
   std::int64_t completion_tokens(const Choice& choice) const;
@@ -84,6 +88,7 @@ class GenerationOperation : public Operation {
   std::shared_ptr<const ServedModel> model_;
   GenerationFields fields_;
   ResponseHeader header_;
+  std::string engine_id_;  // unique, whatever id the client chose
   std::vector<Choice> choices_;
   std::vector<std::int64_t> cached_tokens_;  // by request
 };

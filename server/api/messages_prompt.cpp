@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::size_t kMaxMessages = 100000;  // Anthropic's own bound
+constexpr std::size_t kMaxTurns = 100000;  // Anthropic's own bound
 
 void append_line(std::string& text, std::string_view more) {
   if (!text.empty() && !more.empty()) text += '\n';
@@ -176,8 +176,8 @@ class Conversation {
 
 void read_turns(FieldReader& reader, const Json& turns, Json& messages) {
   if (turns.empty()) return reader.fail("messages", "messages: at least one message is required");
-  if (turns.size() > kMaxMessages)
-    return reader.fail("messages", fmt::format("messages: more than {} messages", kMaxMessages));
+  if (turns.size() > kMaxTurns)
+    return reader.fail("messages", fmt::format("messages: more than {} messages", kMaxTurns));
   Conversation conversation(messages);
   for (std::size_t i = 0; i < turns.size() && !reader.error(); ++i) {
     const std::string path = fmt::format("messages.{}", i);

@@ -48,7 +48,7 @@ void read_sampling(FieldReader& reader, const ServedModel& model, MessagesReques
   }
 }
 
-void read_thinking(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
+void read_thinking(FieldReader& reader, MessagesRequest& request) {
   Json& kwargs = request.prompt.template_kwargs;
   kwargs["enable_thinking"] = false;
   const Json* thinking = reader.object("thinking");
@@ -63,7 +63,7 @@ void read_thinking(FieldReader& reader, const ServedModel& model, MessagesReques
     if (!budget) inner.fail("budget_tokens", "thinking.budget_tokens: Field required", "missing_required_parameter");
     if (budget && request.fields.max_tokens && *budget >= *request.fields.max_tokens)
       inner.fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'");
-    if (budget) limit_thinking(request.fields, model, static_cast<std::int32_t>(*budget));
+    if (budget) request.prompt.thinking_budget = static_cast<std::int32_t>(*budget);
   }
   take_error(reader, inner);
 }
@@ -96,7 +96,7 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
 }
 
 // One tool in the form that OpenAI's chats have it.
-Json read_tool(FieldReader& tool) {
+Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
   if (type && type != "custom") {
     tool.fail("type",
@@ -117,7 +117,7 @@ Json read_tool(FieldReader& tool) {
   return Json{{"type", "function"}, {"function", std::move(function)}};
 }
 
-void read_choice(FieldReader& reader, Json& chat) {
+void read_anthropic_choice(FieldReader& reader, Json& chat) {
   const Json* choice = reader.object("tool_choice");
   if (choice == nullptr) return;
   FieldReader inner(*choice, "tool_choice.");
@@ -143,11 +143,11 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
       const std::string path = fmt::format("tools.{}", i);
       if (!(*tools)[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
       FieldReader tool((*tools)[i], path + ".");
-      chat["tools"].push_back(read_tool(tool));
+      chat["tools"].push_back(read_anthropic_tool(tool));
       take_error(reader, tool);
     }
   }
-  read_choice(reader, chat);
+  read_anthropic_choice(reader, chat);
   if (reader.error()) return;
   FieldReader translated(chat);
   request.tools = read_tool_fields(translated);
@@ -160,7 +160,7 @@ MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& mo
   MessagesRequest request;
   if (!counts_only) read_sampling(reader, model, request);
   request.prompt = read_anthropic_prompt(reader);
-  read_thinking(reader, model, request);
+  read_thinking(reader, request);
   read_tools(reader, request);
   read_output_config(reader, model, request);
   refuse_anthropic_fields(reader);

@@ -93,6 +93,56 @@ TEST_CASE("messages are checked and named where they are wrong") {
   CHECK(prompt_text(server).find("a\nb<|im_end|>") != std::string::npos);
 }
 
+TEST_CASE("a constrained answer may follow reasoning, where the model is asked to think") {
+  TestServer server(says("weighing</think>{\"a\":1}"), test_options(), let_think);
+  HttpClient client(server.port());
+  const std::string ask = R"("messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_object"})";
+  const auto post = [&](const std::string& extra) {
+    const HttpReply reply = client.post("/v1/chat/completions", "{" + ask + extra + "}");
+    REQUIRE(reply.status == 200);
+    return Json::parse(reply.body)["choices"][0]["message"];
+  };
+  const auto accepts = [&](const std::string& text) {
+    auto state = server.engine().last_request()->grammar->start();
+    for (const TokenId token : bytes(text)) {
+      if (!state->accept(token)) return false;
+    }
+    return true;
+  };
+  for (const char* asked :
+       {R"(,"enable_thinking":true)", R"(,"thinking_budget":100)", R"(,"reasoning_effort":"low")"}) {
+    INFO(asked);
+    const Json message = post(asked);
+    CHECK(message["reasoning_content"] == "weighing");
+    CHECK(message["content"] == "{\"a\":1}");
+    CHECK(prompt_text(server).find("assistant\n<think>\n") != std::string::npos);
+    CHECK(accepts("weighing</think>{\"a\":1}"));
+    CHECK_FALSE(accepts("weighing</think>no"));
+  }
+  for (const char* unasked : {"", R"(,"enable_thinking":false)", R"(,"thinking_budget":0)"}) {
+    INFO(unasked);
+    post(unasked);
+    CHECK(prompt_text(server).find("<think>\n\n</think>") != std::string::npos);
+    CHECK(accepts("{\"a\":1}"));
+    CHECK_FALSE(accepts("weighing"));
+  }
+}
+
+TEST_CASE("a thinking budget bounds the reasoning of free text, and nothing without reasoning") {
+  TestServer server(says("ok"), test_options(), let_think);
+  HttpClient client(server.port());
+  const std::string ask = R"({"messages":[{"role":"user","content":"x"}],"thinking_budget":2})";
+  CHECK(client.post("/v1/chat/completions", ask).status == 200);
+  auto state = server.engine().last_request()->grammar->start();
+  for (const TokenId token : bytes("<think>ab"))
+    REQUIRE(state->accept(token));
+  CHECK(state->forced_tokens() == bytes("</think>"));
+  TestServer plain(says("ok"));
+  HttpClient other(plain.port());
+  CHECK(other.post("/v1/chat/completions", ask).status == 200);
+  CHECK(plain.engine().last_request()->grammar == nullptr);
+}
+
 TEST_CASE("the final message is continued where asked for") {
   TestServer server(says("ok"));
   HttpClient client(server.port());

@@ -108,7 +108,7 @@ TEST_CASE("token-id prompts, echo and token ids in the answer") {
   const Json& choice = body["choices"][0];
   CHECK(choice["text"] == "hihi");
   CHECK(choice["prompt_token_ids"] == Json::array({104, 105}));
-  CHECK(choice["token_ids"] == Json::array({104, 105}));
+  CHECK(choice["token_ids"] == Json::array({104, 105, kEos.value}));
   CHECK(choice["logprobs"]["tokens"] == Json::array({"h", "i", "h", "i"}));
   CHECK(choice["logprobs"]["token_logprobs"] == Json::array({nullptr, -0.25, -0.5, -0.5}));
   CHECK(choice["logprobs"]["text_offset"] == Json::array({0, 1, 2, 3}));

@@ -75,6 +75,13 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
   const auto max_tokens = static_cast<std::size_t>(request.sampling.max_tokens);
   OutputEvent event;
   event.choice = index;
+  if (request.pooling != Pooling::kNone) {
+    event.embedding = {0.6F, 0.0F, 0.8F, 0.0F};
+    event.finish = FinishInfo{};
+    choice.ended = true;
+    live.submission.sink->send(std::move(event));
+    return;
+  }
   if (choice.sent < choice.script.size()) {
     const TokenId token = choice.script[choice.sent++];
     event.tokens.push_back(token);

@@ -48,6 +48,7 @@ std::shared_ptr<ServedModel> fake_model(RequestQueue& queue, std::int64_t max_mo
   model->created = 1700000000;
   model->info.architecture = "llama";
   model->info.vocab_size = 260;
+  model->info.hidden_size = 4;
   model->tokenizer = std::make_shared<ByteTokenizer>();
   model->chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(kDefaultChatTemplate));
   model->template_capabilities = probe_capabilities(*model->chat_template);

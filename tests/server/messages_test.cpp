@@ -28,7 +28,7 @@ Json tool(const char* name) {
 }
 
 // The events of a stream: {event, data}; checks that each names itself.
-std::vector<Json> events_of(const HttpReply& reply) {
+std::vector<Json> message_events(const HttpReply& reply) {
   std::vector<Json> events;
   std::size_t at = 0;
   while ((at = reply.body.find("event: ", at)) != std::string::npos) {
@@ -105,7 +105,7 @@ TEST_CASE("a streamed message has the same content, reason and usage as a whole 
     Json extra{{"tools", Json::array({tool("f")})}};
     Json whole = Json::parse(client.post("/v1/messages", body_of(extra)).body);
     extra["stream"] = true;
-    const auto events = events_of(client.post("/v1/messages", body_of(extra)));
+    const auto events = message_events(client.post("/v1/messages", body_of(extra)));
     REQUIRE(events.size() > 4);
     CHECK(events[0]["type"] == "message_start");
     CHECK(events[1]["type"] == "ping");

@@ -56,6 +56,31 @@ class FixedGrammar : public Grammar {
   std::vector<TokenId> tail_;
 };
 
+// Forbids nothing, yet forces `forced` after every token that it was not asked to take as forced.
+class EchoGrammar : public Grammar {
+ public:
+  explicit EchoGrammar(std::vector<TokenId> forced) : forced_(std::move(forced)) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(forced_); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    explicit State(const std::vector<TokenId>& forced) : forced_(forced) {}
+    void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), ~0U); }
+    bool accept(TokenId) override {
+      position_ = (position_ + 1) % (forced_.size() + 1);
+      return true;
+    }
+    bool finished() const override { return false; }
+    std::vector<TokenId> forced_tokens() override { return position_ == 1 ? forced_ : std::vector<TokenId>(); }
+
+   private:
+    const std::vector<TokenId>& forced_;
+    std::size_t position_ = 0;
+  };
+  std::vector<TokenId> forced_;
+};
+
 Request constrained(int max_tokens) {
   Request request = request_of(made_tokens(6, 1), max_tokens);
   request.grammar =
@@ -92,6 +117,24 @@ TEST_CASE("forced text is the same token by token, where logprobs are asked for"
   CHECK(slow->choices[0].tokens == fast->choices[0].tokens);
   CHECK(slow->choices[0].logprobs.size() == slow->choices[0].tokens.size());
   CHECK(slow->choices[0].num_events == 9);
+}
+
+TEST_CASE("forced text is the grammar's spelling, where logprobs are asked for too", "[engine]") {
+  Request request = request_of(made_tokens(6, 1), 30);
+  request.sampling.temperature = 1.0F;
+  request.sampling.seed = 3;
+  request.grammar = std::make_shared<EchoGrammar>(tokens_of({40, 41, 42}));
+  Harness jumping;
+  const auto fast = jumping.submit(request);
+  jumping.run();
+  request.sampling.num_logprobs = 0;
+  Harness asking;
+  const auto slow = asking.submit(request);
+  asking.run();
+  CHECK(slow->choices[0].tokens == fast->choices[0].tokens);
+  CHECK(slow->choices[0].tokens[1] == TokenId{40});
+  CHECK(slow->choices[0].tokens[3] == TokenId{42});
+  CHECK(slow->choices[0].logprobs.size() == 30);
 }
 
 TEST_CASE("max_tokens cuts forced text too", "[engine]") {
@@ -132,32 +175,6 @@ TEST_CASE("constraints that leave no token are the request's error, nobody else'
   REQUIRE(sink->choices[0].finishes.size() == 1);
   CHECK(sink->choices[0].finishes[0].error->code == "no_token_allowed");
   CHECK(other->choices[0].tokens.size() == 4);
-}
-
-TEST_CASE("a thinking budget forces its end", "[engine]") {
-  Request request = request_of(made_tokens(6, 1), 12);
-  request.sampling.thinking_budget = {.max_tokens = 4, .end = tokens_of({60, 61})};
-  Harness harness;
-  const auto plain = harness.submit(request_of(made_tokens(6, 1), 4));
-  const auto sink = harness.submit(request);
-  harness.run();
-  const std::vector<TokenId>& tokens = sink->choices[0].tokens;
-  REQUIRE(tokens.size() == 12);
-  CHECK(std::vector<TokenId>(tokens.begin(), tokens.begin() + 4) == plain->choices[0].tokens);
-  CHECK(tokens[4] == TokenId{60});
-  CHECK(tokens[5] == TokenId{61});
-}
-
-TEST_CASE("a grammar begins after thinking", "[engine]") {
-  Request request = constrained(50);
-  request.sampling.thinking_budget = {.max_tokens = 3, .end = tokens_of({60})};
-  Harness harness;
-  const auto sink = harness.submit(request);
-  harness.run();
-  const std::vector<TokenId>& tokens = sink->choices[0].tokens;
-  REQUIRE(tokens.size() == 3 + 1 + 9);
-  CHECK(tokens[4] == TokenId{7});
-  CHECK(tokens.back() == TokenId{35});
 }
 
 TEST_CASE("prompt logprobs are the same whole, in chunks, and after preemption", "[engine]") {

@@ -93,6 +93,19 @@ TEST_CASE("A GGUF file that is no model Quire computes is refused by what it lac
   require_refused({.set_key = "qwen3.rope.scaling.type", .text = "longrope"}, "RoPE scaling type 'longrope'");
   require_refused({.set_key = "qwen3.attention.head_count", .number = 3}, "3 heads cannot share 2");
   require_refused({.drop_key = "tokenizer.ggml.tokens"}, "tokenizer");
+  require_refused({.set_key = "qwen3.pooling_type", .number = 4}, "'qwen3.pooling_type' is 4");
+}
+
+TEST_CASE("A GGUF file says how its embeddings are pooled; a generator's are the last position's", "[model][gguf]") {
+  const TemporaryFolder folder;
+  SynthSpec spec = find_synth_shape("tiny-qwen3").value();
+  write_synthetic_gguf(spec, folder / "whole.gguf", {});
+  CHECK(open_model(folder / "whole.gguf")->info().pooling == Pooling::kLast);
+  const Pooling expected[] = {Pooling::kLast, Pooling::kMean, Pooling::kCls, Pooling::kLast};
+  for (std::uint32_t type = 0; type < 4; ++type) {
+    copy_with(folder / "whole.gguf", folder / "changed.gguf", {.set_key = "qwen3.pooling_type", .number = type});
+    CHECK(open_model(folder / "changed.gguf")->info().pooling == expected[type]);
+  }
 }
 
 TEST_CASE("A synthetic file depends on its spec alone and opens as the model it names", "[model][synth]") {

@@ -139,3 +139,17 @@ TEST_CASE("JSON is refused where keys repeat or nesting has no end", "[hf]") {
   CHECK_THROWS_WITH(parse_json_object(std::string(100000, '['), "f", 8), Contains("nested deeper than 8"));
   CHECK_THROWS_WITH(parse_json_object("{\"a\": \x01}", "f", 8), "f: is not valid JSON at byte 7");
 }
+
+TEST_CASE("a pooling configuration chooses one mode that there is", "[hf]") {
+  const auto pooling = [](const char* text) { return read_hf_pooling(json::parse(text), "p"); };
+  CHECK(pooling(
+            R"({"word_embedding_dimension": 8, "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})") ==
+        Pooling::kCls);
+  CHECK(pooling(R"({"pooling_mode_mean_tokens": true})") == Pooling::kMean);
+  CHECK(pooling(R"({"pooling_mode_lasttoken": true})") == Pooling::kLast);
+  CHECK(pooling(R"({"pooling_mode": "mean"})") == Pooling::kMean);
+  CHECK_THROWS_WITH(pooling("{}"), Contains("no supported pooling mode"));
+  CHECK_THROWS_WITH(pooling(R"({"pooling_mode_max_tokens": true})"), Contains("pooling_mode_max_tokens"));
+  CHECK_THROWS_WITH(pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true})"),
+                    Contains("joined"));
+}

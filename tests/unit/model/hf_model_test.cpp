@@ -98,4 +98,8 @@ TEST_CASE("A Hugging Face directory that lacks a part is refused by the part's n
   CHECK(open_model(folder / "hf")->chat_template() == "{{ messages }}");
   folder.write("hf/generation_config.json", R"({"temperature": 0.25})");
   CHECK(open_model(folder / "hf")->generation_defaults().temperature == 0.25F);
+  CHECK(open_model(folder / "hf")->info().pooling == Pooling::kLast);
+  std::filesystem::create_directory(folder / "hf" / "1_Pooling");
+  folder.write("hf/1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})");
+  CHECK(open_model(folder / "hf")->info().pooling == Pooling::kMean);
 }

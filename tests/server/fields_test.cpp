@@ -1,0 +1,95 @@
+// Fields whose effect is in the response itself, whatever the model.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "server/api/json.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+Json answer(HttpClient& client, const std::string& path, const std::string& body) {
+  const HttpReply reply = client.post(path, body);
+  INFO(reply.body);
+  REQUIRE(reply.status == 200);
+  return Json::parse(reply.body);
+}
+
+std::vector<Json> chunks_of(HttpClient& client, const std::string& path, const std::string& body) {
+  std::vector<Json> chunks;
+  for (const std::string& data : sse_data(client.post(path, body).body)) {
+    if (data != "[DONE]") chunks.push_back(Json::parse(data));
+  }
+  return chunks;
+}
+
+Json joined_ids(const std::vector<Json>& chunks) {
+  Json ids = Json::array();
+  for (const Json& chunk : chunks) {
+    for (const Json& id : chunk["choices"][0].value("token_ids", Json::array()))
+      ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("returned token ids hold the token that ended the text, whole and streamed") {
+  TestServer server(says("ab"));
+  HttpClient client(server.port());
+  const Json expected{97, 98, kEos.value};
+  const std::string chat = R"("messages":[{"role":"user","content":"x"}],"return_token_ids":true})";
+  CHECK(answer(client, "/v1/chat/completions", "{" + chat)["choices"][0]["token_ids"] == expected);
+  CHECK(joined_ids(chunks_of(client, "/v1/chat/completions", R"({"stream":true,)" + chat)) == expected);
+  const std::string text = R"("prompt":"x","return_token_ids":true)";
+  CHECK(answer(client, "/v1/completions", "{" + text + "}")["choices"][0]["token_ids"] == expected);
+  CHECK(joined_ids(chunks_of(client, "/v1/completions", R"({"stream":true,)" + text + "}")) == expected);
+  // A text that max_tokens cut has no such token.
+  const Json cut{97};
+  CHECK(answer(client, "/v1/completions", "{" + text + R"(,"max_tokens":1})")["choices"][0]["token_ids"] == cut);
+}
+
+TEST_CASE("a request's own id ends the response's, and two at once may share it") {
+  TestServer server(says("ab"));
+  HttpClient client(server.port());
+  const std::string chat = R"("request_id":"a\"b","messages":[{"role":"user","content":"x"}]})";
+  CHECK(answer(client, "/v1/chat/completions", "{" + chat)["id"] == "chatcmpl-a\"b");
+  for (const Json& chunk : chunks_of(client, "/v1/chat/completions", R"({"stream":true,)" + chat))
+    CHECK(chunk["id"] == "chatcmpl-a\"b");
+  CHECK(answer(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})")["id"] == "cmpl-r");
+  const std::string first = server.engine().last_request()->id;
+  answer(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})");
+  CHECK(server.engine().last_request()->id != first);
+}
+
+TEST_CASE("prompt log probabilities are bounded") {
+  TestServer server(says("ab"), test_options(), [](ServedModel& model) { model.max_model_len = 1 << 20; });
+  HttpClient client(server.port());
+  const std::string prompt(20000, 'x');
+  const auto refused = [&](const std::string& fields) {
+    const HttpReply reply = client.post("/v1/completions", R"({"prompt":")" + prompt + "\"," + fields + "}");
+    CHECK(reply.status == 400);
+    return Json::parse(reply.body)["error"].value("param", "");
+  };
+  CHECK(refused(R"("prompt_logprobs":20)") == "prompt_logprobs");
+  CHECK(refused(R"("echo":true,"logprobs":20)") == "logprobs");
+  CHECK(client.post("/v1/completions", R"({"prompt":")" + prompt + R"(","prompt_logprobs":0})").status == 200);
+}
+
+TEST_CASE("embeddings are cut to the wanted dimensions and pooled as the model says") {
+  TestServer server({}, test_options(), [](ServedModel& model) { model.info.pooling = Pooling::kMean; });
+  HttpClient client(server.port());
+  const auto vector = [&](const std::string& fields) {
+    return answer(client, "/v1/embeddings", R"({"input":"x")" + fields + "}")["data"][0]["embedding"]
+        .get<std::vector<double>>();
+  };
+  CHECK(vector("").size() == 4);
+  CHECK(server.engine().last_request()->pooling == Pooling::kMean);
+  CHECK(vector(R"(,"dimensions":4)") == vector(""));
+  CHECK(vector(R"(,"dimensions":2)") == std::vector<double>{1.0, 0.0});
+  CHECK(std::abs(vector(R"(,"dimensions":3)")[2] - 0.8) < 1e-6);
+  CHECK(client.post("/v1/embeddings", R"({"input":"x","dimensions":5})").status == 400);
+  CHECK(client.post("/v1/embeddings", R"({"input":"x","dimensions":0})").status == 400);
+}
