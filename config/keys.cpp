@@ -101,10 +101,10 @@ Keys listener_keys() {
 Keys response_keys() {
   return {
       types::integer<std::int64_t>(
-          {"server.responses.max_count", "Stored responses of /v1/responses; the unused go first. 0: none are stored"},
+          {"server.responses.max_count", "Responses and stored chats that are kept; the unused go first. 0: none are"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_count; }, kAnyLongCount),
       types::size(
-          {"server.responses.max_bytes", "Host memory of the stored responses"},
+          {"server.responses.max_bytes", "Host memory of what is kept"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_bytes; }, kSomeBytes),
   };
 }
@@ -381,7 +381,8 @@ const std::vector<ConfigSection>& config_sections() {
       {"server", "The HTTP side."},
       {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "How long a connection may keep the server waiting."},
-      {"server.responses", "What is kept of /v1/responses for clients to go on from."},
+      {"server.responses",
+       "What is kept of /v1/responses, and of chats with 'store', for clients to read and go on from."},
       {"server.resume", "Streams that can be taken up again after their connection broke."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},

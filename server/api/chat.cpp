@@ -22,7 +22,6 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("prediction", "predicted outputs are not served");
   reader.refuse("web_search_options", "the server has no web search");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse_unless("store", false, "chat completions are not stored");
   reader.refuse_unless("verbosity", "medium", "the model has no such control");
   reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
@@ -75,6 +74,15 @@ bool asks_to_think(const ChatPromptFields& prompt) {
   const Json& kwargs = prompt.template_kwargs;
   if (kwargs.contains("enable_thinking")) return kwargs["enable_thinking"] == true;
   return prompt.thinking_budget.value_or(0) > 0;
+}
+
+void read_store(FieldReader& reader, const Call& call, const Json& body, ChatFields& chat) {
+  if (!reader.boolean("store", false)) return;
+  if (call.responses == nullptr || !call.responses->enabled())
+    return reader.refuse("store", "this server stores nothing");
+  chat.store = call.responses;
+  chat.owner = call.key_name;
+  chat.messages = body.value("messages", Json::array());
 }
 
 std::string end_of(const std::vector<TextPiece>& pieces) {
@@ -174,6 +182,7 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   if (!model) return tl::make_unexpected(model.error());
   GenerationFields fields = read_generation_fields(reader, **model);
   ChatFields chat = read_chat_fields(reader, fields);
+  read_store(reader, call, *body, chat);
   ChatPromptFields prompt = read_chat_prompt_fields(reader);
   const ToolFields tools = read_tool_fields(reader);
   chat.calls_as_functions = tools.as_functions;
@@ -186,7 +195,7 @@ Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Ca
   const auto bounded =
       check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
   if (!bounded) return tl::make_unexpected(bounded.error());
-  ResponseHeader header{response_id("chatcmpl-", fields), call.created, (*model)->name};
+  ResponseHeader header{response_id(kChatIdPrefix, fields), call.created, (*model)->name};
   auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);

@@ -79,6 +79,12 @@ void ChatOperation::on_prompt_logprobs(std::size_t, std::vector<std::optional<To
 void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
   const OutputDelta read_delta = read(index, delta);
   if (!fields().stream) return reader(index).whole.apply(read_delta);
+  if (chat_.store != nullptr) {
+    reader(index).whole.apply(read_delta);
+    Choice& choice = choices()[index];
+    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+  }
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
   if (!read_delta.empty() || wants_tokens) {
     write_delta(read_delta);
@@ -166,6 +172,19 @@ void ChatOperation::close_chunk(std::size_t index, std::string& out) {
     out += ",\"usage\":null";
   }
   out += "}\n\n";
+}
+
+// Messages get ids of their own, made from the chat's.
+void ChatOperation::store() {
+  std::size_t index = 0;
+  for (Json& message : chat_.messages)
+    message["id"] = header().id + "-" + std::to_string(index++);
+  chat_.store->put({header().id, chat_.owner, "", dump_json(whole_response()), dump_json(chat_.messages), {}});
+}
+
+void ChatOperation::finish(std::string& out) {
+  if (chat_.store != nullptr) store();
+  GenerationOperation::finish(out);
 }
 
 Json ChatOperation::whole_response() {

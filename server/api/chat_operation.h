@@ -12,12 +12,17 @@
 
 namespace quire {
 
+inline constexpr std::string_view kChatIdPrefix = "chatcmpl-";
+
 struct ChatFields {
   bool logprobs = false;
   std::size_t top_logprobs = 0;
   bool include_reasoning = true;
   bool calls_as_functions = false;  // a call is the message's function_call: there can be one
   Json metadata;
+  std::shared_ptr<ResponseStore> store;  // where it is to be kept; null: nowhere
+  std::string owner;                     // the API key's name
+  Json messages;                         // as they were given, where it is to be kept
 };
 
 class ChatOperation final : public GenerationOperation {
@@ -26,6 +31,7 @@ class ChatOperation final : public GenerationOperation {
                 ChatFields chat, ChatReading reading);
 
   void begin(std::string& out) override;
+  void finish(std::string& out) override;
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
@@ -36,7 +42,7 @@ class ChatOperation final : public GenerationOperation {
  private:
   struct Reader {
     ChatReader text;
-    ParsedOutput whole;  // content only where the response is not streamed
+    ParsedOutput whole;  // content only where the response is not streamed, or stored
   };
 
   OutputDelta read(std::size_t index, const Delta& delta);
@@ -47,6 +53,7 @@ class ChatOperation final : public GenerationOperation {
   void write_delta(const OutputDelta& delta);
   Json whole_choice(std::size_t index) const;
   Json logprobs_json(std::span<const TokenLogprob> values) const;
+  void store();
   const char* chat_finish_reason(std::size_t index) const;
   Reader& reader(std::size_t index);
 

@@ -25,6 +25,9 @@ void ResponseStore::put(StoredResponse response) {
   const std::int64_t size = size_of(response);
   if (size > options_.max_bytes || !enabled()) return;
   const std::lock_guard lock(mutex_);
+  // A chat's id can be of the client's choosing: its latest is the one that is meant.
+  if (const auto same = ids_.find(response.id); same != ids_.end() && (*same->second)->owner == response.owner)
+    remove(same->second);
   while (!entries_.empty() &&
          (num_bytes_ + size > options_.max_bytes || static_cast<std::int64_t>(entries_.size()) >= options_.max_count)) {
     remove(std::prev(entries_.end()));
@@ -40,7 +43,7 @@ void ResponseStore::put(StoredResponse response) {
 void ResponseStore::remove(List::iterator entry) {
   for (const std::string& id : (*entry)->item_ids)
     items_.erase(id);
-  ids_.erase((*entry)->id);
+  if (const auto found = ids_.find((*entry)->id); found != ids_.end() && found->second == entry) ids_.erase(found);
   num_bytes_ -= size_of(**entry);
   entries_.erase(entry);
 }

@@ -3,32 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 
 #include "server/api/chat.h"
+#include "server/api/item_pages.h"
 #include "server/api/responses_operation.h"
 
 namespace quire {
 
 namespace {
 
-constexpr std::string_view kPath = "/responses/";
+constexpr std::string_view kResponses = "/responses/";
 constexpr std::string_view kItems = "/input_items";
 
-// A stored response's id and what follows it, from a path like /v1/responses/resp_1/input_items.
-struct ResponsePath {
-  std::string id;
-  std::string rest;
-};
-
-ResponsePath split_path(const std::string& path) {
-  const std::string tail = path.substr(path.find(kPath) + kPath.size());
-  const std::size_t slash = std::min(tail.find('/'), tail.size());
-  return {tail.substr(0, slash), tail.substr(slash)};
-}
-
-tl::unexpected<Error> not_found(const std::string& id) {
+tl::unexpected<Error> no_such_response(const std::string& id) {
   return failure(ErrorKind::kNotFound, fmt::format("Response with id '{}' not found.", id), "response_not_found");
 }
 
@@ -36,69 +23,20 @@ std::unique_ptr<Operation> ready_response(std::string body) {
   return std::make_unique<ReadyOperation>(std::move(body));
 }
 
-// The members of a query string, percent-decoded where it matters: names and values here are plain words and ids.
-std::map<std::string, std::string> parse_query(std::string_view query) {
-  std::map<std::string, std::string> members;
-  while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view member = query.substr(0, end);
-    const std::size_t equals = std::min(member.find('='), member.size());
-    members.emplace(member.substr(0, equals), member.substr(std::min(equals + 1, member.size())));
-    query.remove_prefix(std::min(end + 1, query.size()));
-  }
-  return members;
-}
-
-struct Page {
-  std::size_t limit = 20;
-  bool ascending = false;
-  std::string after;
-};
-
-Result<Page> read_page(const std::string& query) {
-  Page page;
-  for (const auto& [name, value] : parse_query(query)) {
-    if (name == "limit") {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), page.limit);
-      const bool whole = error == std::errc() && end == value.data() + value.size();
-      if (!whole || page.limit < 1 || page.limit > 100)
-        return invalid("'limit' must be a number between 1 and 100", "limit");
-    } else if (name == "order") {
-      if (value != "asc" && value != "desc") return invalid("'order' must be 'asc' or 'desc'", "order");
-      page.ascending = value == "asc";
-    } else if (name == "after") {
-      page.after = value;
-    }
-  }
-  return page;
+ResponseStore::Entry find_response(const Call& call, const std::string& id) {
+  const bool is_response = call.responses != nullptr && id.rfind(kResponseIdPrefix, 0) == 0;
+  return is_response ? call.responses->find(id, call.key_name) : nullptr;
 }
 
 // Everything that the response was made from, also what earlier responses brought.
-Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const std::string& id) {
-  const auto page = read_page(call.query);
-  if (!page) return tl::make_unexpected(page.error());
-  const auto stored = call.responses->find(id, call.key_name);
-  if (stored == nullptr) return not_found(id);
-  Json items = stored->previous.empty() ? Json::array()
-                                        : items_of(call.responses->conversation(stored->previous, call.key_name));
-  const auto own = parse_json(stored->input, 2 * kDefaultJsonDepth);
+Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const StoredResponse& stored) {
+  Json items = Json::array();
+  if (!stored.previous.empty()) items = items_of(call.responses->conversation(stored.previous, call.key_name));
+  const auto own = parse_json(stored.input, 2 * kDefaultJsonDepth);
   if (own) items.insert(items.end(), own->begin(), own->end());
-  if (!page->ascending) std::reverse(items.begin(), items.end());
-  auto first = items.begin();
-  if (!page->after.empty()) {
-    first = std::find_if(items.begin(), items.end(), [&](const Json& item) { return item["id"] == page->after; });
-    if (first == items.end()) return invalid(fmt::format("Item with id '{}' not found.", page->after), "after");
-    ++first;
-  }
-  const auto left = static_cast<std::size_t>(items.end() - first);
-  Json data = Json::array();
-  data.insert(data.end(), first, first + static_cast<std::ptrdiff_t>(std::min(left, page->limit)));
-  Json list{{"object", "list"}};
-  list["first_id"] = data.empty() ? Json("") : Json(data.front()["id"]);
-  list["last_id"] = data.empty() ? Json("") : Json(data.back()["id"]);
-  list["has_more"] = left > page->limit;
-  list["data"] = std::move(data);
-  return ready_response(dump_json(list));
+  const auto page = page_of_items(call.query, std::move(items), false);
+  if (!page) return tl::make_unexpected(page.error());
+  return ready_response(dump_json(*page));
 }
 
 // Leaves out a conversation's oldest turns, as few as make it fit; the system's message and the last turn stay.
@@ -145,7 +83,7 @@ Result<std::unique_ptr<Operation>> parse_response(const ModelTable& models, cons
   auto prepared = prepare_chat(reader, **model, request->fields, std::move(request->prompt), request->tools,
                                std::move(request->grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id("resp_"), call.created, (*model)->name};
+  ResponseHeader header{make_id(kResponseIdPrefix), call.created, (*model)->name};
   auto operation =
       std::make_unique<ResponsesOperation>(*model, std::move(*request), std::move(header), prepared->reading, call);
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
@@ -167,28 +105,27 @@ Result<std::unique_ptr<Operation>> count_response_tokens(const ModelTable& model
 }
 
 Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& call) {
-  const auto [id, rest] = split_path(call.path);
-  if (call.responses == nullptr || (!rest.empty() && rest != kItems)) return not_found(id);
-  if (rest == kItems) return list_input_items(call, id);
-  const auto query = parse_query(call.query);
+  const auto [id, rest] = split_stored_path(call.path, kResponses);
+  const auto stored = find_response(call, id);
+  if (stored == nullptr || (!rest.empty() && rest != kItems)) return no_such_response(id);
+  if (rest == kItems) return list_input_items(call, *stored);
+  const auto query = read_query(call.query);
   if (const auto stream = query.find("stream"); stream != query.end() && stream->second != "false")
     return invalid("'stream' is not supported: the events of a response are told once", "stream",
                    "unsupported_parameter");
-  const auto stored = call.responses->find(id, call.key_name);
-  if (stored == nullptr) return not_found(id);
   return ready_response(stored->body);
 }
 
 Result<std::unique_ptr<Operation>> delete_response(const ModelTable&, const Call& call) {
-  const auto [id, rest] = split_path(call.path);
-  if (!rest.empty() || call.responses == nullptr || !call.responses->erase(id, call.key_name)) return not_found(id);
+  const auto [id, rest] = split_stored_path(call.path, kResponses);
+  if (!rest.empty() || find_response(call, id) == nullptr || !call.responses->erase(id, call.key_name))
+    return no_such_response(id);
   return ready_response(dump_json({{"id", id}, {"object", "response"}, {"deleted", true}}));
 }
 
 Result<std::unique_ptr<Operation>> cancel_response(const ModelTable&, const Call& call) {
-  const auto [id, rest] = split_path(call.path);
-  const bool known = call.responses != nullptr && call.responses->find(id, call.key_name) != nullptr;
-  if (rest != "/cancel" || !known) return not_found(id);
+  const auto [id, rest] = split_stored_path(call.path, kResponses);
+  if (rest != "/cancel" || find_response(call, id) == nullptr) return no_such_response(id);
   return invalid("Only responses that were created with 'background' can be cancelled");
 }
 

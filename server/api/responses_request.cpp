@@ -67,7 +67,9 @@ class RequestReader {
     Json items = Json::array();
     if (!request_.previous_response_id.empty()) {
       std::vector<ResponseStore::Entry> before;
-      if (call_.responses != nullptr)
+      // The store has other things too.
+      const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
+      if (call_.responses != nullptr && is_response)
         before = call_.responses->conversation(request_.previous_response_id, call_.key_name);
       if (before.empty()) {
         reader_.fail("previous_response_id",

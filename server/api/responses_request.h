@@ -14,6 +14,8 @@
 
 namespace quire {
 
+inline constexpr std::string_view kResponseIdPrefix = "resp_";
+
 struct ResponsesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;

@@ -8,6 +8,7 @@
 #include "server/api/embeddings.h"
 #include "server/api/messages.h"
 #include "server/api/responses.h"
+#include "server/api/stored_chats.h"
 #include "server/api/text_endpoints.h"
 #include "server/http/admin_pages.h"
 #include "server/http/status_pages.h"
@@ -39,6 +40,8 @@ constexpr Route kRoutes[] = {
     {"/completions", "POST", &parse_completion, nullptr},
     {"/v1/chat/completions", "POST", &parse_chat, nullptr},
     {"/chat/completions", "POST", &parse_chat, nullptr},
+    {"/v1/chat/completions/*", "GET", &get_stored_chat, nullptr},
+    {"/v1/chat/completions/*", "DELETE", &delete_stored_chat, nullptr},
     {"/v1/messages", "POST", &parse_messages, nullptr},
     {"/v1/messages/count_tokens", "POST", &count_message_tokens, nullptr},
     {"/v1/responses", "POST", &parse_response, nullptr},

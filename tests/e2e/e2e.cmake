@@ -7,6 +7,7 @@ if(NOT NODE OR NOT NPM)
   return()
 endif()
 
+# The pinned versions run on node 18, which Debian 12 has, and on newer ones; @langchain/openai 0.6 is the last for 18.
 # The packages are installed into the build folder, so that several builds do not share one.
 set(e2e_folder ${CMAKE_CURRENT_BINARY_DIR}/e2e)
 file(GLOB e2e_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.mjs ${CMAKE_CURRENT_LIST_DIR}/package*.json)

@@ -90,6 +90,18 @@ test("functions, the first form of tools, are answered in their own words", asyn
   assert.ok(next.usage.prompt_tokens > 0);
 });
 
+test("a stored chat is retrieved, its messages listed, and deleted", async () => {
+  const whole = await client.chat.completions.create({ ...greedy, messages, max_tokens: 8, store: true, metadata: { a: "b" } });
+  const retrieved = await client.chat.completions.retrieve(whole.id);
+  if (!no_schemas) assert_conforms("CreateChatCompletionResponse", retrieved);
+  assert.deepEqual(retrieved, whole);
+  const listed = [];
+  for await (const message of client.chat.completions.messages.list(whole.id)) listed.push(message.content);
+  assert.deepEqual(listed, messages.map((message) => message.content));
+  assert.equal((await client.chat.completions.delete(whole.id)).deleted, true);
+  await assert.rejects(client.chat.completions.retrieve(whole.id), OpenAI.NotFoundError);
+});
+
 test("embeddings come as floats, decoded from base64 by the client", async () => {
   const by_default = await client.embeddings.create({ model: "quire-demo", input: ["one", "another"] });
   const floats = await client.embeddings.create({ model: "quire-demo", input: ["one", "another"], encoding_format: "float" });

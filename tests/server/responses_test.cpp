@@ -330,6 +330,30 @@ TEST_CASE("one key's responses are none of another's") {
   CHECK(store.erase("a", "alice"));
 }
 
+TEST_CASE("a chat is stored where that is asked for, whole and streamed") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string path = "/v1/chat/completions";
+  const auto chat = [&](const std::string& fields) {
+    return client.post(
+        path, R"({"messages":[{"role":"system","content":"Be nice."},{"role":"user","content":"Hi"}])" + fields + "}");
+  };
+  CHECK(client.get(path + "/" + Json::parse(chat("").body)["id"].get<std::string>()).status == 404);
+  const Json whole = Json::parse(chat(R"(,"store":true,"logprobs":true)").body);
+  const std::string id = whole["id"];
+  CHECK(Json::parse(client.get(path + "/" + id).body) == whole);
+  const auto data = sse_data(chat(R"(,"store":true,"logprobs":true,"stream":true)").body);
+  Json streamed = Json::parse(client.get(path + "/" + Json::parse(data[0])["id"].get<std::string>()).body);
+  CHECK(streamed["choices"] == whole["choices"]);
+  const Json messages = Json::parse(client.get(path + "/" + id + "/messages?limit=1").body);
+  CHECK(messages["data"][0]["content"] == "Be nice.");
+  CHECK(messages["has_more"] == true);
+  CHECK(client.get("/v1/responses/" + id).status == 404);
+  CHECK(refused(client, R"({"input":"x","previous_response_id":")" + id + "\"}") == "previous_response_id");
+  CHECK(Json::parse(ask_delete(client, path + "/" + id).body)["deleted"] == true);
+  CHECK(client.get(path + "/" + id).status == 404);
+}
+
 TEST_CASE("formats and tools constrain a response as they do a chat") {
   TestServer server(says("x"));
   HttpClient client(server.port());
