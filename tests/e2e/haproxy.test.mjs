@@ -38,16 +38,22 @@ class Fleet {
       fleet.proxy.kill("SIGKILL");
       fleet.daemons.forEach((daemon) => daemon.kill());
     });
-    await fleet.#all_in(num_daemons, env.HAPROXY_ADMIN);
+    fleet.admin = env.HAPROXY_ADMIN;
+    // Until HAProxy has found every daemon ready.
+    await fleet.#told((text) => (text.match(/^haproxy_server_check_status\{.*state="L7OK".*\} 1$/gm) ?? []).length === num_daemons);
     return fleet;
   }
 
-  // Until HAProxy has found every daemon ready, twice as its health checks go.
-  async #all_in(num_daemons, path) {
+  // Until HAProxy counts no request under way: it learns of an answer's end a moment after the client.
+  idle() {
+    return this.#told((text) => /^haproxy_backend_current_sessions\{proxy="daemons"\} 0$/m.test(text));
+  }
+
+  // Until the proxy's own metrics say what `wanted` looks for.
+  async #told(wanted) {
     for (;;) {
-      const { text } = await exchange({ socketPath: path, path: "/metrics" }).catch(() => ({ text: "" }));
-      const up = text.match(/^haproxy_server_check_status\{.*state="L7OK".*\} 1$/gm) ?? [];
-      if (up.length === num_daemons) return;
+      const { text } = await exchange({ socketPath: this.admin, path: "/metrics" }).catch(() => ({ text: "" }));
+      if (wanted(text)) return;
       assert.equal(this.proxy.exitCode, null, this.proxy_log);
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -91,7 +97,11 @@ test("a session, a cache key, a conversation and a prompt each stay on one daemo
   const stays = async (ask) => {
     const first = (await ask(0)).backend;
     used.add(first);
-    for (let turn = 1; turn < 4; ++turn) assert.equal((await ask(turn)).backend, first);
+    for (let turn = 1; turn < 4; ++turn) {
+      await fleet.idle();
+      assert.equal((await ask(turn)).backend, first);
+    }
+    await fleet.idle();
   };
   for (let number = 0; number < 12; ++number) {
     await stays((turn) => fleet.ask({ ...kShort, prompt: `turn ${turn}` }, { "X-Session-Id": `session-${number}` }));
