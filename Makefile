@@ -61,6 +61,10 @@ test-packages:
 deb: build
 	cpack --config build/release/CPackConfig.cmake -B build
 
+# Operations and whole models against what this machine can do; models are made in build/bench. Takes minutes.
+bench: build
+	tests/bench/run.sh build/release/quire build/bench
+
 image:
 	docker build -t quire .
 

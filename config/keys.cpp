@@ -33,6 +33,11 @@ Keys model_keys() {
       types::path(
           {"model.chat_template", "A Jinja file to use instead of the model's own chat template", {"--chat-template"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+      types::path(
+          {"model.packed_cache",
+           "A folder for weights as this processor's kernels want them, so that the next start maps them. Empty: none",
+           {"--packed-cache"}},
+          [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
       types::known_text(
           {"model.tool_format", "How the model writes tool calls; empty: as its chat template says", {"--tool-format"}},
           [](Config & c) -> auto& { return c.serve.model.tool_format; },

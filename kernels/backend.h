@@ -38,7 +38,8 @@ class Linear {
   virtual ~Linear() = default;
   virtual std::int64_t in_features() const = 0;
   virtual std::int64_t out_features() const = 0;
-  virtual std::size_t bytes() const = 0;  // resident bytes
+  virtual std::size_t bytes() const = 0;                            // resident bytes
+  virtual std::span<const std::byte> packed() const { return {}; }  // what adopt_linear takes back
 };
 
 // Token embeddings, looked up by row; made by load_embedding. Immutable after construction.
@@ -102,6 +103,14 @@ class Backend {
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,
   // gate+up. bias: sum(rows) floats or empty.
   virtual std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) = 0;
+  // Names the layout of packed weights; empty where the backend cannot adopt them.
+  virtual std::string packing() const { return {}; }
+  // The same as load_linear, from Linear::packed() of the same parts on a backend of the same packing(). Keeps a view
+  // of `packed`, which must outlive it. Null where `packed` is not of the right size.
+  virtual std::unique_ptr<Linear> adopt_linear(std::span<const WeightSource> /*parts*/, std::span<const float> /*bias*/,
+                                               std::span<const std::byte> /*packed*/) {
+    return nullptr;
+  }
   // Keeps a view of the source, which must outlive it.
   virtual std::unique_ptr<Embedding> load_embedding(const WeightSource& table) = 0;
   virtual std::unique_ptr<Buffer> upload(std::span<const float> values) = 0;

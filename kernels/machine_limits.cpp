@@ -34,7 +34,7 @@ double timed(ThreadPool& pool, const Body& body) {
 
 // The median rate of body(piece, repeats), one call of which does `work` per repeat on every thread.
 template <class Body>
-double median_rate(ThreadPool& pool, double work, const Body& body) {
+double median_rate(ThreadPool& pool, double work, int passes, const Body& body) {
   std::int64_t repeats = 1;
   double seconds = timed(pool, [&](std::int64_t piece) { body(piece, repeats); });
   while (seconds < kPassSeconds) {
@@ -42,8 +42,8 @@ double median_rate(ThreadPool& pool, double work, const Body& body) {
     repeats = static_cast<std::int64_t>(static_cast<double>(repeats) * std::clamp(factor, 2.0, 16.0));
     seconds = timed(pool, [&](std::int64_t piece) { body(piece, repeats); });
   }
-  std::vector<double> rates;
-  for (int pass = 0; pass < kPasses; ++pass) {
+  std::vector<double> rates{work * static_cast<double>(repeats) * pool.size() / seconds * 1e-9};
+  while (static_cast<int>(rates.size()) < passes) {
     const double taken = timed(pool, [&](std::int64_t piece) { body(piece, repeats); });
     rates.push_back(work * static_cast<double>(repeats) * pool.size() / taken * 1e-9);
   }
@@ -51,26 +51,21 @@ double median_rate(ThreadPool& pool, double work, const Body& body) {
   return rates[rates.size() / 2];
 }
 
-std::vector<ReadLimit> measure_reads(const KernelTable& kernels, ThreadPool& pool,
-                                     const std::function<void(const std::string&)>& progress) {
-  const std::size_t largest = std::ranges::max(kReadSizes);
-  const AlignedMemory memory(largest);
-  const std::size_t share_of_all = largest / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
-  pool.run(pool.size(), [&](int, std::int64_t piece) {
-    // Untouched pages would all be the one page of zeros.
-    std::memset(memory.data() + static_cast<std::size_t>(piece) * share_of_all, 1, share_of_all);
-  });
-  std::vector<ReadLimit> out;
-  for (const std::size_t bytes : kReadSizes) {
-    progress("reading " + std::to_string(bytes >> 20) + " MiB");
-    const std::size_t share = bytes / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
-    const double rate = median_rate(pool, static_cast<double>(share), [&](std::int64_t piece, std::int64_t repeats) {
-      for (std::int64_t i = 0; i < repeats; ++i)
-        kernels.rates.read(memory.data() + static_cast<std::size_t>(piece) * share, share);
-    });
-    out.push_back({bytes, rate});
+struct NamedLoop {
+  const char* name;
+  const RateLoop& loop;
+};
+
+std::vector<NamedLoop> loops_of(const RateTable& rates) {
+  std::vector<NamedLoop> loops;
+  for (const NamedLoop& named : {NamedLoop{"fp32", rates.fp32},
+                                 {"int8", rates.int8},
+                                 {"bf16", rates.bf16},
+                                 {"amx-bf16", rates.tile_bf16},
+                                 {"amx-int8", rates.tile_int8}}) {
+    if (named.loop.run != nullptr) loops.push_back(named);
   }
-  return out;
+  return loops;
 }
 
 std::string multiplies_with(const KernelTable& kernels, std::size_t type) {
@@ -96,28 +91,68 @@ double MachineLimits::multiply_rate(DType type) const {
   return std::ranges::find(rates, name, &RateLimit::name)->giga_operations_per_second;
 }
 
-MachineLimits measure_limits(const CpuOptions& options, const std::function<void(const std::string&)>& progress) {
-  const KernelTable& kernels = *choose_cpu_level(options.isa).table();
-  ThreadPool pool(options.threads > 0 ? options.threads : default_threads(),
-                  options.pin ? usable_cores() : std::vector<int>());
+struct MachineMeter::State {
+  explicit State(const CpuOptions& options)
+      : kernels(*choose_cpu_level(options.isa).table()),
+        pool(options.threads > 0 ? options.threads : default_threads(),
+             options.pin ? usable_cores() : std::vector<int>()),
+        memory(std::ranges::max(kReadSizes)) {
+    const std::size_t share = share_of(memory.size());
+    pool.run(pool.size(), [&](int, std::int64_t piece) {
+      // Untouched pages would all be the one page of zeros.
+      std::memset(memory.data() + static_cast<std::size_t>(piece) * share, 1, share);
+    });
+  }
+
+  std::size_t share_of(std::size_t bytes) const { return bytes / static_cast<std::size_t>(pool.size()) / 4096 * 4096; }
+
+  double read(std::size_t bytes, int passes) {
+    const std::size_t share = share_of(bytes);
+    return median_rate(pool, static_cast<double>(share), passes, [&](std::int64_t piece, std::int64_t repeats) {
+      for (std::int64_t i = 0; i < repeats; ++i)
+        kernels.rates.read(memory.data() + static_cast<std::size_t>(piece) * share, share);
+    });
+  }
+  double multiply(const RateLoop& loop, int passes) {
+    return median_rate(pool, loop.operations, passes, [&](std::int64_t, std::int64_t repeats) { loop.run(repeats); });
+  }
+
+  const KernelTable& kernels;
+  ThreadPool pool;
+  AlignedMemory memory;
+};
+
+MachineMeter::MachineMeter(const CpuOptions& options) : state_(std::make_unique<State>(options)) {}
+MachineMeter::~MachineMeter() = default;
+
+MachineLimits MachineMeter::measure(const std::function<void(const std::string&)>& progress) {
   MachineLimits limits;
-  limits.level = kernels.name;
-  limits.threads = pool.size();
-  limits.reads = measure_reads(kernels, pool, progress);
-  const auto measure = [&](const char* name, const RateLoop& loop) {
-    if (loop.run == nullptr) return;
-    progress(std::string("multiplying ") + name);
-    limits.rates.push_back(
-        {name, median_rate(pool, loop.operations, [&](std::int64_t, std::int64_t repeats) { loop.run(repeats); })});
-  };
-  measure("fp32", kernels.rates.fp32);
-  measure("int8", kernels.rates.int8);
-  measure("bf16", kernels.rates.bf16);
-  measure("amx-bf16", kernels.rates.tile_bf16);
-  measure("amx-int8", kernels.rates.tile_int8);
+  limits.level = state_->kernels.name;
+  limits.threads = state_->pool.size();
+  for (const std::size_t bytes : kReadSizes) {
+    progress("reading " + std::to_string(bytes >> 20) + " MiB");
+    limits.reads.push_back({bytes, state_->read(bytes, kPasses)});
+  }
+  for (const NamedLoop& named : loops_of(state_->kernels.rates)) {
+    progress(std::string("multiplying ") + named.name);
+    limits.rates.push_back({named.name, state_->multiply(named.loop, kPasses)});
+  }
   for (std::size_t type = 0; type < kNumWeightTypes; ++type)
-    limits.multiplies_with.push_back(quire::multiplies_with(kernels, type));
+    limits.multiplies_with.push_back(multiplies_with(state_->kernels, type));
   return limits;
+}
+
+double MachineMeter::read_rate_now(std::size_t bytes) {
+  const auto* size = std::ranges::lower_bound(kReadSizes, bytes);
+  return state_->read(size == std::end(kReadSizes) ? std::ranges::max(kReadSizes) : *size, 1);
+}
+
+double MachineMeter::multiply_rate_now(DType type) {
+  const std::string name = multiplies_with(state_->kernels, static_cast<std::size_t>(type));
+  for (const NamedLoop& named : loops_of(state_->kernels.rates)) {
+    if (named.name == name) return state_->multiply(named.loop, 1);
+  }
+  return 0.0;
 }
 
 }  // namespace quire

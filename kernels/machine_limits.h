@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,24 @@ struct MachineLimits {
   std::vector<std::string> multiplies_with;  // by DType: names of rates
 };
 
-// Throws std::runtime_error where the options name what this machine has not. `progress` is told what is measured.
-MachineLimits measure_limits(const CpuOptions& options, const std::function<void(const std::string&)>& progress);
+// Measures, with threads and memory of its own: 1 GiB while it lives.
+class MachineMeter {
+ public:
+  // Throws std::runtime_error where the options name what this machine has not.
+  explicit MachineMeter(const CpuOptions& options);
+  ~MachineMeter();
+  MachineMeter(const MachineMeter&) = delete;
+  MachineMeter& operator=(const MachineMeter&) = delete;
+
+  // Everything, medians of several passes. `progress` is told what is measured.
+  MachineLimits measure(const std::function<void(const std::string&)>& progress);
+  // One of them at this moment, in a twentieth of a second: neighbours change what a shared machine can do.
+  double read_rate_now(std::size_t bytes);
+  double multiply_rate_now(DType type);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace quire

@@ -60,16 +60,21 @@ ModelHost::ModelHost(const ServeOptions& options, std::function<bool()> stopping
   const MemoryPlan plan = plan_memory(memory_needs(*loaded_, *backend_, options.engine.kv_cache, limits),
                                       options.engine.kv_cache, machine_memory());
   log::info("{} on {}: {}", options.model.path.string(), backend_->name(), plan.describe());
-  model_ = loaded_->build(*backend_, [&stopping](std::uint64_t, std::uint64_t) {
+  const std::string version = version_of(options.model.path);
+  const auto progress = [&stopping, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
     if (stopping()) throw Interrupted{};
-  });
+    if (Clock::now() - told < std::chrono::seconds(1)) return;
+    told = Clock::now();
+    log::info("loading weights: {}%", 100 * done / total);
+  };
+  model_ = loaded_->build(*backend_, progress, {options.model.packed_cache, version});
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
   layout.dtype = options.engine.kv_cache.dtype;
   const auto ends = loaded_->tokenizer()->end_of_generation();
   EngineOptions engine = options.engine;
-  engine.model_version = version_of(options.model.path);
+  engine.model_version = version;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   grammar_compiler_ = std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));

@@ -18,6 +18,7 @@ struct ModelOptions {
   std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
+  std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
 };
 
 struct ServeOptions {

@@ -6,8 +6,10 @@
 #include <array>
 #include <utility>
 
+#include "core/base/log.h"
 #include "core/base/result.h"
 #include "core/model/checkpoint.h"
+#include "core/model/packed_cache.h"
 #include "core/model/transformer.h"
 
 namespace quire {
@@ -40,6 +42,14 @@ std::int64_t num_vector_elements(const WeightSources& weights) {
   return static_cast<std::int64_t>(count);
 }
 
+void report_written(const PackedCache& cache, const std::string& error) {
+  if (error.empty()) {
+    log::info("packed weights are kept in {}", cache.path().string());
+  } else {
+    log::warn("packed weights cannot be kept in {}: {}", cache.path().string(), error);
+  }
+}
+
 class CheckpointModel final : public LoadedModel {
  public:
   explicit CheckpointModel(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) { fill_info(); }
@@ -64,8 +74,8 @@ class CheckpointModel final : public LoadedModel {
     return Transformer::activation_bytes(checkpoint_.config, num_rows, num_logit_rows);
   }
 
-  std::unique_ptr<Model> build(Backend& backend,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) const override {
+  std::unique_ptr<Model> build(Backend& backend, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                               const PackedCacheOptions& cache) const override {
     std::uint64_t total = 0;
     for_each_matrix(checkpoint_.weights, [&](const WeightSource& matrix) { total += source_bytes(matrix); });
     std::uint64_t done = 0;
@@ -74,8 +84,20 @@ class CheckpointModel final : public LoadedModel {
       done += source_bytes(matrix);
       if (progress) progress(done, total);
     };
-    TransformerWeights weights = pack_weights(checkpoint_.weights, backend, packed);
-    return std::make_unique<Transformer>(checkpoint_.config, std::move(weights), backend, checkpoint_.files);
+    if (cache.folder.empty() || backend.packing().empty()) {
+      TransformerWeights weights = pack_weights(checkpoint_.weights, backend, packed, nullptr, nullptr);
+      return std::make_unique<Transformer>(checkpoint_.config, std::move(weights), backend, checkpoint_.files);
+    }
+    const PackedCache files(cache.folder, packed_identity(checkpoint_.weights, backend.packing(), cache.model_version));
+    const auto cached = files.open(num_products(checkpoint_.weights));
+    const auto writer = cached ? nullptr : files.create();
+    TransformerWeights weights = pack_weights(checkpoint_.weights, backend, packed, cached.get(), writer.get());
+    if (writer) report_written(files, writer->finish());
+    if (cached) log::info("packed weights are mapped from {}", files.path().string());
+    // The packed weights must live as long as the model.
+    using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const PackedWeights>>;
+    return std::make_unique<Transformer>(checkpoint_.config, std::move(weights), backend,
+                                         std::make_shared<Owners>(checkpoint_.files, cached));
   }
 
  private:

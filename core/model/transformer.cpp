@@ -26,9 +26,14 @@ std::unique_ptr<Buffer> upload_or_null(Backend& backend, const std::vector<float
 }  // namespace
 
 TransformerWeights pack_weights(const WeightSources& sources, Backend& backend,
-                                const std::function<void(const WeightSource&)>& packed) {
+                                const std::function<void(const WeightSource&)>& packed, const PackedWeights* cached,
+                                PackedWriter* writer) {
+  std::size_t num_loaded = 0;
   const auto load = [&](const LinearSource& source) {
-    auto linear = backend.load_linear(source.parts, source.bias);
+    std::unique_ptr<Linear> linear;
+    if (cached != nullptr) linear = backend.adopt_linear(source.parts, source.bias, (*cached)[num_loaded++]);
+    if (linear == nullptr) linear = backend.load_linear(source.parts, source.bias);
+    if (writer != nullptr) writer->add(linear->packed());
     for (const WeightSource& part : source.parts)
       packed(part);
     return linear;
@@ -49,6 +54,10 @@ TransformerWeights pack_weights(const WeightSources& sources, Backend& backend,
   out.final_norm = backend.upload(sources.final_norm);
   out.head = load({.parts = {sources.head}, .bias = {}});
   return out;
+}
+
+std::size_t num_products(const WeightSources& sources) {
+  return 4 * sources.layers.size() + 1;
 }
 
 MatrixView Transformer::Activation::rows(std::int64_t count) {

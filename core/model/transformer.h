@@ -11,6 +11,7 @@
 
 #include "core/model/model.h"
 #include "core/model/model_config.h"
+#include "core/model/packed_cache.h"
 #include "core/model/weight_sources.h"
 
 namespace quire {
@@ -35,9 +36,13 @@ struct TransformerWeights {
 };
 
 // Packs every weight. `packed` is told the source of each matrix once it is packed and its file pages are not needed
-// any more.
+// any more. `cached` (may be null): weights packed before, taken instead of packing. `writer` (may be null) keeps what
+// was packed.
 TransformerWeights pack_weights(const WeightSources& sources, Backend& backend,
-                                const std::function<void(const WeightSource&)>& packed);
+                                const std::function<void(const WeightSource&)>& packed, const PackedWeights* cached,
+                                PackedWriter* writer);
+// The matrix products of a model: as many as a cache of packed weights has entries.
+std::size_t num_products(const WeightSources& sources);
 
 class Transformer final : public Model {
  public:

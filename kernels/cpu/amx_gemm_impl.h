@@ -34,6 +34,9 @@ void decode_panel(const std::byte* panel, std::size_t quants_offset, std::int64_
     meta += P::kHeader;
 #pragma GCC unroll 1
     for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
+      for (int line = 0; line < P::kQuantBytes; line += 64)
+        __builtin_prefetch(quants + kPrefetch + line);
+      __builtin_prefetch(meta + kPrefetchScales);
       typename Simd::B w[8];
       Quants<P::kBits>::load(quants, w);
       const Scales s = load_scales<P>(header, meta, 0);

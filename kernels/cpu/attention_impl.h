@@ -48,46 +48,31 @@ struct Span {
   return kv.base + static_cast<std::size_t>(table[token / kv.block_size]) * kv.block_stride;
 }
 
-// Blocks lie anywhere, so the hardware cannot guess the next one: it is asked for this many tokens ahead.
-constexpr std::int64_t kPrefetchTokens = 32;
-
-// Asks for K and V of the vector of tokens at `token`. V is wanted only after a whole partition of K.
-template <class E>
-[[gnu::always_inline]] inline void prefetch_tokens(const KvHeadView& kv, const std::int32_t* table,
-                                                   std::int64_t token) {
-  const std::byte* block = key_block(kv, table, token);
-  const std::int64_t inside = token % kv.block_size;
-  if (kv.block_size == Simd::kLanes) {  // K of these tokens is one run
-    for (std::int64_t at = 0; at < kv.head_dim * Simd::kLanes * E::kBytes; at += 64)
-      __builtin_prefetch(block + at, 0, 3);
-  } else {
-    for (std::int64_t d = 0; d < kv.head_dim; ++d)
-      __builtin_prefetch(block + (d * kv.block_size + inside) * E::kBytes, 0, 3);
-  }
-  const std::byte* value = block + kv.value_offset + inside * kv.padded_dim * E::kBytes;
-  for (std::int64_t at = 0; at < kv.padded_dim * Simd::kLanes * E::kBytes; at += 64)
-    __builtin_prefetch(value + at, 0, 2);
-}
-
 // scores[q][token - begin] = scale * (query . key); the span's last vector may hold tokens beyond its end.
 template <class E, int kCount>
 void score_keys(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, Span span,
                 const AttentionScratch& scratch) {
   using F = typename Simd::F;
   const F scale = Simd::set1(tile.scale);
-  const std::int64_t known = tile.first ? tile.visible[tile.count - 1] : 0;  // tokens that will be read soon
   for (std::int64_t t = span.begin; t < span.end; t += Simd::kLanes) {
-    if (t + kPrefetchTokens < known) prefetch_tokens<E>(kv, table, t + kPrefetchTokens);
     const std::int64_t inside = t % kv.block_size;
     const std::byte* block = key_block(kv, table, t);
     const std::byte* key = block + inside * E::kBytes;
-    F acc[kCount];
-    for (int q = 0; q < kCount; ++q)
-      acc[q] = Simd::zero();
-    for (std::int64_t d = 0; d < kv.head_dim; ++d) {
-      const F k = E::load(key + d * kv.block_size * E::kBytes);
+    F acc[Simd::kScoreChains][kCount];
+    for (int c = 0; c < Simd::kScoreChains; ++c) {
       for (int q = 0; q < kCount; ++q)
-        acc[q] = Simd::fma(k, Simd::set1(scratch.queries[d * kQueryTile + q]), acc[q]);
+        acc[c][q] = Simd::zero();
+    }
+    for (std::int64_t d = 0; d < kv.head_dim; d += Simd::kScoreChains) {
+      for (int c = 0; c < Simd::kScoreChains; ++c) {
+        const F k = E::load(key + (d + c) * kv.block_size * E::kBytes);
+        for (int q = 0; q < kCount; ++q)
+          acc[c][q] = Simd::fma(k, Simd::set1(scratch.queries[(d + c) * kQueryTile + q]), acc[c][q]);
+      }
+    }
+    for (int c = 1; c < Simd::kScoreChains; ++c) {
+      for (int q = 0; q < kCount; ++q)
+        acc[0][q] = Simd::add(acc[0][q], acc[c][q]);
     }
     F factor = scale;
     if constexpr (E::kScaled) {
@@ -95,7 +80,7 @@ void score_keys(const KvHeadView& kv, const std::int32_t* table, const QueryTile
       factor = Simd::mul(scale, Simd::load(scales + inside));
     }
     for (int q = 0; q < kCount; ++q)
-      Simd::store(scratch.scores + q * kPartition + (t - span.begin), Simd::mul(acc[q], factor));
+      Simd::store(scratch.scores + q * kPartition + (t - span.begin), Simd::mul(acc[0][q], factor));
   }
 }
 
@@ -119,15 +104,16 @@ void soften(float* scores, std::int64_t visible, std::int64_t count, float* maxi
   *sum = Simd::reduce_add(total);
 }
 
-// weighted[q][d..] += probability * V over the span, for kWidth vectors of columns.
+// weighted[q][d..] += probability * V over the span, for kWidth vectors of columns; from zero where `begin`.
 template <class E, int kCount, int kWidth>
 void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, const float* scores, std::int64_t column,
-                   float* weighted) {
+                   bool begin, float* weighted) {
   using F = typename Simd::F;
   F acc[kCount][kWidth];
   for (int q = 0; q < kCount; ++q) {
-    for (int w = 0; w < kWidth; ++w)
-      acc[q][w] = Simd::zero();
+    for (int w = 0; w < kWidth; ++w) {
+      acc[q][w] = begin ? Simd::zero() : Simd::load(weighted + q * kv.padded_dim + column + w * Simd::kLanes);
+    }
   }
   for (std::int64_t t = span.begin; t < span.end;) {
     const std::byte* block = key_block(kv, table, t) + kv.value_offset;
@@ -165,19 +151,27 @@ void fold_value_scales(const KvHeadView& kv, const std::int32_t* table, Span spa
   }
 }
 
-template <class E, int kCount>
-void attend_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
-                 const AttentionScratch& scratch, const SoftmaxState& out) {
+// The tokens of the partition that some query of the tile sees.
+inline Span visible_span(const QueryTile& tile, std::int64_t partition) {
   Span span{partition * kPartition, partition * kPartition};
   for (std::int64_t q = 0; q < tile.count; ++q)
     span.end = tile.visible[q] > span.end ? tile.visible[q] : span.end;
   if (span.end > span.begin + kPartition) span.end = span.begin + kPartition;
+  return span;
+}
+
+template <int kCount>
+void pack_queries(const QueryTile& tile, std::int64_t head_dim, float* queries) {
   for (std::int64_t q = 0; q < kCount; ++q) {
     const float* query = tile.query[q < tile.count ? q : 0];
-    for (std::int64_t d = 0; d < kv.head_dim; ++d)
-      scratch.queries[d * kQueryTile + q] = query[d];
+    for (std::int64_t d = 0; d < head_dim; ++d)
+      queries[d * kQueryTile + q] = query[d];
   }
-  score_keys<E, kCount>(kv, table, tile, span, scratch);
+}
+
+template <class E, int kCount>
+void soften_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, Span span,
+                 const AttentionScratch& scratch, const SoftmaxState& out) {
   const std::int64_t count = span.end - span.begin;
   for (std::int64_t q = 0; q < kCount; ++q) {
     std::int64_t visible = tile.visible[q < tile.count ? q : 0] - span.begin;
@@ -185,13 +179,73 @@ void attend_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTil
     soften(scratch.scores + q * kPartition, visible, count, out.maximum + q, out.sum + q);
   }
   if constexpr (E::kScaled) fold_value_scales(kv, table, span, kCount, scratch.scores);
+}
+
+template <class E, int kCount>
+void weigh_values(const KvHeadView& kv, const std::int32_t* table, Span span, const float* scores, bool begin,
+                  float* weighted) {
   constexpr int kWide = kCount == 8 ? Simd::kValueVecs : 2 * Simd::kValueVecs;
   std::int64_t column = 0;
   for (; column + kWide * Simd::kLanes <= kv.padded_dim; column += kWide * Simd::kLanes) {
-    weigh_columns<E, kCount, kWide>(kv, table, span, scratch.scores, column, out.weighted);
+    weigh_columns<E, kCount, kWide>(kv, table, span, scores, column, begin, weighted);
   }
-  for (; column < kv.padded_dim; column += Simd::kLanes) {
-    weigh_columns<E, kCount, 1>(kv, table, span, scratch.scores, column, out.weighted);
+  for (; column < kv.padded_dim; column += Simd::kLanes)
+    weigh_columns<E, kCount, 1>(kv, table, span, scores, column, begin, weighted);
+}
+
+template <class E, int kCount>
+void attend_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
+                 const AttentionScratch& scratch, const SoftmaxState& out) {
+  const Span span = visible_span(tile, partition);
+  pack_queries<kCount>(tile, kv.head_dim, scratch.queries);
+  score_keys<E, kCount>(kv, table, tile, span, scratch);
+  soften_tile<E, kCount>(kv, table, tile, span, scratch, out);
+  weigh_values<E, kCount>(kv, table, span, scratch.scores, true, out.weighted);
+}
+
+// The arithmetic of attend_tile for every head, its memory accesses in another order.
+template <class E, int kCount>
+void attend_together(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
+                     std::int64_t partition, const AttentionScratch* scratch, const SoftmaxState* out) {
+  const Span span = visible_span(tiles[0], partition);
+  const std::int64_t step = kv[0].block_size;  // divides a partition, or is divided by it
+  const auto block_of = [&](std::int64_t t) { return Span{t, t + step < span.end ? t + step : span.end}; };
+  for (std::int64_t h = 0; h < num_heads; ++h)
+    pack_queries<kCount>(tiles[h], kv[h].head_dim, scratch[h].queries);
+  for (std::int64_t t = span.begin; t < span.end; t += step) {
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      const AttentionScratch part{scratch[h].queries, scratch[h].scores + (t - span.begin)};
+      score_keys<E, kCount>(kv[h], table, tiles[h], block_of(t), part);
+    }
+  }
+  for (std::int64_t h = 0; h < num_heads; ++h)
+    soften_tile<E, kCount>(kv[h], table, tiles[h], span, scratch[h], out[h]);
+  for (std::int64_t t = span.begin; t < span.end; t += step) {
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      weigh_values<E, kCount>(kv[h], table, block_of(t), scratch[h].scores + (t - span.begin), t == span.begin,
+                              out[h].weighted);
+    }
+  }
+}
+
+template <class E>
+void attend_heads_element(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles,
+                          std::int64_t num_heads, std::int64_t partition, const AttentionScratch* scratch,
+                          const SoftmaxState* out) {
+  const std::int64_t count = tiles[0].count;
+  if (count > 4) return attend_together<E, 8>(kv, table, tiles, num_heads, partition, scratch, out);
+  if (count > 2) return attend_together<E, 4>(kv, table, tiles, num_heads, partition, scratch, out);
+  if (count > 1) return attend_together<E, 2>(kv, table, tiles, num_heads, partition, scratch, out);
+  attend_together<E, 1>(kv, table, tiles, num_heads, partition, scratch, out);
+}
+
+void attend_heads(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
+                  std::int64_t partition, const AttentionScratch* scratch, const SoftmaxState* out) {
+  switch (kv[0].element) {
+    case KvElement::kF32: return attend_heads_element<KvF32>(kv, table, tiles, num_heads, partition, scratch, out);
+    case KvElement::kF16: return attend_heads_element<KvF16>(kv, table, tiles, num_heads, partition, scratch, out);
+    case KvElement::kBF16: return attend_heads_element<KvBF16>(kv, table, tiles, num_heads, partition, scratch, out);
+    case KvElement::kI8: return attend_heads_element<KvI8>(kv, table, tiles, num_heads, partition, scratch, out);
   }
 }
 

@@ -10,11 +10,17 @@ namespace {
 
 // Query vectors of an item: enough to reuse a partition's K and V from cache, few enough to share the work out.
 constexpr std::int64_t kItemQueries = 64;
+// K/V heads of a unit at most.
+constexpr std::int64_t kHeadsTogether = 8;
 // Split sharing pays only while its states are small beside K and V.
 constexpr std::int64_t kMaxSplitStates = 1 << 16;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+
+std::int64_t scratch_floats(std::int64_t padded_dim) {
+  return kQueryTile * (padded_dim + kPartition);
 }
 
 std::int64_t state_floats(std::int64_t padded_dim) {
@@ -35,9 +41,11 @@ void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const Atte
   if (items_.empty()) return;
   const auto whole_units = static_cast<std::int64_t>(items_.size()) * layout.num_kv_heads;
   const bool long_context = std::ranges::any_of(items_, [](const Item& item) { return item.partitions > 1; });
-  const std::int64_t most_tiles = std::max(ceil_div(kItemQueries, kQueryTile), ceil_div(group, kQueryTile));
-  prepare_workers(layout.head_dim, padded_dim, most_tiles);
-  if (pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() && num_states_ <= kMaxSplitStates) {
+  const bool split =
+      pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() && num_states_ <= kMaxSplitStates;
+  plan_units(layout.num_kv_heads, split);
+  prepare_workers(padded_dim);
+  if (split) {
     run_split(call);
   } else {
     run_whole(call);
@@ -47,7 +55,6 @@ void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const Atte
 void AttentionRunner::plan(const AttentionBatch& batch, std::int64_t max_rows, std::int64_t group,
                            std::int64_t num_kv_heads) {
   items_.clear();
-  num_units_ = 0;
   num_states_ = 0;
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
     const std::int64_t begin = batch.query_start[s];
@@ -60,11 +67,27 @@ void AttentionRunner::plan(const AttentionBatch& batch, std::int64_t max_rows, s
       item.first_position = context - (end - row);
       item.block_table = batch.block_tables.data() + batch.block_table_start[s];
       item.partitions = ceil_div(item.first_position + item.num_rows, kPartition);
-      item.first_unit = num_units_;
+      item.tiles = ceil_div(item.num_rows * group, kQueryTile);
       item.first_state = num_states_;
-      num_units_ += num_kv_heads * item.partitions;
-      num_states_ += num_kv_heads * item.partitions * ceil_div(item.num_rows * group, kQueryTile);
+      num_states_ += num_kv_heads * item.partitions * item.tiles;
       items_.push_back(item);
+    }
+  }
+}
+
+void AttentionRunner::plan_units(std::int64_t num_kv_heads, bool split) {
+  units_.clear();
+  std::int64_t num_parts = 0;
+  for (const Item& item : items_)
+    num_parts += split ? item.partitions : 1;
+  // As many heads together as leave every thread some units.
+  const std::int64_t together =
+      std::clamp<std::int64_t>(num_kv_heads * num_parts / (2 * pool_.size()), 1, kHeadsTogether);
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const std::int64_t step = items_[i].tiles == 1 ? together : 1;
+    for (std::int64_t partition = 0; partition < (split ? items_[i].partitions : 1); ++partition) {
+      for (std::int64_t head = 0; head < num_kv_heads; head += step)
+        units_.push_back({static_cast<std::int64_t>(i), head, std::min(step, num_kv_heads - head), partition});
     }
   }
 }
@@ -74,12 +97,20 @@ SoftmaxState AttentionRunner::state_at(float* base, std::int64_t index, std::int
   return {at, at + kQueryTile, at + 2 * kQueryTile};
 }
 
-// Per worker: packed queries, scores, one partition's state, and the running states of an item's tiles.
-void AttentionRunner::prepare_workers(std::int64_t head_dim, std::int64_t padded_dim, std::int64_t tiles_per_item) {
+AttentionScratch AttentionRunner::scratch_at(float* memory, std::int64_t index, std::int64_t padded_dim) const {
+  float* at = memory + index * scratch_floats(padded_dim);
+  return {at, at + kQueryTile * padded_dim};
+}
+
+// Per worker: packed queries and scores of each head of a unit, then a partition's and the running states of its heads
+// or tiles.
+void AttentionRunner::prepare_workers(std::int64_t padded_dim) {
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
   worker_memory_.resize(worker_scratch_.size());
-  const std::int64_t floats =
-      kQueryTile * (ceil_div(head_dim, 16) * 16 + kPartition) + (1 + tiles_per_item) * state_floats(padded_dim);
+  std::int64_t states = 2 * kHeadsTogether;
+  for (const Item& item : items_)
+    states = std::max(states, 1 + item.tiles);
+  const std::int64_t floats = kHeadsTogether * scratch_floats(padded_dim) + states * state_floats(padded_dim);
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
     worker_memory_[i] = worker_scratch_[i].get<float>(static_cast<std::size_t>(floats));
   }
@@ -93,7 +124,6 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
   const std::int64_t head_dim = call.kv->layout().head_dim;
   out.count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
   out.scale = call.scale;
-  out.first = tile == 0;
   for (std::int64_t i = 0; i < out.count; ++i) {
     const std::int64_t row = (first + i) / call.group;
     const std::int64_t head = kv_head * call.group + (first + i) % call.group;
@@ -124,74 +154,113 @@ void reset(const SoftmaxState& state, std::int64_t padded_dim) {
   std::fill_n(state.weighted, kQueryTile * padded_dim, 0.0f);
 }
 
-AttentionScratch scratch_at(float* memory, std::int64_t head_dim) {
-  return {memory, memory + kQueryTile * ceil_div(head_dim, 16) * 16};
-}
-
 }  // namespace
 
-void AttentionRunner::run_whole(const Call& call) {
-  const std::int64_t head_dim = call.kv->layout().head_dim;
-  pool_.run(static_cast<std::int64_t>(items_.size()) * call.num_kv_heads, [&](int worker, std::int64_t unit) {
-    const Item& item = items_[static_cast<std::size_t>(unit / call.num_kv_heads)];
-    const std::int64_t kv_head = unit % call.num_kv_heads;
-    const KvHeadView view = call.kv->head(call.layer, kv_head);
-    const AttentionScratch scratch = scratch_at(worker_memory_[static_cast<std::size_t>(worker)], head_dim);
-    float* states = scratch.scores + kQueryTile * kPartition;
-    const SoftmaxState part = state_at(states, 0, call.padded_dim);
-    const std::int64_t tiles = ceil_div(item.num_rows * call.group, kQueryTile);
-    for (std::int64_t t = 0; t < tiles; ++t)
-      reset(state_at(states, 1 + t, call.padded_dim), call.padded_dim);
-    for (std::int64_t p = 0; p < item.partitions; ++p) {
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const QueryTile tile = make_tile(call, item, kv_head, t);
-        if (tile.visible[tile.count - 1] <= p * kPartition) continue;
-        kernels_.attend(view, item.block_table, tile, p, scratch, part);
-        kernels_.merge(state_at(states, 1 + t, call.padded_dim), part, tile.count, call.padded_dim);
-      }
+void AttentionRunner::attend_heads(const Call& call, const Unit& unit, std::int64_t partition, float* memory,
+                                   const SoftmaxState* out) {
+  const Item& item = items_[static_cast<std::size_t>(unit.item)];
+  KvHeadView views[kHeadsTogether];
+  QueryTile tiles[kHeadsTogether];
+  AttentionScratch scratch[kHeadsTogether];
+  for (std::int64_t h = 0; h < unit.num_heads; ++h) {
+    views[h] = call.kv->head(call.layer, unit.first_head + h);
+    tiles[h] = make_tile(call, item, unit.first_head + h, 0);
+    scratch[h] = scratch_at(memory, h, call.padded_dim);
+  }
+  kernels_.attend_heads(views, item.block_table, tiles, unit.num_heads, partition, scratch, out);
+}
+
+void AttentionRunner::run_heads(const Call& call, const Unit& unit, float* memory) {
+  const Item& item = items_[static_cast<std::size_t>(unit.item)];
+  float* states = memory + kHeadsTogether * scratch_floats(call.padded_dim);
+  SoftmaxState parts[kHeadsTogether];
+  SoftmaxState totals[kHeadsTogether];
+  for (std::int64_t h = 0; h < unit.num_heads; ++h) {
+    parts[h] = state_at(states, h, call.padded_dim);
+    totals[h] = state_at(states, kHeadsTogether + h, call.padded_dim);
+    reset(totals[h], call.padded_dim);
+  }
+  for (std::int64_t p = 0; p < item.partitions; ++p) {
+    attend_heads(call, unit, p, memory, parts);
+    for (std::int64_t h = 0; h < unit.num_heads; ++h)
+      kernels_.merge(totals[h], parts[h], item.num_rows * call.group, call.padded_dim);
+  }
+  for (std::int64_t h = 0; h < unit.num_heads; ++h)
+    write_tile(call, item, unit.first_head + h, 0, totals[h]);
+}
+
+// All tiles of one head.
+void AttentionRunner::run_tiles(const Call& call, const Unit& unit, float* memory) {
+  const Item& item = items_[static_cast<std::size_t>(unit.item)];
+  const KvHeadView view = call.kv->head(call.layer, unit.first_head);
+  const AttentionScratch scratch = scratch_at(memory, 0, call.padded_dim);
+  float* states = memory + kHeadsTogether * scratch_floats(call.padded_dim);
+  const SoftmaxState part = state_at(states, 0, call.padded_dim);
+  for (std::int64_t t = 0; t < item.tiles; ++t)
+    reset(state_at(states, 1 + t, call.padded_dim), call.padded_dim);
+  for (std::int64_t p = 0; p < item.partitions; ++p) {
+    for (std::int64_t t = 0; t < item.tiles; ++t) {
+      const QueryTile tile = make_tile(call, item, unit.first_head, t);
+      if (tile.visible[tile.count - 1] <= p * kPartition) continue;
+      kernels_.attend(view, item.block_table, tile, p, scratch, part);
+      kernels_.merge(state_at(states, 1 + t, call.padded_dim), part, tile.count, call.padded_dim);
     }
-    for (std::int64_t t = 0; t < tiles; ++t)
-      write_tile(call, item, kv_head, t, state_at(states, 1 + t, call.padded_dim));
+  }
+  for (std::int64_t t = 0; t < item.tiles; ++t)
+    write_tile(call, item, unit.first_head, t, state_at(states, 1 + t, call.padded_dim));
+}
+
+void AttentionRunner::run_whole(const Call& call) {
+  pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
+    const Unit& unit = units_[static_cast<std::size_t>(index)];
+    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
+    if (items_[static_cast<std::size_t>(unit.item)].tiles == 1) {
+      run_heads(call, unit, memory);
+    } else {
+      run_tiles(call, unit, memory);
+    }
   });
 }
 
 void AttentionRunner::run_split(const Call& call) {
-  const std::int64_t head_dim = call.kv->layout().head_dim;
   float* states = states_.get<float>(static_cast<std::size_t>(num_states_ * state_floats(call.padded_dim)));
-  const auto state_index = [&](const Item& item, std::int64_t kv_head, std::int64_t p, std::int64_t tile) {
-    const std::int64_t tiles = ceil_div(item.num_rows * call.group, kQueryTile);
-    return item.first_state + (kv_head * item.partitions + p) * tiles + tile;
+  const auto state_of = [&](const Item& item, std::int64_t kv_head, std::int64_t p, std::int64_t tile) {
+    const std::int64_t index = item.first_state + (kv_head * item.partitions + p) * item.tiles + tile;
+    return state_at(states, index, call.padded_dim);
   };
-  pool_.run(num_units_, [&](int worker, std::int64_t unit) {
-    const auto after = std::ranges::upper_bound(items_, unit, {}, &Item::first_unit);
-    const Item& item = *(after - 1);
-    const std::int64_t kv_head = (unit - item.first_unit) / item.partitions;
-    const std::int64_t p = (unit - item.first_unit) % item.partitions;
-    const KvHeadView view = call.kv->head(call.layer, kv_head);
-    const AttentionScratch scratch = scratch_at(worker_memory_[static_cast<std::size_t>(worker)], head_dim);
-    for (std::int64_t t = 0; t * kQueryTile < item.num_rows * call.group; ++t) {
-      const QueryTile tile = make_tile(call, item, kv_head, t);
-      const SoftmaxState state = state_at(states, state_index(item, kv_head, p, t), call.padded_dim);
+  pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
+    const Unit& unit = units_[static_cast<std::size_t>(index)];
+    const Item& item = items_[static_cast<std::size_t>(unit.item)];
+    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
+    const std::int64_t p = unit.partition;
+    if (item.tiles == 1) {
+      SoftmaxState parts[kHeadsTogether];
+      for (std::int64_t h = 0; h < unit.num_heads; ++h)
+        parts[h] = state_of(item, unit.first_head + h, p, 0);
+      return attend_heads(call, unit, p, memory, parts);
+    }
+    const KvHeadView view = call.kv->head(call.layer, unit.first_head);
+    for (std::int64_t t = 0; t < item.tiles; ++t) {
+      const QueryTile tile = make_tile(call, item, unit.first_head, t);
+      const SoftmaxState state = state_of(item, unit.first_head, p, t);
       if (tile.visible[tile.count - 1] <= p * kPartition) {
         std::fill_n(state.sum, kQueryTile, 0.0f);
       } else {
-        kernels_.attend(view, item.block_table, tile, p, scratch, state);
+        kernels_.attend(view, item.block_table, tile, p, scratch_at(memory, 0, call.padded_dim), state);
       }
     }
   });
   pool_.run(static_cast<std::int64_t>(items_.size()) * call.num_kv_heads, [&](int worker, std::int64_t unit) {
     const Item& item = items_[static_cast<std::size_t>(unit / call.num_kv_heads)];
     const std::int64_t kv_head = unit % call.num_kv_heads;
-    const AttentionScratch scratch = scratch_at(worker_memory_[static_cast<std::size_t>(worker)], head_dim);
-    const SoftmaxState total = state_at(scratch.scores + kQueryTile * kPartition, 0, call.padded_dim);
+    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
+    const SoftmaxState total = state_at(memory, 0, call.padded_dim);
     const std::int64_t queries = item.num_rows * call.group;
-    for (std::int64_t t = 0; t * kQueryTile < queries; ++t) {
+    for (std::int64_t t = 0; t < item.tiles; ++t) {
       reset(total, call.padded_dim);
       const std::int64_t count = std::min<std::int64_t>(kQueryTile, queries - t * kQueryTile);
-      for (std::int64_t p = 0; p < item.partitions; ++p) {
-        kernels_.merge(total, state_at(states, state_index(item, kv_head, p, t), call.padded_dim), count,
-                       call.padded_dim);
-      }
+      for (std::int64_t p = 0; p < item.partitions; ++p)
+        kernels_.merge(total, state_of(item, kv_head, p, t), count, call.padded_dim);
       write_tile(call, item, kv_head, t, total);
     }
   });

@@ -27,8 +27,16 @@ class AttentionRunner {
     std::int64_t first_position = 0;
     const std::int32_t* block_table = nullptr;
     std::int64_t partitions = 0;
-    std::int64_t first_unit = 0;   // in split sharing: its (head, partition) units
+    std::int64_t tiles = 0;        // of query vectors, for each K/V head
     std::int64_t first_state = 0;  // in split sharing: its states, one per (head, partition, query tile)
+  };
+  // K/V heads [first_head, first_head + num_heads) of an item; in split sharing of one partition only. Several heads
+  // where the item has a single tile: then what they read of a block lies together.
+  struct Unit {
+    std::int64_t item = 0;
+    std::int64_t first_head = 0;
+    std::int64_t num_heads = 0;
+    std::int64_t partition = 0;
   };
   // The arguments of one run.
   struct Call {
@@ -44,18 +52,24 @@ class AttentionRunner {
   };
 
   void plan(const AttentionBatch& batch, std::int64_t max_rows, std::int64_t group, std::int64_t num_kv_heads);
+  void plan_units(std::int64_t num_kv_heads, bool split);
   void run_whole(const Call& call);
   void run_split(const Call& call);
+  // One partition of a unit's heads, which have one tile each, to `out`.
+  void attend_heads(const Call& call, const Unit& unit, std::int64_t partition, float* memory, const SoftmaxState* out);
+  void run_tiles(const Call& call, const Unit& unit, float* memory);
+  void run_heads(const Call& call, const Unit& unit, float* memory);
   QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile) const;
   void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                   const SoftmaxState& state);
   SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
-  void prepare_workers(std::int64_t head_dim, std::int64_t padded_dim, std::int64_t tiles_per_item);
+  AttentionScratch scratch_at(float* memory, std::int64_t index, std::int64_t padded_dim) const;
+  void prepare_workers(std::int64_t padded_dim);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   std::vector<Item> items_;
-  std::int64_t num_units_ = 0;
+  std::vector<Unit> units_;
   std::int64_t num_states_ = 0;
   std::vector<Scratch> worker_scratch_;
   std::vector<float*> worker_memory_;

@@ -30,30 +30,38 @@ std::int64_t panels_per_piece(const CpuLinear::Part& part, bool blocks_of_depth,
 
 }  // namespace
 
-CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool) {
+std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
+  std::size_t bytes = 0;
+  for (const WeightSource& source : parts)
+    bytes += panel_layout(source.type, source.cols).bytes * static_cast<std::size_t>(num_panels(source.rows));
+  return bytes;
+}
+
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool,
+                     std::span<const std::byte> packed) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
-  std::size_t bytes = 0;
   for (const WeightSource& source : parts) {
     QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
     QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
     parts_.push_back({source.type, source.rows, out_features_, panel_layout(source.type, source.cols), nullptr});
-    bytes += parts_.back().layout.bytes * static_cast<std::size_t>(num_panels(source.rows));
     out_features_ += source.rows;
   }
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
   bias_.assign(bias.begin(), bias.end());
-  memory_ = AlignedMemory(bytes);
-  std::byte* at = memory_.data();
+  if (packed.empty()) memory_ = AlignedMemory(packed_bytes(parts));
+  packed_ = packed.empty() ? std::span<const std::byte>(memory_.data(), memory_.size()) : packed;
+  std::size_t offset = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts_[i].panels = at;
+    parts_[i].panels = packed_.data() + offset;
     const std::size_t stride = parts_[i].layout.bytes;
     const std::int64_t count = num_panels(parts[i].rows);
-    // Packed by the threads that will read it: first touch places the pages.
-    pool.run(count, [&](int, std::int64_t panel) {
-      pack_panel(parts[i], panel, at + static_cast<std::size_t>(panel) * stride);
-    });
-    at += stride * static_cast<std::size_t>(count);
+    if (packed.empty()) {
+      pool.run(count, [&](int, std::int64_t panel) {
+        pack_panel(parts[i], panel, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
+      });
+    }
+    offset += stride * static_cast<std::size_t>(count);
   }
 }
 

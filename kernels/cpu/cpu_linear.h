@@ -25,11 +25,15 @@ class CpuLinear final : public Linear {
     const std::byte* panels = nullptr;
   };
 
-  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool);
+  // Packs the parts. With `packed`, of packed_bytes(parts), it takes that instead and keeps a view of it.
+  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool,
+            std::span<const std::byte> packed = {});
+  static std::size_t packed_bytes(std::span<const WeightSource> parts);
 
   std::int64_t in_features() const override { return in_features_; }
   std::int64_t out_features() const override { return out_features_; }
-  std::size_t bytes() const override { return memory_.size() + bias_.size() * sizeof(float); }
+  std::size_t bytes() const override { return packed_.size() + bias_.size() * sizeof(float); }
+  std::span<const std::byte> packed() const override { return packed_; }
 
   std::span<const Part> parts() const { return parts_; }
   const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }
@@ -39,7 +43,8 @@ class CpuLinear final : public Linear {
   std::int64_t out_features_ = 0;
   std::vector<Part> parts_;
   std::vector<float> bias_;
-  AlignedMemory memory_;
+  AlignedMemory memory_;  // empty where the weights were packed before
+  std::span<const std::byte> packed_;
 };
 
 class LinearRunner {

@@ -35,6 +35,7 @@ constexpr KernelTable make_table(const char* name) {
       .store_key = store_key,
       .store_value = store_value,
       .attend = attend,
+      .attend_heads = attend_heads,
       .merge = merge,
       .finish = finish,
   };

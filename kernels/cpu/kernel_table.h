@@ -88,7 +88,6 @@ struct QueryTile {
   const float* query[kQueryTile];
   std::int64_t visible[kQueryTile];  // tokens of context that this query may see
   float scale = 1.0f;
-  bool first = true;  // of the tiles that pass over this partition: the one that brings it into the caches
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
@@ -99,6 +98,7 @@ struct SoftmaxState {
   float* weighted = nullptr;  // [kQueryTile][padded_dim]
 };
 
+// One for each head that is attended to together.
 struct AttentionScratch {
   float* queries = nullptr;  // [head_dim][kQueryTile]
   float* scores = nullptr;   // [kQueryTile][kPartition]
@@ -142,6 +142,11 @@ struct KernelTable {
   // Tokens [partition * kPartition, ...) of the context, for every query of the tile.
   void (*attend)(const KvHeadView& kv, const std::int32_t* block_table, const QueryTile& tile, std::int64_t partition,
                  const AttentionScratch& scratch, const SoftmaxState& out);
+  // The same for one tile of each of `num_heads` heads with equal counts and visible tokens, block by block: memory is
+  // read in the order in which it lies.
+  void (*attend_heads)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles,
+                       std::int64_t num_heads, std::int64_t partition, const AttentionScratch* scratch,
+                       const SoftmaxState* out);
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);

@@ -1,5 +1,5 @@
 // Aligned memory for weights, caches and scratch. One thread at a time.
-// Invariant: 64-byte alignment; large areas are zeroed pages that the first writer places on its own NUMA node.
+// Invariant: 64-byte alignment; large areas are huge pages where the system has them, spread over the memory nodes.
 #pragma once
 
 #include <cstddef>

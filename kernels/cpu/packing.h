@@ -8,6 +8,9 @@
 
 namespace quire {
 
+// Changes with every change of the layout: weights packed by one version mean nothing to another.
+inline constexpr const char* kPackingName = "panels of 16, version 1";
+
 struct PanelLayout {
   std::size_t bytes = 0;          // one panel, a multiple of 64
   std::size_t quants_offset = 0;  // quantised types: where the quants begin

@@ -26,6 +26,7 @@ struct Simd {
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 1;
+  static constexpr int kScoreChains = 1;
 
   using F = __m256;
   using B = __m256i;

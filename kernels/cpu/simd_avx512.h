@@ -22,6 +22,7 @@ struct Simd {
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatPanels = 2;
   static constexpr int kValueVecs = 2;
+  static constexpr int kScoreChains = 2;
 
   using F = __m512;
   using B = __m512i;

@@ -18,7 +18,8 @@ struct Simd {
   static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
-  static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries
+  static constexpr int kValueVecs = 2;    // vectors of V per register block at eight queries
+  static constexpr int kScoreChains = 1;  // sums that a dot product with a key is cut into
 
   struct F {
     float v[kLanes];

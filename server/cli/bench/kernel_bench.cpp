@@ -71,13 +71,15 @@ KernelRow row_of(const char* operation, const std::string& type, const std::stri
 
 class LevelBench {
  public:
-  LevelBench(const KernelBenchOptions& options, MachineLimits limits,
+  LevelBench(const KernelBenchOptions& options, const CpuOptions& cpu,
              const std::function<void(const std::string&)>& progress)
-      : options_(options), limits_(std::move(limits)), progress_(progress) {
-    BackendOptions backend{.device = "cpu", .cpu = options.cpu};
-    backend.cpu.isa = limits_.level;
-    backend_ = create_backend(backend);
-  }
+      : options_(options),
+        progress_(progress),
+        meter_(cpu),
+        limits_(meter_.measure(progress)),
+        backend_(create_backend({.device = "cpu", .cpu = cpu})) {}
+
+  const MachineLimits& limits() const { return limits_; }
 
   void linear(DType type, Shape shape, std::vector<KernelRow>& out);
   void attention(KvDType dtype, const std::string& name, std::vector<KernelRow>& out);
@@ -87,19 +89,27 @@ class LevelBench {
   struct Work {
     double bytes = 0;
     double operations = 0;
-    double multiply_rate = 0;     // 10^9 a second
-    std::size_t working_set = 0;  // bytes the reads are spread over
+    DType multiplied = DType::kF32;  // as weights of this type are
+    std::size_t working_set = 0;     // bytes the reads are spread over
   };
 
-  void add(KernelRow row, double seconds, const Work& work, std::vector<KernelRow>& out) const {
-    const double reading = work.bytes / (limits_.read_rate(work.working_set) * 1e9);
-    const double multiplying = work.operations / (work.multiply_rate * 1e9);
+  // Measures body(turn) between two measurements of the limit that binds it.
+  template <class Body>
+  void measure(KernelRow row, const Work& work, const Body& body, std::vector<KernelRow>& out) {
+    const double reading = work.bytes / limits_.read_rate(work.working_set);
+    const double multiplying = work.operations / limits_.multiply_rate(work.multiplied);
+    row.memory_bound = reading > multiplying;
+    const auto limit_now = [&] {
+      return row.memory_bound ? meter_.read_rate_now(work.working_set) : meter_.multiply_rate_now(work.multiplied);
+    };
+    const double before = limit_now();
+    const double seconds = median_seconds(options_.passes, body);
+    const double limit = (before + limit_now()) / 2.0 * 1e9;
     row.level = limits_.level;
     row.microseconds = seconds * 1e6;
     row.gigabytes_per_second = work.bytes / seconds * 1e-9;
     row.giga_operations_per_second = work.operations / seconds * 1e-9;
-    row.memory_bound = reading > multiplying;
-    row.percent_of_limit = 100.0 * std::max(reading, multiplying) / seconds;
+    row.percent_of_limit = 100.0 * (row.memory_bound ? work.bytes : work.operations) / limit / seconds;
     out.push_back(std::move(row));
   }
 
@@ -115,11 +125,11 @@ class LevelBench {
   void decode(KvStorage& kv, const std::string& name, std::int64_t sequences, std::int64_t context,
               std::vector<KernelRow>& out);
   void prefill(KvStorage& kv, const std::string& name, std::int64_t context, std::vector<KernelRow>& out);
-  double fp32_rate() const { return limits_.multiply_rate(DType::kF32); }
 
   const KernelBenchOptions& options_;
-  MachineLimits limits_;
   const std::function<void(const std::string&)>& progress_;
+  MachineMeter meter_;
+  MachineLimits limits_;
   std::unique_ptr<Backend> backend_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::mt19937 random_{1};
@@ -151,13 +161,15 @@ void LevelBench::linear(DType type, Shape shape, std::vector<KernelRow>& out) {
     progress_(fmt::format("{} linear {} {}x{} {} rows", limits_.level, name, shape.outputs, shape.inputs, rows));
     const MatrixView x = matrix(rows, shape.inputs);
     const MatrixView y = matrix(rows, shape.outputs);
-    const double seconds = median_seconds(options_.passes, [&](std::int64_t turn) {
-      backend_->linear(*copies[static_cast<std::size_t>(turn) % copies.size()], x, y, false);
-    });
     const Work work{static_cast<double>(source.size()),
-                    2.0 * static_cast<double>(rows) * static_cast<double>(shape.outputs * shape.inputs),
-                    limits_.multiply_rate(type), copies.size() * bytes};
-    add(row_of("linear", name, fmt::format("{}x{}", shape.outputs, shape.inputs), rows), seconds, work, out);
+                    2.0 * static_cast<double>(rows) * static_cast<double>(shape.outputs * shape.inputs), type,
+                    copies.size() * bytes};
+    measure(
+        row_of("linear", name, fmt::format("{}x{}", shape.outputs, shape.inputs), rows), work,
+        [&](std::int64_t turn) {
+          backend_->linear(*copies[static_cast<std::size_t>(turn) % copies.size()], x, y, false);
+        },
+        out);
   }
 }
 
@@ -217,14 +229,16 @@ void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t seq
   }
   const MatrixView q = matrix(sequences, kHeads * kHeadDim);
   const MatrixView y = matrix(sequences, kHeads * kHeadDim);
-  const double seconds = median_seconds(options_.passes, [&](std::int64_t turn) {
-    const Scene& scene = scenes[static_cast<std::size_t>(turn % sets)];
-    backend_->attention(kv, turn / sets % layout.num_layers, scene.batch(), q, kHeads, 0.125f, y);
-  });
   const auto tokens = static_cast<double>(sequences * context);
-  const Work work{tokens * kv_token_bytes(*backend_, layout), tokens * 4.0 * kHeads * kHeadDim, fp32_rate(),
+  const Work work{tokens * kv_token_bytes(*backend_, layout), tokens * 4.0 * kHeads * kHeadDim, DType::kF32,
                   kColdBytes};
-  add(row_of("attention, decode", name, fmt::format("context {}", context), sequences), seconds, work, out);
+  measure(
+      row_of("attention, decode", name, fmt::format("context {}", context), sequences), work,
+      [&](std::int64_t turn) {
+        const Scene& scene = scenes[static_cast<std::size_t>(turn % sets)];
+        backend_->attention(kv, turn / sets % layout.num_layers, scene.batch(), q, kHeads, 0.125f, y);
+      },
+      out);
 }
 
 void LevelBench::prefill(KvStorage& kv, const std::string& name, std::int64_t context, std::vector<KernelRow>& out) {
@@ -235,12 +249,12 @@ void LevelBench::prefill(KvStorage& kv, const std::string& name, std::int64_t co
   scene.add(rows, context, shuffled_blocks(kv.layout().num_blocks, random_), 0);
   const MatrixView q = matrix(rows, kHeads * kHeadDim);
   const MatrixView y = matrix(rows, kHeads * kHeadDim);
-  const double seconds = median_seconds(
-      options_.passes, [&](std::int64_t) { backend_->attention(kv, 0, scene.batch(), q, kHeads, 0.125f, y); });
   const double pairs = static_cast<double>(rows) * (static_cast<double>(context) - static_cast<double>(rows - 1) / 2.0);
   const Work work{static_cast<double>(context) * kv_token_bytes(*backend_, kv.layout()),
-                  pairs * 4.0 * kHeads * kHeadDim, fp32_rate(), std::size_t{16} << 20};
-  add(row_of("attention, prefill", name, fmt::format("context {}", context), rows), seconds, work, out);
+                  pairs * 4.0 * kHeads * kHeadDim, DType::kF32, std::size_t{16} << 20};
+  measure(
+      row_of("attention, prefill", name, fmt::format("context {}", context), rows), work,
+      [&](std::int64_t) { backend_->attention(kv, 0, scene.batch(), q, kHeads, 0.125f, y); }, out);
 }
 
 void LevelBench::attention(KvDType dtype, const std::string& name, std::vector<KernelRow>& out) {
@@ -276,14 +290,14 @@ void LevelBench::elementwise(std::vector<KernelRow>& out) {
     const MatrixView y = matrix(rows, kCols);
     const MatrixView wide = matrix(rows, 2 * kWide);
     const MatrixView half = matrix(rows, kWide);
-    const auto measure = [&](const char* name, std::int64_t floats_read, const auto& body) {
-      const double seconds = median_seconds(options_.passes, [&](std::int64_t) { body(); });
+    const auto pass = [&](const char* name, std::int64_t floats_read, const auto& body) {
       const auto bytes = static_cast<std::size_t>(floats_read * rows) * sizeof(float);
-      add(row_of(name, "f32", fmt::format("{} wide", floats_read), rows), seconds,
-          {static_cast<double>(bytes), 0.0, fp32_rate(), bytes}, out);
+      const Work work{static_cast<double>(bytes), 0.0, DType::kF32, bytes};
+      measure(
+          row_of(name, "f32", fmt::format("{} wide", floats_read), rows), work, [&](std::int64_t) { body(); }, out);
     };
-    measure("rms_norm", kCols, [&] { backend_->rms_norm(x, weight.data, 1e-5f, y); });
-    measure("swiglu", 2 * kWide, [&] { backend_->swiglu(wide, half); });
+    pass("rms_norm", kCols, [&] { backend_->rms_norm(x, weight.data, 1e-5f, y); });
+    pass("swiglu", 2 * kWide, [&] { backend_->swiglu(wide, half); });
   }
 }
 
@@ -301,11 +315,16 @@ KernelReport run_kernel_bench(const KernelBenchOptions& options,
   const auto wants = [&](const char* operation) {
     return std::ranges::find(options.operations, operation) != options.operations.end();
   };
+  // Everything that can be refused is, before anything is measured.
+  for (const std::string& type : options.types)
+    type_of(type);
+  for (const std::string& shape : options.shapes)
+    parse_shape(shape);
   for (const std::string& level : options.levels) {
     CpuOptions cpu = options.cpu;
     cpu.isa = level;
-    report.limits.push_back(measure_limits(cpu, progress));
-    LevelBench bench(options, report.limits.back(), progress);
+    LevelBench bench(options, cpu, progress);
+    report.limits.push_back(bench.limits());
     for (const std::string& shape : options.shapes) {
       for (const std::string& type : options.types) {
         if (wants("linear")) bench.linear(type_of(type), parse_shape(shape), report.rows);

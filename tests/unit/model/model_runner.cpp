@@ -24,8 +24,9 @@ std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads)
-    : backend_(make_backend(isa, threads)), model_(model.build(backend_, {})) {
+ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads,
+                         const PackedCacheOptions& cache)
+    : backend_(make_backend(isa, threads)), model_(model.build(backend_, {}, cache)) {
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = kNumBlocks;
   layout.block_size = kBlockSize;

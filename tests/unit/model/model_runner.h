@@ -18,7 +18,8 @@ using Logits = std::vector<std::vector<float>>;  // one row per token
 
 class ModelRunner {
  public:
-  ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2);
+  ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2,
+              const PackedCacheOptions& cache = {});
   ~ModelRunner();
 
   // Begins a new sequence.

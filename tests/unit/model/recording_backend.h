@@ -32,6 +32,11 @@ class RecordingBackend final : public Backend {
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return backend_->load_linear(parts, bias);
   }
+  std::string packing() const override { return backend_->packing(); }
+  std::unique_ptr<Linear> adopt_linear(std::span<const WeightSource> parts, std::span<const float> bias,
+                                       std::span<const std::byte> packed) override {
+    return backend_->adopt_linear(parts, bias, packed);
+  }
   std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
     return backend_->load_embedding(table);
   }

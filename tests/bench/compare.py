@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Measures Quire and a peer (llama-bench, llama-server or a fork of them) in turns and prints medians and ratios.
+
+  compare.py engine --quire Q --peer-bench B --model M.gguf [...] --results R.jsonl     prefill 512 and decode, one stream
+  compare.py serve  --quire Q --peer-server S --model M.gguf --concurrency 1,8,32 --results R.jsonl
+  compare.py report --results R.jsonl
+
+Every call appends one line per measurement, so that several short calls at quiet times make one table.
+"""
+
+import argparse
+import collections
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+
+def run_json(command, folder):
+    path = os.path.join(folder, "out.json")
+    subprocess.run(command + ["--json", path], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(path) as file:
+        return json.load(file)
+
+
+def quire_engine(args, model, folder):
+    command = [args.quire, "bench", "throughput", "--model", model, "--prompt", "512", "--output", str(args.output),
+               "--sequences", "1", "--repeats", "1", "--threads", str(args.threads), "--isa", args.isa]
+    row = run_json(command, folder)["rows"][0]
+    return {"prefill": row["prompt_tokens_per_second"], "decode": row["decode_tokens_per_second"],
+            "weights GB/s": row["weight_gigabytes_per_second"]}
+
+
+def peer_engine(args, model):
+    command = [args.peer_bench, "-m", model, "-p", "512", "-n", str(args.output), "-t", str(args.threads), "-r", "1",
+               "-o", "json"] + shlex.split(args.peer_options)
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    out = {}
+    for row in json.loads(text[text.index("["):]):
+        out["prefill" if row["n_prompt"] > 0 else "decode"] = row["avg_ts"]
+    return out
+
+
+def append(args, record):
+    with open(args.results, "a") as file:
+        file.write(json.dumps(record) + "\n")
+    print(json.dumps(record), flush=True)
+
+
+def engine(args):
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(args.rounds):
+            for model in args.model:
+                name = os.path.basename(model)
+                if args.quire:
+                    append(args, {"what": name, "who": args.name, **quire_engine(args, model, folder)})
+                if args.peer_bench:
+                    append(args, {"what": name, "who": "peer", **peer_engine(args, model)})
+
+
+def wait_ready(url, process):
+    for _ in range(600):
+        if process.poll() is not None:
+            raise SystemExit("the server ended before it was ready")
+        try:
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            pass
+        time.sleep(0.1)
+    raise SystemExit("the server was not ready within a minute")
+
+
+def peak_megabytes(process):
+    with open(f"/proc/{process.pid}/status") as file:
+        for line in file:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return 0
+
+
+def serve_once(args, who, command, ready, concurrency, folder):
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_ready(ready, process)
+        seconds = time.monotonic() - started
+        requests = max(args.requests_per_stream * concurrency, 4)
+        load = [args.quire, "bench", "serve", "--url", f"http://127.0.0.1:{args.port}", "--concurrency",
+                str(concurrency), "--requests", str(requests), "--prompt", "128-512", "--output", "64-128"]
+        if args.shared_prefix:
+            load += ["--shared-prefix", str(args.shared_prefix)]
+        report = run_json(load, folder)
+        append(args, {"what": f"{os.path.basename(args.model[0])}, {concurrency} streams"
+                      + (f", prefix {args.shared_prefix}" if args.shared_prefix else ""), "who": who,
+                      "output tok/s": report["output_tokens_per_second"], "TTFT p50 ms": report["ttft_ms"]["p50"],
+                      "ITL p99 ms": report["itl_ms"]["p99"], "ready s": seconds, "peak MB": peak_megabytes(process)})
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def serve(args):
+    base = f"http://127.0.0.1:{args.port}"
+    with tempfile.TemporaryDirectory() as folder:
+        for concurrency in [int(text) for text in args.concurrency.split(",")]:
+            if args.who in ("both", "quire"):
+                command = [args.quire, "serve", "--model", args.model[0], "--server.port", str(args.port)]
+                serve_once(args, args.name, command + shlex.split(args.quire_options), base + "/readyz", concurrency,
+                           folder)
+            if args.peer_server and args.who in ("both", "peer"):
+                command = [args.peer_server, "-m", args.model[0], "--port", str(args.port), "-t", str(args.threads)]
+                serve_once(args, "peer", command + shlex.split(args.peer_options), base + "/health", concurrency,
+                           folder)
+
+
+def report(args):
+    figures = collections.defaultdict(lambda: collections.defaultdict(list))
+    with open(args.results) as file:
+        for line in file:
+            record = json.loads(line)
+            for key, value in record.items():
+                if key not in ("what", "who"):
+                    figures[record["what"], key][record["who"]].append(value)
+    print("| model | measure | quire | peer | ratio |\n| --- | --- | --- | --- | --- |")
+    for (what, key), who in figures.items():
+        names = [name for name in who if name != "peer"]
+        for name in names:
+            ours = statistics.median(who[name])
+            theirs = statistics.median(who["peer"]) if "peer" in who else None
+            ratio = f"{ours / theirs:.2f}" if theirs else ""
+            label = what if name == "quire" else f"{what} ({name})"
+            print(f"| {label} | {key} | {ours:.4g} | {'' if theirs is None else f'{theirs:.4g}'} | {ratio} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["engine", "serve", "report"])
+    parser.add_argument("--quire", help="the quire binary")
+    parser.add_argument("--name", default="quire", help="what Quire's rows are called, such as quire-avx2")
+    parser.add_argument("--peer-bench", help="llama-bench")
+    parser.add_argument("--peer-server", help="llama-server")
+    parser.add_argument("--peer-options", default="", help="further flags of the peer")
+    parser.add_argument("--quire-options", default="", help="further flags of quire serve")
+    parser.add_argument("--model", nargs="+", default=[])
+    parser.add_argument("--isa", default="auto")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--output", type=int, default=32, help="tokens decoded")
+    parser.add_argument("--concurrency", default="1,8,32")
+    parser.add_argument("--requests-per-stream", type=int, default=2)
+    parser.add_argument("--shared-prefix", type=int, default=0)
+    parser.add_argument("--who", choices=["both", "quire", "peer"], default="both")
+    parser.add_argument("--port", type=int, default=18080)
+    parser.add_argument("--results", required=True)
+    args = parser.parse_args()
+    {"engine": engine, "serve": serve, "report": report}[args.command](args)
+
+
+if __name__ == "__main__":
+    main()

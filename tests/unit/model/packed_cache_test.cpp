@@ -1,0 +1,135 @@
+// Weights packed once and kept: the same model from the cache, and a start that nothing wrong with the cache can stop.
+#include "core/model/packed_cache.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+
+#include "core/model/synth.h"
+#include "tests/unit/model/model_runner.h"
+#include "tests/unit/model/temporary_folder.h"
+
+namespace quire::test {
+namespace {
+
+std::shared_ptr<const LoadedModel> write_model(const TemporaryFolder& folder, const std::string& name,
+                                               std::uint64_t seed) {
+  SynthSpec spec = find_synth_shape("tiny-qwen2").value();
+  spec.types = find_synth_types("Q8_0").value();
+  spec.seed = seed;
+  write_synthetic_gguf(spec, folder / name, {});
+  return open_model(folder / name);
+}
+
+Logits logits_with(const LoadedModel& model, const PackedCacheOptions& cache) {
+  ModelRunner runner(model, "scalar", KvDType::kF16, 1, cache);
+  const std::vector<std::int32_t> ids = {5, 17, 300, 2};
+  return runner.append(ids);
+}
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent))
+    files.push_back(entry.path());
+  return files;
+}
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("A model built from the cache of packed weights gives the same bits", "[model]") {
+  const TemporaryFolder folder;
+  const auto model = write_model(folder, "model.gguf", 1);
+  const PackedCacheOptions cache{folder / "cache", "version 1"};
+  const Logits plain = logits_with(*model, {});
+  CHECK(logits_with(*model, cache) == plain);
+  const auto files = files_in(cache.folder);
+  REQUIRE(files.size() == 1);
+  const auto written = std::filesystem::last_write_time(files[0]);
+  CHECK(logits_with(*model, cache) == plain);
+  CHECK(files_in(cache.folder) == files);
+  CHECK(std::filesystem::last_write_time(files[0]) == written);
+}
+
+TEST_CASE("Packed weights of another model or version are not taken", "[model]") {
+  const TemporaryFolder folder;
+  const auto first = write_model(folder, "first.gguf", 1);
+  const auto second = write_model(folder, "second.gguf", 2);
+  const PackedCacheOptions cache{folder / "cache", "version 1"};
+  logits_with(*first, cache);
+  // The same version and shapes, other bytes.
+  CHECK(logits_with(*second, cache) == logits_with(*second, {}));
+  CHECK(files_in(cache.folder).size() == 2);
+  logits_with(*first, {cache.folder, "version 2"});
+  CHECK(files_in(cache.folder).size() == 3);
+}
+
+TEST_CASE("A damaged cache of packed weights is replaced", "[model]") {
+  const TemporaryFolder folder;
+  const auto model = write_model(folder, "model.gguf", 1);
+  const PackedCacheOptions cache{folder / "cache", ""};
+  const Logits plain = logits_with(*model, cache);
+  const auto file = files_in(cache.folder).at(0);
+  const auto whole = std::filesystem::file_size(file);
+  for (const std::uintmax_t size : {whole - 1, whole / 2, std::uintmax_t{1}}) {
+    std::filesystem::resize_file(file, size);
+    CHECK(logits_with(*model, cache) == plain);
+    CHECK(std::filesystem::file_size(file) == whole);
+  }
+}
+
+TEST_CASE("A cache of packed weights that cannot be written stops nothing", "[model]") {
+  const TemporaryFolder folder;
+  const auto model = write_model(folder, "model.gguf", 1);
+  folder.write("file", "not a folder");
+  CHECK(logits_with(*model, {folder / "file", ""}) == logits_with(*model, {}));
+}
+
+TEST_CASE("Writers of packed weights do not disturb each other, and one that stops leaves nothing", "[model]") {
+  const TemporaryFolder folder;
+  const PackedCache cache(folder / "cache", "identity");
+  const auto entry = bytes_of("packed");
+  {
+    const auto abandoned = cache.create();
+    abandoned->add(entry);
+    const auto first = cache.create();
+    const auto second = cache.create();
+    first->add(entry);
+    second->add(entry);
+    CHECK(cache.open(1) == nullptr);
+    CHECK(first->finish().empty());
+    const auto mapped = cache.open(1);
+    REQUIRE(mapped != nullptr);
+    CHECK(second->finish().empty());
+    CHECK(std::ranges::equal((*mapped)[0], entry));
+  }
+  CHECK(files_in(folder / "cache") == std::vector<std::filesystem::path>{cache.path()});
+  CHECK(cache.open(1) != nullptr);
+  CHECK(cache.open(2) == nullptr);
+}
+
+TEST_CASE("Every byte of the table and identity of packed weights counts", "[model]") {
+  const TemporaryFolder folder;
+  const PackedCache cache(folder.path(), "identity");
+  const auto writer = cache.create();
+  writer->add(bytes_of("some weights"));
+  REQUIRE(writer->finish().empty());
+  std::ifstream file(cache.path(), std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(file), {}};
+  int accepted = 0;
+  for (std::size_t at = std::strlen("some weights"); at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 0x10);
+    std::ofstream(cache.path(), std::ios::binary) << bad;
+    accepted += cache.open(1) != nullptr ? 1 : 0;
+  }
+  CHECK(accepted == 0);
+}
+
+}  // namespace quire::test
