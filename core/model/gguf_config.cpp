@@ -14,7 +14,6 @@ namespace quire {
 
 namespace {
 
-
 class Reader {
  public:
   Reader(const GgufFile& file, const std::string& where, std::string architecture)
