@@ -137,6 +137,7 @@ std::vector<std::string> supported_isa_levels() {
 }
 
 Rounding rounding_of(const std::string& isa) {
+  if (isa == "avx512bf16") return Rounding::kInt8OrBf16;
   return isa.starts_with("amx") ? Rounding::kBf16 : Rounding::kInt8Activations;
 }
 

@@ -31,7 +31,7 @@ ReferenceModel::ReferenceModel(const ModelConfig& config, const GgufFile& weight
   }
 }
 
-ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row) const {
+ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row, Rounding rounding) const {
   const std::vector<float>& seen = row.recording.at(row.product).at(row.position);
   REQUIRE(seen.size() == x.size());
   double scale = 0.0;
@@ -42,7 +42,7 @@ ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row) 
   }
   REQUIRE(difference <= 1e-4 * scale);
   Vector out;
-  if (rounding_ == Rounding::kBf16) {
+  if (rounding == Rounding::kBf16) {
     for (const float value : seen)
       out.push_back(to_bf16(static_cast<double>(value)));
     return out;
@@ -61,19 +61,24 @@ ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row) 
   return out;
 }
 
-bool ReferenceModel::rounds(const Matrix& weights) const {
+Rounding ReferenceModel::rounding_before(const Matrix& weights) const {
+  const bool is_quantised = dtype_info(weights.type).block_size > 1;
   switch (rounding_) {
-    case Rounding::kNone: return false;
-    case Rounding::kInt8Activations: return dtype_info(weights.type).block_size > 1;
-    case Rounding::kBf16: return weights.type != DType::kF32;
+    case Rounding::kNone: return Rounding::kNone;
+    case Rounding::kInt8Activations: return is_quantised ? Rounding::kInt8Activations : Rounding::kNone;
+    case Rounding::kInt8OrBf16:
+      if (weights.type == DType::kBF16) return Rounding::kBf16;
+      return is_quantised ? Rounding::kInt8Activations : Rounding::kNone;
+    case Rounding::kBf16: return weights.type == DType::kF32 ? Rounding::kNone : Rounding::kBf16;
   }
-  return false;
+  return Rounding::kNone;
 }
 
 ReferenceModel::Vector ReferenceModel::multiply(const std::string& stem, const Vector& x, const Row& row) const {
   const Matrix& weights = matrix(stem + ".weight");
-  const Vector input = rounds(weights) ? rounded(x, row) : x;
-  const bool round_weights = rounds(weights) && rounding_ == Rounding::kBf16;
+  const Rounding rounding = rounding_before(weights);
+  const Vector input = rounding == Rounding::kNone ? x : rounded(x, row, rounding);
+  const bool round_weights = rounding == Rounding::kBf16;
   Vector out;
   for (std::int64_t r = 0; r < weights.rows; ++r) {
     double sum = 0.0;

@@ -19,6 +19,7 @@ namespace quire::test {
 enum class Rounding {
   kNone,
   kInt8Activations,  // before quantised matrices: each 32 activations to int8 with one scale
+  kInt8OrBf16,       // the same, and before BF16 matrices activations to bf16
   kBf16,             // before all but F32 matrices: activations and decoded weights to bf16
 };
 
@@ -52,9 +53,10 @@ class ReferenceModel {
   };
 
   const Matrix& matrix(const std::string& name) const { return matrices_.at(name); }
-  bool rounds(const Matrix& weights) const;
+  // kNone, kInt8Activations or kBf16: what happens before this one.
+  Rounding rounding_before(const Matrix& weights) const;
   Vector multiply(const std::string& stem, const Vector& x, const Row& row) const;
-  Vector rounded(const Vector& x, const Row& row) const;
+  Vector rounded(const Vector& x, const Row& row, Rounding rounding) const;
   Vector rms_norm(const Vector& x, const std::string& name, std::size_t begin, std::size_t count) const;
   void norm_heads(Vector& x, const std::string& name) const;
   void rotate(Vector& heads, std::size_t position) const;
