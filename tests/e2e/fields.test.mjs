@@ -34,6 +34,8 @@ test("n choices compute their prompt once", async () => {
   const num_prompt = (await ids_of(fresh)).length;
   const before = (await server.metrics())["quire:computed_tokens_total"];
   const body = await complete({ prompt: fresh, cache_salt: fresh, n: 4, temperature: 1, seed: 5, max_tokens: 9, ignore_eos: true });
+  // A step's figures are published after its tokens are sent.
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
   const computed = (await server.metrics())["quire:computed_tokens_total"] - before;
   assert.equal(body.usage.prompt_tokens, num_prompt);
   assert.equal(body.usage.completion_tokens, 4 * 9);
