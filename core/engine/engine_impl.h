@@ -147,8 +147,8 @@ class Engine::Impl {
     std::uint64_t num_started = 0;
     std::uint64_t num_prompt_tokens = 0;
   };
-  Window window_;     // since the last look at the rate
-  ServiceRate rate_;  // of starting what waits
+  Window window_;           // since the last look at the rate
+  ServiceRate rate_;        // of starting what waits
   StepRecord step_record_;  // of the step that runs; its entries only while it is traced
   Clock::time_point phase_began_{};
 };
