@@ -101,8 +101,10 @@ class LoadRun {
   }
 
   asio::awaitable<void> closed_loop() {
-    while (next_ < workload_.size())
-      co_await send(next_++);
+    while (next_ < workload_.size()) {
+      const std::size_t mine = next_++;
+      co_await send(mine);
+    }
   }
 
   asio::awaitable<void> open_loop() {
