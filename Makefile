@@ -13,7 +13,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan tsan e2e bench packages test-packages image deb clean
+.PHONY: run test build lint tidy check asan tsan e2e bench packages test-packages image deb check-deploy clean
 
 run: build
 	@exec build/release/quire serve --model $(MODEL) $(ARGS)
@@ -64,6 +64,11 @@ deb: build
 # Operations and whole models against what this machine can do; models are made in build/bench. Takes minutes.
 bench: build
 	tests/bench/run.sh build/release/quire build/bench
+
+# What takes root, the network and minutes: the container image, built and run.
+check-deploy: test-packages
+	deploy/install-packages.sh buildah debootstrap
+	deploy/container/check-image.sh
 
 image:
 	docker build -t quire .
