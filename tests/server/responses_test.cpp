@@ -77,7 +77,7 @@ Json replay(const std::vector<Json>& events) {
   return items;
 }
 
-const std::string kTools =
+const std::string kResponsesTools =
     R"("tools":[{"type":"function","name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}])";
 
 }  // namespace
@@ -103,7 +103,7 @@ TEST_CASE("a response is a message item with its usage") {
 TEST_CASE("a stream's events add up to the response") {
   TestServer server(says("Sure.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n</tool_call>"));
   HttpClient client(server.port());
-  const HttpReply reply = client.post("/v1/responses", R"({"stream":true,"input":"Hi",)" + kTools + "}");
+  const HttpReply reply = client.post("/v1/responses", R"({"stream":true,"input":"Hi",)" + kResponsesTools + "}");
   REQUIRE(reply.status == 200);
   const auto events = events_of(reply.body);
   CHECK(events[0]["type"] == "response.created");
@@ -226,7 +226,7 @@ TEST_CASE("a response goes on from the one before it") {
 TEST_CASE("items of an earlier response can be referred to") {
   TestServer server(says("Sure.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
   HttpClient client(server.port());
-  const Json output = ask(client, R"({"input":"Hi",)" + kTools + "}")["output"];
+  const Json output = ask(client, R"({"input":"Hi",)" + kResponsesTools + "}")["output"];
   const std::string text = output[0]["id"];
   const std::string call = output[1]["id"];
   const std::string call_id = output[1]["call_id"];
@@ -263,7 +263,7 @@ TEST_CASE("a conversation that is too long loses its oldest turns where truncati
 TEST_CASE("a request's tokens are counted as they would be computed") {
   TestServer server(says("ok"));
   HttpClient client(server.port());
-  const std::string body = R"({"instructions":"Be nice.","input":"Hi",)" + kTools + "}";
+  const std::string body = R"({"instructions":"Be nice.","input":"Hi",)" + kResponsesTools + "}";
   const Json count = Json::parse(client.post("/v1/responses/input_tokens", body).body);
   CHECK(count["object"] == "response.input_tokens");
   CHECK(count["input_tokens"] == ask(client, body)["usage"]["input_tokens"]);
@@ -364,12 +364,12 @@ TEST_CASE("formats and tools constrain a response as they do a chat") {
   CHECK(grammar(R"("text":{"format":{"type":"text"}})") == nullptr);
   CHECK(grammar(R"("text":{"format":{"type":"json_object"}})") != nullptr);
   CHECK(grammar(R"("text":{"format":{"type":"json_schema","name":"n","schema":{"const":"hi"}}})") != nullptr);
-  CHECK(grammar(kTools) == nullptr);
-  CHECK(grammar(kTools + R"(,"tool_choice":"required")") != nullptr);
-  CHECK(grammar(kTools + R"(,"tool_choice":{"type":"function","name":"add"})") != nullptr);
+  CHECK(grammar(kResponsesTools) == nullptr);
+  CHECK(grammar(kResponsesTools + R"(,"tool_choice":"required")") != nullptr);
+  CHECK(grammar(kResponsesTools + R"(,"tool_choice":{"type":"function","name":"add"})") != nullptr);
   CHECK(
       grammar(
-          kTools +
+          kResponsesTools +
           R"(,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"add"}]})") !=
       nullptr);
 }
@@ -397,8 +397,8 @@ TEST_CASE("what a response cannot honour is refused with its place") {
   CHECK(param(in + R"("tools":[{"type":"web_search"}])") == "tools[0].type");
   CHECK(param(in + R"("tools":[{"type":"function","name":"a b"}])") == "tools[0].name");
   CHECK(param(in + R"("tools":[{"type":"function","name":"a"},{"type":"function","name":"a"}])") == "tools[1].name");
-  CHECK(param(in + kTools + R"(,"tool_choice":{"type":"function","name":"sub"})") == "tool_choice");
-  CHECK(param(in + kTools + R"(,"tool_choice":{"type":"web_search_preview"})") == "tool_choice");
+  CHECK(param(in + kResponsesTools + R"(,"tool_choice":{"type":"function","name":"sub"})") == "tool_choice");
+  CHECK(param(in + kResponsesTools + R"(,"tool_choice":{"type":"web_search_preview"})") == "tool_choice");
   CHECK(
       param(in + R"("tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]})") ==
       "tool_choice");

@@ -12,12 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr auto kClock = std::chrono::sys_days(std::chrono::year(2025) / 7 / 10) + std::chrono::hours(12);
+constexpr auto kCasesClock = std::chrono::sys_days(std::chrono::year(2025) / 7 / 10) + std::chrono::hours(12);
 
-Json render(const std::string& source, const Json& context) {
+Json render_case(const std::string& source, const Json& context) {
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return nullptr;
-  const auto pieces = chat_template->render(context, {}, kClock);
+  const auto pieces = chat_template->render(context, {}, kCasesClock);
   if (!pieces) return nullptr;
   std::string text;
   for (const auto& piece : *pieces)
@@ -32,7 +32,7 @@ TEST_CASE("every feature of the template language does what it does in Jinja2") 
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const Json line = Json::parse(lines[i]);
     INFO(line.at("template"));
-    CHECK(render(line.at("template").get<std::string>(), context) == line.at("text"));
+    CHECK(render_case(line.at("template").get<std::string>(), context) == line.at("text"));
   }
 }
 
