@@ -1,6 +1,6 @@
 # How Quire is deployed, checked by the tools that will read it. A check whose tool is absent says so and is skipped (77).
 function(deploy_test name)
-  add_test(NAME deploy_${name} COMMAND ${CMAKE_CURRENT_LIST_DIR}/deploy/${name}.sh $<TARGET_FILE:quire>)
+  add_test(NAME deploy_${name} COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${name}.sh $<TARGET_FILE:quire>)
   set_tests_properties(deploy_${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS deploy)
 endfunction()
 
