@@ -4,7 +4,7 @@
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
   zlib1g-dev
-TEST_PACKAGES := catch2 clang-format clang-tidy-16 git curl procps haproxy prometheus chromium
+TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps haproxy prometheus chromium
 
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=

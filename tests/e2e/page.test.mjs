@@ -14,7 +14,7 @@ const kLong = 1800;  // tokens; what the demo model's context holds beside a sho
 async function open(context, { options = {}, flags = [] } = {}) {
   const server = await QuireServer.start(["--kv-cache.num-blocks", "2048", ...flags]);
   context.after(() => server.kill());
-  const browser = await chromium.launch({ executablePath: kBrowser, args: ["--no-sandbox", "--disable-gpu"] });
+  const browser = await chromium.launch({ executablePath: kBrowser, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
   context.after(() => browser.close());
   const page = await browser.newPage(options);
   page.setDefaultTimeout(120_000);
