@@ -23,7 +23,7 @@ build: packages
 	@ninja --quiet -C build/release quire
 
 # In the order in which a mistake shows soonest.
-test: test-packages lint check asan tsan
+test: test-packages lint check
 
 # Format, forbidden includes, sizes, header comments.
 lint:

@@ -86,6 +86,7 @@ function exchange(options, body) {
 
 const kShort = { prompt: "Once upon a time", max_tokens: 8, temperature: 0, ignore_eos: true };
 const kStream = { ...kShort, max_tokens: 300, stream: true };
+const kLongStream = { ...kStream, max_tokens: 900 };  // so long that some are always under way
 
 function succeeded({ status, text, whole }, stream) {
   return status === 200 && whole && (!stream || (text.endsWith("data: [DONE]\n\n") && !text.includes('"error"')));
@@ -131,7 +132,7 @@ test("one killed and one drained under load: only what the killed one computed f
   const client = async (number) => {
     for (let turn = 0; !over; ++turn) {
       const stream = turn % 2 === 0;
-      const body = stream ? kStream : { ...kShort, max_tokens: 100 };
+      const body = stream ? kLongStream : kShort;
       answers.push({ ...(await fleet.ask({ ...body, seed: turn }, { "X-Session-Id": `client-${number}` })), stream });
     }
   };

@@ -81,7 +81,7 @@ test("a chat is streamed, kept as a conversation and answered anew", { skip }, a
 });
 
 test("stop ends the answer, at the server too", { skip }, async (context) => {
-  const { server, page, complaints } = await open(context, { flags: ["--backend.cpu.isa", "scalar"] });
+  const { server, page, complaints } = await open(context, { flags: ["--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"] });
   // The page sends what its fields say; an answer without end is only asked for here, so that there is something to stop.
   await page.route("**/v1/chat/completions", (route) =>
     route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: kLong }) }));
