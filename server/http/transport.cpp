@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
+
 namespace quire {
 
 namespace asio = boost::asio;
@@ -81,10 +83,11 @@ void Transport::on_readable(const boost::system::error_code& error) {
   const std::size_t start = input_.size();
   IoResult result;
   do {
-    const std::size_t before = input_.size();
-    input_.resize(before + kReadSize);
-    result = read_some(input_.data() + before, kReadSize);
-    input_.resize(before + result.count);
+    // One buffer for all of a thread's connections: one of their own, freed among small and lasting allocations, would
+    // leave its size in the heap for each connection that ever idled.
+    thread_local std::array<char, kReadSize> buffer;
+    result = read_some(buffer.data(), buffer.size());
+    input_.append(buffer.data(), result.count);
   } while (tls_ && result.progress == IoProgress::kDone && tls_->has_pending());
   if (input_.size() == start) {
     if (result.progress == IoProgress::kWantRead) return start_read(Socket::wait_read);

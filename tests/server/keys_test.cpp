@@ -42,7 +42,8 @@ ServerOptions with_keys(std::vector<ApiKeyOptions> keys, PageAccess metrics = Pa
   return options;
 }
 
-HttpReply ask(HttpClient& client, const std::string& fields, const std::string& body = R"({"prompt":"abc"})") {
+HttpReply complete_with(HttpClient& client, const std::string& fields,
+                        const std::string& body = R"({"prompt":"abc"})") {
   client.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + fields +
               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   return client.receive();
@@ -110,7 +111,7 @@ TEST_CASE("without a key nobody is served where there are keys") {
        {"", "Authorization: Bearer wrong\r\n", "Authorization: Basic alice-secret\r\n", "Authorization: Bearer\r\n",
         "x-api-key: wrong\r\n", "Authorization: alice-secret\r\n"}) {
     CAPTURE(fields);
-    const HttpReply reply = ask(client, fields);
+    const HttpReply reply = complete_with(client, fields);
     CHECK(reply.status == 401);
     CHECK(reply.fields.count("www-authenticate") == 1);
     CHECK(Json::parse(reply.body)["error"]["code"] == "invalid_api_key");
@@ -126,7 +127,7 @@ TEST_CASE("either header opens, and the request carries the key's name") {
   for (const std::string fields : {"Authorization: Bearer alice-secret\r\n", "authorization: bearer   alice-secret\r\n",
                                    "X-Api-Key: alice-secret\r\n"}) {
     CAPTURE(fields);
-    CHECK(ask(client, fields).status == 200);
+    CHECK(complete_with(client, fields).status == 200);
     CHECK(server.engine().last_request()->key_name == "alice");
   }
   CHECK(read_page(client, "/v1/models", "x-api-key: alice-secret\r\n").status == 200);
@@ -227,15 +228,15 @@ TEST_CASE("a key over its share gets 429 and the connection stays") {
       {}, with_keys({from_env("bob", "bob-secret", {.requests_per_minute = 1}), hashed("alice", kAliceHash)}));
   HttpClient client(server.port());
   const std::string bob = "x-api-key: bob-secret\r\n";
-  const HttpReply first = ask(client, bob);
+  const HttpReply first = complete_with(client, bob);
   CHECK(first.status == 200);
   CHECK(first.fields.at("x-ratelimit-remaining-requests") == "0");
-  const HttpReply second = ask(client, bob);
+  const HttpReply second = complete_with(client, bob);
   CHECK(second.status == 429);
   CHECK(std::stoi(second.fields.at("retry-after")) >= 1);
   CHECK(second.fields.at("x-ratelimit-limit-requests") == "1");
   CHECK(Json::parse(second.body)["error"]["code"] == "rate_limit_exceeded");
-  CHECK(ask(client, "x-api-key: alice-secret\r\n").status == 200);
+  CHECK(complete_with(client, "x-api-key: alice-secret\r\n").status == 200);
   // Reading pages is not what the quota is about.
   CHECK(read_page(client, "/v1/models", bob).status == 200);
 }
@@ -251,13 +252,13 @@ TEST_CASE("a running stream holds its key's place until it ends") {
     first.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + bob + "Content-Length: " + std::to_string(body.size()) +
                "\r\n\r\n" + body);
     server.engine().wait_live(1);
-    CHECK(ask(second, bob).status == 429);
+    CHECK(complete_with(second, bob).status == 429);
     server.engine().hold(false);
     CHECK(first.receive().status == 200);
   }
-  HttpReply reply = ask(second, bob);
+  HttpReply reply = complete_with(second, bob);
   while (reply.status == 429)
-    reply = ask(second, bob);  // the first session may still be on its last lines
+    reply = complete_with(second, bob);  // the first session may still be on its last lines
   CHECK(reply.status == 200);
 }
 
@@ -266,11 +267,11 @@ TEST_CASE("a key's context bound is the model's as far as it is concerned") {
   HttpClient client(server.port());
   const std::string bob = "x-api-key: bob-secret\r\n";
   const std::string long_prompt = R"({"prompt":"abcdefghijklmnop","max_tokens":4})";
-  const HttpReply refused = ask(client, bob, long_prompt);
+  const HttpReply refused = complete_with(client, bob, long_prompt);
   CHECK(refused.status == 400);
   CHECK(Json::parse(refused.body)["error"]["code"] == "context_length_exceeded");
-  CHECK(ask(client, "x-api-key: alice-secret\r\n", long_prompt).status == 200);
-  CHECK(ask(client, bob, R"({"prompt":"abc"})").status == 200);
+  CHECK(complete_with(client, "x-api-key: alice-secret\r\n", long_prompt).status == 200);
+  CHECK(complete_with(client, bob, R"({"prompt":"abc"})").status == 200);
   CHECK(server.engine().last_request()->sampling.max_tokens <= 5);
   CHECK(Json::parse(read_page(client, "/v1/models", bob).body)["data"][0]["max_model_len"] == 8);
 }
@@ -294,12 +295,12 @@ TEST_CASE("other sites' pages may use the API where their origin is allowed") {
   CHECK(refused.status == 403);
   CHECK(refused.fields.count("access-control-allow-origin") == 0);
   // The page can read errors too, or it could not tell why.
-  const HttpReply denied = ask(client, "Origin: https://chat.example\r\n");
+  const HttpReply denied = complete_with(client, "Origin: https://chat.example\r\n");
   CHECK(denied.status == 401);
   CHECK(denied.fields.at("access-control-allow-origin") == "https://chat.example");
-  const HttpReply served = ask(client, "Origin: https://chat.example\r\nx-api-key: alice-secret\r\n");
+  const HttpReply served = complete_with(client, "Origin: https://chat.example\r\nx-api-key: alice-secret\r\n");
   CHECK(served.status == 200);
   CHECK(served.fields.at("vary") == "Origin");
-  CHECK(ask(client, "Origin: https://evil.example\r\nx-api-key: alice-secret\r\n")
+  CHECK(complete_with(client, "Origin: https://evil.example\r\nx-api-key: alice-secret\r\n")
             .fields.count("access-control-allow-origin") == 0);
 }
