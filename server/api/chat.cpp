@@ -175,28 +175,26 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
 }
 
 Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  GenerationFields fields = read_generation_fields(reader, **model);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  GenerationFields fields = read_generation_fields(reader, *model);
   ChatFields chat = read_chat_fields(reader, fields);
   read_store(reader, call, *body, chat);
   ChatPromptFields prompt = read_chat_prompt_fields(reader);
   const ToolFields tools = read_tool_fields(reader);
   chat.calls_as_functions = tools.as_functions;
   refuse_chat_fields(reader);
-  auto grammar = read_constraint(reader, **model);
+  auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
-  auto prepared = prepare_chat(reader, **model, fields, std::move(prompt), tools, std::move(grammar));
+  auto prepared = prepare_chat(reader, *model, fields, std::move(prompt), tools, std::move(grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
   const auto bounded =
       check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
   if (!bounded) return tl::make_unexpected(bounded.error());
-  ResponseHeader header{response_id(kChatIdPrefix, fields), call.created, (*model)->name};
-  auto operation = std::make_unique<ChatOperation>(*model, std::move(fields), std::move(header), std::move(chat),
+  ResponseHeader header{response_id(kChatIdPrefix, fields), call.created, model->name};
+  auto operation = std::make_unique<ChatOperation>(model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;

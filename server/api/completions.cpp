@@ -199,25 +199,23 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  GenerationFields fields = read_generation_fields(reader, **model);
-  const CompletionFields completion = read_completion_fields(reader, fields, **model);
-  std::vector<Prompt> prompts = read_prompts(reader, "prompt", **model);
-  auto grammar = read_constraint(reader, **model);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  GenerationFields fields = read_generation_fields(reader, *model);
+  const CompletionFields completion = read_completion_fields(reader, fields, *model);
+  std::vector<Prompt> prompts = read_prompts(reader, "prompt", *model);
+  auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
   std::vector<std::int32_t> max_tokens;
   std::int64_t num_tokens = 0;
   for (Prompt& prompt : prompts) {
     const std::size_t before = prompt.tokens.size();
-    prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, **model);
-    if (completion.echo && prompt.tokens.size() != before) prompt.text = decoded(*(*model)->tokenizer, prompt.tokens);
+    prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, *model);
+    if (completion.echo && prompt.tokens.size() != before) prompt.text = decoded(*model->tokenizer, prompt.tokens);
     const auto limit =
-        resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, **model, "prompt");
+        resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, *model, "prompt");
     if (!limit) return tl::make_unexpected(limit.error());
     max_tokens.push_back(*limit);
     num_tokens += static_cast<std::int64_t>(prompt.tokens.size());
@@ -225,9 +223,9 @@ Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, co
   const auto bounded =
       check_prompt_logprobs(num_tokens, fields, completion.prompt_logprobs ? "prompt_logprobs" : "logprobs");
   if (!bounded) return tl::make_unexpected(bounded.error());
-  ResponseHeader header{response_id("cmpl-", fields), call.created, (*model)->name};
+  ResponseHeader header{response_id("cmpl-", fields), call.created, model->name};
   auto operation =
-      std::make_unique<CompletionOperation>(*model, std::move(fields), std::move(header), completion, prompts);
+      std::make_unique<CompletionOperation>(model, std::move(fields), std::move(header), completion, prompts);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
   }

@@ -88,22 +88,20 @@ class EmbeddingOperation final : public Operation {
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  std::vector<Prompt> inputs = read_prompts(reader, "input", **model);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  std::vector<Prompt> inputs = read_prompts(reader, "input", *model);
   const bool base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
-  const std::int64_t size = (*model)->info.hidden_size;
+  const std::int64_t size = model->info.hidden_size;
   const std::int64_t dimensions = reader.integer("dimensions", 1, size).value_or(size);
   reader.string("user");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   for (const Prompt& input : inputs) {
-    const auto room = resolve_max_tokens(static_cast<std::int64_t>(input.tokens.size()), 1, **model, "input");
+    const auto room = resolve_max_tokens(static_cast<std::int64_t>(input.tokens.size()), 1, *model, "input");
     if (!room) return tl::make_unexpected(room.error());
   }
-  return std::make_unique<EmbeddingOperation>(**model, std::move(inputs), base64, static_cast<std::size_t>(dimensions),
+  return std::make_unique<EmbeddingOperation>(*model, std::move(inputs), base64, static_cast<std::size_t>(dimensions),
                                               call);
 }
 

@@ -7,33 +7,29 @@
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_messages(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  MessagesRequest request = read_messages_request(reader, **model, false);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  MessagesRequest request = read_messages_request(reader, *model, false);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  auto prepared = prepare_chat(reader, **model, request.fields, std::move(request.prompt), request.tools,
+  auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
                                std::move(request.grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id("msg_"), call.created, (*model)->name};
-  auto operation = std::make_unique<MessagesOperation>(*model, std::move(request.fields), std::move(header),
+  ResponseHeader header{make_id("msg_"), call.created, model->name};
+  auto operation = std::make_unique<MessagesOperation>(model, std::move(request.fields), std::move(header),
                                                        prepared->reading, request.shows_thinking, call.request_id);
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }
 
 Result<std::unique_ptr<Operation>> count_message_tokens(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  MessagesRequest request = read_messages_request(reader, **model, true);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  MessagesRequest request = read_messages_request(reader, *model, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto prepared =
-      encode_conversation(reader, **model, std::move(request.prompt), request.tools, std::move(request.grammar));
+      encode_conversation(reader, *model, std::move(request.prompt), request.tools, std::move(request.grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
   return std::make_unique<ReadyOperation>(dump_json(Json{{"input_tokens", prepared->prompt.size()}}));
 }

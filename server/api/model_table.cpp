@@ -30,17 +30,18 @@ ModelTable ModelTable::limited_to(std::int64_t max_context) const {
   return ModelTable(std::move(limited));
 }
 
-Result<std::shared_ptr<const ServedModel>> ModelTable::select(FieldReader& reader) const {
-  const std::string name = reader.string("model").value_or("");
-  if (reader.error()) return tl::make_unexpected(*reader.error());
-  return find(name);
-}
-
-Result<Json> parse_object(std::string_view body) {
+Result<ModelCall> ModelTable::open(std::string_view body) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
   auto parsed = parse_json(body);
-  if (parsed && !parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
-  return parsed;
+  if (!parsed) return tl::make_unexpected(parsed.error());
+  if (!parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
+  auto object = std::make_unique<const Json>(*std::move(parsed));
+  FieldReader reader(*object);
+  const std::string name = reader.string("model").value_or("");
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  auto model = find(name);
+  if (!model) return tl::make_unexpected(model.error());
+  return ModelCall{std::move(object), std::move(reader), *std::move(model)};
 }
 
 }  // namespace quire

@@ -11,6 +11,13 @@
 
 namespace quire {
 
+// What an endpoint that takes JSON begins with.
+struct ModelCall {
+  std::unique_ptr<const Json> body;  // an object; stays where it is, for the reader points into it
+  FieldReader reader;
+  std::shared_ptr<const ServedModel> model;
+};
+
 class ModelTable {
  public:
   explicit ModelTable(std::vector<std::shared_ptr<const ServedModel>> models) : models_(std::move(models)) {}
@@ -20,14 +27,11 @@ class ModelTable {
   Result<std::shared_ptr<const ServedModel>> find(std::string_view name) const;
   // The same models with contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
-  // The model that the body's `model` names; its type error stays in the reader.
-  Result<std::shared_ptr<const ServedModel>> select(FieldReader& reader) const;
+  // Parses a body and finds the model it names. Errors: the body is no JSON object, its `model` no text or not served.
+  Result<ModelCall> open(std::string_view body) const;
 
  private:
   std::vector<std::shared_ptr<const ServedModel>> models_;
 };
-
-// Parses a body that must be a JSON object.
-Result<Json> parse_object(std::string_view body);
 
 }  // namespace quire

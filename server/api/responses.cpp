@@ -73,33 +73,29 @@ Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& mo
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_response(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  auto request = read_request(reader, **model, call);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
-  auto prepared = prepare_chat(reader, **model, request->fields, std::move(request->prompt), request->tools,
+  auto prepared = prepare_chat(reader, *model, request->fields, std::move(request->prompt), request->tools,
                                std::move(request->grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id(kResponseIdPrefix), call.created, (*model)->name};
+  ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
   auto operation =
-      std::make_unique<ResponsesOperation>(*model, std::move(*request), std::move(header), prepared->reading, call);
+      std::make_unique<ResponsesOperation>(model, std::move(*request), std::move(header), prepared->reading, call);
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }
 
 Result<std::unique_ptr<Operation>> count_response_tokens(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  auto request = read_request(reader, **model, call);
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
   const auto encoded =
-      encode_conversation(reader, **model, std::move(request->prompt), request->tools, std::move(request->grammar));
+      encode_conversation(reader, *model, std::move(request->prompt), request->tools, std::move(request->grammar));
   if (!encoded) return tl::make_unexpected(*reader.error());
   return ready_response(dump_json({{"object", "response.input_tokens"}, {"input_tokens", encoded->prompt.size()}}));
 }

@@ -78,16 +78,14 @@ Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Cal
 }
 
 Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
   const bool with_pieces = reader.boolean("with_pieces", false);
   const bool with_strings = reader.boolean("return_token_strs", false);
-  const auto tokens = tokens_of(reader, **model);
+  const auto tokens = tokens_of(reader, *model);
   if (!tokens) return tl::make_unexpected(tokens.error());
-  const Tokenizer& tokenizer = *(*model)->tokenizer;
+  const Tokenizer& tokenizer = *model->tokenizer;
   Json list = Json::array();
   Json strings = Json::array();
   for (const TokenId token : *tokens) {
@@ -95,18 +93,16 @@ Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call
     list.push_back(with_pieces ? Json{{"id", token.value}, {"piece", piece_json(tokenizer, token)}}
                                : Json(token.value));
   }
-  Json answer{{"count", tokens->size()}, {"max_model_len", (*model)->max_model_len}, {"tokens", std::move(list)}};
+  Json answer{{"count", tokens->size()}, {"max_model_len", model->max_model_len}, {"tokens", std::move(list)}};
   if (with_strings) answer["token_strs"] = std::move(strings);
   return ready(answer);
 }
 
 Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
-  const Tokenizer& tokenizer = *(*model)->tokenizer;
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
+  const Tokenizer& tokenizer = *model->tokenizer;
   const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1);
   if (!ids) reader.fail("tokens", "'tokens' is required", "missing_required_parameter");
   const bool skip_special = reader.boolean("skip_special_tokens", true);
@@ -121,14 +117,12 @@ Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Ca
 }
 
 Result<std::unique_ptr<Operation>> apply_template(const ModelTable& models, const Call& call) {
-  const auto body = parse_object(call.body);
-  if (!body) return tl::make_unexpected(body.error());
-  FieldReader reader(*body);
-  const auto model = models.select(reader);
-  if (!model) return tl::make_unexpected(model.error());
+  auto opened = models.open(call.body);
+  if (!opened) return tl::make_unexpected(opened.error());
+  auto& [body, reader, model] = *opened;
   const ChatPromptFields fields = read_chat_prompt_fields(reader);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto pieces = render_chat(**model, fields);
+  const auto pieces = render_chat(*model, fields);
   if (!pieces) return tl::make_unexpected(pieces.error());
   std::string prompt;
   for (const TextPiece& piece : *pieces)
