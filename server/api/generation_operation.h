@@ -64,7 +64,7 @@ class GenerationOperation : public Operation {
 
   // Takes what an event added; a stream appends its chunks.
   virtual void on_delta(std::size_t choice, const Delta& delta, std::string& out) = 0;
-  virtual void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) = 0;
+  virtual void on_prompt_logprobs(std::size_t /*index*/, std::vector<std::optional<TokenLogprob>> /*logprobs*/) {}
   virtual Json whole_response() = 0;
   // The chunk that carries only the usage.
   virtual Json usage_chunk() = 0;

@@ -23,7 +23,6 @@ class MessagesOperation final : public GenerationOperation {
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
-  void on_prompt_logprobs(std::size_t, std::vector<std::optional<TokenLogprob>>) override {}
   Json whole_response() override;
   Json usage_chunk() override;
 

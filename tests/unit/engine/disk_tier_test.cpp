@@ -271,26 +271,12 @@ TEST_CASE("with a pool that holds one of them at a time, texts are the same with
 TEST_CASE("what the pool evicts comes back, if reading costs less than computing", "[tier]") {
   const TemporaryFolder folder;
   const auto disk = opened(options_of(folder.path));
-  FakeStorage storage({.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1});
-  KvCache kv(6, 4, true);
-  LowerTier tier(kv, storage, nullptr, disk.get());
-  // Computes a prompt as a model would: its tokens are what its blocks hold.
-  const auto serve = [&](const std::vector<TokenId>& tokens) {
-    BlockTable table;
-    std::vector<BlockCopy> copies;
-    const auto count = static_cast<std::int64_t>(tokens.size());
-    kv.open(table, "");
-    REQUIRE(kv.admit(table, kv.match(table, tokens, count - 1), count, copies));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      storage.tokens[static_cast<std::size_t>(table.blocks[i / 4].value) * 4 + i % 4] = tokens[i].value;
-    }
-    kv.commit(table, tokens, count);
-    kv.release(table, tokens, count);
-    kv.close(table);
-  };
+  SmallCache cache;
+  KvCache& kv = cache.kv;
+  LowerTier tier(kv, cache.storage, nullptr, disk.get());
   const std::vector<TokenId> first = made_tokens(17, 1);
-  serve(first);
-  serve(made_tokens(24, 2));  // takes all six blocks
+  cache.serve(first);
+  cache.serve(made_tokens(24, 2));  // takes all six blocks
   disk->wait_idle();
   CHECK(disk->num_records() == 4);
   CHECK_FALSE(tier.begin_restore("other salt", first, 1.0));
@@ -307,12 +293,12 @@ TEST_CASE("what the pool evicts comes back, if reading costs less than computing
   std::vector<BlockCopy> copies;
   REQUIRE(kv.admit(table, match, 17, copies));
   for (std::size_t i = 0; i < 16; ++i) {
-    CHECK(storage.tokens[static_cast<std::size_t>(table.blocks[i / 4].value) * 4 + i % 4] == first[i].value);
+    CHECK(cache.storage.tokens[SmallCache::slot(table, i)] == first[i].value);
   }
   kv.release(table, first, 16);
   kv.close(table);
   CHECK_FALSE(tier.begin_restore("", first, 1.0));  // it is all here
-  serve(made_tokens(24, 3));
+  cache.serve(made_tokens(24, 3));
   CHECK_FALSE(tier.begin_restore("", first, 1e-12));  // now it is known what reading costs
   CHECK(tier.begin_restore("", first, 1.0));
   kv.check_integrity();

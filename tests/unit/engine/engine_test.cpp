@@ -200,6 +200,26 @@ TEST_CASE("salts keep prefixes apart", "[engine]") {
   CHECK(same->choices[0].finishes[0].num_cached_tokens == 15);
 }
 
+TEST_CASE("keys share no prefix when they are to be kept apart", "[engine]") {
+  const bool isolate = GENERATE(false, true);
+  HarnessOptions options;
+  options.engine.kv_cache.isolate_by_key = isolate;
+  Harness harness(options);
+  const auto num_cached = [&](const std::string& key, const std::string& salt) {
+    Request request = request_of(made_tokens(16, 1), 2);
+    request.key_name = key;
+    request.cache_salt = salt;
+    const auto sink = harness.submit(request);
+    harness.run();
+    return sink->choices[0].finishes[0].num_cached_tokens;
+  };
+  CHECK(num_cached("alice", "") == 0);
+  CHECK(num_cached("alice", "") == 15);
+  CHECK(num_cached("bob", "") == (isolate ? 0 : 15));
+  CHECK(num_cached("bob", "alice") == 0);
+  CHECK(num_cached("bob", std::string("\0alice", 6)) == 0);  // a salt cannot pass for a key
+}
+
 TEST_CASE("an aborted request is gone within one step", "[engine]") {
   Harness harness;
   Request request = request_of(made_tokens(8, 1), 50);

@@ -1,13 +1,16 @@
-// An engine over the fake model, stepped by the test itself, and a sink that keeps what was sent. One thread at a time.
+// An engine over the fake model, stepped by the test itself, a sink that keeps what was sent, and a small cache with
+// its storage alone. One thread at a time.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/kv/kv_cache.h"
 #include "tests/support/fake_model.h"
 
 namespace quire::test {
@@ -128,6 +131,30 @@ class Harness {
 
  private:
   int num_submitted_ = 0;
+};
+
+// A cache of six blocks of four tokens; what a block holds are its tokens.
+struct SmallCache {
+  FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
+  KvCache kv{6, 4, true};
+
+  // Computes a prompt as a model would, and releases it.
+  void serve(const std::vector<TokenId>& tokens, WhenEvicted when_evicted = WhenEvicted::kOffered) {
+    BlockTable table;
+    std::vector<BlockCopy> copies;
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    kv.open(table, "");
+    if (!kv.admit(table, kv.match(table, tokens, count - 1), count, copies)) throw std::runtime_error("no room");
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      storage.tokens[slot(table, i)] = tokens[i].value;
+    kv.commit(table, tokens, count);
+    kv.release(table, tokens, count, when_evicted);
+    kv.close(table);
+  }
+
+  static std::size_t slot(const BlockTable& table, std::size_t position) {
+    return static_cast<std::size_t>(table.blocks[position / 4].value) * 4 + position % 4;
+  }
 };
 
 }  // namespace quire::test

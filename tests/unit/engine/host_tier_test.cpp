@@ -90,26 +90,9 @@ TEST_CASE("texts are the same when swapping is chosen by what it costs", "[tier]
 
 namespace {
 
-// A cache of six blocks over a host tier, and what computing a prompt does to it.
-struct Tiered {
-  FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
-  KvCache kv{6, 4, true};
+struct Tiered : SmallCache {
   HostTier host{1 << 20};
   LowerTier tier{kv, storage, &host, nullptr};
-
-  void serve(const std::vector<TokenId>& tokens, WhenEvicted when_evicted) {
-    BlockTable table;
-    std::vector<BlockCopy> copies;
-    const auto count = static_cast<std::int64_t>(tokens.size());
-    kv.open(table, "");
-    REQUIRE(kv.admit(table, kv.match(table, tokens, count - 1), count, copies));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      storage.tokens[static_cast<std::size_t>(table.blocks[i / 4].value) * 4 + i % 4] = tokens[i].value;
-    }
-    kv.commit(table, tokens, count);
-    kv.release(table, tokens, count, when_evicted);
-    kv.close(table);
-  }
 };
 
 }  // namespace
