@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "kernels/check.h"
 
@@ -16,7 +18,7 @@ constexpr std::int32_t kNormal = 1;
 constexpr std::int32_t kControlType = 3;
 constexpr std::int32_t kUnused = 5;
 
-// Written as in running text: each also stands for itself after a space.
+// In every vocabulary. Written as in running text: each also stands for itself after a space.
 constexpr std::string_view kWords[] = {
     "the",  "and", "of",   "to",  "in",  "is",   "that", "it",    "for",  "as",   "was",
     "with", "be",  "by",   "on",  "not", "this", "are",  "or",    "from", "at",   "an",
@@ -48,9 +50,11 @@ class Builder {
       add(alphabet[byte], kNormal,
           byte >= 0x20 && byte < 0x7F ? SynthVocab::Kind::kPlainAscii : SynthVocab::Kind::kOtherBytes);
     }
-    for (const std::string_view word : kWords) {
-      add_word(word, "");
-      add_word(word, alphabet[' ']);
+    for (const std::string_view word : kWords)
+      add_word_in_text(word, alphabet[' ']);
+    if (size >= kWordySynthVocab) {
+      for (const std::string_view word : kCommonWords)
+        add_word_in_text(word, alphabet[' ']);
     }
     vocab_.end_of_text = add_control("<|endoftext|>");
     add_control("<|im_start|>");
@@ -74,21 +78,45 @@ class Builder {
     add(token, kControlType, SynthVocab::Kind::kControl);
     return static_cast<std::uint32_t>(vocab_.tokens.size() - 1);
   }
-  // Merges letter by letter, so that each prefix is a token.
-  void add_word(std::string_view word, const std::string& start) {
-    std::string prefix = start;
-    for (const char letter : word) {
-      if (!prefix.empty() && !known_.contains(prefix + letter)) {
-        vocab_.merges.push_back(prefix + ' ' + letter);
-        add(prefix + letter, kNormal, SynthVocab::Kind::kPlainAscii);
+  void add_word_in_text(std::string_view word, const std::string& space) {
+    std::vector<std::string> pieces;
+    for (const char letter : word)
+      pieces.emplace_back(1, letter);
+    add_word(pieces);
+    pieces.insert(pieces.begin(), space);
+    add_word(std::move(pieces));
+  }
+  // Adds merges behind all others until they make the word one token: those of other words come first, as they will
+  // when it is tokenized.
+  void add_word(std::vector<std::string> pieces) {
+    for (merge(pieces); pieces.size() > 1; merge(pieces)) {
+      ranks_.emplace(std::pair(pieces[0], pieces[1]), vocab_.merges.size());
+      vocab_.merges.push_back(pieces[0] + ' ' + pieces[1]);
+      const std::string joined = pieces[0] + pieces[1];
+      if (!known_.contains(joined)) add(joined, kNormal, SynthVocab::Kind::kPlainAscii);
+    }
+  }
+  // Byte pair encoding: the merge of lowest rank that applies, until none does.
+  void merge(std::vector<std::string>& pieces) const {
+    for (;;) {
+      std::size_t best = ranks_.size();
+      std::size_t place = 0;
+      for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
+        const auto found = ranks_.find({pieces[i], pieces[i + 1]});
+        if (found == ranks_.end() || found->second >= best) continue;
+        best = found->second;
+        place = i;
       }
-      prefix += letter;
+      if (best == ranks_.size()) return;
+      pieces[place] += pieces[place + 1];
+      pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(place) + 1);
     }
   }
 
   std::size_t size_;
   SynthVocab vocab_;
   std::set<std::string> known_;
+  std::map<std::pair<std::string, std::string>, std::size_t> ranks_;  // of merges
 };
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <ctime>
@@ -12,17 +11,11 @@
 #include <random>
 #include <string_view>
 
+#include "core/model/synth_vocab.h"
+
 namespace quire::bench {
 
 namespace {
-
-constexpr std::array<std::string_view, 64> kWords = {
-    "time",    "year",   "people",   "way",      "day",     "man",     "thing", "woman", "life",    "child",  "world",
-    "school",  "state",  "family",   "group",    "country", "problem", "hand",  "part",  "place",   "case",   "week",
-    "company", "system", "program",  "question", "work",    "number",  "night", "point", "home",    "water",  "room",
-    "mother",  "area",   "money",    "story",    "fact",    "month",   "lot",   "right", "study",   "book",   "eye",
-    "job",     "word",   "business", "issue",    "side",    "kind",    "head",  "house", "service", "friend", "father",
-    "power",   "hour",   "game",     "line",     "end",     "member",  "law",   "car",   "city"};
 
 using Generator = std::mt19937_64;
 
@@ -32,10 +25,10 @@ std::int64_t draw(Generator& generator, const Range& range) {
 
 std::string draw_words(Generator& generator, std::int64_t count) {
   std::string text;
-  std::uniform_int_distribution<std::size_t> pick(0, kWords.size() - 1);
+  std::uniform_int_distribution<std::size_t> pick(0, kCommonWords.size() - 1);
   for (std::int64_t i = 0; i < count; ++i) {
     if (i > 0) text += ' ';
-    text += kWords[pick(generator)];
+    text += kCommonWords[pick(generator)];
   }
   return text;
 }

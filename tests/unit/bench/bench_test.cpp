@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include "core/model/synth_vocab.h"
+#include "core/text/tokenizer_data.h"
 #include "server/cli/bench/report.h"
 #include "server/cli/bench/sse_reader.h"
 #include "server/cli/bench/workload.h"
@@ -34,6 +36,22 @@ TEST_CASE("the same seed plans the same work, with the shared prefix first") {
   }
   options.seed = 2;
   CHECK((*plan_workload(options))[0].prompt != first[0].prompt);
+}
+
+TEST_CASE("a prompt of so many words is so many tokens of a synthetic model") {
+  const SynthVocab vocab = make_synth_vocab(kWordySynthVocab);
+  VocabularyData data;
+  data.model = "gpt2";
+  data.pre = GENERATE("qwen2", "llama-bpe");
+  data.tokens.assign(vocab.tokens.begin(), vocab.tokens.end());
+  data.merges.assign(vocab.merges.begin(), vocab.merges.end());
+  const auto tokenizer = make_tokenizer(data);
+  WorkloadOptions options;
+  options.num_requests = 20;
+  options.prompt_words = {100, 100};
+  const auto plan = plan_workload(options);
+  for (const PlannedRequest& planned : *plan)
+    CHECK(tokenizer->encode(planned.prompt, false, false).size() == 100);
 }
 
 TEST_CASE("Poisson arrivals ascend at the asked rate") {
