@@ -37,91 +37,197 @@ struct KvI8 {
   }
 };
 
-// The tokens [begin, end) of the context that one call works on.
-struct Span {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-[[gnu::always_inline]] inline const std::byte* key_block(const KvHeadView& kv, const std::int32_t* table,
-                                                         std::int64_t token) {
-  return kv.base + static_cast<std::size_t>(table[token / kv.block_size]) * kv.block_stride;
+// 2^x for x <= 0: 2^n times a minimax polynomial of the remainder in [-1/2, 1/2]. Relative error below 2e-7, exact at
+// 0; what lies below 2^-126 counts as 2^-126.
+[[gnu::always_inline]] inline typename Simd::F exp2_vector(typename Simd::F x) {
+  using F = typename Simd::F;
+  const F bounded = Simd::max(x, Simd::set1(-126.0f));
+  const F n = Simd::round(bounded);
+  const F r = Simd::sub(bounded, n);
+  F p = Simd::set1(1.326472731e-3f);
+  p = Simd::fma(p, r, Simd::set1(9.671512991e-3f));
+  p = Simd::fma(p, r, Simd::set1(5.550733581e-2f));
+  p = Simd::fma(p, r, Simd::set1(2.402224243e-1f));
+  p = Simd::fma(p, r, Simd::set1(6.931470037e-1f));
+  p = Simd::fma(p, r, Simd::set1(1.0f));
+  return Simd::scale_pow2(p, n);
 }
 
-// scores[q][token - begin] = scale * (query . key); the span's last vector may hold tokens beyond its end.
-template <class E, int kCount>
-void score_keys(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, Span span,
-                const AttentionScratch& scratch) {
-  using F = typename Simd::F;
-  const F scale = Simd::set1(tile.scale);
-  for (std::int64_t t = span.begin; t < span.end; t += Simd::kLanes) {
-    const std::int64_t inside = t % kv.block_size;
-    const std::byte* block = key_block(kv, table, t);
-    const std::byte* key = block + inside * E::kBytes;
-    F acc[Simd::kScoreChains][kCount];
-    for (int c = 0; c < Simd::kScoreChains; ++c) {
-      for (int q = 0; q < kCount; ++q)
-        acc[c][q] = Simd::zero();
+constexpr std::int64_t kPartitionVecs = kPartition / Simd::kLanes;
+// Vectors of tokens of a head that are worked on before the next head's turn.
+constexpr std::int64_t kStepVecs = 2 * Simd::kScoreVecs;
+
+// Where a vector of tokens of the context lies, and what to bring near while it is read: bytes from a head's base.
+struct Place {
+  std::int64_t block;
+  std::int64_t inside;  // tokens
+  std::int64_t ahead_of_key;
+  std::int64_t ahead_of_value;
+  bool key_before_value;  // ahead_of_key is a block whose V is wanted
+  bool value_before_key;  // ahead_of_value is a block whose K is wanted
+};
+
+// The tokens of a partition that some query sees, as vectors.
+struct Places {
+  Place at[kPartitionVecs];
+  std::int64_t num_tokens;
+  std::int64_t num_vecs;
+};
+
+// Reads go through the keys of the partition, then through its values, then to the next partition; what is
+// `kStepVecs` vectors ahead of them is fetched, by whole blocks.
+inline void find_places(const KvHeadView& kv, const std::int32_t* table, std::int64_t partition, std::int64_t visible,
+                        Places* out) {
+  const std::int64_t begin = partition * kPartition;
+  const std::int64_t end = visible < begin + kPartition ? visible : begin + kPartition;
+  const std::int64_t step = kStepVecs * Simd::kLanes > kv.block_size ? kStepVecs * Simd::kLanes / kv.block_size : 1;
+  const std::int64_t first = begin / kv.block_size;
+  const std::int64_t last = (end - 1) / kv.block_size;
+  const std::int64_t context_last = (visible - 1) / kv.block_size;
+  const auto offset = [&](std::int64_t index) { return table[index] * static_cast<std::int64_t>(kv.block_stride); };
+  out->num_tokens = end - begin;
+  out->num_vecs = (end - begin + Simd::kLanes - 1) / Simd::kLanes;
+  std::int64_t index = first;
+  std::int64_t inside = begin - first * kv.block_size;
+  for (std::int64_t i = 0; i < out->num_vecs; ++i) {
+    Place& place = out->at[i];
+    const std::int64_t next = index + step;
+    const std::int64_t beyond = next > last ? first + (next - last - 1) : next;
+    place.block = offset(index);
+    place.inside = inside;
+    place.key_before_value = next > last;
+    place.ahead_of_key = offset(beyond < last ? beyond : last);
+    place.value_before_key = next > last && next <= context_last;
+    place.ahead_of_value = offset(next <= context_last ? next : index);
+    inside += Simd::kLanes;
+    if (inside == kv.block_size) {
+      inside = 0;
+      ++index;
     }
-    for (std::int64_t d = 0; d < kv.head_dim; d += Simd::kScoreChains) {
-      for (int c = 0; c < Simd::kScoreChains; ++c) {
-        const F k = E::load(key + (d + c) * kv.block_size * E::kBytes);
-        for (int q = 0; q < kCount; ++q)
-          acc[c][q] = Simd::fma(k, Simd::set1(scratch.queries[(d + c) * kQueryTile + q]), acc[c][q]);
-      }
-    }
-    for (int c = 1; c < Simd::kScoreChains; ++c) {
-      for (int q = 0; q < kCount; ++q)
-        acc[0][q] = Simd::add(acc[0][q], acc[c][q]);
-    }
-    F factor = scale;
-    if constexpr (E::kScaled) {
-      const auto* scales = reinterpret_cast<const float*>(block + kv.head_dim * kv.block_size);
-      factor = Simd::mul(scale, Simd::load(scales + inside));
-    }
-    for (int q = 0; q < kCount; ++q)
-      Simd::store(scratch.scores + q * kPartition + (t - span.begin), Simd::mul(acc[0][q], factor));
   }
 }
 
-// Turns a query's scores into exp(score - maximum), zero where it may not see, and gives maximum and sum.
-void soften(float* scores, std::int64_t visible, std::int64_t count, float* maximum, float* sum) {
+// The f32 scales of a vector's int8 values.
+inline const float* value_scales(const KvHeadView& kv, const Place& place) {
+  const std::byte* value = kv.base + place.block + kv.value_offset;
+  return reinterpret_cast<const float*>(value + kv.block_size * kv.padded_dim) + place.inside;
+}
+
+// Asks for `bytes` from `p` on, a whole number of cache lines.
+template <std::int64_t kAskedBytes>
+[[gnu::always_inline]] inline void fetch_ahead(const std::byte* p) {
+  for (std::int64_t i = 0; i < kAskedBytes; i += 64)
+    __builtin_prefetch(p + i);
+}
+
+// scores[q][token] = scale * (query . key) for kTokenVecs vectors of tokens; lanes beyond the context hold anything.
+template <class E, int kCount, int kTokenVecs>
+void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places, float* scores) {
   using F = typename Simd::F;
+  constexpr std::int64_t kUnroll = 8;  // divides every head size
+  const std::byte* key[kTokenVecs];
+  const std::byte* ahead[kTokenVecs];
+  F acc[kTokenVecs][kCount];
+  for (int v = 0; v < kTokenVecs; ++v) {
+    const Place& place = places[v];
+    key[v] = kv.base + place.block + place.inside * E::kBytes;
+    ahead[v] = kv.base + place.ahead_of_key + (place.key_before_value ? kv.value_offset : 0) +
+               place.inside * kv.head_dim * E::kBytes;
+    for (int q = 0; q < kCount; ++q)
+      acc[v][q] = Simd::zero();
+  }
+  const float* query = tile.queries;
+  for (std::int64_t d = 0; d < kv.head_dim; d += kUnroll) {
+    for (std::int64_t i = 0; i < kUnroll; ++i, query += kQueryTile) {
+      F k[kTokenVecs];
+      for (int v = 0; v < kTokenVecs; ++v) {
+        k[v] = E::load(key[v]);
+        key[v] += kv.block_size * E::kBytes;
+      }
+      for (int q = 0; q < kCount; ++q) {
+        const F x = Simd::set1(query[q]);
+        for (int v = 0; v < kTokenVecs; ++v)
+          acc[v][q] = Simd::fma(k[v], x, acc[v][q]);
+      }
+    }
+    for (int v = 0; v < kTokenVecs; ++v)
+      fetch_ahead<kUnroll * Simd::kLanes * E::kBytes>(ahead[v] + d * Simd::kLanes * E::kBytes);
+  }
+  const F scale = Simd::set1(tile.scale * 1.44269504f);  // to base 2
+  for (int v = 0; v < kTokenVecs; ++v) {
+    F factor = scale;
+    if constexpr (E::kScaled) {
+      const Place& place = places[v];
+      const std::int64_t at = kv.head_dim * kv.block_size + place.inside * std::int64_t{4};
+      factor = Simd::mul(scale, Simd::load(reinterpret_cast<const float*>(kv.base + place.block + at)));
+      __builtin_prefetch(kv.base + place.ahead_of_key + at);
+      __builtin_prefetch(value_scales(kv, place));
+    }
+    for (int q = 0; q < kCount; ++q)
+      Simd::store(scores + q * kPartition + v * Simd::kLanes, Simd::mul(acc[v][q], factor));
+  }
+}
+
+// Turns a query's scores into 2^(score - maximum), zero where it may not see, and gives maximum and sum. For int8
+// values the scale of a token is then folded into its probability.
+template <class E>
+void soften(const KvHeadView& kv, const Places& places, std::int64_t visible, float* scores, float* maximum,
+            float* sum) {
+  using F = typename Simd::F;
+  const std::int64_t whole = visible / Simd::kLanes;
+  const std::int64_t rest = visible % Simd::kLanes;
   F largest = Simd::set1(-__builtin_inff());
-  for (std::int64_t i = 0; i < visible; i += Simd::kLanes) {
-    largest = Simd::max(largest, Simd::keep_first(Simd::load(scores + i), visible - i, -__builtin_inff()));
+  for (std::int64_t i = 0; i < whole; ++i)
+    largest = Simd::max(largest, Simd::load(scores + i * Simd::kLanes));
+  if (rest > 0) {
+    const F last = Simd::load(scores + whole * Simd::kLanes);
+    largest = Simd::max(largest, Simd::keep_first(last, rest, -__builtin_inff()));
   }
   const float top = Simd::reduce_max(largest);
   const F shift = Simd::set1(top);
   F total = Simd::zero();
-  for (std::int64_t i = 0; i < count; i += Simd::kLanes) {
-    const F e = exp_vector(Simd::sub(Simd::load(scores + i), shift));
-    const F kept = Simd::keep_first(e, visible - i, 0.0f);
-    Simd::store(scores + i, kept);
-    total = Simd::add(total, kept);
+  const auto put = [&](std::int64_t i, F p) {
+    total = Simd::add(total, p);
+    if constexpr (E::kScaled) p = Simd::mul(p, Simd::load(value_scales(kv, places.at[i])));
+    return p;
+  };
+  for (std::int64_t i = 0; i < whole; ++i) {
+    float* at = scores + i * Simd::kLanes;
+    Simd::store(at, put(i, exp2_vector(Simd::sub(Simd::load(at), shift))));
   }
+  if (rest > 0) {
+    float* at = scores + whole * Simd::kLanes;
+    const F p = exp2_vector(Simd::keep_first(Simd::sub(Simd::load(at), shift), rest, 0.0f));
+    Simd::store(at, Simd::keep_first(put(whole, Simd::keep_first(p, rest, 0.0f)), rest, 0.0f));
+  }
+  for (std::int64_t i = whole + (rest > 0); i < places.num_vecs; ++i)
+    Simd::store(scores + i * Simd::kLanes, Simd::zero());
   *maximum = top;
   *sum = Simd::reduce_add(total);
 }
 
-// weighted[q][d..] += probability * V over the span, for kWidth vectors of columns; from zero where `begin`.
+// weighted[q][d..] += probability * V over the vectors of tokens [begin, end), for kWidth vectors of columns; from zero
+// where `begin` is.
 template <class E, int kCount, int kWidth>
-void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, const float* scores, std::int64_t column,
-                   bool begin, float* weighted) {
+void weigh_columns(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
+                   const float* scores, std::int64_t column, float* weighted) {
   using F = typename Simd::F;
   F acc[kCount][kWidth];
   for (int q = 0; q < kCount; ++q) {
     for (int w = 0; w < kWidth; ++w) {
-      acc[q][w] = begin ? Simd::zero() : Simd::load(weighted + q * kv.padded_dim + column + w * Simd::kLanes);
+      acc[q][w] = begin == 0 ? Simd::zero() : Simd::load(weighted + q * kv.padded_dim + column + w * Simd::kLanes);
     }
   }
-  for (std::int64_t t = span.begin; t < span.end;) {
-    const std::byte* block = key_block(kv, table, t) + kv.value_offset;
-    const std::int64_t block_end = t - t % kv.block_size + kv.block_size;
-    const std::int64_t end = block_end < span.end ? block_end : span.end;
-    const std::byte* value = block + ((t % kv.block_size) * kv.padded_dim + column) * E::kBytes;
-    for (; t < end; ++t, value += kv.padded_dim * E::kBytes) {
-      const float* p = scores + (t - span.begin);
+  const std::int64_t row_bytes = kv.padded_dim * E::kBytes;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Place& place = places.at[i];
+    const std::int64_t from = place.inside * row_bytes + column * E::kBytes;
+    const std::byte* value = kv.base + place.block + kv.value_offset + from;
+    const std::byte* ahead = kv.base + place.ahead_of_value + (place.value_before_key ? 0 : kv.value_offset) + from;
+    const float* p = scores + i * Simd::kLanes;
+    const std::int64_t left = places.num_tokens - i * Simd::kLanes;
+    const float* stop = p + (left < Simd::kLanes ? left : Simd::kLanes);
+    for (; p < stop; ++p, value += row_bytes, ahead += row_bytes) {
       F v[kWidth];
       for (int w = 0; w < kWidth; ++w)
         v[w] = E::load(value + w * Simd::kLanes * E::kBytes);
@@ -130,6 +236,7 @@ void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, c
         for (int w = 0; w < kWidth; ++w)
           acc[q][w] = Simd::fma(weight, v[w], acc[q][w]);
       }
+      fetch_ahead<kWidth * Simd::kLanes * E::kBytes>(ahead);
     }
   }
   for (int q = 0; q < kCount; ++q) {
@@ -138,156 +245,92 @@ void weigh_columns(const KvHeadView& kv, const std::int32_t* table, Span span, c
   }
 }
 
-// int8 values: a token's scale is folded into its probabilities.
-void fold_value_scales(const KvHeadView& kv, const std::int32_t* table, Span span, std::int64_t count, float* scores) {
-  for (std::int64_t t = span.begin; t < span.end; t += Simd::kLanes) {
-    const std::byte* value = key_block(kv, table, t) + kv.value_offset;
-    const auto* scales = reinterpret_cast<const float*>(value + kv.block_size * kv.padded_dim) + t % kv.block_size;
-    for (std::int64_t q = 0; q < count; ++q) {
-      float* p = scores + q * kPartition + (t - span.begin);
-      const typename Simd::F folded = Simd::mul(Simd::load(p), Simd::load(scales));
-      Simd::store(p, Simd::keep_first(folded, span.end - t, 0.0f));
-    }
-  }
-}
-
-// The tokens of the partition that some query of the tile sees.
-inline Span visible_span(const QueryTile& tile, std::int64_t partition) {
-  Span span{partition * kPartition, partition * kPartition};
-  for (std::int64_t q = 0; q < tile.count; ++q)
-    span.end = tile.visible[q] > span.end ? tile.visible[q] : span.end;
-  if (span.end > span.begin + kPartition) span.end = span.begin + kPartition;
-  return span;
-}
-
-template <int kCount>
-void pack_queries(const QueryTile& tile, std::int64_t head_dim, float* queries) {
-  for (std::int64_t q = 0; q < kCount; ++q) {
-    const float* query = tile.query[q < tile.count ? q : 0];
-    for (std::int64_t d = 0; d < head_dim; ++d)
-      queries[d * kQueryTile + q] = query[d];
-  }
-}
-
 template <class E, int kCount>
-void soften_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, Span span,
-                 const AttentionScratch& scratch, const SoftmaxState& out) {
-  const std::int64_t count = span.end - span.begin;
-  for (std::int64_t q = 0; q < kCount; ++q) {
-    std::int64_t visible = tile.visible[q < tile.count ? q : 0] - span.begin;
-    visible = visible < 0 ? 0 : visible > count ? count : visible;
-    soften(scratch.scores + q * kPartition, visible, count, out.maximum + q, out.sum + q);
-  }
-  if constexpr (E::kScaled) fold_value_scales(kv, table, span, kCount, scratch.scores);
-}
-
-template <class E, int kCount>
-void weigh_values(const KvHeadView& kv, const std::int32_t* table, Span span, const float* scores, bool begin,
+void weigh_values(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end, const float* scores,
                   float* weighted) {
   constexpr int kWide = kCount == 8 ? Simd::kValueVecs : 2 * Simd::kValueVecs;
   std::int64_t column = 0;
-  for (; column + kWide * Simd::kLanes <= kv.padded_dim; column += kWide * Simd::kLanes) {
-    weigh_columns<E, kCount, kWide>(kv, table, span, scores, column, begin, weighted);
-  }
+  for (; column + kWide * Simd::kLanes <= kv.padded_dim; column += kWide * Simd::kLanes)
+    weigh_columns<E, kCount, kWide>(kv, places, begin, end, scores, column, weighted);
   for (; column < kv.padded_dim; column += Simd::kLanes)
-    weigh_columns<E, kCount, 1>(kv, table, span, scores, column, begin, weighted);
+    weigh_columns<E, kCount, 1>(kv, places, begin, end, scores, column, weighted);
 }
 
+// Whatever the number of heads, the arithmetic of each is the same; with several, they take turns, so that memory is
+// read in about the order in which it lies.
 template <class E, int kCount>
-void attend_tile(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
-                 const AttentionScratch& scratch, const SoftmaxState& out) {
-  const Span span = visible_span(tile, partition);
-  pack_queries<kCount>(tile, kv.head_dim, scratch.queries);
-  score_keys<E, kCount>(kv, table, tile, span, scratch);
-  soften_tile<E, kCount>(kv, table, tile, span, scratch, out);
-  weigh_values<E, kCount>(kv, table, span, scratch.scores, true, out.weighted);
-}
-
-// The arithmetic of attend_tile for every head, its memory accesses in another order.
-template <class E, int kCount>
-void attend_together(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
-                     std::int64_t partition, const AttentionScratch* scratch, const SoftmaxState* out) {
-  const Span span = visible_span(tiles[0], partition);
-  const std::int64_t step = kv[0].block_size;  // divides a partition, or is divided by it
-  const auto block_of = [&](std::int64_t t) { return Span{t, t + step < span.end ? t + step : span.end}; };
-  for (std::int64_t h = 0; h < num_heads; ++h)
-    pack_queries<kCount>(tiles[h], kv[h].head_dim, scratch[h].queries);
-  for (std::int64_t t = span.begin; t < span.end; t += step) {
-    for (std::int64_t h = 0; h < num_heads; ++h) {
-      const AttentionScratch part{scratch[h].queries, scratch[h].scores + (t - span.begin)};
-      score_keys<E, kCount>(kv[h], table, tiles[h], block_of(t), part);
+void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
+                  std::int64_t partition, float* scores, const SoftmaxState* out) {
+  constexpr std::int64_t kHeadScores = kQueryTile * kPartition;
+  constexpr int kTokenVecs = kCount == 8 ? Simd::kScoreVecs : 2 * Simd::kScoreVecs;
+  const QueryTile& first = tiles[0];
+  Places places;
+  find_places(kv[0], table, partition, first.visible[first.count - 1], &places);
+  const std::int64_t num_vecs = places.num_vecs;
+  std::int64_t i = 0;
+  for (; i + kTokenVecs <= num_vecs; i += kTokenVecs) {
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      score_keys<E, kCount, kTokenVecs>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
+  }
+  for (; i < num_vecs; ++i) {
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      score_keys<E, kCount, 1>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
+  }
+  for (std::int64_t h = 0; h < num_heads; ++h) {
+    for (std::int64_t q = 0; q < first.count; ++q) {
+      std::int64_t visible = tiles[h].visible[q] - partition * kPartition;
+      visible = visible < 0 ? 0 : visible > places.num_tokens ? places.num_tokens : visible;
+      soften<E>(kv[h], places, visible, scores + h * kHeadScores + q * kPartition, out[h].maximum + q, out[h].sum + q);
     }
   }
-  for (std::int64_t h = 0; h < num_heads; ++h)
-    soften_tile<E, kCount>(kv[h], table, tiles[h], span, scratch[h], out[h]);
-  for (std::int64_t t = span.begin; t < span.end; t += step) {
-    for (std::int64_t h = 0; h < num_heads; ++h) {
-      weigh_values<E, kCount>(kv[h], table, block_of(t), scratch[h].scores + (t - span.begin), t == span.begin,
-                              out[h].weighted);
-    }
+  const std::int64_t step = num_heads > 1 ? kStepVecs : num_vecs;
+  for (i = 0; i < num_vecs; i += step) {
+    const std::int64_t end = i + step < num_vecs ? i + step : num_vecs;
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      weigh_values<E, kCount>(kv[h], places, i, end, scores + h * kHeadScores, out[h].weighted);
   }
 }
 
 template <class E>
-void attend_heads_element(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles,
-                          std::int64_t num_heads, std::int64_t partition, const AttentionScratch* scratch,
-                          const SoftmaxState* out) {
+void attend_element(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
+                    std::int64_t partition, float* scores, const SoftmaxState* out) {
   const std::int64_t count = tiles[0].count;
-  if (count > 4) return attend_together<E, 8>(kv, table, tiles, num_heads, partition, scratch, out);
-  if (count > 2) return attend_together<E, 4>(kv, table, tiles, num_heads, partition, scratch, out);
-  if (count > 1) return attend_together<E, 2>(kv, table, tiles, num_heads, partition, scratch, out);
-  attend_together<E, 1>(kv, table, tiles, num_heads, partition, scratch, out);
+  if (count > 4) return attend_tiles<E, 8>(kv, table, tiles, num_heads, partition, scores, out);
+  if (count > 2) return attend_tiles<E, 4>(kv, table, tiles, num_heads, partition, scores, out);
+  if (count > 1) return attend_tiles<E, 2>(kv, table, tiles, num_heads, partition, scores, out);
+  attend_tiles<E, 1>(kv, table, tiles, num_heads, partition, scores, out);
 }
 
-void attend_heads(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
-                  std::int64_t partition, const AttentionScratch* scratch, const SoftmaxState* out) {
+void attend(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
+            std::int64_t partition, float* scores, const SoftmaxState* out) {
   switch (kv[0].element) {
-    case KvElement::kF32: return attend_heads_element<KvF32>(kv, table, tiles, num_heads, partition, scratch, out);
-    case KvElement::kF16: return attend_heads_element<KvF16>(kv, table, tiles, num_heads, partition, scratch, out);
-    case KvElement::kBF16: return attend_heads_element<KvBF16>(kv, table, tiles, num_heads, partition, scratch, out);
-    case KvElement::kI8: return attend_heads_element<KvI8>(kv, table, tiles, num_heads, partition, scratch, out);
+    case KvElement::kF32: return attend_element<KvF32>(kv, table, tiles, num_heads, partition, scores, out);
+    case KvElement::kF16: return attend_element<KvF16>(kv, table, tiles, num_heads, partition, scores, out);
+    case KvElement::kBF16: return attend_element<KvBF16>(kv, table, tiles, num_heads, partition, scores, out);
+    case KvElement::kI8: return attend_element<KvI8>(kv, table, tiles, num_heads, partition, scores, out);
   }
-}
-
-template <class E>
-void attend_element(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
-                    const AttentionScratch& scratch, const SoftmaxState& out) {
-  if (tile.count > 4) return attend_tile<E, 8>(kv, table, tile, partition, scratch, out);
-  if (tile.count > 2) return attend_tile<E, 4>(kv, table, tile, partition, scratch, out);
-  if (tile.count > 1) return attend_tile<E, 2>(kv, table, tile, partition, scratch, out);
-  attend_tile<E, 1>(kv, table, tile, partition, scratch, out);
-}
-
-void attend(const KvHeadView& kv, const std::int32_t* table, const QueryTile& tile, std::int64_t partition,
-            const AttentionScratch& scratch, const SoftmaxState& out) {
-  switch (kv.element) {
-    case KvElement::kF32: return attend_element<KvF32>(kv, table, tile, partition, scratch, out);
-    case KvElement::kF16: return attend_element<KvF16>(kv, table, tile, partition, scratch, out);
-    case KvElement::kBF16: return attend_element<KvBF16>(kv, table, tile, partition, scratch, out);
-    case KvElement::kI8: return attend_element<KvI8>(kv, table, tile, partition, scratch, out);
-  }
-}
-
-[[gnu::always_inline]] inline float exp_scalar(float x) {
-  float lanes[Simd::kLanes];
-  Simd::store(lanes, exp_vector(Simd::set1(x)));
-  return lanes[0];
 }
 
 void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim) {
   using F = typename Simd::F;
+  float top[Simd::kLanes];
+  float keep[Simd::kLanes];
+  float add[Simd::kLanes];
+  const F before = Simd::load_partial(state.maximum, kQueryTile);
+  const F now = Simd::load_partial(part.maximum, kQueryTile);
+  const F larger = Simd::max(before, now);
+  Simd::store(top, larger);
+  Simd::store(keep, exp2_vector(Simd::sub(before, larger)));
+  Simd::store(add, exp2_vector(Simd::sub(now, larger)));
   for (std::int64_t q = 0; q < count; ++q) {
     if (part.sum[q] == 0.0f) continue;
-    const float top = state.maximum[q] > part.maximum[q] ? state.maximum[q] : part.maximum[q];
-    const float keep = exp_scalar(state.maximum[q] - top);
-    const float add = exp_scalar(part.maximum[q] - top);
-    state.maximum[q] = top;
-    state.sum[q] = state.sum[q] * keep + part.sum[q] * add;
+    state.maximum[q] = top[q];
+    state.sum[q] = state.sum[q] * keep[q] + part.sum[q] * add[q];
     float* into = state.weighted + q * padded_dim;
     const float* from = part.weighted + q * padded_dim;
     for (std::int64_t d = 0; d < padded_dim; d += Simd::kLanes) {
-      const F kept = Simd::mul(Simd::load(into + d), Simd::set1(keep));
-      Simd::store(into + d, Simd::fma(Simd::load(from + d), Simd::set1(add), kept));
+      const F kept = Simd::mul(Simd::load(into + d), Simd::set1(keep[q]));
+      Simd::store(into + d, Simd::fma(Simd::load(from + d), Simd::set1(add[q]), kept));
     }
   }
 }

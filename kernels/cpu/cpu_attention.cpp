@@ -19,8 +19,11 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-std::int64_t scratch_floats(std::int64_t padded_dim) {
-  return kQueryTile * (padded_dim + kPartition);
+// Scores of one head; packed queries of one tile.
+constexpr std::int64_t kScoreFloats = kQueryTile * kPartition;
+
+std::int64_t query_floats(std::int64_t padded_dim) {
+  return kQueryTile * padded_dim;
 }
 
 std::int64_t state_floats(std::int64_t padded_dim) {
@@ -97,38 +100,41 @@ SoftmaxState AttentionRunner::state_at(float* base, std::int64_t index, std::int
   return {at, at + kQueryTile, at + 2 * kQueryTile};
 }
 
-AttentionScratch AttentionRunner::scratch_at(float* memory, std::int64_t index, std::int64_t padded_dim) const {
-  float* at = memory + index * scratch_floats(padded_dim);
-  return {at, at + kQueryTile * padded_dim};
-}
-
-// Per worker: packed queries and scores of each head of a unit, then a partition's and the running states of its heads
-// or tiles.
 void AttentionRunner::prepare_workers(std::int64_t padded_dim) {
-  worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
-  worker_memory_.resize(worker_scratch_.size());
+  workers_.resize(static_cast<std::size_t>(pool_.size()));
+  std::int64_t tiles = kHeadsTogether;
   std::int64_t states = 2 * kHeadsTogether;
-  for (const Item& item : items_)
+  for (const Item& item : items_) {
+    tiles = std::max(tiles, item.tiles);
     states = std::max(states, 1 + item.tiles);
-  const std::int64_t floats = kHeadsTogether * scratch_floats(padded_dim) + states * state_floats(padded_dim);
-  for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
-    worker_memory_[i] = worker_scratch_[i].get<float>(static_cast<std::size_t>(floats));
+  }
+  const std::int64_t floats =
+      kHeadsTogether * kScoreFloats + tiles * query_floats(padded_dim) + states * state_floats(padded_dim);
+  for (Worker& worker : workers_) {
+    worker.scores = worker.memory.get<float>(static_cast<std::size_t>(floats));
+    worker.queries = worker.scores + kHeadsTogether * kScoreFloats;
+    worker.states = worker.queries + tiles * query_floats(padded_dim);
+    worker.tiles.resize(static_cast<std::size_t>(tiles));
   }
 }
 
-// Query vectors of an item are ordered by row, then by head of the group.
-QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t kv_head,
-                                     std::int64_t tile) const {
+// Query vectors of an item are ordered by row, then by head of the group. Packs them into `queries`.
+QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
+                                     float* queries) const {
   QueryTile out;
   const std::int64_t first = tile * kQueryTile;
   const std::int64_t head_dim = call.kv->layout().head_dim;
   out.count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
   out.scale = call.scale;
-  for (std::int64_t i = 0; i < out.count; ++i) {
-    const std::int64_t row = (first + i) / call.group;
-    const std::int64_t head = kv_head * call.group + (first + i) % call.group;
-    out.query[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
+  out.queries = queries;
+  for (std::int64_t i = 0; i < padded_tile_rows(out.count); ++i) {
+    const std::int64_t query = first + (i < out.count ? i : 0);
+    const std::int64_t row = query / call.group;
+    const std::int64_t head = kv_head * call.group + query % call.group;
+    const float* from = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
     out.visible[i] = item.first_position + row + 1;
+    for (std::int64_t d = 0; d < head_dim; ++d)
+      queries[d * kQueryTile + i] = from[d];
   }
   return out;
 }
@@ -156,32 +162,29 @@ void reset(const SoftmaxState& state, std::int64_t padded_dim) {
 
 }  // namespace
 
-void AttentionRunner::attend_heads(const Call& call, const Unit& unit, std::int64_t partition, float* memory,
-                                   const SoftmaxState* out) {
+// The views of a unit's heads, and their only tiles to worker.tiles.
+void AttentionRunner::make_head_tiles(const Call& call, const Unit& unit, Worker& worker, KvHeadView* views) const {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
-  KvHeadView views[kHeadsTogether];
-  QueryTile tiles[kHeadsTogether];
-  AttentionScratch scratch[kHeadsTogether];
   for (std::int64_t h = 0; h < unit.num_heads; ++h) {
     views[h] = call.kv->head(call.layer, unit.first_head + h);
-    tiles[h] = make_tile(call, item, unit.first_head + h, 0);
-    scratch[h] = scratch_at(memory, h, call.padded_dim);
+    worker.tiles[static_cast<std::size_t>(h)] =
+        make_tile(call, item, unit.first_head + h, 0, worker.queries + h * query_floats(call.padded_dim));
   }
-  kernels_.attend_heads(views, item.block_table, tiles, unit.num_heads, partition, scratch, out);
 }
 
-void AttentionRunner::run_heads(const Call& call, const Unit& unit, float* memory) {
+void AttentionRunner::run_heads(const Call& call, const Unit& unit, Worker& worker) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
-  float* states = memory + kHeadsTogether * scratch_floats(call.padded_dim);
+  KvHeadView views[kHeadsTogether];
+  make_head_tiles(call, unit, worker, views);
   SoftmaxState parts[kHeadsTogether];
   SoftmaxState totals[kHeadsTogether];
   for (std::int64_t h = 0; h < unit.num_heads; ++h) {
-    parts[h] = state_at(states, h, call.padded_dim);
-    totals[h] = state_at(states, kHeadsTogether + h, call.padded_dim);
+    parts[h] = state_at(worker.states, h, call.padded_dim);
+    totals[h] = state_at(worker.states, kHeadsTogether + h, call.padded_dim);
     reset(totals[h], call.padded_dim);
   }
   for (std::int64_t p = 0; p < item.partitions; ++p) {
-    attend_heads(call, unit, p, memory, parts);
+    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, p, worker.scores, parts);
     for (std::int64_t h = 0; h < unit.num_heads; ++h)
       kernels_.merge(totals[h], parts[h], item.num_rows * call.group, call.padded_dim);
   }
@@ -189,37 +192,63 @@ void AttentionRunner::run_heads(const Call& call, const Unit& unit, float* memor
     write_tile(call, item, unit.first_head + h, 0, totals[h]);
 }
 
-// All tiles of one head.
-void AttentionRunner::run_tiles(const Call& call, const Unit& unit, float* memory) {
+// All tiles of one head, partition by partition, so that its K and V stay in the cache for the tiles.
+void AttentionRunner::run_tiles(const Call& call, const Unit& unit, Worker& worker) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
   const KvHeadView view = call.kv->head(call.layer, unit.first_head);
-  const AttentionScratch scratch = scratch_at(memory, 0, call.padded_dim);
-  float* states = memory + kHeadsTogether * scratch_floats(call.padded_dim);
-  const SoftmaxState part = state_at(states, 0, call.padded_dim);
-  for (std::int64_t t = 0; t < item.tiles; ++t)
-    reset(state_at(states, 1 + t, call.padded_dim), call.padded_dim);
+  const SoftmaxState part = state_at(worker.states, 0, call.padded_dim);
+  const auto total = [&](std::int64_t t) { return state_at(worker.states, 1 + t, call.padded_dim); };
+  for (std::int64_t t = 0; t < item.tiles; ++t) {
+    worker.tiles[static_cast<std::size_t>(t)] =
+        make_tile(call, item, unit.first_head, t, worker.queries + t * query_floats(call.padded_dim));
+    reset(total(t), call.padded_dim);
+  }
   for (std::int64_t p = 0; p < item.partitions; ++p) {
     for (std::int64_t t = 0; t < item.tiles; ++t) {
-      const QueryTile tile = make_tile(call, item, unit.first_head, t);
+      const QueryTile& tile = worker.tiles[static_cast<std::size_t>(t)];
       if (tile.visible[tile.count - 1] <= p * kPartition) continue;
-      kernels_.attend(view, item.block_table, tile, p, scratch, part);
-      kernels_.merge(state_at(states, 1 + t, call.padded_dim), part, tile.count, call.padded_dim);
+      kernels_.attend(&view, item.block_table, &tile, 1, p, worker.scores, &part);
+      kernels_.merge(total(t), part, tile.count, call.padded_dim);
     }
   }
   for (std::int64_t t = 0; t < item.tiles; ++t)
-    write_tile(call, item, unit.first_head, t, state_at(states, 1 + t, call.padded_dim));
+    write_tile(call, item, unit.first_head, t, total(t));
 }
 
 void AttentionRunner::run_whole(const Call& call) {
   pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
     const Unit& unit = units_[static_cast<std::size_t>(index)];
-    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
     if (items_[static_cast<std::size_t>(unit.item)].tiles == 1) {
-      run_heads(call, unit, memory);
+      run_heads(call, unit, workers_[static_cast<std::size_t>(worker)]);
     } else {
-      run_tiles(call, unit, memory);
+      run_tiles(call, unit, workers_[static_cast<std::size_t>(worker)]);
     }
   });
+}
+
+// One partition of a unit, each state to where state_of(head, tile) says.
+template <class StateOf>
+void AttentionRunner::run_partition(const Call& call, const Unit& unit, Worker& worker, const StateOf& state_of) {
+  const Item& item = items_[static_cast<std::size_t>(unit.item)];
+  KvHeadView views[kHeadsTogether];
+  if (item.tiles == 1) {
+    make_head_tiles(call, unit, worker, views);
+    SoftmaxState parts[kHeadsTogether];
+    for (std::int64_t h = 0; h < unit.num_heads; ++h)
+      parts[h] = state_of(unit.first_head + h, std::int64_t{0});
+    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, unit.partition, worker.scores, parts);
+    return;
+  }
+  views[0] = call.kv->head(call.layer, unit.first_head);
+  for (std::int64_t t = 0; t < item.tiles; ++t) {
+    const QueryTile tile = make_tile(call, item, unit.first_head, t, worker.queries);
+    const SoftmaxState state = state_of(unit.first_head, t);
+    if (tile.visible[tile.count - 1] <= unit.partition * kPartition) {
+      reset(state, call.padded_dim);
+    } else {
+      kernels_.attend(views, item.block_table, &tile, 1, unit.partition, worker.scores, &state);
+    }
+  }
 }
 
 void AttentionRunner::run_split(const Call& call) {
@@ -231,30 +260,13 @@ void AttentionRunner::run_split(const Call& call) {
   pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
     const Unit& unit = units_[static_cast<std::size_t>(index)];
     const Item& item = items_[static_cast<std::size_t>(unit.item)];
-    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
-    const std::int64_t p = unit.partition;
-    if (item.tiles == 1) {
-      SoftmaxState parts[kHeadsTogether];
-      for (std::int64_t h = 0; h < unit.num_heads; ++h)
-        parts[h] = state_of(item, unit.first_head + h, p, 0);
-      return attend_heads(call, unit, p, memory, parts);
-    }
-    const KvHeadView view = call.kv->head(call.layer, unit.first_head);
-    for (std::int64_t t = 0; t < item.tiles; ++t) {
-      const QueryTile tile = make_tile(call, item, unit.first_head, t);
-      const SoftmaxState state = state_of(item, unit.first_head, p, t);
-      if (tile.visible[tile.count - 1] <= p * kPartition) {
-        std::fill_n(state.sum, kQueryTile, 0.0f);
-      } else {
-        kernels_.attend(view, item.block_table, tile, p, scratch_at(memory, 0, call.padded_dim), state);
-      }
-    }
+    run_partition(call, unit, workers_[static_cast<std::size_t>(worker)],
+                  [&](std::int64_t head, std::int64_t tile) { return state_of(item, head, unit.partition, tile); });
   });
   pool_.run(static_cast<std::int64_t>(items_.size()) * call.num_kv_heads, [&](int worker, std::int64_t unit) {
     const Item& item = items_[static_cast<std::size_t>(unit / call.num_kv_heads)];
     const std::int64_t kv_head = unit % call.num_kv_heads;
-    float* memory = worker_memory_[static_cast<std::size_t>(worker)];
-    const SoftmaxState total = state_at(memory, 0, call.padded_dim);
+    const SoftmaxState total = state_at(workers_[static_cast<std::size_t>(worker)].states, 0, call.padded_dim);
     const std::int64_t queries = item.num_rows * call.group;
     for (std::int64_t t = 0; t < item.tiles; ++t) {
       reset(total, call.padded_dim);

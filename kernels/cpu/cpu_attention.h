@@ -38,6 +38,15 @@ class AttentionRunner {
     std::int64_t num_heads = 0;
     std::int64_t partition = 0;
   };
+  // What one thread works in: scores of each head, packed queries of each head or tile, and states: a partition's and
+  // the running ones of its heads or tiles.
+  struct Worker {
+    Scratch memory;
+    float* scores = nullptr;
+    float* queries = nullptr;
+    float* states = nullptr;
+    std::vector<QueryTile> tiles;
+  };
   // The arguments of one run.
   struct Call {
     const CpuKvStorage* kv;
@@ -55,15 +64,16 @@ class AttentionRunner {
   void plan_units(std::int64_t num_kv_heads, bool split);
   void run_whole(const Call& call);
   void run_split(const Call& call);
-  // One partition of a unit's heads, which have one tile each, to `out`.
-  void attend_heads(const Call& call, const Unit& unit, std::int64_t partition, float* memory, const SoftmaxState* out);
-  void run_tiles(const Call& call, const Unit& unit, float* memory);
-  void run_heads(const Call& call, const Unit& unit, float* memory);
-  QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile) const;
+  template <class StateOf>
+  void run_partition(const Call& call, const Unit& unit, Worker& worker, const StateOf& state_of);
+  void run_tiles(const Call& call, const Unit& unit, Worker& worker);
+  void run_heads(const Call& call, const Unit& unit, Worker& worker);
+  void make_head_tiles(const Call& call, const Unit& unit, Worker& worker, KvHeadView* views) const;
+  QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
+                      float* queries) const;
   void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                   const SoftmaxState& state);
   SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
-  AttentionScratch scratch_at(float* memory, std::int64_t index, std::int64_t padded_dim) const;
   void prepare_workers(std::int64_t padded_dim);
 
   const KernelTable& kernels_;
@@ -71,8 +81,7 @@ class AttentionRunner {
   std::vector<Item> items_;
   std::vector<Unit> units_;
   std::int64_t num_states_ = 0;
-  std::vector<Scratch> worker_scratch_;
-  std::vector<float*> worker_memory_;
+  std::vector<Worker> workers_;
   Scratch states_;
 };
 

@@ -35,7 +35,6 @@ constexpr KernelTable make_table(const char* name) {
       .store_key = store_key,
       .store_value = store_value,
       .attend = attend,
-      .attend_heads = attend_heads,
       .merge = merge,
       .finish = finish,
   };

@@ -85,23 +85,17 @@ struct KvHeadView {
 // Up to kQueryTile query vectors over the same sequence and K/V head.
 struct QueryTile {
   std::int64_t count = 0;
-  const float* query[kQueryTile];
-  std::int64_t visible[kQueryTile];  // tokens of context that this query may see
+  const float* queries = nullptr;    // [head_dim][kQueryTile], padded to padded_tile_rows(count) by finite values
+  std::int64_t visible[kQueryTile];  // tokens of context that this query may see; never decreasing
   float scale = 1.0f;
 };
 
-// Softmax over a part of the context, not normalised: per query the maximum, the sum of exp(score - maximum), and the
-// weighted sum of V [padded_dim].
+// Softmax over a part of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
+// 2^(score - maximum), and the weighted sum of V [padded_dim].
 struct SoftmaxState {
   float* maximum = nullptr;   // [kQueryTile]
   float* sum = nullptr;       // [kQueryTile]
   float* weighted = nullptr;  // [kQueryTile][padded_dim]
-};
-
-// One for each head that is attended to together.
-struct AttentionScratch {
-  float* queries = nullptr;  // [head_dim][kQueryTile]
-  float* scores = nullptr;   // [kQueryTile][kPartition]
 };
 
 // A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
@@ -139,14 +133,11 @@ struct KernelTable {
 
   void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
   void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
-  // Tokens [partition * kPartition, ...) of the context, for every query of the tile.
-  void (*attend)(const KvHeadView& kv, const std::int32_t* block_table, const QueryTile& tile, std::int64_t partition,
-                 const AttentionScratch& scratch, const SoftmaxState& out);
-  // The same for one tile of each of `num_heads` heads with equal counts and visible tokens, block by block: memory is
-  // read in the order in which it lies.
-  void (*attend_heads)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles,
-                       std::int64_t num_heads, std::int64_t partition, const AttentionScratch* scratch,
-                       const SoftmaxState* out);
+  // Tokens [partition * kPartition, ...) of the context, for one tile of each of `num_heads` heads with equal counts
+  // and visible tokens; together, because what they read of a block lies together.
+  // scores: [num_heads][kQueryTile][kPartition] of scratch.
+  void (*attend)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
+                 std::int64_t partition, float* scores, const SoftmaxState* out);
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);

@@ -26,7 +26,7 @@ struct Simd {
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
   static constexpr int kValueVecs = 1;
-  static constexpr int kScoreChains = 1;
+  static constexpr int kScoreVecs = 1;
 
   using F = __m256;
   using B = __m256i;
@@ -132,6 +132,9 @@ struct Simd {
   static F pow2(F n) {
     const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+  }
+  static F scale_pow2(F a, F n) {
+    return mul(a, pow2(n));
   }
   static F keep_first(F a, std::int64_t n, float fill) {
     return _mm256_blendv_ps(set1(fill), a, _mm256_castsi256_ps(first_lanes(n)));

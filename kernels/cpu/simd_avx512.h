@@ -22,7 +22,7 @@ struct Simd {
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatPanels = 2;
   static constexpr int kValueVecs = 2;
-  static constexpr int kScoreChains = 2;
+  static constexpr int kScoreVecs = 2;
 
   using F = __m512;
   using B = __m512i;
@@ -125,6 +125,9 @@ struct Simd {
   static F pow2(F n) {
     const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
     return _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23));
+  }
+  static F scale_pow2(F a, F n) {
+    return _mm512_scalef_ps(a, n);
   }
   static F keep_first(F a, std::int64_t n, float fill) {
     return _mm512_mask_blend_ps(first_lanes(n), set1(fill), a);

@@ -18,8 +18,8 @@ struct Simd {
   static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
-  static constexpr int kValueVecs = 2;    // vectors of V per register block at eight queries
-  static constexpr int kScoreChains = 1;  // sums that a dot product with a key is cut into
+  static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries
+  static constexpr int kScoreVecs = 1;  // vectors of tokens, the same for keys
 
   struct F {
     float v[kLanes];
@@ -135,6 +135,8 @@ struct Simd {
   static F pow2(F n) {
     return map([&](int i) { return bits_to_float(static_cast<std::uint32_t>(static_cast<int>(n.v[i]) + 127) << 23); });
   }
+  // a times 2^n.
+  static F scale_pow2(F a, F n) { return mul(a, pow2(n)); }
   // Lanes i >= n are replaced by `fill`.
   static F keep_first(F a, std::int64_t n, float fill) {
     return map([&](int i) { return i < n ? a.v[i] : fill; });
