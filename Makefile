@@ -13,7 +13,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan tsan e2e bench packages test-packages image deb check-deploy clean
+.PHONY: run test build lint tidy check asan tsan e2e bench bench-server hostile fuzz packages test-packages fuzz-packages image deb \
+  check-deploy clean
 
 run: build
 	@exec build/release/quire serve --model $(MODEL) $(ARGS)
@@ -47,6 +48,11 @@ tsan: build/tsan/build.ninja
 	ninja --quiet -C build/tsan quire engine_tests server_tests e2e_scripts
 	ctest --test-dir build/tsan --output-on-failure --parallel 2 --label-regex threads
 
+build/fuzz/build.ninja: | fuzz-packages
+
+fuzz-packages:
+	@deploy/install-packages.sh clang-16
+
 build/%/build.ninja: | test-packages
 	cmake --preset $*
 
@@ -64,6 +70,23 @@ deb: build
 # Operations and whole models against what this machine can do; models are made in build/bench. Takes minutes.
 bench: build
 	tests/bench/run.sh build/release/quire build/bench
+
+# The server's own figures: connections, streams, overhead, time to ready.
+bench-server: build/check/build.ninja
+	ninja --quiet -C build/check quire bench_server bench_daemon
+	tests/bench/server.sh build/check build/bench
+
+# Hostile load under AddressSanitizer, then checks of what it left.
+MINUTES ?= 30
+hostile: build/asan/build.ninja
+	ninja --quiet -C build/asan quire
+	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES)
+
+# Every fuzz target with libFuzzer, from its committed corpus; what it finds new stays in build/fuzz.
+SECONDS ?= 60
+fuzz: build/fuzz/build.ninja
+	ninja --quiet -C build/fuzz fuzzers
+	tests/fuzz/run.sh build/fuzz $(SECONDS)
 
 # What takes root, the network and minutes: the container image, built and run.
 check-deploy: test-packages

@@ -35,6 +35,10 @@ export class QuireServer {
     await ready;
   }
 
+  get pid() {
+    return this.#process.pid;
+  }
+
   signal(name) {
     this.#process.kill(name);
   }

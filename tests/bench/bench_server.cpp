@@ -1,0 +1,146 @@
+// What the server costs over an engine that costs nothing: bench_server streams [IO_THREADS] | overhead. Client and
+// server are two processes that share this machine's cores.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "server/http/server.h"
+#include "tests/bench/costless_engine.h"
+#include "tests/bench/engine_bench.h"
+#include "tests/bench/stream_client.h"
+
+namespace {
+
+using namespace quire;
+using namespace quire::bench;
+
+constexpr int kStreams = 1000;
+constexpr int kSeconds = 6;
+
+struct Run {
+  std::size_t num_streams = 1;
+  std::chrono::nanoseconds period{0};
+  int io_threads = 1;
+};
+
+// Serves until `client`, which runs in a process of its own, has ended; says what the server took.
+void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client) {
+  std::fflush(stdout);
+  std::array<int, 2> pipe{};
+  if (::pipe(pipe.data()) != 0) std::exit(1);
+  const pid_t child = ::fork();  // before there are threads
+  if (child == 0) {
+    std::uint16_t port = 0;
+    if (::read(pipe[0], &port, sizeof port) == sizeof port) client(port);
+    std::fflush(stdout);
+    ::_exit(0);
+  }
+  rusage before{};
+  ::getrusage(RUSAGE_SELF, &before);
+  {
+    ServerOptions options;
+    options.port = 0;
+    options.io_threads = run.io_threads;
+    options.access_log = AccessLog::kOff;
+    CostlessEngine engine(run.num_streams, run.period);
+    Server server(options);
+    server.start();
+    auto service = std::make_shared<Service>();
+    service->models = ModelTable({costless_model(engine.queue())});
+    server.serve(service);
+    const std::uint16_t port = server.port();
+    if (::write(pipe[1], &port, sizeof port) != sizeof port) std::exit(1);
+    ::waitpid(child, nullptr, 0);
+    server.stop();
+    server.wait();
+    std::printf("  engine steps that began late: %lld\n", static_cast<long long>(engine.num_late()));
+  }
+  rusage after{};
+  ::getrusage(RUSAGE_SELF, &after);
+  const auto seconds = [](const timeval& end, const timeval& begin) {
+    return static_cast<double>(end.tv_sec - begin.tv_sec) + 1e-6 * static_cast<double>(end.tv_usec - begin.tv_usec);
+  };
+  std::printf("  server: %.2f s user, %.2f s system\n", seconds(after.ru_utime, before.ru_utime),
+              seconds(after.ru_stime, before.ru_stime));
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+std::string chat_request(int max_tokens, bool stream) {
+  const std::string body =
+      R"({"model":"costless","messages":[{"role":"user","content":"Say something."}],"max_tokens":)" +
+      std::to_string(max_tokens) + (stream ? R"(,"stream":true})" : "}");
+  return "POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+// A rate is offered, not the most that can be had: a delay means something only while the engine waits for nobody.
+void measure_streams(int io_threads) {
+  for (const int rate : {100'000, 150'000, 200'000, 250'000}) {
+    const std::chrono::nanoseconds period(std::int64_t{1'000'000'000} * kStreams / rate);
+    const int num_tokens = rate / kStreams * kSeconds;
+    std::printf("streams: %d, %d events/s offered, io_threads %d\n", kStreams, rate, io_threads);
+    serve_for({kStreams, period, io_threads}, [&](std::uint16_t port) {
+      const StreamFigures figures = read_streams(port, kStreams, chat_request(num_tokens, true));
+      std::printf("  %.0f events/s, delay p50 %.1f, p99 %.1f, p99.9 %.1f ms; %lld of %d streams whole, %lld events\n",
+                  static_cast<double>(figures.num_events) / figures.seconds, figures.delay_ms(50), figures.delay_ms(99),
+                  figures.delay_ms(99.9), static_cast<long long>(figures.num_ended), kStreams,
+                  static_cast<long long>(figures.num_events));
+      std::printf("  %.0f bytes per event, %.2f events per read; client: %.2f s of processor in %.2f s\n",
+                  static_cast<double>(figures.num_bytes) / static_cast<double>(figures.num_events),
+                  static_cast<double>(figures.num_events) / static_cast<double>(figures.num_reads), figures.cpu_seconds,
+                  figures.seconds);
+    });
+  }
+}
+
+// One request after another on one connection: all of the time between sending and the whole answer is the server's,
+// the client's and the kernel's.
+void measure_overhead() {
+  constexpr int kRequests = 5000;
+  for (const bool stream : {false, true}) {
+    serve_for({}, [&](std::uint16_t port) {
+      const int socket = connect_to(port);
+      const std::string request = chat_request(1, stream);
+      const std::string_view end = stream ? "\r\n0\r\n\r\n" : "}";
+      std::vector<double> micros;
+      std::array<char, 65536> buffer;
+      for (int i = 0; i < kRequests; ++i) {
+        const auto began = Clock::now();
+        send_all(socket, request);
+        std::string answer;
+        while (!answer.ends_with(end)) {
+          const ssize_t count = ::read(socket, buffer.data(), buffer.size());
+          if (count <= 0) std::exit(1);
+          answer.append(buffer.data(), static_cast<std::size_t>(count));
+        }
+        micros.push_back(1e6 * seconds_between(began, Clock::now()));
+      }
+      std::printf("overhead: a chat of one token, %s: p50 %.0f, p90 %.0f, p99 %.0f us from request to whole answer\n",
+                  stream ? "streamed" : "whole", percentile(micros, 50), percentile(micros, 90),
+                  percentile(micros, 99));
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  quire::log::configure({"warn", "text"});
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  if (what == "streams") {
+    measure_streams(argc > 2 ? std::atoi(argv[2]) : 1);
+  } else if (what == "overhead") {
+    measure_overhead();
+  } else {
+    std::fprintf(stderr, "bench_server streams [IO_THREADS] | overhead\n");
+    return 2;
+  }
+}

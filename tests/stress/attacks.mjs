@@ -1,0 +1,206 @@
+// What hostile and unlucky clients do. Each attack is a function of a context ({port, random, work, check, max_body}) that
+// resolves once the server has dealt with it, and throws where it did so wrongly. `check(job, answer)` compares what was said
+// with what the same request is answered alone.
+import assert from "node:assert/strict";
+import { kHost, pause, post, RawClient } from "./raw_client.mjs";
+
+const kRefusedHeads = [
+  "GET / HTTP/1.1\nHost: a\n\n",
+  "GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n",
+  "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+  "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+  "GET / HTTP/1.1\r\n\r\n",
+  "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+  "GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+  "GET / \x00 HTTP/1.1\r\nHost: a\r\n\r\n",
+  "G\x00T / HTTP/1.1\r\nHost: a\r\n\r\n",
+  "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: +5\r\n\r\nhello`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: 99999999999999999999\r\n\r\n`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n`,
+  `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n`,
+];
+
+const noise = (random, length) => Buffer.from(Array.from({ length }, () => random(256)));
+
+// Bytes of a valid message, some of them changed, cut out or doubled.
+function damaged(random, text) {
+  const bytes = Buffer.from(text);
+  const parts = [bytes];
+  for (let i = 0; i <= random(3); ++i) {
+    const at = random(bytes.length);
+    if (random(3) === 0) {
+      parts.push(bytes.subarray(at, at + random(40)));
+    } else if (random(2) === 0) {
+      parts[0] = Buffer.concat([parts[0].subarray(0, at), parts[0].subarray(at + 1 + random(8))]);
+    } else {
+      bytes[at] = random(256);
+    }
+  }
+  return Buffer.concat(parts);
+}
+
+// Never served, never left hanging: a refusal and a closed connection.
+async function malformed_head({ port, random }) {
+  const head = kRefusedHeads[random(kRefusedHeads.length)];
+  const client = new RawClient(port).send(Buffer.from(head, "latin1"));
+  const text = await client.ended;
+  assert.match(text, /^HTTP\/1\.1 (400|408|413|414|431|501|505) /, `${JSON.stringify(head)}: ${text}`);
+}
+
+async function noisy_head({ port, random }) {
+  const client = new RawClient(port).send(noise(random, 1 + random(3000))).finish_sending();
+  assert.doesNotMatch(await client.ended, /^HTTP\/1\.1 (2|5)/);
+}
+
+async function damaged_body({ port, random, work }) {
+  const { path, body } = work[random(work.length)];
+  const client = new RawClient(port).send(post(path, damaged(random, JSON.stringify({ ...body, max_tokens: 2 }))));
+  const status = await client.status();
+  client.close();
+  assert.ok([200, 400, 404, 413, 422, 429].includes(status), `status ${status}: ${client.text()}`);
+}
+
+async function deep_body({ port, random }) {
+  const depth = 100 + random(100000);
+  const client = new RawClient(port).send(post("/v1/chat/completions", `{"messages":${"[".repeat(depth)}`));
+  assert.equal(await client.status(), 400);
+  client.close();
+}
+
+async function hostile_schema({ port, random }) {
+  const schemas = [
+    { $ref: "#" }, { $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } }, { pattern: "(a+)+$(".repeat(20) },
+    { type: "array", minItems: 1e15 }, { enum: [] }, { type: "object", required: ["a"], additionalProperties: false },
+    { allOf: Array.from({ length: 200 }, () => ({ type: "string", minLength: 3 })) }, { type: "string", pattern: "(?=a)b" },
+    { type: "integer", minimum: 10, maximum: 1 },
+  ];
+  const schema = schemas[random(schemas.length)];
+  const body = { model: "quire-demo", prompt: "x", max_tokens: 3,
+    response_format: { type: "json_schema", json_schema: { name: "s", schema } } };
+  const client = new RawClient(port).send(post("/v1/completions", JSON.stringify(body)));
+  const status = await client.status();
+  client.close();
+  assert.ok([200, 400].includes(status), `status ${status}: ${client.text()}`);
+}
+
+async function oversized_body({ port, max_body }) {
+  const head = `POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: ${max_body + 1}\r\n\r\n`;
+  const client = new RawClient(port).send(head + "x".repeat(1000));
+  assert.equal(await client.status(), 413);
+  client.close();
+}
+
+async function oversized_chunks({ port, max_body }) {
+  const client = new RawClient(port).send(`POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n`);
+  const chunk = `10000\r\n${"x".repeat(65536)}\r\n`;
+  for (let sent = 0; sent <= max_body + 65536; sent += 65536) client.send(chunk);
+  assert.equal(await client.status(), 413);
+  client.close();
+}
+
+async function oversized_head({ port }) {
+  const client = new RawClient(port).send(`GET / HTTP/1.1\r\n${kHost}${"X-Long: ".padEnd(9000, "y")}\r\n`.repeat(20));
+  assert.ok([400, 431].includes(await client.status()), client.text().slice(0, 200));
+  client.close();
+}
+
+async function oversized_prompt({ port }) {
+  const client = new RawClient(port).send(post("/v1/completions", JSON.stringify({ prompt: "word ".repeat(20000), max_tokens: 1 })));
+  assert.equal(await client.status(), 400);
+  client.close();
+}
+
+// A head that never comes to its end, byte by byte: the server's patience ends it.
+async function slow_head({ port }) {
+  const client = new RawClient(port);
+  for (const byte of `GET /livez HTTP/1.1\r\nX-Slow: ${"z".repeat(200)}`) {
+    client.send(byte);
+    await pause(20);
+    if (client.socket.destroyed || client.bytes.length > 0) break;
+  }
+  assert.match(await client.ended, /^HTTP\/1\.1 408 /);
+}
+
+async function slow_body({ port, work }) {
+  const bytes = post(work[0].path, JSON.stringify(work[0].body));
+  const client = new RawClient(port).send(bytes.subarray(0, bytes.length - 20));
+  assert.match(await client.ended, /^HTTP\/1\.1 408 /);
+}
+
+// Hangs up in the head, in the body, while waiting, or in the stream; politely or by a reset.
+async function disconnecting({ port, random, work }) {
+  const { path, body } = work[random(work.length)];
+  const bytes = post(path, JSON.stringify(body));
+  const client = new RawClient(port);
+  const when = random(4);
+  if (when < 2) {
+    client.send(bytes.subarray(0, when === 0 ? random(60) : bytes.length - 1 - random(20)));
+    await pause(random(5));
+  } else {
+    client.send(bytes);
+    if (when === 3) await client.until((text) => text.split("\n\n").length > 1 + random(20));
+  }
+  if (random(2) === 0) client.reset();
+  else client.close();
+  await client.ended;
+}
+
+// Asks and reads nothing at all until everything has been said; what was said is whole.
+async function slow_reader({ port, random, work, check }) {
+  const job = work[random(work.length)];
+  const client = new RawClient(port);
+  client.socket.pause();
+  client.send(post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" }));
+  await pause(200 + random(800));
+  client.socket.resume();
+  check(job, await client.ended);
+}
+
+// Bytes in many pieces, quick enough.
+async function piecemeal({ port, random, work, check }) {
+  const job = work[random(work.length)];
+  const bytes = post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" });
+  const client = new RawClient(port);
+  for (let at = 0; at < bytes.length; ) {
+    const size = 1 + random(60);
+    client.send(bytes.subarray(at, at + size));
+    at += size;
+    await pause(1);
+  }
+  check(job, await client.ended);
+}
+
+async function over_quota({ port }) {
+  const body = JSON.stringify({ prompt: "a", max_tokens: 1 });
+  const clients = Array.from({ length: 4 }, () =>
+    new RawClient(port).send(post("/v1/completions", body, { key: "limited" })));
+  for (const client of clients) {
+    const status = await client.status();
+    assert.ok([200, 429].includes(status), `status ${status}`);
+    if (status === 429) assert.match(client.text(), /\r\nRetry-After: \d+\r\n/);
+    client.close();
+  }
+}
+
+async function wrong_key({ port }) {
+  const client = new RawClient(port).send(post("/v1/completions", "{}", { key: "nobody" }));
+  assert.equal(await client.status(), 401);
+  client.close();
+}
+
+// A request behind another one that ends its connection must not be answered.
+async function smuggling({ port }) {
+  const client = new RawClient(port).send(
+    `POST /v1/completions HTTP/1.1\r\n${kHost}Connection: close\r\nContent-Length: 2\r\n\r\n{}GET /livez HTTP/1.1\r\n${kHost}\r\n`);
+  assert.equal((await client.ended).split("HTTP/1.1 ").length - 1, 1);
+}
+
+export const kAttacks = { malformed_head, noisy_head, damaged_body, deep_body, hostile_schema, oversized_body,
+  oversized_chunks, oversized_head, oversized_prompt, slow_head, slow_body, disconnecting, slow_reader, piecemeal, over_quota,
+  wrong_key, smuggling };

@@ -1,0 +1,198 @@
+// Mixed hostile load on one daemon: hostile.mjs [--rounds N | --minutes N] [--binary PATH]. Each round runs valid requests,
+// which want four times the pool there is, beside every kind of attack. At the end: every answer that survived was, byte for
+// byte, what the same request is answered alone; nothing is left running or allocated; memory has not grown since the load
+// was warm (with --minutes); SIGTERM ends it with 0; and a sanitizer, where the build has one, has nothing to say.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { QuireServer } from "../e2e/server_process.mjs";
+import { kAttacks } from "./attacks.mjs";
+import { post, random_source, RawClient } from "./raw_client.mjs";
+
+const kSeed = 7;
+const kJobs = 48;
+const kValidPerRound = 32;  // about 15 blocks each
+const kNumBlocks = 120;
+const kMaxBody = 1 << 20;
+const kWords = ["block", "batch", "token", "prefix", "cache", "story", "river", "model", "answer", "step", "queue", "small"];
+const kReport = /AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|CHECK failed/;
+
+const { values } = parseArgs({ options: {
+  rounds: { type: "string" }, minutes: { type: "string" }, binary: { type: "string", default: process.env.QUIRE_BINARY } } });
+process.env.QUIRE_BINARY = values.binary;
+process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
+// Freed memory is kept from use for a while by AddressSanitizer: little of it, so that a plateau is soon reached.
+process.env.ASAN_OPTIONS ??= "quarantine_size_mb=16:detect_leaks=1";
+
+// What valid clients ask: of both APIs, streamed and whole, greedy and sampled, constrained, stopped, of several choices.
+function make_jobs() {
+  const random = random_source(kSeed);
+  const words = (count) => Array.from({ length: count }, () => kWords[random(kWords.length)]).join(" ");
+  return Array.from({ length: kJobs }, (_, index) => {
+    const chat = index % 3 === 2;
+    const text = words([3, 20, 60, 120][index % 4] + random(10));
+    const body = { model: "quire-demo", max_tokens: 60 + random(160), temperature: index % 2, seed: index,
+      stream: index % 8 !== 7, ...(chat ? { messages: [{ role: "user", content: text }] } : { prompt: text }) };
+    if (index % 5 !== 4) body.ignore_eos = true;
+    if (index % 7 === 6) body.stop = ["the", "\n"];
+    if (index % 11 === 10) body.n = 2;
+    if (index % 13 === 12) {
+      body.ignore_eos = false;
+      body.response_format = { type: "json_schema", json_schema: { name: "s", strict: true, schema: { type: "object",
+        properties: { a: { type: "integer" }, b: { enum: ["x", "y"] } }, required: ["a", "b"], additionalProperties: false } } };
+    }
+    return { name: `job ${index}`, path: chat ? "/v1/chat/completions" : "/v1/completions", body };
+  });
+}
+
+function body_of(answer) {
+  const end = answer.indexOf("\r\n\r\n");
+  let rest = answer.slice(end + 4);
+  if (!/\r\ntransfer-encoding: chunked/i.test(answer.slice(0, end))) return Buffer.from(rest, "latin1").toString();
+  let body = "";
+  for (;;) {
+    const line = rest.indexOf("\r\n");
+    const size = Number.parseInt(rest.slice(0, line), 16);
+    if (!(size > 0)) return Buffer.from(body, "latin1").toString();
+    body += rest.slice(line + 2, line + 2 + size);
+    rest = rest.slice(line + 4 + size);
+  }
+}
+
+// What was said, as one string; throws where the answer is not a whole one.
+function said(job, answer) {
+  assert.match(answer, /^HTTP\/1\.1 200 /, `${job.name}: ${answer.slice(0, 400)}`);
+  const body = body_of(answer);
+  const choices = [];
+  const take = ({ choices: parts }) => {
+    for (const { index, text, delta, message, finish_reason } of parts) {
+      const choice = (choices[index] ??= { text: "", finish: null });
+      choice.text += text ?? (delta ?? message).content ?? "";
+      choice.finish = finish_reason ?? choice.finish;
+    }
+  };
+  if (job.body.stream) {
+    assert.ok(body.endsWith("data: [DONE]\n\n"), `${job.name} is cut: ${body.slice(-200)}`);
+    for (const line of body.split("\n")) if (line.startsWith("data: {")) take(JSON.parse(line.slice(6)));
+  } else {
+    take(JSON.parse(body));
+  }
+  return JSON.stringify(choices);
+}
+
+const ask = (port, job) =>
+  new RawClient(port).send(post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" })).ended;
+
+function resident_mib(pid) {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
+}
+
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+
+class Siege {
+  num_checked = 0;
+  num_attacks = 0;
+  memory = [];  // after each round: {minute, mib}
+
+  constructor(server, jobs) {
+    this.server = server;
+    this.jobs = jobs;
+    this.alone = new Map();
+    this.port = Number(new URL(server.url).port);
+    this.began = Date.now();
+  }
+
+  minutes() {
+    return (Date.now() - this.began) / 60000;
+  }
+
+  async listen_alone() {
+    for (const job of this.jobs) this.alone.set(job, said(job, await ask(this.port, job)));
+  }
+
+  check(job, answer) {
+    assert.equal(said(job, answer), this.alone.get(job), job.name);
+    ++this.num_checked;
+  }
+
+  async round(number) {
+    const random = random_source(kSeed + 1000 * number);
+    const context = { port: this.port, work: this.jobs, max_body: kMaxBody, check: (job, answer) => this.check(job, answer) };
+    const valid = Array.from({ length: kValidPerRound }, async () => {
+      const job = this.jobs[random(this.jobs.length)];
+      this.check(job, await ask(this.port, job));
+    });
+    const attacks = Object.entries(kAttacks).flatMap(([name, attack]) =>
+      Array.from({ length: 2 + random(3) }, async () => {
+        try {
+          await attack({ ...context, random: random_source(random(1 << 30)) });
+        } catch (error) {
+          error.message = `round ${number}, ${name}: ${error.message}`;
+          throw error;
+        }
+        ++this.num_attacks;
+      }));
+    if (number % 8 === 3) this.server.signal("SIGHUP");
+    await Promise.all([...valid, ...attacks]);
+    for (const line of this.server.log.splice(0)) assert.doesNotMatch(line, kReport);
+    this.memory.push({ minute: this.minutes(), mib: resident_mib(this.server.pid) });
+  }
+
+  // Memory of the last sixth against the sixth that follows a third's warming up.
+  growth() {
+    const end = this.memory.at(-1).minute;
+    const part = (from, to) => median(this.memory.filter(({ minute }) => minute >= end * from && minute <= end * to).map(({ mib }) => mib));
+    return { warm: part(1 / 3, 1 / 2), last: part(5 / 6, 1) };
+  }
+}
+
+function configure(folder) {
+  const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+  const path = join(folder, "quire.yaml");
+  writeFileSync(path, `
+security:
+  keys:
+    - {name: valid, sha256: ${sha256("valid")}, admin: true}
+    - {name: limited, sha256: ${sha256("limited")}, requests_per_minute: 10, max_concurrent: 2}
+server:
+  max_body_bytes: ${kMaxBody}
+  timeout: {header: 2s, body: 2s}
+  resume: {window: 2s}
+scheduler: {max_model_len: 1024, max_num_batched_tokens: 256, max_num_seqs: 64}
+kv_cache: {num_blocks: ${kNumBlocks}}
+log: {access: off}
+`);
+  return path;
+}
+
+const folder = mkdtempSync(join(tmpdir(), "quire-"));
+const server = await QuireServer.start(["--config", configure(folder)]);
+process.on("exit", () => {
+  server.kill();
+  rmSync(folder, { recursive: true });
+});
+const siege = new Siege(server, make_jobs());
+await siege.listen_alone();
+const minutes = Number(values.minutes ?? 0);
+const rounds = minutes > 0 ? Infinity : Number(values.rounds ?? 4);
+for (let number = 0; number < rounds && !(minutes > 0 && siege.minutes() >= minutes); ++number) {
+  await siege.round(number);
+  if (minutes > 0 && number % 20 === 0) console.log(`minute ${siege.minutes().toFixed(1)}, round ${number}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
+}
+
+await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+const metrics = await server.metrics();
+assert.equal(metrics["quire:kv_blocks_used"], 0);
+assert.ok(metrics["vllm:num_preemptions_total"] > 0, "the pool was too small for all");
+await server.stop();
+for (const line of server.log) assert.doesNotMatch(line, kReport);
+console.log(`${siege.memory.length} rounds: ${siege.num_checked} answers as alone, ${siege.num_attacks} attacks dealt with, ` +
+  `${metrics["vllm:num_preemptions_total"]} preemptions, exit 0`);
+if (minutes > 0) {
+  const { warm, last } = siege.growth();
+  console.log(`resident: ${warm.toFixed(1)} MiB warm, ${last.toFixed(1)} MiB at the end`);
+  assert.ok(last <= warm * 1.05, "memory grew");
+}
