@@ -80,7 +80,7 @@ bench-server: build/check/build.ninja
 MINUTES ?= 30
 hostile: build/asan/build.ninja
 	ninja --quiet -C build/asan quire
-	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES)
+	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES) --patience 20
 
 # Every fuzz target with libFuzzer, from its committed corpus; what it finds new stays in build/fuzz.
 SECONDS ?= 60

@@ -321,9 +321,14 @@ Keys tracing_keys() {
   return {
       types::text(
           {"tracing.endpoint",
-           "Where to send a span for each request by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: "
+           "Where to send a span for each request by OTLP over HTTP or HTTPS, such as http://127.0.0.1:4318/v1/traces; "
+           "empty: "
            "nowhere"},
           [](Config & c) -> auto& { return c.serve.server.tracing.endpoint; }),
+      types::text(
+          {"tracing.ca",
+           "Whose certificates an https endpoint may show, as a PEM file; empty: those the system trusts"},
+          [](Config & c) -> auto& { return c.serve.server.tracing.ca; }),
       types::text(
           {"tracing.service_name", "What the spans call this server"},
           [](Config & c) -> auto& { return c.serve.server.tracing.service_name; }),

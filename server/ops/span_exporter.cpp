@@ -4,12 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/streambuf.hpp>
-#include <boost/asio/write.hpp>
 #include <random>
 
 #include "core/base/log.h"
@@ -17,13 +11,10 @@
 
 namespace quire {
 
-namespace asio = boost::asio;
-
 namespace {
 
 constexpr std::size_t kMostInBatch = 512;
 constexpr std::chrono::milliseconds kGather{500};
-constexpr std::chrono::seconds kPatience{5};
 constexpr int kServerSpan = 2;
 constexpr int kInternalSpan = 1;
 constexpr int kErrorStatus = 2;
@@ -96,29 +87,6 @@ void add_spans(Json& spans, const RequestRecord& record, const UnixTime& unix_ti
 
 }  // namespace
 
-CollectorAddress parse_collector(const std::string& url) {
-  constexpr std::string_view kScheme = "http://";
-  const auto refuse = [&](const char* what) {
-    return StartupError(fmt::format("tracing.endpoint: '{}' {}", url, what));
-  };
-  if (url.starts_with("https://")) throw refuse("is HTTPS; export to a collector beside the server by http://");
-  if (!url.starts_with(kScheme)) throw refuse("must be http://HOST:PORT/PATH");
-  const std::string rest = url.substr(kScheme.size());
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  CollectorAddress address{rest.substr(0, slash), "80", slash < rest.size() ? rest.substr(slash) : "/v1/traces"};
-  const std::size_t colon = address.host.rfind(':');
-  if (colon != std::string::npos && address.host.back() != ']') {
-    address.port = address.host.substr(colon + 1);
-    address.host.resize(colon);
-  }
-  if (address.host.size() > 2 && address.host.front() == '[') {
-    address.host = address.host.substr(1, address.host.size() - 2);
-  }
-  const bool good_port = !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
-  if (address.host.empty() || !good_port) throw refuse("must be http://HOST:PORT/PATH");
-  return address;
-}
-
 std::string otlp_body(const std::vector<RequestRecord>& records, const std::string& service_name) {
   const UnixTime unix_time;
   Json spans = Json::array();
@@ -131,7 +99,7 @@ std::string otlp_body(const std::vector<RequestRecord>& records, const std::stri
 }
 
 SpanExporter::SpanExporter(const TracingOptions& options)
-    : options_(options), address_(parse_collector(options.endpoint)), thread_([this] { run(); }) {}
+    : options_(options), link_(options.endpoint, options.ca), thread_([this] { run(); }) {}
 
 SpanExporter::~SpanExporter() {
   {
@@ -174,45 +142,18 @@ void SpanExporter::run() {
       std::move(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(batch));
       queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
     }
-    if (post(otlp_body(batch, options_.service_name))) {
+    const std::string refusal = link_.post(otlp_body(batch, options_.service_name));
+    if (refusal.empty()) {
       num_sent_.fetch_add(batch.size(), std::memory_order_relaxed);
       complained = false;
       continue;
     }
     num_dropped_.fetch_add(batch.size(), std::memory_order_relaxed);
-    if (!complained) log::warn("tracing: the collector at {} does not take spans", options_.endpoint);
+    if (!complained) log::warn("tracing: the collector at {} does not take spans: {}", options_.endpoint, refusal);
     complained = true;
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
   }
-}
-
-bool SpanExporter::post(const std::string& body) const {
-  asio::io_context context;
-  asio::ip::tcp::resolver resolver(context);
-  asio::ip::tcp::socket socket(context);
-  asio::streambuf reply(65536);
-  const std::string request = fmt::format(
-      "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
-      "Connection: close\r\n\r\n{}",
-      address_.path, address_.host, address_.port, body.size(), body);
-  bool answered = false;
-  // Asynchronous for one reason: that the whole of it can be given up after a time.
-  resolver.async_resolve(address_.host, address_.port, [&](const auto& failed, const auto& endpoints) {
-    if (failed) return;
-    asio::async_connect(socket, endpoints, [&](const auto& refused, const auto&) {
-      if (refused) return;
-      asio::async_write(socket, asio::buffer(request), [&](const auto& broken, std::size_t) {
-        if (broken) return;
-        asio::async_read_until(socket, reply, "\r\n", [&](const auto& cut, std::size_t) { answered = !cut; });
-      });
-    });
-  });
-  context.run_for(kPatience);
-  if (!answered) return false;
-  std::string status(64, '\0');
-  status.resize(static_cast<std::size_t>(reply.sgetn(status.data(), static_cast<std::streamsize>(status.size()))));
-  return status.size() > 9 && status[9] == '2';
 }
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// SpanExporter: sends finished requests as spans to an OpenTelemetry collector (OTLP over HTTP, in JSON), from a thread
-// of its own. offer(): Any thread; never waits: what does not fit into the queue is dropped and counted. A collector
-// that does not answer costs nothing but its spans.
+// SpanExporter: sends finished requests as spans to an OpenTelemetry collector (OTLP over HTTP or HTTPS, in JSON), from
+// a thread of its own. offer(): Any thread; never waits: what does not fit into the queue is dropped and counted. A
+// collector that does not answer costs nothing but its spans.
 #pragma once
 
 #include <atomic>
@@ -12,30 +12,25 @@
 #include <thread>
 #include <vector>
 
+#include "server/ops/collector_link.h"
 #include "server/ops/request_record.h"
 
 namespace quire {
 
 struct TracingOptions {
   std::string endpoint;  // "http://host:4318/v1/traces"; empty: nothing is exported
+  std::string ca;        // a PEM file of the authorities that an https endpoint must convince; empty: the system's
   std::string service_name = "quire";
   double sample_ratio = 1.0;  // of the traces that begin here; a caller's decision is kept
   std::int64_t max_queued_spans = 4096;
 };
-
-// Where an endpoint's URL points. Throws StartupError for anything but http://HOST[:PORT][/PATH].
-struct CollectorAddress {
-  std::string host;
-  std::string port;
-  std::string path;
-};
-CollectorAddress parse_collector(const std::string& url);
 
 // The OTLP request that tells of these requests: a span each, with spans for queue, prefill and decode below it.
 std::string otlp_body(const std::vector<RequestRecord>& records, const std::string& service_name);
 
 class SpanExporter {
  public:
+  // Throws StartupError: an endpoint that cannot be spoken to, by name.
   explicit SpanExporter(const TracingOptions& options);
   // Sends what is queued, if the collector takes it within a second, and ends.
   ~SpanExporter();
@@ -50,10 +45,9 @@ class SpanExporter {
 
  private:
   void run();
-  bool post(const std::string& body) const;
 
   const TracingOptions options_;
-  const CollectorAddress address_;
+  const CollectorLink link_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<RequestRecord> queue_;

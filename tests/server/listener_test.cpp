@@ -1,63 +1,22 @@
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <filesystem>
 
 #include "server/http/listener.h"
 #include "server/http/tls.h"
 #include "server/ops/systemd.h"
+#include "tests/server/certificate.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
 using namespace quire::test;
 
 namespace {
-
-std::string temporary(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("quire-" + std::to_string(::getpid()) + "-" + name)).string();
-}
-
-// A self-signed certificate for "localhost" and its key, as files. Made once: the numbers take time.
-struct Certificate {
-  std::string certificate = temporary("certificate.pem");
-  std::string key = temporary("key.pem");
-
-  Certificate() {
-    EVP_PKEY* pair = EVP_EC_gen("P-256");
-    X509* made = X509_new();
-    X509_set_version(made, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(made), 1);
-    X509_gmtime_adj(X509_getm_notBefore(made), -60);
-    X509_gmtime_adj(X509_getm_notAfter(made), 3600);
-    X509_set_pubkey(made, pair);
-    X509_NAME* name = X509_get_subject_name(made);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1, -1,
-                               0);
-    X509_set_issuer_name(made, name);
-    X509_sign(made, pair, EVP_sha256());
-    std::FILE* file = std::fopen(certificate.c_str(), "w");
-    PEM_write_X509(file, made);
-    std::fclose(file);
-    file = std::fopen(key.c_str(), "w");
-    PEM_write_PrivateKey(file, pair, nullptr, nullptr, 0, nullptr, nullptr);
-    std::fclose(file);
-    X509_free(made);
-    EVP_PKEY_free(pair);
-  }
-};
-
-const Certificate& certificate() {
-  static const Certificate kMade;
-  return kMade;
-}
 
 int connect_to(std::uint16_t port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);

@@ -2,6 +2,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read_until.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/asio/streambuf.hpp>
 #include <boost/asio/write.hpp>
 #include <catch2/catch.hpp>
@@ -11,6 +12,7 @@
 #include "server/ops/engine_trace.h"
 #include "server/ops/span_exporter.h"
 #include "server/ops/trace_context.h"
+#include "tests/server/certificate.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -22,13 +24,17 @@ namespace {
 const std::string kTraceId = "4bf92f3577b34da6a3ce929d0e0e4736";
 const std::string kParentId = "00f067aa0ba902b7";
 
-// A collector that takes one batch and keeps what it said.
+// A collector that takes one batch and keeps what it said; `secure`: over TLS, with the certificate for localhost.
 class Collector {
  public:
-  Collector() : acceptor_(context_, {boost::asio::ip::make_address("127.0.0.1"), 0}), thread_([this] { run(); }) {}
+  explicit Collector(bool secure = false)
+      : secure_(secure),
+        acceptor_(context_, {boost::asio::ip::make_address("127.0.0.1"), 0}),
+        thread_([this] { run(); }) {}
   ~Collector() { thread_.join(); }
-  std::string url() const {
-    return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/v1/traces";
+  std::string url(const std::string& host = "127.0.0.1") const {
+    return (secure_ ? "https://" : "http://") + host + ":" + std::to_string(acceptor_.local_endpoint().port()) +
+           "/v1/traces";
   }
   // Waits for the batch.
   const std::string& body() {
@@ -40,6 +46,19 @@ class Collector {
  private:
   void run() {
     boost::asio::ip::tcp::socket socket = acceptor_.accept();
+    if (!secure_) return read(socket);
+    namespace ssl = boost::asio::ssl;
+    ssl::context tls(ssl::context::tls_server);
+    tls.use_certificate_chain_file(certificate().certificate);
+    tls.use_private_key_file(certificate().key, ssl::context::pem);
+    ssl::stream<boost::asio::ip::tcp::socket> stream(std::move(socket), tls);
+    boost::system::error_code error;
+    stream.handshake(ssl::stream_base::server, error);
+    if (!error) read(stream);
+  }
+
+  template <class Stream>
+  void read(Stream& socket) {
     std::string text;
     boost::system::error_code error;
     std::size_t head = 0;
@@ -52,6 +71,7 @@ class Collector {
       head = end + 4;
       length = std::stoul(text.substr(text.find("Content-Length: ") + 16));
     }
+    if (error) return;  // who does not believe the certificate says no more
     boost::asio::write(socket, boost::asio::buffer(std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
                        error);
     const std::lock_guard lock(mutex_);
@@ -59,6 +79,7 @@ class Collector {
     arrived_.notify_all();
   }
 
+  bool secure_;
   boost::asio::io_context context_;
   boost::asio::ip::tcp::acceptor acceptor_;
   std::mutex mutex_;
@@ -181,11 +202,28 @@ TEST_CASE("a collector's address is one that can be spoken to") {
   CHECK(parse_collector("http://collector").port == "80");
   CHECK(parse_collector("http://collector").path == "/v1/traces");
   CHECK(parse_collector("http://[::1]:4318/x").host == "::1");
+  CHECK_FALSE(parse_collector("http://collector").secure);
+  CHECK(parse_collector("https://collector").secure);
+  CHECK(parse_collector("https://collector").port == "443");
   for (const std::string bad :
-       {"collector:4318", "https://collector/v1/traces", "http://", "http://a:b/", "http://:80/"}) {
+       {"collector:4318", "ftp://collector/v1/traces", "http://", "https://", "http://a:b/", "http://:80/"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_collector(bad), StartupError);
   }
+}
+
+TEST_CASE("a collector behind TLS is told only where it shows a certificate for its name that is believed") {
+  Collector good(true);
+  CHECK(CollectorLink(good.url("localhost"), certificate().certificate).post(R"({"a":1})").empty());
+  CHECK(good.body() == R"({"a":1})");
+  const auto refusal = [](const std::string& host, const std::string& ca) {
+    const Collector collector(true);
+    return CollectorLink(collector.url(host), ca).post("{}");
+  };
+  CHECK_THAT(refusal("localhost", ""), Catch::Contains("certificate verify failed"));
+  CHECK_THAT(refusal("127.0.0.1", certificate().certificate), Catch::Contains("certificate verify failed"));
+  CHECK_THROWS_WITH(CollectorLink(good.url(), "/nowhere.pem"), Catch::Contains("tracing.ca: '/nowhere.pem'"));
+  CHECK_THROWS_WITH(CollectorLink("http://a", "/nowhere.pem"), Catch::Contains("tracing.ca"));
 }
 
 TEST_CASE("a trace of the engine shows its steps and each request's share of them") {

@@ -1,4 +1,4 @@
-// Mixed hostile load on one daemon: hostile.mjs [--rounds N | --minutes N] [--binary PATH]. Each round runs valid requests,
+// Mixed hostile load on one daemon: hostile.mjs [--rounds N | --minutes N] [--patience SECONDS] [--binary PATH]. Each round runs valid requests,
 // which want four times the pool there is, beside every kind of attack. At the end: every answer that survived was, byte for
 // byte, what the same request is answered alone; nothing is left running or allocated; memory has not grown since the load
 // was warm (with --minutes); SIGTERM ends it with 0; and a sanitizer, where the build has one, has nothing to say.
@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { QuireServer } from "../e2e/server_process.mjs";
-import { kAttacks } from "./attacks.mjs";
+import { kQuickAttacks, kSlowAttacks } from "./attacks.mjs";
 import { post, random_source, RawClient } from "./raw_client.mjs";
 
 const kSeed = 7;
@@ -18,10 +18,11 @@ const kValidPerRound = 32;  // about 15 blocks each
 const kNumBlocks = 120;
 const kMaxBody = 1 << 20;
 const kWords = ["block", "batch", "token", "prefix", "cache", "story", "river", "model", "answer", "step", "queue", "small"];
+const kAttacks = { ...kQuickAttacks, ...kSlowAttacks };
 const kReport = /AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|CHECK failed/;
 
 const { values } = parseArgs({ options: {
-  rounds: { type: "string" }, minutes: { type: "string" }, binary: { type: "string", default: process.env.QUIRE_BINARY } } });
+  rounds: { type: "string" }, minutes: { type: "string" }, patience: { type: "string", default: "5" }, binary: { type: "string", default: process.env.QUIRE_BINARY } } });
 process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 // Freed memory is kept from use for a while by AddressSanitizer: little of it, so that a plateau is soon reached.
@@ -96,6 +97,7 @@ class Siege {
   num_checked = 0;
   num_attacks = 0;
   memory = [];  // after each round: {minute, mib}
+  #waiting = [];  // attacks that only the server's patience ends
 
   constructor(server, jobs) {
     this.server = server;
@@ -125,20 +127,30 @@ class Siege {
       const job = this.jobs[random(this.jobs.length)];
       this.check(job, await ask(this.port, job));
     });
-    const attacks = Object.entries(kAttacks).flatMap(([name, attack]) =>
-      Array.from({ length: 2 + random(3) }, async () => {
-        try {
-          await attack({ ...context, random: random_source(random(1 << 30)) });
-        } catch (error) {
-          error.message = `round ${number}, ${name}: ${error.message}`;
-          throw error;
-        }
-        ++this.num_attacks;
-      }));
+    const launch = async (name, attack, seed) => {
+      try {
+        await attack({ ...context, random: random_source(seed) });
+      } catch (error) {
+        error.message = `round ${number}, ${name}: ${error.message}`;
+        throw error;
+      }
+      ++this.num_attacks;
+    };
+    const attacks = [];
+    for (const [name, attack] of Object.entries(kAttacks)) {
+      for (let count = 2 + random(3); count > 0; --count) {
+        (name in kSlowAttacks ? this.#waiting : attacks).push(launch(name, attack, random(1 << 30)));
+      }
+    }
     if (number % 8 === 3) this.server.signal("SIGHUP");
     await Promise.all([...valid, ...attacks]);
     for (const line of this.server.log.splice(0)) assert.doesNotMatch(line, kReport);
     this.memory.push({ minute: this.minutes(), mib: resident_mib(this.server.pid) });
+  }
+
+  // Whatever is still under way has been dealt with.
+  finish() {
+    return Promise.all(this.#waiting);
   }
 
   // Memory of the last sixth against the sixth that follows a third's warming up.
@@ -159,7 +171,7 @@ security:
     - {name: limited, sha256: ${sha256("limited")}, requests_per_minute: 10, max_concurrent: 2}
 server:
   max_body_bytes: ${kMaxBody}
-  timeout: {header: 2s, body: 2s}
+  timeout: {header: ${values.patience}s, body: ${values.patience}s}
   resume: {window: 2s}
 scheduler: {max_model_len: 1024, max_num_batched_tokens: 256, max_num_seqs: 64}
 kv_cache: {num_blocks: ${kNumBlocks}}
@@ -183,6 +195,7 @@ for (let number = 0; number < rounds && !(minutes > 0 && siege.minutes() >= minu
   if (minutes > 0 && number % 20 === 0) console.log(`minute ${siege.minutes().toFixed(1)}, round ${number}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
 }
 
+await siege.finish();
 await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
 const metrics = await server.metrics();
 assert.equal(metrics["quire:kv_blocks_used"], 0);
