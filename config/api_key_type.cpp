@@ -81,26 +81,8 @@ std::string check(const ApiKeyOptions& key) {
   return {};
 }
 
-// A flag's "name=alice,env=KEY" as the mapping that a file would have.
-ConfigValue from_flag(const std::string& text) {
-  ConfigValue map;
-  map.kind = Kind::kMap;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, end - at);
-    const std::size_t equals = std::min(item.find('='), item.size());
-    ConfigMember& member = map.members.emplace_back();
-    member.name = item.substr(0, equals);
-    member.value.kind = Kind::kScalar;
-    member.value.text = equals < item.size() ? item.substr(equals + 1) : "";
-    at = end + 1;
-  }
-  return map;
-}
-
 std::string read_key(const ConfigValue& item, ApiKeyOptions& key) {
-  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? from_flag(item.text) : item;
+  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? mapping_of_flag(item.text) : item;
   if (map.kind != Kind::kMap) return "is not a mapping";
   for (const ConfigMember& member : map.members) {
     const std::string complaint = set_member(key, member.name, member.value);

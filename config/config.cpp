@@ -165,6 +165,15 @@ void check_config(const Config& config) {
   if (kv_cache.num_blocks != 0 && kv_cache.memory != 0) {
     throw StartupError("kv_cache.num_blocks and kv_cache.memory exclude each other: set one of them to 0");
   }
+  if (config.serve.models.empty()) return;
+  if (kv_cache.num_blocks != 0) {
+    throw StartupError("kv_cache.num_blocks is for one model: with models, give kv_cache.memory or their kv_memory");
+  }
+  const Config defaults;
+  for (const ConfigChange& change : compare_configs(defaults, config)) {
+    if (!change.key.starts_with("model.")) continue;
+    throw StartupError(fmt::format("{} and models exclude each other: write it into the model's entry", change.key));
+  }
 }
 
 }  // namespace quire

@@ -114,6 +114,23 @@ std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value)
   return count && *count <= kMost ? std::optional(std::chrono::milliseconds(*count)) : std::nullopt;
 }
 
+ConfigValue mapping_of_flag(const std::string& text) {
+  ConfigValue map;
+  map.kind = Kind::kMap;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const std::size_t equals = std::min(item.find('='), item.size());
+    ConfigMember& member = map.members.emplace_back();
+    member.name = item.substr(0, equals);
+    member.value.kind = Kind::kScalar;
+    member.value.text = equals < item.size() ? item.substr(equals + 1) : "";
+    at = end + 1;
+  }
+  return map;
+}
+
 std::string show_size(std::int64_t bytes) {
   for (const Unit& unit : kSizeUnits) {
     const bool binary = unit.name.size() == 3;

@@ -36,6 +36,9 @@ std::optional<double> read_number(const ConfigValue& value);
 std::optional<std::int64_t> read_size(const ConfigValue& value);                   // bytes: 1048576, 512KiB, 4GiB, 10MB
 std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value);  // 500ms, 30s, 5m, 1h
 
+// A flag's "name=alice,env=KEY" as the mapping that a file would have.
+ConfigValue mapping_of_flag(const std::string& text);
+
 std::string show_size(std::int64_t bytes);
 std::string show_duration(std::chrono::milliseconds duration);
 std::string show_text(std::string_view text);
@@ -99,6 +102,7 @@ ConfigKey text(Description description, Field<std::string> field);
 ConfigKey path(Description description, Field<std::filesystem::path> field);
 ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one, or a list
 ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field);
+ConfigKey model_entries(Description description, Field<std::vector<ModelEntry>> field);
 ConfigKey weights(Description description, Field<std::map<std::string, double>> field);
 
 }  // namespace quire::config_types

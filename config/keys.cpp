@@ -46,6 +46,20 @@ Keys model_keys() {
   };
 }
 
+// A key without a section: the list stands for `model` where there is more than one.
+Keys models_keys() {
+  return {
+      types::model_entries(
+          {"models",
+           "Several models instead of one: each with 'name' and 'path', and where it differs from the sections below "
+           "'aliases', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
+           "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
+           "kv_cache.memory by 'kv_share' (1). 'sleep_after': without work for so long it gives its memory back until "
+           "a request wakes it. 'preload: false': the first request loads it"},
+          [](Config & c) -> auto& { return c.serve.models; }),
+  };
+}
+
 Keys server_keys() {
   return {
       types::text(
@@ -342,7 +356,8 @@ Keys tracing_keys() {
 }
 
 // What a reload can change while the server runs; a section stands for all its keys.
-constexpr std::string_view kLive[] = {"model.alias",
+constexpr std::string_view kLive[] = {"models",
+                                      "model.alias",
                                       "model.chat_template",
                                       "model.tool_format",
                                       "server.max_connections",
@@ -368,8 +383,8 @@ bool is_live(const std::string& path) {
 Keys make_keys() {
   Keys all;
   for (const auto section :
-       {model_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys, scheduler_keys,
-        kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
+       {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys,
+        scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }

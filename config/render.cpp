@@ -52,6 +52,7 @@ std::string render_config(const Config& config) {
                          section.substr(section.rfind('.') + 1));
     }
     const std::string indentation = indent(key.path);
+    if (key.path.find('.') == std::string::npos) out += "\n";  // a key without a section
     out += comment(fmt::format("{}. Takes {}.", key.help, key.accepts), indentation);
     out += fmt::format("{}{}: {}\n", indentation, key.path.substr(key.path.rfind('.') + 1), key.get(current));
   }

@@ -29,8 +29,8 @@ void add_serve(CLI::App& app) {
     const quire::Config config = flags->resolve();
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
     if (flags->check_only()) return fmt::print("the configuration is good\n");
-    if (config.serve.model.path.empty())
-      throw quire::StartupError("no model: give --model FILE, or model.path in --config");
+    if (config.serve.model.path.empty() && config.serve.models.empty())
+      throw quire::StartupError("no model: give --model FILE, or model.path or models in --config");
     quire::log::configure(config.log);
     throw CLI::RuntimeError(quire::serve(config.serve, read_again(flags, config)));
   });

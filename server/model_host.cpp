@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "core/base/log.h"
-#include "core/model/memory_plan.h"
 
 namespace quire {
 
@@ -50,30 +49,56 @@ std::string version_of(const std::filesystem::path& path) {
   return version;
 }
 
+// A model's files, mapped and checked, and the backend that will compute it.
+class OpenedHost final : public OpenedModel {
+ public:
+  OpenedHost(const ModelSpec& spec, const BackendOptions& backend)
+      : spec_(spec), loaded_(open_model(spec.model.path)), backend_(create_backend(backend)) {}
+
+  MemoryNeeds needs() const override {
+    const SchedulerOptions& scheduler = spec_.engine.scheduler;
+    const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len};
+    return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits);
+  }
+
+  std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
+    log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
+    return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted);
+  }
+
+ private:
+  const ModelSpec spec_;
+  std::shared_ptr<const LoadedModel> loaded_;
+  std::unique_ptr<Backend> backend_;
+};
+
 }  // namespace
 
-ModelHost::ModelHost(const ServeOptions& options, std::function<bool()> stopping) {
-  loaded_ = open_model(options.model.path);
-  backend_ = create_backend(options.backend);
-  const ServingLimits limits{options.engine.scheduler.max_num_seqs, options.engine.scheduler.max_num_batched_tokens,
-                             options.engine.scheduler.max_model_len};
-  const MemoryPlan plan = plan_memory(memory_needs(*loaded_, *backend_, options.engine.kv_cache, limits),
-                                      options.engine.kv_cache, machine_memory());
-  log::info("{} on {}: {}", options.model.path.string(), backend_->name(), plan.describe());
-  const std::string version = version_of(options.model.path);
-  const auto progress = [&stopping, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
-    if (stopping()) throw Interrupted{};
+ModelOpener open_hosts(const BackendOptions& backend) {
+  return [backend, turns = std::make_shared<StepTurns>()](const ModelSpec& spec) {
+    ModelSpec hosted = spec;
+    hosted.engine.turns = turns;
+    return std::make_unique<OpenedHost>(hosted, backend);
+  };
+}
+
+ModelHost::ModelHost(const ModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
+                     const MemoryPlan& plan, const std::function<bool()>& interrupted)
+    : loaded_(std::move(loaded)), backend_(std::move(backend)) {
+  const std::string version = version_of(spec.model.path);
+  const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+    if (interrupted()) throw Interrupted{};
     if (Clock::now() - told < std::chrono::seconds(1)) return;
     told = Clock::now();
     log::info("loading weights: {}%", 100 * done / total);
   };
-  model_ = loaded_->build(*backend_, progress, {options.model.packed_cache, version});
+  model_ = loaded_->build(*backend_, progress, {spec.model.packed_cache, version});
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
-  layout.dtype = options.engine.kv_cache.dtype;
+  layout.dtype = spec.engine.kv_cache.dtype;
   const auto ends = loaded_->tokenizer()->end_of_generation();
-  EngineOptions engine = options.engine;
+  EngineOptions engine = spec.engine;
   engine.model_version = version;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
@@ -82,41 +107,25 @@ ModelHost::ModelHost(const ServeOptions& options, std::function<bool()> stopping
   engine_->start();
 }
 
-std::shared_ptr<const Service> ModelHost::service(const ModelOptions& options) const {
-  auto service = std::make_shared<Service>();
-  service->models = ModelTable({describe(options)});
-  service->engine_stats = [this] { return engine_->stats(); };
-  service->healthy = [this] { return engine_->healthy(); };
-  service->step_trace = &engine_->step_trace();
-  return service;
-}
-
-std::shared_ptr<const ServedModel> ModelHost::describe(const ModelOptions& options) const {
+std::shared_ptr<ServedModel> ModelHost::describe(const ModelSpec& spec) const {
   auto served = std::make_shared<ServedModel>();
-  const bool is_folder = std::filesystem::is_directory(options.path);
-  served->name =
-      (is_folder ? std::filesystem::absolute(options.path / ".").parent_path().filename() : options.path.stem())
-          .string();
-  if (!options.alias.empty()) {
-    served->name = options.alias.front();
-    served->aliases.assign(options.alias.begin() + 1, options.alias.end());
-  }
+  served->name = spec.name;
+  served->aliases = spec.aliases;
   served->created = created_;
   served->info = loaded_->info();
   served->tokenizer = loaded_->tokenizer();
-  served->chat_template = parse_template(options, *loaded_);
+  served->chat_template = parse_template(spec.model, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);
   served->tool_format = served->template_capabilities.tool_format;
-  if (!options.tool_format.empty()) {
-    const ToolFormat* named = find_tool_format(options.tool_format);
-    if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + options.tool_format + "'");
+  if (!spec.model.tool_format.empty()) {
+    const ToolFormat* named = find_tool_format(spec.model.tool_format);
+    if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + spec.model.tool_format + "'");
     served->tool_format = *named;
   }
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
   served->max_model_len = engine_->limits().max_model_len;
   served->max_num_choices = engine_->limits().max_num_choices;
-  served->queue = &engine_->queue();
   return served;
 }
 

@@ -1,34 +1,35 @@
-// ModelHost: what serves one model, from its file to its engine, in the order in which the parts need each other. One
-// thread at a time, except what service() hands out. It outlives every Service it made.
+// ModelHost: what serves one model, from its files to its engine, in the order in which the parts need each other. As
+// RunningModel says; step_trace() and the engine's queue belong to whoever holds the model.
 #pragma once
 
-#include <functional>
 #include <memory>
 
-#include "server/http/server_state.h"
-#include "server/serve.h"
+#include "core/grammar/compiler.h"
+#include "kernels/registry.h"
+#include "server/models/running_model.h"
 
 namespace quire {
 
-// Thrown out of a model's loading when the server is told to end meanwhile.
-struct Interrupted {};
+// Opens models whose engines take turns on this backend's compute threads.
+ModelOpener open_hosts(const BackendOptions& backend);
 
-class ModelHost {
+class ModelHost final : public RunningModel {
  public:
-  // Loads the model and starts its engine. Throws StartupError, and Interrupted once `stopping` says so.
-  ModelHost(const ServeOptions& options, std::function<bool()> stopping);
+  // Packs the weights and starts the engine. Throws StartupError, and Interrupted once `interrupted` says so.
+  ModelHost(const ModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
+            const MemoryPlan& plan, const std::function<bool()>& interrupted);
 
-  // The model under the names and with the chat template that the options give it. Throws StartupError.
-  std::shared_ptr<const Service> service(const ModelOptions& options) const;
-  // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
-  void reconfigure(const EngineOptions& options) { engine_->reconfigure(options.queue, options.scheduler.key_weights); }
-  StepTrace& step_trace() { return engine_->step_trace(); }
-  // Ends the engine's thread: nothing is sent any more.
-  void stop() { engine_->stop(); }
+  std::shared_ptr<ServedModel> describe(const ModelSpec& spec) const override;
+  RequestQueue& queue() override { return engine_->queue(); }
+  EngineStats stats() const override { return engine_->stats(); }
+  bool healthy() const override { return engine_->healthy(); }
+  StepTrace* step_trace() override { return &engine_->step_trace(); }
+  void reconfigure(const EngineOptions& options) override {
+    engine_->reconfigure(options.queue, options.scheduler.key_weights);
+  }
+  void stop() override { engine_->stop(); }
 
  private:
-  std::shared_ptr<const ServedModel> describe(const ModelOptions& options) const;
-
   std::shared_ptr<const LoadedModel> loaded_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;

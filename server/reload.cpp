@@ -22,15 +22,15 @@ std::string names_of_fixed(const std::vector<ConfigChange>& changes) {
 
 }  // namespace
 
-void Reloader::attach(Server& server, ModelHost& host) {
+void Reloader::attach(Server& server, LiveModels& models) {
   const std::lock_guard lock(mutex_);
   server_ = &server;
-  host_ = &host;
+  models_ = &models;
 }
 
 Result<std::string> Reloader::reload() {
   const std::lock_guard lock(mutex_);
-  if (host_ == nullptr || !source_) {
+  if (models_ == nullptr || !source_) {
     return failure(ErrorKind::kUnavailable, "There is nothing to reload yet", "model_loading");
   }
   notifier_.reloading();
@@ -47,10 +47,8 @@ Result<std::string> Reloader::apply() {
     if (!fixed.empty()) return tl::make_unexpected(bad_configuration("a restart is needed to change " + fixed));
     // Whatever can fail comes before anything is changed.
     auto settings = std::make_shared<const Settings>(next.options.server);
-    auto service = host_->service(next.options.model);
-    host_->reconfigure(next.options.engine);
+    models_->reconfigure(model_specs(next.options));
     server_->state().set_settings(std::move(settings));
-    server_->state().set_service(std::move(service));
     log::set_level(next.log.level);
     Json changed = Json::array();
     for (const ConfigChange& change : next.changes) {

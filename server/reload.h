@@ -11,8 +11,9 @@
 #include "core/base/log.h"
 #include "core/base/result.h"
 #include "server/http/server.h"
-#include "server/model_host.h"
+#include "server/models/live_models.h"
 #include "server/ops/systemd.h"
+#include "server/serve.h"
 
 namespace quire {
 
@@ -22,7 +23,7 @@ class Reloader {
   Reloader(ServiceNotifier& notifier, ConfigSource source) : notifier_(notifier), source_(std::move(source)) {}
 
   // From now on there is something to reload, until the server has ended.
-  void attach(Server& server, ModelHost& host);
+  void attach(Server& server, LiveModels& models);
   // Reads, checks, applies and logs the difference. The outcome as JSON; an error leaves everything as it was.
   Result<std::string> reload();
 
@@ -33,7 +34,7 @@ class Reloader {
   ConfigSource source_;
   std::mutex mutex_;
   Server* server_ = nullptr;  // null: still loading
-  ModelHost* host_ = nullptr;
+  LiveModels* models_ = nullptr;
 };
 
 }  // namespace quire

@@ -3,10 +3,12 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <map>
 
 #include "core/base/log.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
+#include "server/models/live_models.h"
 #include "server/ops/engine_trace.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
@@ -38,44 +40,91 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Twice in each period that the supervisor asked for, as sd_watchdog_enabled(3) advises.
+// Twice in each period that the supervisor asked for, as sd_watchdog_enabled(3) advises. One engine that hangs is
+// enough: a restart is the only cure.
 void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   const auto period = watchdog_period();
   if (!period) return;
-  server.repeat(*period / 2, [&server, &notifier, watchdog = Watchdog()]() mutable {
+  server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<std::string, Watchdog>()]() mutable {
     const auto service = server.state().service();
-    if (watchdog.is_alive(service->engine_stats(), service->healthy())) notifier.alive();
+    bool alive = true;
+    for (const TableEntry& model : service->models.entries()) {
+      if (!model.running) continue;
+      alive = watchdogs[model.name].is_alive(model.running->stats(), model.running->healthy()) && alive;
+    }
+    if (alive) notifier.alive();
   });
 }
 
 // Records both sides of the queue: the engine's steps and the requests that end.
-Result<AdminTask> trace_engine(Server& server, std::chrono::seconds length) {
+Result<AdminTask> trace_engine(Server& server, const std::string& model, std::chrono::seconds length) {
   const auto service = server.state().service();
-  if (!service || service->step_trace == nullptr) {
-    return failure(ErrorKind::kUnavailable, "There is no engine to trace yet", "model_loading");
+  if (!service) return failure(ErrorKind::kUnavailable, "There is no engine to trace yet", "model_loading");
+  const auto entry = service->models.entry(model);
+  if (!entry) return tl::make_unexpected(entry.error());
+  const std::shared_ptr<RunningModel> running = (*entry)->running;
+  if (!running || running->step_trace() == nullptr) {
+    return failure(ErrorKind::kUnavailable, "The model '" + (*entry)->name + "' has no engine to trace now",
+                   "model_loading");
   }
-  StepTrace& steps = *service->step_trace;
-  if (!steps.start(kMostTracedSteps)) {
+  if (!running->step_trace()->start(kMostTracedSteps)) {
     return failure(ErrorKind::kRateLimited, "Somebody else is tracing the engine now", "trace_running");
   }
   server.state().request_trace.start();
-  return AdminTask{length, [&server, &steps, began = Clock::now()]() -> Result<std::string> {
-                     return perfetto_json(steps.stop(), server.state().request_trace.stop(), began);
-                   }};
+  const auto finish = [&server, running, began = Clock::now()]() -> Result<std::string> {
+    return perfetto_json(running->step_trace()->stop(), server.state().request_trace.stop(), began);
+  };
+  return AdminTask{.wait = length, .finish = finish};
+}
+
+void connect(Server& server, LiveModels& models) {
+  server.state().waker.wake = [&models](const std::string& name, const std::string& key_name, std::int64_t body_bytes,
+                                        ModelWaker::Told told) {
+    models.wake_for(name, key_name, body_bytes, std::move(told));
+  };
+  server.state().waker.longest_wait = [&models](const std::string& name) { return models.longest_wait(name); };
+}
+
+// Loads what is to be there from the start, and only then opens the doors.
+void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
+  const auto started = Clock::now();
+  models.start(model_specs(options), options.engine.kv_cache.memory, [&server] { return server.stopping(); });
+  models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
+  const auto service = server.state().service();
+  std::string names;
+  for (const TableEntry& model : service->models.entries()) {
+    if (model.served) names += (names.empty() ? "" : ", ") + model.name;
+  }
+  if (!options.models.empty()) names = "the server with " + (names.empty() ? "no model yet" : names);
+  // Only now: whoever reads it is served.
+  log::info("{} is ready after {} ms", names,
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
+  print_hint(options.server, server.port());
 }
 
 }  // namespace
+
+std::vector<ModelSpec> model_specs(const ServeOptions& options) {
+  if (options.models.empty()) return {spec_of_only(options.model, options.engine)};
+  std::vector<ModelSpec> specs;
+  for (const ModelEntry& entry : options.models)
+    specs.push_back(spec_of(entry, options.engine));
+  return specs;
+}
 
 int serve(const ServeOptions& options, ConfigSource source) {
   raise_descriptor_limit();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
-  std::unique_ptr<ModelHost> host;
+  LiveModels models(open_hosts(options.backend), [] { return machine_memory(); });
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
-    server.state().admin.trace = [&](std::chrono::seconds length) { return trace_engine(server, length); };
+    server.state().admin.trace = [&](const std::string& model, std::chrono::seconds length) {
+      return trace_engine(server, model, length);
+    };
+    connect(server, models);
     server.handle_signals([&reloader] { reloader.reload(); });
     server.on_drain([&] {
       const auto settings = server.state().settings();
@@ -83,26 +132,18 @@ int serve(const ServeOptions& options, ConfigSource source) {
       notifier.extend(settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd);
     });
     server.start();
+    // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
+    // sessions hold what is left of the models; then those.
+    const std::shared_ptr<void> ended(nullptr, [&models](void*) { models.stop(); });
     try {
-      const auto started = Clock::now();
-      host = std::make_unique<ModelHost>(options, [&server] { return server.stopping(); });
-      reloader.attach(server, *host);
-      auto service = host->service(options.model);
-      const std::string name = service->models.all().front()->name;
-      server.serve(std::move(service));
-      // Only now: whoever reads it is served.
-      log::info("{} is ready after {} ms", name,
-                std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
-      print_hint(options.server, server.port());
+      open_doors(server, models, options);
+      reloader.attach(server, models);
       notifier.ready();
       feed_watchdog(server, notifier);
     } catch (const Interrupted&) {
       log::info("interrupted while loading");
     }
     num_cut = server.wait();
-    // First the engine's thread ends, which posts to the server's loops; then the server, whose sessions hold
-    // references into the engine; then the engine.
-    if (host) host->stop();
   }
   if (num_cut > 0) log::warn("{} requests were cut", num_cut);
   return num_cut > 0 ? kExitCut : kExitDrained;

@@ -1,7 +1,6 @@
 // serve(): the daemon's life from its options to its exit code. One thread at a time (main).
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,23 +9,20 @@
 #include "core/engine/engine.h"
 #include "kernels/registry.h"
 #include "server/http/server_options.h"
+#include "server/models/model_spec.h"
 
 namespace quire {
 
-struct ModelOptions {
-  std::filesystem::path path;           // a GGUF file or a Hugging Face directory
-  std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
-  std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
-  std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
-  std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
-};
-
 struct ServeOptions {
-  ModelOptions model;
+  ModelOptions model;  // the one model, or none where `models` has some
+  std::vector<ModelEntry> models;
   ServerOptions server;
   EngineOptions engine;
   BackendOptions backend;
 };
+
+// All that is to be served, with the general sections' values where an entry has none of its own.
+std::vector<ModelSpec> model_specs(const ServeOptions& options);
 
 // Everything served was finished; the drain's deadline or a second signal cut some of it.
 inline constexpr int kExitDrained = 0;
@@ -51,7 +47,7 @@ struct ConfigProposal {
 // Reads the configuration again. Throws StartupError.
 using ConfigSource = std::function<ConfigProposal()>;
 
-// Listens at once, loads the model, serves until a signal ends it, drains; SIGHUP and POST /admin/reload read the
+// Listens at once, loads the models, serves until a signal ends it, drains; SIGHUP and POST /admin/reload read the
 // configuration again. Throws StartupError where it cannot start.
 int serve(const ServeOptions& options, ConfigSource source);
 

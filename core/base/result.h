@@ -16,11 +16,13 @@ enum class ErrorKind {
   kUnauthorized,    // 401
   kForbidden,       // 403
   kNotFound,        // 404
+  kConflict,        // 409: not in the state that it is in
   kTooLarge,        // 413
   kRateLimited,     // 429
   kInternal,        // 500
   kUnavailable,     // 503
   kTimeout,         // 504: a deadline passed
+  kNoMemory,        // 507: what was asked for does not fit into memory
 };
 
 struct Error {

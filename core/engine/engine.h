@@ -14,6 +14,7 @@
 #include "core/engine/engine_stats.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_trace.h"
+#include "core/engine/step_turns.h"
 #include "core/kv/kv_options.h"
 #include "core/model/model.h"
 #include "core/sched/scheduler_options.h"
@@ -27,7 +28,8 @@ struct EngineOptions {
   // Tells one model's KV blocks from another's on disk (its file's name, size and time will do); needed with a disk
   // tier.
   std::string model_version;
-  std::uint64_t seed = 0;  // from which requests without a seed draw theirs; 0: from the operating system
+  std::uint64_t seed = 0;            // from which requests without a seed draw theirs; 0: from the operating system
+  std::shared_ptr<StepTurns> turns;  // shared by the engines of one process; null: this one computes alone
 };
 
 // What a request must keep within to be accepted; known before the first request.

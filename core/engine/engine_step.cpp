@@ -60,6 +60,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   }
   note_started(now);
   trace_entries();
+  const StepTurns::Turn turn(options_.turns.get());
   end_phase(StepPhase::kSchedule);
   const Clock::time_point began = Clock::now();
   try {

@@ -74,7 +74,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
   check_options(options);
   const std::uint64_t fixed = needs.weight_bytes + needs.activation_bytes + kProcessBytes;
   if (fixed + needs.kv_block_bytes > machine.available) {
-    throw StartupError(
+    throw MemoryShortage(
         fmt::format("the model does not fit: it needs {} (weights {}, activations {}, process {}) before any "
                     "KV cache, and {} has {} left",
                     format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
@@ -87,13 +87,13 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
   plan.num_blocks =
       std::min(is_given ? requested_blocks(needs, options) : default_blocks(needs, options.block_size, left), largest);
   if (plan.num_blocks == 0) {
-    throw StartupError(
+    throw MemoryShortage(
         fmt::format("the KV cache would hold no block: one takes {}; raise kv_cache.memory or free memory",
                     format_bytes(needs.kv_block_bytes)));
   }
   // Compared in blocks: the product in bytes might not fit 64 bits.
   if (static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes) {
-    throw StartupError(
+    throw MemoryShortage(
         fmt::format("the KV cache does not fit: {} blocks of {} beside {} for the model, and {} has {} left; "
                     "lower kv_cache.num_blocks or kv_cache.memory to at most {} blocks",
                     plan.num_blocks, format_bytes(needs.kv_block_bytes), format_bytes(fixed), machine.limited_by,

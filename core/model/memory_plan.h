@@ -5,11 +5,18 @@
 #include <cstdint>
 #include <string>
 
+#include "core/base/result.h"
 #include "core/kv/kv_options.h"
 #include "core/model/loaded_model.h"
 #include "core/model/machine_memory.h"
 
 namespace quire {
+
+// What is asked for does not fit into the memory there is; the line says how much of what.
+class MemoryShortage : public StartupError {
+ public:
+  using StartupError::StartupError;
+};
 
 // How much work there can be at once (the scheduler's options).
 struct ServingLimits {
@@ -45,7 +52,8 @@ struct MemoryPlan {
 inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
 
 // Throws StartupError, one line that says what is needed, what there is, and what to change, where the options cannot
-// be met. By default the pool holds useful_kv_tokens, but takes at most 40% of what the weights leave.
+// be met; MemoryShortage where memory is what lacks. By default the pool holds useful_kv_tokens, but takes at most 40%
+// of what the weights leave.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
 
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,

@@ -10,11 +10,13 @@ int http_status(ErrorKind kind) {
     case ErrorKind::kUnauthorized: return 401;
     case ErrorKind::kForbidden: return 403;
     case ErrorKind::kNotFound: return 404;
+    case ErrorKind::kConflict: return 409;
     case ErrorKind::kTooLarge: return 413;
     case ErrorKind::kRateLimited: return 429;
     case ErrorKind::kInternal: return 500;
     case ErrorKind::kUnavailable: return 503;
     case ErrorKind::kTimeout: return 504;
+    case ErrorKind::kNoMemory: return 507;
   }
   return 500;
 }
@@ -37,11 +39,13 @@ const char* default_code(ErrorKind kind) {
     case ErrorKind::kUnauthorized: return "invalid_api_key";
     case ErrorKind::kForbidden: return "permission_denied";
     case ErrorKind::kNotFound: return "not_found";
+    case ErrorKind::kConflict: return "conflict";
     case ErrorKind::kTooLarge: return "request_too_large";
     case ErrorKind::kRateLimited: return "rate_limit_exceeded";
     case ErrorKind::kInternal: return "internal_error";
     case ErrorKind::kUnavailable: return "service_unavailable";
     case ErrorKind::kTimeout: return "deadline_exceeded";
+    case ErrorKind::kNoMemory: return "insufficient_memory";
   }
   return "internal_error";
 }

@@ -4,28 +4,95 @@
 
 namespace quire {
 
-Result<std::shared_ptr<const ServedModel>> ModelTable::find(std::string_view name) const {
-  for (const auto& model : models_) {
-    const auto& aliases = model->aliases;
-    if (name.empty() || model->name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
-      return model;
+namespace {
+
+Error not_served(std::string_view name) {
+  return Error{ErrorKind::kNotFound, "The model '" + std::string(name) + "' does not exist", "model_not_found", "model",
+               std::nullopt};
+}
+
+TableEntry ready_entry(const std::shared_ptr<const ServedModel>& model) {
+  TableEntry entry;
+  entry.name = model->name;
+  entry.aliases = model->aliases;
+  entry.created = model->created;
+  entry.info = model->info;
+  entry.max_model_len = model->max_model_len;
+  entry.served = model;
+  return entry;
+}
+
+std::vector<TableEntry> ready_entries(const std::vector<std::shared_ptr<const ServedModel>>& models) {
+  std::vector<TableEntry> entries;
+  entries.reserve(models.size());
+  for (const auto& model : models)
+    entries.push_back(ready_entry(model));
+  return entries;
+}
+
+}  // namespace
+
+const char* model_state_name(ModelState state) {
+  switch (state) {
+    case ModelState::kUnloaded: return "unloaded";
+    case ModelState::kLoading: return "loading";
+    case ModelState::kReady: return "ready";
+    case ModelState::kSleeping: return "sleeping";
+    case ModelState::kWaking: return "waking";
+    case ModelState::kDraining: return "draining";
+    case ModelState::kFailed: return "failed";
+  }
+  return "failed";
+}
+
+ModelTable::ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {
+  for (const TableEntry& entry : entries_)
+    all_ready_ = all_ready_ && entry.served != nullptr;
+}
+
+ModelTable::ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models)
+    : ModelTable(ready_entries(models)) {}
+
+Result<const TableEntry*> ModelTable::entry(std::string_view name) const {
+  for (const TableEntry& entry : entries_) {
+    if (entry.state == ModelState::kUnloaded) continue;
+    const auto& aliases = entry.aliases;
+    if (name.empty() || entry.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
+      return &entry;
     }
   }
-  return tl::make_unexpected(Error{ErrorKind::kNotFound, "The model '" + std::string(name) + "' does not exist",
-                                   "model_not_found", "model", std::nullopt});
+  return tl::make_unexpected(not_served(name));
+}
+
+Result<std::shared_ptr<const ServedModel>> ModelTable::find(std::string_view name) const {
+  const auto found = entry(name);
+  if (!found) return tl::make_unexpected(found.error());
+  if ((*found)->served) return (*found)->served;
+  const char* state = model_state_name((*found)->state);
+  return tl::make_unexpected(Error{ErrorKind::kUnavailable, "The model '" + (*found)->name + "' is " + state,
+                                   "model_loading", "model", std::chrono::seconds(1)});
+}
+
+std::optional<std::string> ModelTable::asleep_in(std::string_view body) const {
+  if (all_ready_) return std::nullopt;
+  const auto parsed = parse_json(body);
+  if (!parsed || !parsed->is_object()) return std::nullopt;
+  FieldReader reader(*parsed);
+  const std::string name = reader.string("model").value_or("");
+  if (reader.error()) return std::nullopt;
+  const auto found = entry(name);
+  return found && !(*found)->served ? std::optional((*found)->name) : std::nullopt;
 }
 
 ModelTable ModelTable::limited_to(std::int64_t max_context) const {
-  std::vector<std::shared_ptr<const ServedModel>> limited;
-  limited.reserve(models_.size());
-  for (const auto& model : models_) {
-    if (model->max_model_len <= max_context) {
-      limited.push_back(model);
-      continue;
-    }
-    auto copy = std::make_shared<ServedModel>(*model);
+  std::vector<TableEntry> limited = entries_;
+  for (TableEntry& entry : limited) {
+    if (entry.max_model_len <= max_context) continue;
+    entry.max_model_len = max_context;
+    if (!entry.served) continue;
+    auto copy = std::make_shared<ServedModel>(*entry.served);
     copy->max_model_len = max_context;
-    limited.push_back(std::move(copy));
+    entry.served = std::move(copy);
   }
   return ModelTable(std::move(limited));
 }

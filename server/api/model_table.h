@@ -1,7 +1,10 @@
-// ModelTable: the models that are served, by name. Immutable after construction; any thread.
+// ModelTable: the models that there are, by name, as they stand at one moment. Immutable after construction; any
+// thread. Invariant: no two models share a name or an alias.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +14,20 @@
 
 namespace quire {
 
+class RunningModel;
+
+enum class ModelState {
+  kUnloaded,  // taken out of service: as if it were not there
+  kLoading,   // for the first time, or as another file
+  kReady,
+  kSleeping,  // without memory; a request wakes it
+  kWaking,
+  kDraining,  // its last requests end, then it sleeps, is unloaded or replaced
+  kFailed,    // could not be loaded; a request tries again after a while
+};
+
+const char* model_state_name(ModelState state);
+
 // What an endpoint that takes JSON begins with.
 struct ModelCall {
   std::unique_ptr<const Json> body;  // an object; stays where it is, for the reader points into it
@@ -18,20 +35,41 @@ struct ModelCall {
   std::shared_ptr<const ServedModel> model;
 };
 
+struct TableEntry {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::int64_t created = 0;  // Unix seconds
+  ModelState state = ModelState::kReady;
+  std::string failure;                        // why it could not be loaded
+  std::optional<ModelInfo> info;              // absent: it was never loaded
+  std::int64_t max_model_len = 0;             // 0: it was never loaded
+  std::shared_ptr<const ServedModel> served;  // null: not ready
+  std::shared_ptr<RunningModel> running;      // null: not ready, or nobody's to watch
+};
+
 class ModelTable {
  public:
-  explicit ModelTable(std::vector<std::shared_ptr<const ServedModel>> models) : models_(std::move(models)) {}
+  explicit ModelTable(std::vector<TableEntry> entries);
+  // All of them ready.
+  explicit ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models);
 
-  const std::vector<std::shared_ptr<const ServedModel>>& all() const { return models_; }
-  // By name or alias; the first model where the name is empty. Error: 404 "model_not_found".
+  const std::vector<TableEntry>& entries() const { return entries_; }
+  bool all_ready() const { return all_ready_; }
+  // By name or alias; the first where the name is empty. Errors: 404 "model_not_found", also for the unloaded.
+  Result<const TableEntry*> entry(std::string_view name) const;
+  // The same, to be asked. Errors also: 503 where it is not ready.
   Result<std::shared_ptr<const ServedModel>> find(std::string_view name) const;
+  // The name of the model that a body asks for where that is not ready: somebody has to wake it first. Nothing where it
+  // is, or where the body is wrong. Costs a reading of the body, but only while some model is not ready.
+  std::optional<std::string> asleep_in(std::string_view body) const;
   // The same models with contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
   // Parses a body and finds the model it names. Errors: the body is no JSON object, its `model` no text or not served.
   Result<ModelCall> open(std::string_view body) const;
 
  private:
-  std::vector<std::shared_ptr<const ServedModel>> models_;
+  std::vector<TableEntry> entries_;
+  bool all_ready_ = true;
 };
 
 }  // namespace quire

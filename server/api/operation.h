@@ -49,7 +49,7 @@ class Operation {
 
   // What to submit; empty where the response is known already. `queue` is where.
   const std::vector<std::shared_ptr<const Request>>& requests() const { return requests_; }
-  RequestQueue* queue() const { return queue_; }
+  const std::shared_ptr<RequestQueue>& queue() const { return queue_; }
   bool streams() const { return streams_; }
 
   // Streams only: what opens the stream, appended to `out` before the first event.
@@ -67,7 +67,7 @@ class Operation {
 
  protected:
   std::vector<std::shared_ptr<const Request>> requests_;
-  RequestQueue* queue_ = nullptr;
+  std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
   bool streams_ = false;
   std::optional<Error> error_;
 };

@@ -29,7 +29,7 @@ struct ServedModel {
   GenerationDefaults defaults;
   std::int64_t max_model_len = 0;  // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
-  RequestQueue* queue = nullptr;  // outlives the server
+  std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive
 };
 
 }  // namespace quire

@@ -9,21 +9,23 @@ namespace quire {
 
 namespace {
 
-Json model_json(const ServedModel& model) {
-  return Json{{"id", model.name},
-              {"object", "model"},
-              {"created", model.created},
-              {"owned_by", "quire"},
-              {"root", model.name},
-              {"parent", nullptr},
-              {"max_model_len", model.max_model_len},
-              {"aliases", model.aliases},
-              {"meta",
-               {{"architecture", model.info.architecture},
-                {"vocab_size", model.info.vocab_size},
-                {"n_params", model.info.num_parameters},
-                {"size", model.info.file_bytes},
-                {"file_type", model.info.file_type}}}};
+Json model_json(const TableEntry& model) {
+  Json json{{"id", model.name},
+            {"object", "model"},
+            {"created", model.created},
+            {"owned_by", "quire"},
+            {"root", model.name},
+            {"parent", nullptr},
+            {"state", model_state_name(model.state)},
+            {"aliases", model.aliases}};
+  if (!model.info) return json;  // nobody has looked into its file yet
+  json["max_model_len"] = model.max_model_len;
+  json["meta"] = {{"architecture", model.info->architecture},
+                  {"vocab_size", model.info->vocab_size},
+                  {"n_params", model.info->num_parameters},
+                  {"size", model.info->file_bytes},
+                  {"file_type", model.info->file_type}};
+  return json;
 }
 
 std::unique_ptr<Operation> ready(const Json& body) {
@@ -65,14 +67,15 @@ Json piece_json(const Tokenizer& tokenizer, TokenId token) {
 
 Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call&) {
   Json body{{"object", "list"}, {"data", Json::array()}};
-  for (const auto& model : models.all())
-    body["data"].push_back(model_json(*model));
+  for (const TableEntry& model : models.entries()) {
+    if (model.state != ModelState::kUnloaded) body["data"].push_back(model_json(model));
+  }
   return ready(body);
 }
 
 Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call) {
   const std::size_t at = call.path.find("/models/");
-  const auto model = models.find(std::string_view(call.path).substr(at + 8));
+  const auto model = models.entry(std::string_view(call.path).substr(at + 8));
   if (!model) return tl::make_unexpected(model.error());
   return ready(model_json(**model));
 }

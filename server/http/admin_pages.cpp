@@ -17,7 +17,7 @@ Error not_here() {
 
 Result<AdminTask> admin_reload(ServerState& state, const Call&) {
   if (!state.admin.reload) return tl::make_unexpected(not_here());
-  return AdminTask{std::chrono::milliseconds(0), state.admin.reload};
+  return AdminTask{.finish = state.admin.reload};
 }
 
 Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
@@ -30,7 +30,7 @@ Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
     return invalid("'seconds' must be an integer from 1 to " + std::to_string(kLongestTrace), "seconds");
   }
   if (!state.admin.trace) return tl::make_unexpected(not_here());
-  return state.admin.trace(std::chrono::seconds(seconds));
+  return state.admin.trace("", std::chrono::seconds(seconds));
 }
 
 }  // namespace quire

@@ -128,6 +128,21 @@ prometheus::MetricFamily phase_family(const EngineStats& engine, const std::stri
   return family;
 }
 
+std::vector<prometheus::MetricFamily> all_families(const ModelStats& engine) {
+  auto families = engine_families(engine.stats, engine.model);
+  families.push_back(iteration_family(engine.stats, engine.model));
+  families.push_back(step_time_family(engine.stats, engine.model));
+  families.push_back(phase_family(engine.stats, engine.model));
+  return families;
+}
+
+// Every engine brings the same families in the same order: one family has them all, told apart by their labels.
+void add_families(std::vector<prometheus::MetricFamily>& all, std::vector<prometheus::MetricFamily> more) {
+  if (all.empty()) return all.swap(more);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    std::move(more[i].metric.begin(), more[i].metric.end(), std::back_inserter(all[i].metric));
+}
+
 }  // namespace
 
 struct Metrics::Families {
@@ -255,7 +270,8 @@ void Metrics::request_params(const Request& request) {
   families_->params_max_tokens.Observe(request.sampling.max_tokens);
 }
 
-std::string Metrics::expose(const EngineStats* engine, const std::string& model, const SpanExporter* spans) {
+std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model,
+                            const SpanExporter* spans) {
   auto families = families_->registry.Collect();
   // vLLM's dashboards select by model.
   for (prometheus::MetricFamily& family : families) {
@@ -263,13 +279,10 @@ std::string Metrics::expose(const EngineStats* engine, const std::string& model,
     for (prometheus::ClientMetric& metric : family.metric)
       metric.label.push_back({"model_name", model});
   }
-  if (engine != nullptr) {
-    auto own = engine_families(*engine, model);
-    own.push_back(iteration_family(*engine, model));
-    own.push_back(step_time_family(*engine, model));
-    own.push_back(phase_family(*engine, model));
-    families.insert(families.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
-  }
+  std::vector<prometheus::MetricFamily> of_engines;
+  for (const ModelStats& engine : engines)
+    add_families(of_engines, all_families(engine));
+  std::move(of_engines.begin(), of_engines.end(), std::back_inserter(families));
   if (spans != nullptr) {
     using Type = prometheus::MetricType;
     families.push_back(plain("quire:spans_sent_total", "Requests told to the trace collector", Type::Counter,

@@ -15,6 +15,11 @@ namespace quire {
 
 inline constexpr std::size_t kMaxKeyLabels = 200;
 
+struct ModelStats {
+  std::string model;
+  EngineStats stats;
+};
+
 class Metrics {
  public:
   Metrics();
@@ -49,8 +54,9 @@ class Metrics {
   void engine_times(const FinishInfo& info);
   void request_params(const Request& request);
 
-  // The text exposition; `engine` is the engine's own account, where there is one.
-  std::string expose(const EngineStats* engine, const std::string& model, const SpanExporter* spans = nullptr);
+  // The text exposition; `engines`: the engines' own accounts. `model` labels what is not one engine's.
+  std::string expose(const std::vector<ModelStats>& engines, const std::string& model,
+                     const SpanExporter* spans = nullptr);
 
  private:
   struct Families;

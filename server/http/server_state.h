@@ -35,6 +35,13 @@ enum class ServerPhase {
   kStopped,
 };
 
+// How a request gets a model that is not ready: LiveModels, behind what the sessions need of it. Any thread.
+struct ModelWaker {
+  using Told = std::function<void(std::optional<Error>)>;
+  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Told told)> wake;
+  std::function<std::optional<std::chrono::milliseconds>(const std::string& name)> longest_wait;
+};
+
 class LiveOperations {
  public:
   void add(const std::shared_ptr<Mailbox>& mailbox);
@@ -50,10 +57,8 @@ class LiveOperations {
 
 // What the API serves once the models are loaded. Immutable after construction.
 struct Service {
-  ModelTable models{{}};
-  std::function<EngineStats()> engine_stats;  // may be empty
-  std::function<bool()> healthy;              // false: the device failed; may be empty
-  StepTrace* step_trace = nullptr;            // may be null
+  explicit Service(ModelTable table) : models(std::move(table)) {}
+  ModelTable models;
 };
 
 // What sessions act by; a reload replaces it as a whole. Immutable after construction.
@@ -89,6 +94,7 @@ struct ServerState {
   QuotaTable quotas;
   StreamStore streams;
   AdminActions admin;  // set before the first session
+  ModelWaker waker;    // set before the first session; empty: no model sleeps
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;               // null: none are exported
   std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
@@ -108,7 +114,7 @@ struct ServerState {
   }
   void set_service(std::shared_ptr<const Service> service) {
     const std::lock_guard lock(mutex_);
-    service_ = std::move(service);
+    service_.swap(service);  // the old one goes after the lock: it may hold the last of a model
   }
 
  private:

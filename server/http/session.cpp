@@ -233,6 +233,7 @@ asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
   call.path = head_.path;
   call.query = head_.query;
   call.request_id = request_id_;
+  call.key_name = record_.key_name;
   const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
   auto task = co_await on_text_thread<Result<AdminTask>>(state_.text_context(), begin);
   Response response;
@@ -245,6 +246,11 @@ asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
 }
 
 asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
+  if (task.until) {
+    const std::optional<std::chrono::milliseconds> unbounded;
+    Waited waited = co_await wait_until_told(state_, *transport_, task.until, unbounded);
+    if (waited.error) co_return error_response(*waited.error);
+  }
   if (task.wait.count() > 0) {
     asio::steady_timer timer(transport_->executor(), task.wait);
     co_await timer.async_wait(kUseTuple);
@@ -278,6 +284,12 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     auto body = co_await read_body();
     if (!body) co_return false;
     call.body = std::move(*body);
+    Waited waited = co_await wake_model(call);
+    if (waited.client_gone) co_return false;
+    if (waited.error) {
+      Response response = error_response(*waited.error);
+      co_return co_await respond(std::move(response));
+    }
     const auto service = state_.service();
     const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
     const auto parse = guarded<std::unique_ptr<Operation>>(request_id_, [&] {
@@ -295,6 +307,21 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     co_return co_await respond(std::move(response));
   }
   co_return co_await drive(std::move(*parsed), call);
+}
+
+// Where its model is not ready, the request waits here, before anything of it is made; else it passes at once.
+asio::awaitable<Waited> Session::wake_model(const Call& call) {
+  const auto service = state_.service();
+  if (!state_.waker.wake || service->models.all_ready() || head_.method != "POST") co_return Waited{};
+  const std::function<std::optional<std::string>()> look = [&] { return service->models.asleep_in(call.body); };
+  const auto name = co_await on_text_thread<std::optional<std::string>>(state_.text_context(), look);
+  if (!name) co_return Waited{};
+  const auto bytes = static_cast<std::int64_t>(call.body.size());
+  const std::function<void(ModelWaker::Told)> begin = [&](ModelWaker::Told told) {
+    state_.waker.wake(*name, call.key_name, bytes, std::move(told));
+  };
+  const auto longest = state_.waker.longest_wait(*name);
+  co_return co_await wait_until_told(state_, *transport_, begin, longest);
 }
 
 // Where one key's requests are counted against what it may use, before anything is queued.

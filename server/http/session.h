@@ -9,6 +9,7 @@
 #include "server/http/gate.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
+#include "server/http/told_wait.h"
 #include "server/http/transport.h"
 
 namespace quire {
@@ -48,6 +49,7 @@ class Session {
   boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   void begin_record();
   boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
+  boost::asio::awaitable<Waited> wake_model(const Call& call);
   void note_end();
   Result<void> take_prompt_quota(const Operation& operation);
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);

@@ -1,6 +1,7 @@
 #include "server/http/status_pages.h"
 
 #include "server/api/json.h"
+#include "server/models/running_model.h"
 
 namespace quire {
 
@@ -23,7 +24,9 @@ Response readyz(ServerState& state) {
     case ServerPhase::kServing: break;
     default: return status(503, "draining");
   }
-  if (service && service->healthy && !service->healthy()) return status(503, "device failed");
+  for (const TableEntry& model : service->models.entries()) {
+    if (model.running && !model.running->healthy()) return status(503, "device failed");
+  }
   return status(200, "ok");
 }
 
@@ -33,11 +36,15 @@ Response startupz(ServerState& state) {
 
 Response metrics_page(ServerState& state) {
   const auto service = state.service();
-  std::optional<EngineStats> stats;
-  if (service && service->engine_stats) stats = service->engine_stats();
-  const std::string model = service && !service->models.all().empty() ? service->models.all().front()->name : "";
+  std::vector<ModelStats> stats;
+  if (service) {
+    for (const TableEntry& model : service->models.entries()) {
+      if (model.running) stats.push_back({model.name, model.running->stats()});
+    }
+  }
+  const std::string model = service && !service->models.entries().empty() ? service->models.entries().front().name : "";
   return Response{200, "text/plain; version=0.0.4; charset=utf-8",
-                  state.metrics.expose(stats ? &*stats : nullptr, model, state.spans.get())};
+                  state.metrics.expose(stats, model, state.spans.get())};
 }
 
 Response version_page(ServerState&) {

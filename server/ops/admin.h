@@ -12,12 +12,14 @@ namespace quire {
 
 struct AdminTask {
   std::chrono::milliseconds wait{0};
+  // Something that goes on elsewhere: called first, on the session's thread, with what is to be told of its end.
+  std::function<void(std::function<void(std::optional<Error>)> told)> until = nullptr;
   std::function<Result<std::string>()> finish;  // the response's body, JSON
 };
 
 struct AdminActions {
   std::function<Result<std::string>()> reload;
-  std::function<Result<AdminTask>(std::chrono::seconds)> trace;
+  std::function<Result<AdminTask>(const std::string& model, std::chrono::seconds)> trace;
 };
 
 }  // namespace quire

@@ -57,7 +57,7 @@ std::shared_ptr<ServedModel> fake_model(RequestQueue& queue, std::int64_t max_mo
       std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*model->tokenizer));
   model->max_model_len = max_model_len;
   model->max_num_choices = 16;
-  model->queue = &queue;
+  model->queue = std::shared_ptr<RequestQueue>(std::shared_ptr<void>(), &queue);
   return model;
 }
 

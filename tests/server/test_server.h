@@ -40,11 +40,9 @@ class TestServer {
                       const std::function<void(ServedModel&)>& adjust = {})
       : engine_(std::move(script)), server_(options) {
     server_.start();
-    auto service = std::make_shared<Service>();
     auto model = fake_model(engine_.queue());
     if (adjust) adjust(*model);
-    service->models = ModelTable({std::move(model)});
-    server_.serve(service);
+    server_.serve(std::make_shared<Service>(ModelTable({std::move(model)})));
   }
   // The engine's thread posts to the server's loops, so it ends first.
   ~TestServer() { engine_.stop(); }

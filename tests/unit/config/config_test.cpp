@@ -42,7 +42,7 @@ TEST_CASE("the shipped file lists every key with its default", "[config]") {
   CHECK(shipped_file() == render_config({}));
   for (const ConfigKey& key : config_keys()) {
     const std::string last = key.path.substr(key.path.rfind('.') + 1);
-    CHECK(shipped_file().find(" " + last + ": ") != std::string::npos);
+    CHECK(shipped_file().find((key.path == last ? "\n" : " ") + last + ": ") != std::string::npos);
   }
   // It parses to exactly the defaults, from a configuration that differs in all it can.
   Config config = loaded("server: {port: 1, threads: 9}\nlog: {level: debug}\nmodel: {path: x, alias: [a, b]}\n");
@@ -154,6 +154,60 @@ TEST_CASE("API keys are read whole or refused by what is wrong with them", "[con
   CHECK(flagged.serve.server.security.keys[0].quota.max_concurrent == 2);
 }
 
+TEST_CASE("several models are read whole or refused by what is wrong with them", "[config]") {
+  const Config config = loaded(R"(
+models:
+  - {name: org/big, path: /models/big.gguf, aliases: [gpt-4, other], kv_share: 3, max_model_len: 4096}
+  - {name: small, path: /models/small, kv_memory: 64MiB, kv_dtype: i8, sleep_after: 5m, preload: false,
+     max_num_seqs: 8, max_queued_requests: 20, max_queue_time: 30s, tool_format: hermes, packed_cache: /var/packed}
+kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
+)");
+  check_config(config);
+  const std::vector<ModelSpec> specs = model_specs(config.serve);
+  REQUIRE(specs.size() == 2);
+  CHECK(specs[0].name == "org/big");
+  CHECK(specs[0].aliases == std::vector<std::string>{"gpt-4", "other"});
+  CHECK(specs[0].kv_share == 3.0);
+  CHECK(specs[0].kv_memory == 0);
+  CHECK(specs[0].engine.scheduler.max_model_len == 4096);
+  CHECK(specs[0].engine.kv_cache.disk_tier_path == "/var/kv/org_big");
+  CHECK(specs[0].preload);
+  CHECK(specs[1].kv_memory == std::int64_t{64} << 20);
+  CHECK(specs[1].engine.kv_cache.memory == specs[1].kv_memory);
+  CHECK(specs[1].engine.kv_cache.dtype == KvDType::kI8);
+  CHECK(specs[1].engine.scheduler.max_num_seqs == 8);
+  CHECK(specs[1].engine.queue.max_queued_requests == 20);
+  CHECK(specs[1].engine.queue.max_queue_time_s == 30.0);
+  CHECK(specs[1].sleep_after == std::chrono::minutes(5));
+  CHECK(specs[1].model.packed_cache == "/var/packed");
+  CHECK_FALSE(specs[1].preload);
+  CHECK(render_config(loaded(render_config(config))) == render_config(config));
+
+  const auto models = [](const std::string& list) { return refusal("models: " + list + "\n"); };
+  CHECK(models("[{name: a}]").find("needs a 'path' for 'a'") != std::string::npos);
+  CHECK(models("[{path: a}]").find("needs a 'name'") != std::string::npos);
+  CHECK(models("[{name: 'a b', path: x}]").find("for 'name'") != std::string::npos);
+  CHECK(models("[{name: a, path: x, alias: b}]").find("does not know 'alias'; did you mean 'aliases'") !=
+        std::string::npos);
+  CHECK(models("[{name: a, path: x}, {name: b, path: y, aliases: a}]").find("a name of 'b' twice") !=
+        std::string::npos);
+  CHECK(models("[{name: a, path: x, kv_share: 0}]").find("a number above 0 for 'kv_share'") != std::string::npos);
+  CHECK(models("[{name: a, path: x, sleep_after: 5}]").find("a time such as") != std::string::npos);
+  CHECK(models("[{name: a, path: x, preload: maybe}]").find("true or false for 'preload'") != std::string::npos);
+  CHECK(models("a").find("must be a list of mappings") != std::string::npos);
+
+  const auto clash = [](const std::string& yaml) { check_config(loaded("models: [{name: a, path: x}]\n" + yaml)); };
+  clash("");
+  CHECK_THROWS_WITH(clash("model: {path: y}"), Catch::Contains("model.path and models exclude each other"));
+  CHECK_THROWS_WITH(clash("model: {packed_cache: y}"), Catch::Contains("model.packed_cache and models exclude"));
+  CHECK_THROWS_WITH(clash("kv_cache: {num_blocks: 9}"), Catch::Contains("kv_cache.num_blocks is for one model"));
+
+  Config flagged;
+  set_config_value(flagged, "models", {"name=a,path=x", "name=b,path=y,preload=false"}, "--models");
+  REQUIRE(flagged.serve.models.size() == 2);
+  CHECK_FALSE(flagged.serve.models[1].preload);
+}
+
 TEST_CASE("two configurations differ by their keys, told without secrets", "[config]") {
   const std::string keys = "security: {keys: [{name: a, env: A}]}\n";
   CHECK(compare_configs({}, {}).empty());
@@ -172,9 +226,9 @@ TEST_CASE("two configurations differ by their keys, told without secrets", "[con
 }
 
 TEST_CASE("what must change while serving can, what cannot is known", "[config]") {
-  for (const char* path :
-       {"security.keys", "security.cors_origins", "scheduler.key_weights", "queue.max_queued_requests",
-        "server.max_body_bytes", "log.level", "server.tls.certificate", "model.alias", "model.chat_template"}) {
+  for (const char* path : {"security.keys", "security.cors_origins", "scheduler.key_weights",
+                           "queue.max_queued_requests", "server.max_body_bytes", "log.level", "server.tls.certificate",
+                           "model.alias", "model.chat_template", "models"}) {
     CAPTURE(path);
     REQUIRE(find_config_key(path) != nullptr);
     CHECK(find_config_key(path)->is_live);

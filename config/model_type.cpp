@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/key_types.h"
+#include "core/text/tools/tool_format.h"
+
+namespace quire::config_types {
+namespace {
+
+using Kind = ConfigValue::Kind;
+
+constexpr std::size_t kLongestModelName = 128;
+constexpr std::string_view kAbsent = "";
+
+// What a client may write without quoting, and a log line, a path and a metric's label can hold.
+bool is_model_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestModelName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.:/@+").find(c) != std::string_view::npos;
+  });
+}
+
+// One member of an entry. `show` is kAbsent where it has its default.
+struct Member {
+  std::string_view name;
+  std::string_view accepts;
+  bool (*set)(ModelEntry&, const ConfigValue&);
+  std::string (*show)(const ModelEntry&);
+};
+
+template <class T, class Value>
+bool take(T& field, const std::optional<Value>& value) {
+  if (value) field = *value;
+  return value.has_value();
+}
+
+std::optional<std::string> some_text(const ConfigValue& value) {
+  return value.kind == Kind::kScalar && !value.text.empty() ? std::optional(value.text) : std::nullopt;
+}
+
+std::optional<std::int64_t> count_of_at_least(std::int64_t least, const ConfigValue& value) {
+  const auto number = read_integer(value);
+  return number && *number >= least && *number <= std::numeric_limits<std::int32_t>::max() ? number : std::nullopt;
+}
+
+std::string shown_text(std::string_view text) {
+  return text.empty() ? std::string(kAbsent) : show_text(text);
+}
+
+std::string shown_count(const std::optional<std::int64_t>& count) {
+  return count ? std::to_string(*count) : std::string(kAbsent);
+}
+
+bool set_aliases(ModelEntry& entry, const ConfigValue& value) {
+  if (value.kind != Kind::kList && value.kind != Kind::kScalar) return false;
+  std::vector<std::string> names;
+  if (value.kind == Kind::kScalar) names.push_back(value.text);
+  for (const ConfigValue& item : value.items)
+    names.push_back(item.kind == Kind::kScalar ? item.text : "");
+  entry.model.alias = names;
+  return std::all_of(names.begin(), names.end(), is_model_name);
+}
+
+std::string show_aliases(const ModelEntry& entry) {
+  std::string out;
+  for (const std::string& name : entry.model.alias)
+    out += (out.empty() ? "" : ", ") + show_text(name);
+  return out.empty() ? std::string(kAbsent) : "[" + out + "]";
+}
+
+constexpr std::pair<std::string_view, KvDType> kDTypes[] = {
+    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
+
+bool set_dtype(ModelEntry& entry, const ConfigValue& value) {
+  for (const auto& [name, dtype] : kDTypes) {
+    if (value.kind == Kind::kScalar && value.text == name) entry.kv_dtype = dtype;
+  }
+  return entry.kv_dtype.has_value();
+}
+
+std::string show_dtype(const ModelEntry& entry) {
+  for (const auto& [name, dtype] : kDTypes) {
+    if (entry.kv_dtype == dtype) return std::string(name);
+  }
+  return std::string(kAbsent);
+}
+
+bool set_tool_format(ModelEntry& entry, const ConfigValue& value) {
+  entry.model.tool_format = value.text;
+  return value.kind == Kind::kScalar && find_tool_format(value.text) != nullptr;
+}
+
+bool set_share(ModelEntry& entry, const ConfigValue& value) {
+  const auto number = read_number(value);
+  return number && *number > 0 && *number <= 1e6 && take(entry.kv_share, number);
+}
+
+bool set_memory(ModelEntry& entry, const ConfigValue& value) {
+  const auto bytes = read_size(value);
+  return bytes && *bytes > 0 && take(entry.kv_memory, bytes);
+}
+
+bool set_preload(ModelEntry& entry, const ConfigValue& value) {
+  entry.preload = value.text == "true";
+  return value.kind == Kind::kScalar && (value.text == "true" || value.text == "false");
+}
+
+using Entry = ModelEntry;
+using Value = ConfigValue;
+
+constexpr Member kMembers[] = {
+    {"name", "a name of at most 128 letters, digits and - _ . : / @ +",
+     [](Entry& e, const Value& v) { return take(e.name, some_text(v)) && is_model_name(e.name); },
+     [](const Entry& e) { return shown_text(e.name); }},
+    {"path", "a path", [](Entry& e, const Value& v) { return take(e.model.path, some_text(v)); },
+     [](const Entry& e) { return shown_text(e.model.path.string()); }},
+    {"aliases", "a name, or a list of names", set_aliases, show_aliases},
+    {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
+     [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
+    {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,
+     [](const Entry& e) { return shown_text(e.model.tool_format); }},
+    {"packed_cache", "a path", [](Entry& e, const Value& v) { return take(e.model.packed_cache, some_text(v)); },
+     [](const Entry& e) { return shown_text(e.model.packed_cache.string()); }},
+    {"max_model_len", "an integer of at least 0",
+     [](Entry& e, const Value& v) { return take(e.max_model_len, count_of_at_least(0, v)); },
+     [](const Entry& e) { return shown_count(e.max_model_len); }},
+    {"max_num_seqs", "an integer of at least 1",
+     [](Entry& e, const Value& v) { return take(e.max_num_seqs, count_of_at_least(1, v)); },
+     [](const Entry& e) { return shown_count(e.max_num_seqs); }},
+    {"kv_dtype", "one of f16, bf16, f32, i8", set_dtype, show_dtype},
+    {"kv_memory", "a size above 0 such as 512MiB or 4GiB", set_memory,
+     [](const Entry& e) { return e.kv_memory > 0 ? show_size(e.kv_memory) : std::string(kAbsent); }},
+    {"kv_share", "a number above 0", set_share,
+     [](const Entry& e) { return e.kv_share != 1.0 ? fmt::format("{}", e.kv_share) : std::string(kAbsent); }},
+    {"max_queued_requests", "an integer of at least 1",
+     [](Entry& e, const Value& v) { return take(e.max_queued_requests, count_of_at_least(1, v)); },
+     [](const Entry& e) { return shown_count(e.max_queued_requests); }},
+    {"max_queue_time", "a time such as 500ms, 30s or 5m",
+     [](Entry& e, const Value& v) { return take(e.max_queue_time, read_duration(v)); },
+     [](const Entry& e) { return e.max_queue_time ? show_duration(*e.max_queue_time) : std::string(kAbsent); }},
+    {"sleep_after", "a time such as 500ms, 30s or 5m",
+     [](Entry& e, const Value& v) { return take(e.sleep_after, read_duration(v)); },
+     [](const Entry& e) { return e.sleep_after.count() > 0 ? show_duration(e.sleep_after) : std::string(kAbsent); }},
+    {"preload", "true or false", set_preload,
+     [](const Entry& e) { return std::string(e.preload ? kAbsent : "false"); }},
+};
+
+// Empty, or why not.
+std::string set_model_member(ModelEntry& entry, const std::string& name, const ConfigValue& value) {
+  std::vector<std::string_view> names;
+  for (const Member& member : kMembers) {
+    names.push_back(member.name);
+    if (member.name != name) continue;
+    return member.set(entry, value) ? std::string() : fmt::format("needs {} for '{}'", member.accepts, name);
+  }
+  return fmt::format("does not know '{}'; did you mean '{}'?", one_line(name), nearest_name(name, names));
+}
+
+std::string read_entry(const ConfigValue& item, ModelEntry& entry) {
+  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? mapping_of_flag(item.text) : item;
+  if (map.kind != Kind::kMap) return "is not a mapping";
+  for (const ConfigMember& member : map.members) {
+    const std::string complaint = set_model_member(entry, member.name, member.value);
+    if (!complaint.empty()) return complaint;
+  }
+  if (entry.name.empty()) return "needs a 'name'";
+  return entry.model.path.empty() ? fmt::format("needs a 'path' for '{}'", entry.name) : std::string();
+}
+
+std::string show_entry(const ModelEntry& entry) {
+  std::string out;
+  for (const Member& member : kMembers) {
+    const std::string shown = member.show(entry);
+    if (shown != kAbsent) out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", member.name, shown);
+  }
+  return "{" + out + "}";
+}
+
+}  // namespace
+
+ConfigKey model_entries(Description description, Field<std::vector<ModelEntry>> field) {
+  ConfigKey key{description.path,
+                description.help,
+                description.flags,
+                "a list of mappings with 'name' and 'path' (as a flag: name=N,path=FILE)",
+                true,
+                {},
+                {}};
+  key.set = [field, accepts = key.accepts](Config& config, const ConfigValue& value) -> std::string {
+    if (value.kind != Kind::kList) return "must be " + accepts;
+    std::vector<ModelEntry> found;
+    for (const ConfigValue& item : value.items) {
+      ModelEntry& each = found.emplace_back();
+      const std::string complaint = read_entry(item, each);
+      const std::string place = item.line > 0 ? fmt::format(" (line {})", item.line) : "";
+      if (!complaint.empty()) return fmt::format("has an entry{} that {}", place, complaint);
+      for (auto other = found.begin(); other != found.end() - 1; ++other) {
+        if (!share_a_name(spec_of(*other, {}), spec_of(each, {}))) continue;
+        return fmt::format("has a name of '{}' twice{}", each.name, place);
+      }
+    }
+    if (found.size() > kMostModels)
+      return fmt::format("has {} entries, at most {} are allowed", found.size(), kMostModels);
+    field(config) = std::move(found);
+    return {};
+  };
+  key.get = [field](Config& config) {
+    std::string out;
+    for (const ModelEntry& each : field(config))
+      out += (out.empty() ? "" : ", ") + show_entry(each);
+    return "[" + out + "]";
+  };
+  return key;
+}
+
+}  // namespace quire::config_types

@@ -1,0 +1,25 @@
+// wait_until_told: a session waits for something that goes on on another thread, without holding one itself. Runs on
+// the session's io thread; whatever comes first ends the wait: being told, the client's leaving, the time, or the
+// drain's cut.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+
+#include "server/http/server_state.h"
+#include "server/http/transport.h"
+
+namespace quire {
+
+struct Waited {
+  bool client_gone = false;
+  std::optional<Error> error;  // what it was told, or why it waits no more
+};
+
+// `begin` starts it and may tell at once, from any thread, and later than anybody waits.
+boost::asio::awaitable<Waited> wait_until_told(ServerState& state, Transport& transport,
+                                               std::function<void(std::function<void(std::optional<Error>)>)> begin,
+                                               std::optional<std::chrono::milliseconds> longest);
+
+}  // namespace quire

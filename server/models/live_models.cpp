@@ -1,0 +1,340 @@
+#include "server/models/live_models.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/base/log.h"
+
+namespace quire {
+
+namespace {
+
+// A request for a model that could not be loaded tries again, but not before this.
+constexpr std::chrono::seconds kRetryAfter{10};
+constexpr std::chrono::milliseconds kLongestLook{1000};
+constexpr std::chrono::milliseconds kShortestLook{20};
+
+Error no_such_model(const std::string& name) {
+  return Error{ErrorKind::kNotFound, "There is no model '" + name + "'", "model_not_found", "name", std::nullopt};
+}
+
+Error wrong_state(const std::string& name, ModelState state, const std::string& what_to_do) {
+  return Error{ErrorKind::kConflict, "The model '" + name + "' is " + model_state_name(state) + ": " + what_to_do,
+               std::string("model_") + model_state_name(state), "name", std::nullopt};
+}
+
+Error under_way(const std::string& name) {
+  return Error{ErrorKind::kConflict, "Something else is under way with the model '" + name + "': ask again after it",
+               "model_busy", "name", std::chrono::seconds(1)};
+}
+
+// A request's place in a queue while its model wakes; members go in the reverse order.
+struct WaitingRequest {
+  std::shared_ptr<RequestQueue> room;
+  QueueTicket ticket;
+  LiveModels::Done done;
+};
+
+bool is_loading(ModelState state) {
+  return state == ModelState::kLoading || state == ModelState::kWaking;
+}
+
+}  // namespace
+
+LiveModels::Outcome::~Outcome() {
+  for (const Done& done : told)
+    done(error);
+}
+
+void LiveModels::Outcome::tell(std::vector<Done>& all) {
+  std::move(all.begin(), all.end(), std::back_inserter(told));
+  all.clear();
+}
+
+LiveModels::LiveModels(ModelOpener open, std::function<MachineMemory()> measure)
+    : open_(std::move(open)),
+      ledger_(std::move(measure)),
+      thread_(std::make_shared<WorkThread>("models", [this] { return sleep_idle(Clock::now()); })) {}
+
+void LiveModels::stop() {
+  ending_ = true;
+  thread_->stop();
+  std::vector<std::shared_ptr<RunningModel>> alive;
+  std::vector<EntryPtr> entries;
+  {
+    const std::lock_guard lock(mutex_);
+    publish_ = nullptr;
+    for (const auto& each : alive_) {
+      if (auto model = each.lock()) alive.push_back(std::move(model));
+    }
+    entries.swap(entries_);
+  }
+  for (const auto& model : alive)
+    model->stop();
+}
+
+void LiveModels::publish_to(Publish publish) {
+  const std::lock_guard lock(mutex_);
+  publish_ = std::move(publish);
+  this->publish();
+}
+
+LiveModels::EntryPtr LiveModels::find(const std::string& name) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) { return entry->spec.name == name; });
+  return found == entries_.end() ? nullptr : *found;
+}
+
+bool LiveModels::is_taken(const ModelSpec& spec, const Entry* but) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const EntryPtr& entry) { return entry.get() != but && share_a_name(spec, entry->spec); });
+}
+
+TableEntry LiveModels::describe(const Entry& entry) const {
+  TableEntry row;
+  row.name = entry.spec.name;
+  row.aliases = entry.spec.aliases;
+  row.created = entry.created;
+  row.state = entry.state;
+  row.failure = entry.failure;
+  row.info = entry.info;
+  row.max_model_len = entry.max_model_len;
+  row.served = entry.served;
+  row.running = entry.running;
+  return row;
+}
+
+void LiveModels::publish() {
+  if (!publish_) return;
+  std::vector<TableEntry> rows;
+  for (const EntryPtr& entry : entries_)
+    rows.push_back(describe(*entry));
+  publish_(ModelTable(std::move(rows)));
+}
+
+std::vector<ModelReport> LiveModels::report() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelReport> reports;
+  for (const EntryPtr& entry : entries_) {
+    reports.push_back({describe(*entry), entry->spec.model.path, entry->running ? entry->promised : 0,
+                       entry->spec.sleep_after, entry->replacing});
+  }
+  return reports;
+}
+
+void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
+  entry->state = state;
+  publish();
+  thread_->post([this, entry] { load_now(entry); });
+}
+
+// What runs ends on it; its last holder, often a session, hands it to bury().
+void LiveModels::begin_drain(Entry& entry, After after, Outcome& outcome) {
+  entry.leaving = entry.running.get();
+  entry.after = after;
+  entry.state = ModelState::kDraining;
+  entry.served.reset();
+  outcome.dropped.push_back(std::move(entry.running));
+  publish();
+}
+
+void LiveModels::put(Entry& entry, Loaded loaded) {
+  entry.running = std::move(loaded.running);
+  entry.served = std::move(loaded.served);
+  entry.promised = loaded.promised;
+  entry.info = entry.served->info;
+  entry.max_model_len = entry.served->max_model_len;
+  entry.state = ModelState::kReady;
+  entry.failure.clear();
+  entry.failed_at.reset();
+  entry.fallback.reset();
+  entry.replacing = false;
+  entry.last_steps = 0;
+  entry.active_at = Clock::now();
+}
+
+void LiveModels::load(ModelSpec spec, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  EntryPtr entry = find(spec.name);
+  const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
+  const auto refuse = [&](Error error) {
+    outcome.error = std::move(error);
+    outcome.tell(std::move(done));
+  };
+  if (entry && same && entry->state == ModelState::kReady) return outcome.tell(std::move(done));
+  if (entry && same && is_loading(entry->state)) return entry->told.push_back(std::move(done));
+  if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
+    return refuse(wrong_state(spec.name, entry->state, "another file takes its place by /admin/models/replace"));
+  }
+  if (entry && (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining)) {
+    return refuse(under_way(spec.name));
+  }
+  if (!entry && spec.model.path.empty()) return refuse(no_such_model(spec.name));
+  if (!same && is_taken(spec, entry.get())) {
+    return refuse(Error{ErrorKind::kConflict, "Another model has the name or one of the aliases", "model_name_taken",
+                        "name", std::nullopt});
+  }
+  if (!entry && entries_.size() >= kMostModels) {
+    return refuse(Error{ErrorKind::kConflict, "There are " + std::to_string(kMostModels) + " models already",
+                        "too_many_models", "name", std::nullopt});
+  }
+  if (!entry) {
+    entry = std::make_shared<Entry>();
+    entry->created = static_cast<std::int64_t>(std::time(nullptr));
+    entries_.push_back(entry);
+    spec.is_configured = false;
+  } else {
+    spec.is_configured = entry->spec.is_configured;
+  }
+  if (!same) entry->spec = std::move(spec);
+  entry->room = std::make_shared<RequestQueue>(entry->spec.engine.queue);
+  entry->told.push_back(std::move(done));
+  begin_load(entry, ModelState::kLoading);
+}
+
+void LiveModels::take_out(const EntryPtr& entry) {
+  entry->state = ModelState::kUnloaded;
+  if (!entry->spec.is_configured) std::erase(entries_, entry);
+  publish();
+}
+
+void LiveModels::unload(const std::string& name, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  if (!entry) {
+    outcome.error = no_such_model(name);
+  } else if (entry->state == ModelState::kDraining && entry->after == After::kUnload) {
+    return entry->told.push_back(std::move(done));
+  } else if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
+    outcome.error = under_way(name);
+  } else if (entry->state == ModelState::kReady) {
+    entry->told.push_back(std::move(done));
+    return begin_drain(*entry, After::kUnload, outcome);
+  } else {
+    take_out(entry);
+  }
+  outcome.tell(std::move(done));
+}
+
+void LiveModels::sleep(const std::string& name, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  if (!entry) {
+    outcome.error = no_such_model(name);
+  } else if (entry->state == ModelState::kDraining && entry->after == After::kSleep) {
+    return entry->told.push_back(std::move(done));
+  } else if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
+    outcome.error = under_way(name);
+  } else if (entry->state == ModelState::kUnloaded) {
+    outcome.error = wrong_state(name, entry->state, "load it first");
+  } else if (entry->state == ModelState::kReady) {
+    entry->told.push_back(std::move(done));
+    return begin_drain(*entry, After::kSleep, outcome);
+  }
+  outcome.tell(std::move(done));
+}
+
+void LiveModels::wake(const std::string& name, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  if (!entry) {
+    outcome.error = no_such_model(name);
+  } else if (entry->state == ModelState::kUnloaded) {
+    outcome.error = wrong_state(name, entry->state, "load it first");
+  } else if (entry->state == ModelState::kDraining && entry->after == After::kUnload) {
+    outcome.error = under_way(name);
+  } else if (entry->state != ModelState::kReady) {
+    entry->waiting.push_back(std::move(done));
+    if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
+      begin_load(entry, ModelState::kWaking);
+    }
+    return;
+  }
+  outcome.tell(std::move(done));
+}
+
+void LiveModels::replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  const auto refuse = [&](Error error) {
+    outcome.error = std::move(error);
+    outcome.tell(std::move(done));
+  };
+  if (!entry) return refuse(no_such_model(name));
+  if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
+  if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
+    return refuse(under_way(name));
+  }
+  ModelSpec spec = entry->spec;
+  spec.model.path = path;
+  entry->told.push_back(std::move(done));
+  if (entry->state != ModelState::kReady) {
+    entry->fallback = std::exchange(entry->spec, std::move(spec));
+    return begin_load(entry, ModelState::kLoading);
+  }
+  entry->replacing = true;
+  thread_->post([this, entry, spec = std::move(spec), in_place] {
+    if (in_place) return check_in_place(entry, spec);
+    replace_beside(entry, spec);
+  });
+}
+
+void LiveModels::wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  const auto refuse = [&](Error error) {
+    outcome.error = std::move(error);
+    outcome.tell(std::move(done));
+  };
+  const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
+  if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
+  if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
+  if (entry->state == ModelState::kFailed && Clock::now() - *entry->failed_at < kRetryAfter) {
+    return refuse(Error{ErrorKind::kUnavailable, "The model '" + name + "' could not be loaded", "model_failed",
+                        "model", kRetryAfter});
+  }
+  auto ticket = entry->room->reserve(key_name, body_bytes);
+  if (!ticket) return refuse(ticket.error());
+  auto waiting = std::make_shared<WaitingRequest>(WaitingRequest{entry->room, *std::move(ticket), std::move(done)});
+  entry->waiting.push_back([waiting](std::optional<Error> error) { waiting->done(std::move(error)); });
+  if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
+    log::info("a request wakes {}", name);
+    begin_load(entry, ModelState::kWaking);
+  }
+}
+
+std::optional<std::chrono::milliseconds> LiveModels::longest_wait(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  if (!entry || entry->spec.engine.queue.max_queue_time_s <= 0.0) return std::nullopt;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * entry->spec.engine.queue.max_queue_time_s));
+}
+
+std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  std::optional<Clock::time_point> next;
+  for (const EntryPtr& entry : entries_) {
+    const auto limit = entry->spec.sleep_after;
+    if (entry->state != ModelState::kReady || entry->replacing || limit.count() == 0) continue;
+    const EngineStats stats = entry->running->stats();
+    if (stats.num_steps != entry->last_steps || stats.num_running > 0 || stats.num_waiting > 0) entry->active_at = now;
+    entry->last_steps = stats.num_steps;
+    if (now - entry->active_at >= limit) {
+      log::info("{} had nothing to do for {} s and goes to sleep", entry->spec.name, limit.count() / 1000);
+      begin_drain(*entry, After::kSleep, outcome);
+      continue;
+    }
+    const auto look = now + std::clamp(limit / 4, kShortestLook, kLongestLook);
+    next = next ? std::min(*next, look) : look;
+  }
+  return next;
+}
+
+}  // namespace quire

@@ -1,0 +1,156 @@
+// LiveModels: the models of one process from their files to their ends: what each may take of the memory, whether it is
+// loaded, and who waits for it. Any thread, except start() and stop(): One thread at a time. Whatever takes long runs
+// on the thread `models`, one thing after another. Invariants: the published table never names a model twice; a model
+// is destroyed there, after its last request; every operation tells its Done exactly once, unless the process ends
+// first.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/model_table.h"
+#include "server/models/memory_ledger.h"
+#include "server/models/running_model.h"
+#include "server/models/work_thread.h"
+
+namespace quire {
+
+// What an admin is told of a model.
+struct ModelReport {
+  TableEntry entry;
+  std::filesystem::path path;
+  std::uint64_t memory = 0;  // bytes that are promised to it, while it is loaded
+  std::chrono::milliseconds sleep_after{0};
+  bool replacing = false;
+};
+
+class LiveModels {
+ public:
+  using Publish = std::function<void(const ModelTable& table)>;
+  // How an operation ended: nothing, or the error. Called on the thread `models`, or at once; must not block.
+  using Done = std::function<void(std::optional<Error> error)>;
+
+  LiveModels(ModelOpener open, std::function<MachineMemory()> measure);
+  ~LiveModels() { stop(); }
+  LiveModels(const LiveModels&) = delete;
+  LiveModels& operator=(const LiveModels&) = delete;
+
+  // Plans the memory of all, `kv_budget` being the bytes of all their KV pools (0: by what is left), and loads those to
+  // be preloaded. Throws StartupError, and Interrupted once `interrupted` says so.
+  void start(std::vector<ModelSpec> specs, std::int64_t kv_budget, const std::function<bool()>& interrupted);
+  // Tells of the table now, and from now on whenever it changed.
+  void publish_to(Publish publish);
+  // Ends all engines' threads: nothing is sent, nobody told any more.
+  void stop();
+
+  // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
+  // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
+  // files are no model, 507 where it does not fit.
+  void load(ModelSpec spec, Done done);             // takes it into service, or back
+  void unload(const std::string& name, Done done);  // takes it out of service, once its requests have ended
+  void sleep(const std::string& name, Done done);   // gives its memory back, once its requests have ended
+  void wake(const std::string& name, Done done);
+  // Another file under the same name. New requests go to the new one once it is loaded, those that run end on the old
+  // one. `in_place`: the old one goes first, and requests wait meanwhile; for where there is no room for both.
+  void replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done);
+
+  // For a request of this key that found its model asleep: wakes it and tells when it may be asked. What waits so is
+  // bounded as the model's queue is. Errors: 404, the queue's refusals, 503 "model_failed".
+  void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
+  // How long a request may wait so; nothing: as long as it takes.
+  std::optional<std::chrono::milliseconds> longest_wait(const std::string& name) const;
+
+  std::vector<ModelReport> report() const;
+
+  // Puts those to sleep that had no work for as long as their specs say; returns when to look again.
+  std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
+  // The configuration was read again: names, templates, bounds and times are taken over, all or none. Throws
+  // StartupError where a model was added, removed or moved to another file: that takes an operation.
+  void reconfigure(const std::vector<ModelSpec>& specs);
+
+ private:
+  // What a model that drains becomes.
+  enum class After { kSleep, kUnload, kLoad };
+
+  struct Entry {
+    ModelSpec spec;
+    ModelState state = ModelState::kSleeping;
+    std::int64_t created = 0;
+    std::string failure;
+    std::optional<Clock::time_point> failed_at;
+    std::shared_ptr<RunningModel> running;      // null: not ready
+    std::shared_ptr<const ServedModel> served;  // the same
+    std::optional<ModelInfo> info;
+    std::int64_t max_model_len = 0;
+    std::uint64_t promised = 0;             // bytes, while it runs
+    bool replacing = false;                 // the next one is being loaded beside it
+    const RunningModel* leaving = nullptr;  // who drains; only ever compared
+    After after = After::kSleep;
+    std::optional<ModelSpec> fallback;   // what it was before a replacement in place
+    std::vector<Done> told;              // operations under way
+    std::vector<Done> waiting;           // for it to be ready
+    std::shared_ptr<RequestQueue> room;  // counts the requests among them
+    std::uint64_t last_steps = 0;
+    Clock::time_point active_at{};
+  };
+  using EntryPtr = std::shared_ptr<Entry>;
+  // What was loaded, before it is put into its entry.
+  struct Loaded {
+    std::shared_ptr<RunningModel> running;
+    std::shared_ptr<const ServedModel> served;
+    std::uint64_t promised = 0;
+  };
+  // What is to be told or dropped once the mutex is free.
+  struct Outcome {
+    std::vector<Done> told;
+    std::optional<Error> error;
+    std::vector<std::shared_ptr<RunningModel>> dropped;
+    ~Outcome();
+    void tell(Done done) { told.push_back(std::move(done)); }
+    void tell(std::vector<Done>& all);
+  };
+
+  // A model that nobody holds any more, and what was promised to it.
+  struct Ended {
+    std::unique_ptr<RunningModel> model;
+    std::shared_ptr<const std::uint64_t> promise;
+  };
+
+  // Each requires mutex_.
+  EntryPtr find(const std::string& name) const;
+  bool is_taken(const ModelSpec& spec, const Entry* but) const;
+  void begin_load(const EntryPtr& entry, ModelState state);
+  void begin_drain(Entry& entry, After after, Outcome& outcome);
+  void put(Entry& entry, Loaded loaded);
+  void after_drain(const EntryPtr& entry, Outcome& outcome);
+  void take_out(const EntryPtr& entry);
+  void take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<ServedModel> served);
+  void publish();
+  TableEntry describe(const Entry& entry) const;
+
+  // On the thread `models`, without the mutex.
+  void load_now(const EntryPtr& entry);
+  void replace_beside(const EntryPtr& entry, ModelSpec spec);
+  void check_in_place(const EntryPtr& entry, ModelSpec spec);
+  void bury(Ended& ended);
+  Loaded bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened, const std::function<bool()>& interrupted);
+  void note_failure(const EntryPtr& entry, const Error& error);
+  void plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,
+                  const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
+
+  const ModelOpener open_;
+  MemoryLedger ledger_;
+  mutable std::mutex mutex_;
+  Publish publish_;
+  std::vector<EntryPtr> entries_;
+  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded ones that somebody may hold still
+  std::atomic<bool> ending_{false};
+  std::shared_ptr<WorkThread> thread_;
+};
+
+}  // namespace quire

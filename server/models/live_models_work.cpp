@@ -1,0 +1,293 @@
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/base/log.h"
+#include "server/models/live_models.h"
+
+namespace quire {
+
+namespace {
+
+Error load_refusal(const std::string& name, ErrorKind kind, const char* code, const std::string& why) {
+  return Error{kind, "The model '" + name + "' was not loaded: " + why, code, "", std::nullopt};
+}
+
+// What `work` throws, as what an admin is told; nothing where it did what it should. Interrupted passes.
+template <class Work>
+std::optional<Error> refused_by(const std::string& name, const Work& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const MemoryShortage& error) {
+    return load_refusal(name, ErrorKind::kNoMemory, "insufficient_memory", error.what());
+  } catch (const std::bad_alloc&) {
+    return load_refusal(name, ErrorKind::kNoMemory, "insufficient_memory", "the system gave no memory");
+  } catch (const StartupError& error) {
+    return load_refusal(name, ErrorKind::kInvalidRequest, "invalid_model", error.what());
+  } catch (const std::exception& error) {
+    return load_refusal(name, ErrorKind::kInternal, "model_load_failed", error.what());
+  }
+}
+
+std::string advice(const std::string& name, const char* operation) {
+  return fmt::format("POST /admin/models/{} with {{\"name\": \"{}\"}}", operation, name);
+}
+
+// A share was planned before anybody knew how much the model can use.
+KvCacheOptions pool_of(const ModelSpec& spec, const MemoryNeeds& needs) {
+  KvCacheOptions pool = spec.engine.kv_cache;
+  const bool is_share = !spec.is_only && spec.kv_memory == 0 && pool.memory > 0;
+  if (is_share) pool.memory = useful_kv_bytes(needs, pool.block_size, pool.memory);
+  return pool;
+}
+
+bool same_engine(const ModelSpec& a, const ModelSpec& b) {
+  return a.engine.scheduler.max_model_len == b.engine.scheduler.max_model_len &&
+         a.engine.scheduler.max_num_seqs == b.engine.scheduler.max_num_seqs &&
+         a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
+}
+
+}  // namespace
+
+void LiveModels::start(std::vector<ModelSpec> specs, std::int64_t kv_budget, const std::function<bool()>& interrupted) {
+  std::vector<std::unique_ptr<OpenedModel>> opened;
+  for (const ModelSpec& spec : specs) {
+    if (!spec.preload && !std::filesystem::exists(spec.model.path)) {
+      throw StartupError(fmt::format("model '{}': there is no '{}'", spec.name, spec.model.path.string()));
+    }
+    opened.push_back(spec.preload ? open_(spec) : nullptr);
+  }
+  plan_start(specs, kv_budget, opened);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto entry = std::make_shared<Entry>();
+    entry->spec = specs[i];
+    entry->created = static_cast<std::int64_t>(std::time(nullptr));
+    entry->room = std::make_shared<RequestQueue>(specs[i].engine.queue);
+    std::optional<Loaded> loaded;
+    if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
+    const std::lock_guard lock(mutex_);
+    if (is_taken(specs[i], nullptr)) {
+      throw StartupError(fmt::format("models: the name '{}', or one of its aliases, belongs to two", specs[i].name));
+    }
+    if (loaded) put(*entry, *std::move(loaded));
+    entries_.push_back(entry);
+  }
+}
+
+// One model alone takes what it is given or finds, as ever.
+void LiveModels::plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,
+                            const std::vector<std::unique_ptr<OpenedModel>>& opened) const {
+  if (specs.size() == 1 && specs.front().is_only) return;
+  std::vector<KvClaim> claims;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    claims.push_back({specs[i].name, specs[i].kv_memory, specs[i].kv_share, std::nullopt});
+    if (opened[i]) claims.back().needs = opened[i]->needs();
+  }
+  const std::int32_t block_size = specs.empty() ? 1 : specs.front().engine.kv_cache.block_size;
+  const std::vector<std::int64_t> sizes = share_kv(claims, kv_budget, block_size, ledger_.left());
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    specs[i].engine.kv_cache.memory = sizes[i];
+}
+
+LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened,
+                                        const std::function<bool()>& interrupted) {
+  MemoryPlan plan;
+  try {
+    plan = plan_memory(opened->needs(), pool_of(spec, opened->needs()), ledger_.left());
+  } catch (const MemoryShortage& error) {
+    throw MemoryShortage(fmt::format("model '{}': {}", spec.name, error.what()));
+  }
+  const auto promise = ledger_.promise(plan.total_bytes());
+  std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
+  Loaded loaded;
+  loaded.promised = plan.total_bytes();
+  loaded.running = {model.release(), [this, thread = thread_, promise](RunningModel* ended) {
+                      // A job must be copyable, what it holds is not.
+                      auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), promise});
+                      thread->post([this, held] { bury(*held); });
+                    }};
+  auto served = loaded.running->describe(spec);
+  served->queue = std::shared_ptr<RequestQueue>(loaded.running, &loaded.running->queue());
+  loaded.served = std::move(served);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(alive_, [](const std::weak_ptr<RunningModel>& each) { return each.expired(); });
+  alive_.push_back(loaded.running);
+  return loaded;
+}
+
+void LiveModels::load_now(const EntryPtr& entry) {
+  ModelSpec spec;
+  {
+    const std::lock_guard lock(mutex_);
+    spec = entry->spec;
+  }
+  Loaded loaded;
+  try {
+    const auto began = Clock::now();
+    const auto error =
+        refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
+    if (error) return note_failure(entry, *error);
+    log::info("{} is loaded after {} ms", spec.name,
+              std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
+  } catch (const Interrupted&) {
+    return;
+  }
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  put(*entry, std::move(loaded));
+  outcome.tell(entry->told);
+  outcome.tell(entry->waiting);
+  publish();
+}
+
+void LiveModels::note_failure(const EntryPtr& entry, const Error& error) {
+  log::error("{}", error.message);
+  Outcome admins;
+  Outcome requests;
+  const std::lock_guard lock(mutex_);
+  admins.error = error;
+  admins.tell(entry->told);
+  if (entry->fallback) {
+    entry->spec = *std::exchange(entry->fallback, std::nullopt);
+    log::info("{} goes back to {}", entry->spec.name, entry->spec.model.path.string());
+    return begin_load(entry, ModelState::kLoading);
+  }
+  requests.error = Error{ErrorKind::kUnavailable, "The model '" + entry->spec.name + "' could not be loaded",
+                         "model_failed", "model", std::chrono::seconds(10)};
+  requests.tell(entry->waiting);
+  entry->state = ModelState::kFailed;
+  entry->failure = error.message;
+  entry->failed_at = Clock::now();
+  if (!entry->spec.is_configured && !entry->info) std::erase(entries_, entry);
+  publish();
+}
+
+void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec) {
+  Loaded loaded;
+  std::optional<Error> error;
+  try {
+    error = refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
+  } catch (const Interrupted&) {
+    return;
+  }
+  if (error && error->kind == ErrorKind::kNoMemory) error->message += R"(; "mode": "in_place" needs room for one only)";
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  outcome.error = error;
+  outcome.tell(entry->told);
+  entry->replacing = false;
+  if (error) return log::error("{}", error->message);
+  log::info("{} is {} now, was {}", spec.name, spec.model.path.string(), entry->spec.model.path.string());
+  entry->spec = std::move(spec);
+  outcome.dropped.push_back(std::move(entry->running));
+  put(*entry, std::move(loaded));
+  publish();
+}
+
+// Before anything is given up: would the new one be loaded?
+void LiveModels::check_in_place(const EntryPtr& entry, ModelSpec spec) {
+  const auto error = refused_by(spec.name, [&] {
+    const MemoryNeeds needs = open_(spec)->needs();
+    plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised));
+  });
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  entry->replacing = false;
+  if (error) {
+    log::error("{}", error->message);
+    outcome.error = error;
+    outcome.tell(entry->told);
+    return;
+  }
+  entry->fallback = std::exchange(entry->spec, std::move(spec));
+  begin_drain(*entry, After::kLoad, outcome);
+}
+
+void LiveModels::bury(Ended& ended) {
+  const RunningModel* const who = ended.model.get();
+  ended.model->stop();
+  ended.model.reset();
+  ended.promise.reset();
+  ::malloc_trim(0);  // what it had in small pieces goes back too
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
+    if (entry->leaving != who) continue;
+    entry->leaving = nullptr;
+    after_drain(entry, outcome);
+  }
+}
+
+void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
+  if (entry->after == After::kLoad) return begin_load(entry, ModelState::kLoading);
+  outcome.tell(entry->told);
+  if (entry->after == After::kUnload) return take_out(entry);
+  log::info("{} sleeps", entry->spec.name);
+  entry->state = ModelState::kSleeping;
+  if (!entry->waiting.empty()) return begin_load(entry, ModelState::kWaking);
+  publish();
+}
+
+// What a reload may change of a model, and what the plan gave it stays.
+void LiveModels::take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<ServedModel> served) {
+  const ModelSpec before = std::exchange(entry.spec, spec);
+  entry.spec.model.path = before.model.path;
+  entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
+  entry.room->reconfigure(spec.engine.queue, {});
+  if (!served) return;
+  served->queue = entry.served->queue;
+  entry.served = std::move(served);
+  entry.running->reconfigure(spec.engine);
+}
+
+void LiveModels::reconfigure(const std::vector<ModelSpec>& specs) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
+  for (const ModelSpec& spec : specs) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
+      return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);
+    });
+    if (found == entries_.end()) {
+      throw StartupError(fmt::format("models: '{}' is new: {} and a path first", spec.name, advice(spec.name, "load")));
+    }
+    const Entry& entry = **found;
+    if (entry.replacing || entry.leaving != nullptr || entry.state == ModelState::kLoading) {
+      throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
+    }
+    if (!spec.is_only && spec.model.path != entry.spec.model.path) {
+      throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
+                                     entry.spec.model.path.string(), spec.model.path.string(),
+                                     advice(spec.name, "replace")));
+    }
+    if (!same_engine(spec, entry.spec)) {
+      throw StartupError(
+          fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
+                      "server runs: a restart is needed",
+                      spec.name));
+    }
+    matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
+  }
+  for (const EntryPtr& entry : entries_) {
+    const bool kept =
+        std::any_of(matched.begin(), matched.end(), [&](const auto& each) { return each.first == entry; });
+    if (!kept && entry->spec.is_configured && entry->state != ModelState::kUnloaded) {
+      throw StartupError(fmt::format("models: '{}' is served, and missing from the configuration: {} first",
+                                     entry->spec.name, advice(entry->spec.name, "unload")));
+    }
+    for (const ModelSpec& spec : specs) {
+      if (kept || !share_a_name(spec, entry->spec)) continue;
+      throw StartupError(fmt::format("models: '{}' would share a name with '{}'", spec.name, entry->spec.name));
+    }
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto& [entry, served] = matched[i];
+    take_over(*entry, specs[i], served);
+  }
+  publish();
+  thread_->post([] {});  // times may have changed: it looks around anew
+}
+
+}  // namespace quire

@@ -1,0 +1,51 @@
+// MemoryLedger: which of the process's memory is promised to which model, so that plans made one after another fit
+// together. Any thread. share_kv: the KV pools of several models out of one budget.
+// Invariant: what is promised never exceeds what the machine or the control group had left when the ledger was opened.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/memory_plan.h"
+
+namespace quire {
+
+class MemoryLedger {
+ public:
+  // `measure` tells what is left now; it is asked before each plan, for others take memory too.
+  explicit MemoryLedger(std::function<MachineMemory()> measure);
+
+  // What a further model may take: the least of what is not promised and of what is left now.
+  MachineMemory left() const;
+  // The same when this much more were given back: what a model leaves to its successor.
+  MachineMemory left_without(std::uint64_t bytes) const;
+  // Promises this much until the returned object, and what was copied from it, is gone.
+  std::shared_ptr<const std::uint64_t> promise(std::uint64_t bytes);
+
+ private:
+  struct Book;
+  std::function<MachineMemory()> measure_;
+  std::shared_ptr<Book> book_;
+};
+
+// One model's wish for KV memory.
+struct KvClaim {
+  std::string name;
+  std::int64_t memory = 0;           // bytes; 0: by share
+  double share = 1.0;                // of what those with a size of their own leave
+  std::optional<MemoryNeeds> needs;  // of those that are loaded at once
+};
+
+// `bytes`, or less where all requests at once could not use so much.
+std::int64_t useful_kv_bytes(const MemoryNeeds& needs, std::int32_t block_size, std::int64_t bytes);
+
+// Bytes of each pool. `budget`: all pools together; 0: 40% of what the models that are loaded at once leave. Throws
+// MemoryShortage, naming every model and its numbers, where they do not fit together.
+std::vector<std::int64_t> share_kv(const std::vector<KvClaim>& claims, std::int64_t budget, std::int32_t block_size,
+                                   const MachineMemory& machine);
+
+}  // namespace quire

@@ -1,0 +1,62 @@
+#include "server/models/model_spec.h"
+
+#include <algorithm>
+
+namespace quire {
+
+namespace {
+
+bool answers_to(const ModelSpec& spec, const std::string& name) {
+  return spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+}
+
+}  // namespace
+
+bool share_a_name(const ModelSpec& a, const ModelSpec& b) {
+  return answers_to(b, a.name) || std::any_of(a.aliases.begin(), a.aliases.end(),
+                                              [&](const std::string& alias) { return answers_to(b, alias); });
+}
+
+ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
+  ModelSpec spec;
+  spec.name = entry.name;
+  spec.aliases = entry.model.alias;
+  spec.model = entry.model;
+  spec.engine = engine;
+  spec.engine.kv_cache.memory = entry.kv_memory;
+  if (std::string& tier = spec.engine.kv_cache.disk_tier_path; !tier.empty()) {
+    // A folder for each: they would take each other's blocks for leftovers.
+    std::string folder = entry.name;
+    std::replace(folder.begin(), folder.end(), '/', '_');
+    tier = (std::filesystem::path(tier) / folder).string();
+  }
+  if (entry.max_model_len) spec.engine.scheduler.max_model_len = *entry.max_model_len;
+  if (entry.max_num_seqs) spec.engine.scheduler.max_num_seqs = static_cast<std::int32_t>(*entry.max_num_seqs);
+  if (entry.kv_dtype) spec.engine.kv_cache.dtype = *entry.kv_dtype;
+  if (entry.max_queued_requests) spec.engine.queue.max_queued_requests = *entry.max_queued_requests;
+  if (entry.max_queue_time) {
+    spec.engine.queue.max_queue_time_s = std::chrono::duration<double>(*entry.max_queue_time).count();
+  }
+  spec.kv_memory = entry.kv_memory;
+  spec.kv_share = entry.kv_share;
+  spec.sleep_after = entry.sleep_after;
+  spec.preload = entry.preload;
+  return spec;
+}
+
+ModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine) {
+  ModelSpec spec;
+  const bool is_folder = std::filesystem::is_directory(model.path);
+  spec.name =
+      (is_folder ? std::filesystem::absolute(model.path / ".").parent_path().filename() : model.path.stem()).string();
+  if (!model.alias.empty()) {
+    spec.name = model.alias.front();
+    spec.aliases.assign(model.alias.begin() + 1, model.alias.end());
+  }
+  spec.model = model;
+  spec.engine = engine;
+  spec.is_only = true;
+  return spec;
+}
+
+}  // namespace quire

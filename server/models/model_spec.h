@@ -1,0 +1,61 @@
+// ModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory and
+// when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where what is absent is the
+// general sections' value. Value types; any thread.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/engine/engine.h"
+
+namespace quire {
+
+// Models that one process may know, loaded or not: each is a label in the metrics.
+inline constexpr std::size_t kMostModels = 64;
+
+struct ModelOptions {
+  std::filesystem::path path;           // a GGUF file or a Hugging Face directory
+  std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
+  std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
+  std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
+  std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
+};
+
+struct ModelEntry {
+  std::string name;
+  ModelOptions model;  // alias: further names
+  std::optional<std::int64_t> max_model_len;
+  std::optional<std::int64_t> max_num_seqs;
+  std::optional<KvDType> kv_dtype;
+  std::int64_t kv_memory = 0;  // bytes of the KV pool; 0: by kv_share
+  double kv_share = 1.0;       // of the pool memory, relative to the other models'
+  std::optional<std::int64_t> max_queued_requests;
+  std::optional<std::chrono::milliseconds> max_queue_time;
+  std::chrono::milliseconds sleep_after{0};  // without work; 0: never
+  bool preload = true;                       // false: the first request loads it
+};
+
+struct ModelSpec {
+  std::string name;
+  std::vector<std::string> aliases;  // answered too
+  ModelOptions model;
+  EngineOptions engine;        // kv_cache.memory: what the plan gave it; 0: none was made
+  std::int64_t kv_memory = 0;  // bytes, as asked for; 0: by share
+  double kv_share = 1.0;
+  std::chrono::milliseconds sleep_after{0};
+  bool preload = true;
+  bool is_only = false;       // from the section `model`: its name may change, it is still the same
+  bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
+};
+
+// Whether both answer to one name.
+bool share_a_name(const ModelSpec& a, const ModelSpec& b);
+// What `entry` asks for, over the general sections' `engine`.
+ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
+// The same for the section `model`.
+ModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
+
+}  // namespace quire

@@ -1,0 +1,46 @@
+// RunningModel: a model with its engine, as those see it who do not care what it is made of. Any thread, except stop()
+// and the destructor: One thread at a time, when nobody holds it any more. OpenedModel: a model that was opened and
+// checked while nothing is allocated for it yet; One thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/engine/engine_stats.h"
+#include "core/engine/step_trace.h"
+#include "core/model/memory_plan.h"
+#include "server/api/served_model.h"
+#include "server/models/model_spec.h"
+
+namespace quire {
+
+// Thrown out of a model's loading when the server is told to end meanwhile.
+struct Interrupted {};
+
+class RunningModel {
+ public:
+  virtual ~RunningModel() = default;
+  // What the API needs to know under the spec's names and template, without the queue. Throws StartupError.
+  virtual std::shared_ptr<ServedModel> describe(const ModelSpec& spec) const = 0;
+  virtual RequestQueue& queue() = 0;
+  virtual EngineStats stats() const = 0;
+  virtual bool healthy() const = 0;
+  virtual StepTrace* step_trace() = 0;  // may be null
+  // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
+  virtual void reconfigure(const EngineOptions& options) = 0;
+  // Ends the engine's thread: nothing is sent any more.
+  virtual void stop() = 0;
+};
+
+class OpenedModel {
+ public:
+  virtual ~OpenedModel() = default;
+  virtual MemoryNeeds needs() const = 0;
+  // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` says so.
+  virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
+};
+
+// Throws StartupError.
+using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const ModelSpec& spec)>;
+
+}  // namespace quire

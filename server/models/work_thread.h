@@ -1,0 +1,42 @@
+// WorkThread: one thread that does one thing after another, as they were posted, and looks around at times of its own
+// choosing between them. post(): Any thread. Invariant: what was posted runs on this thread or, once it was stopped, is
+// destroyed unrun on the thread that posted or stopped.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/base/result.h"
+#include "core/engine/request.h"
+
+namespace quire {
+
+class WorkThread {
+ public:
+  // `look_around` runs now and then and says when it wants to run again; nullopt: after the next piece of work.
+  WorkThread(const char* name, std::function<std::optional<Clock::time_point>()> look_around);
+  ~WorkThread() { stop(); }
+  WorkThread(const WorkThread&) = delete;
+  WorkThread& operator=(const WorkThread&) = delete;
+
+  void post(std::function<void()> work);
+  // Finishes what runs, drops the rest, joins. Idempotent; not from the thread itself.
+  void stop();
+
+ private:
+  void run();
+
+  std::function<std::optional<Clock::time_point>()> look_around_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> posted_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quire
