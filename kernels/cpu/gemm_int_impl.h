@@ -125,11 +125,10 @@ template <class P>
 }
 
 // acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
-// acc_stride. Integer sums stay below 2^24: exact in f32. Rows come in small groups because independent sums hide the
-// latency of each.
-template <class P, int kPanels, int kRows>
-[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride,
-                                              const typename Simd::B (*w)[8], const Scales* s, const ActBlock* x) {
+// acc_stride. Integer sums stay below 2^24: exact in f32. The sums of several rows hide the latency of each.
+template <class P, int kPanels, int kRows, class W>
+[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride, const W& w,
+                                              const Scales* s, const ActBlock* x) {
   using F = typename Simd::F;
   F sum[kRows][kPanels];
   if constexpr (P::kBits == 6) {
@@ -210,9 +209,10 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
           Quants<P::kBits>::load(quants[p] + (kVec + v) * kVecBytes, w[p]);
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         }
+        const auto quants_of = [&](int p, int group) { return w[p][group]; };
         constexpr int kTogether = kRows < Simd::kRowsTogether ? kRows : Simd::kRowsTogether;
         for (int r = 0; r < kRows; r += kTogether) {
-          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, w, s, x + r);
+          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, quants_of, s, x + r);
         }
       }
       for (int p = 0; p < kPanels; ++p) {

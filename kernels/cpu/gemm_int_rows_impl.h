@@ -99,22 +99,19 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& nex
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
       if (v == 0) prefetch_block(next, b, lines);
-      typename Simd::B w[kPanels][8];
+      const Unpacked* from = unpacked + (b * kVecs + v) * kPanels;
       Scales s[kPanels];
-      for (int p = 0; p < kPanels; ++p) {
+      for (int p = 0; p < kPanels; ++p)
+        s[p] = kInPlace<P> ? load_scales<P>(nullptr, chunk.meta[p] + b * P::kEntry, v) : from[p].scales;
+      // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
+      const auto quants_of = [&](int p, int group) {
         if constexpr (kInPlace<P>) {
-          Quants<P::kBits>::load(chunk.quants[p] + b * P::kQuantBytes + v * kVecBytes, w[p]);
-          s[p] = load_scales<P>(nullptr, chunk.meta[p] + b * P::kEntry, v);
+          return Simd::load_bytes(chunk.quants[p] + b * P::kQuantBytes + 64 * group + v * kVecBytes);
         } else {
-          const Unpacked& from = unpacked[(b * kVecs + v) * kPanels + p];
-          for (int g = 0; g < 8; ++g)
-            w[p][g] = from.quants[g];
-          s[p] = from.scales;
+          return from[p].quants[group];
         }
-      }
-      constexpr int kTogether = kRows < Simd::kRowsTogether ? kRows : Simd::kRowsTogether;
-      for (int r = 0; r < kRows; r += kTogether)
-        accumulate<P, kPanels, kTogether>(&acc[0][r], kRows, w, s, x + r);
+      };
+      accumulate<P, kPanels, kRows>(&acc[0][0], kRows, quants_of, s, x);
     }
     for (int p = 0; p < kPanels; ++p) {
       for (int r = 0; r < kRows; ++r)
