@@ -65,6 +65,9 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
   }
 }
 
+LinearRunner::LinearRunner(const KernelTable& kernels, ThreadPool& pool)
+    : kernels_(kernels), pool_(pool), ranges_(pool.size()) {}
+
 void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
   QUIRE_CHECK(x.cols == weights.in_features() && out.cols == weights.out_features() && x.rows == out.rows,
               "linear: shapes do not fit");
@@ -76,10 +79,13 @@ void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, b
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
     worker_memory_[i] = worker_scratch_[i].get<std::byte>(kernels_.gemm_scratch());
   }
-  pool_.run(static_cast<std::int64_t>(pieces_.size()), [&](int worker, std::int64_t index) {
-    const Piece& piece = pieces_[static_cast<std::size_t>(index)];
-    kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range,
-                                                        worker_memory_[static_cast<std::size_t>(worker)]);
+  ranges_.divide(static_cast<std::int64_t>(pieces_.size()));
+  pool_.run(ranges_.size(), [&](int worker, std::int64_t range) {
+    for (std::int64_t index = ranges_.claim(range); index >= 0; index = ranges_.claim(range)) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(index)];
+      kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range,
+                                                          worker_memory_[static_cast<std::size_t>(worker)]);
+    }
   });
 }
 

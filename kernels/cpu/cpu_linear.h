@@ -11,6 +11,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
+#include "kernels/cpu/piece_ranges.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace quire {
@@ -49,7 +50,7 @@ class CpuLinear final : public Linear {
 
 class LinearRunner {
  public:
-  LinearRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+  LinearRunner(const KernelTable& kernels, ThreadPool& pool);
 
   // out = x W^T + bias, or out += ...
   void run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate);
@@ -77,6 +78,7 @@ class LinearRunner {
   std::vector<Scratch> worker_scratch_;
   std::vector<std::byte*> worker_memory_;
   std::vector<Piece> pieces_;
+  PieceRanges ranges_;
 };
 
 }  // namespace quire

@@ -125,11 +125,10 @@ template <class P>
 }
 
 // acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
-// acc_stride. Integer sums stay below 2^24: exact in f32. Rows come in small groups because independent sums hide the
-// latency of each.
-template <class P, int kPanels, int kRows>
-[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride,
-                                              const typename Simd::B (*w)[8], const Scales* s, const ActBlock* x) {
+// acc_stride. Integer sums stay below 2^24: exact in f32. The sums of several rows hide the latency of each.
+template <class P, int kPanels, int kRows, class W>
+[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride, const W& w,
+                                              const Scales* s, const ActBlock* x) {
   using F = typename Simd::F;
   F sum[kRows][kPanels];
   if constexpr (P::kBits == 6) {
@@ -178,12 +177,9 @@ template <class P, int kPanels, int kRows>
   Simd::store_partial(out, value, valid);
 }
 
-// kRows rows of a tile times kPanels panels; vectors [kVec, kVec + kSpan) of each panel. `cold`: nobody has read these
-// weights yet.
+// kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
 template <class P, int kRows, int kPanels, int kVec, int kSpan>
-[[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel, const ActBlock* x,
-                                             std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows,
-                                             bool cold) {
+[[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
   using F = typename Simd::F;
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
@@ -196,6 +192,7 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         acc[p][v][r] = Simd::zero();
     }
   }
+  const ActBlock* x = args.blocks;
   const std::int64_t num_blocks = args.depth / kQuantBlock;
   for (std::int64_t b = 0; b < num_blocks; b += P::kGroups) {
     const std::byte* header[kPanels];
@@ -212,13 +209,14 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
           Quants<P::kBits>::load(quants[p] + (kVec + v) * kVecBytes, w[p]);
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         }
+        const auto quants_of = [&](int p, int group) { return w[p][group]; };
         constexpr int kTogether = kRows < Simd::kRowsTogether ? kRows : Simd::kRowsTogether;
         for (int r = 0; r < kRows; r += kTogether) {
-          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, w, s, x + r);
+          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, quants_of, s, x + r);
         }
       }
       for (int p = 0; p < kPanels; ++p) {
-        if (cold && kVec == 0) {
+        if (kVec == 0) {
           for (int line = 0; line < P::kQuantBytes; line += 64)
             __builtin_prefetch(quants[p] + kPrefetch + line);
           __builtin_prefetch(meta[p] + kPrefetchScales);
@@ -226,13 +224,13 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;
       }
-      x += x_stride;
+      x += kRows;
     }
   }
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kSpan; ++v) {
-      for (int r = 0; r < kRows && r < valid_rows; ++r) {
-        write_out(args, row + r, (panel + p) * kPanelCols + (kVec + v) * Simd::kLanes, acc[p][v][r]);
+      for (int r = 0; r < kRows && r < args.rows; ++r) {
+        write_out(args, r, (panel + p) * kPanelCols + (kVec + v) * Simd::kLanes, acc[p][v][r]);
       }
     }
   }
@@ -240,54 +238,24 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
 
 // One row reads each weight vector once; more rows go one vector of columns at a time to stay in registers.
 template <class P, int kRows, int kPanels>
-void int_rows(const GemmArgs& args, std::int64_t panel, const ActBlock* x, std::int64_t x_stride, std::int64_t row,
-              std::int64_t valid_rows, bool cold) {
+void int_rows(const GemmArgs& args, std::int64_t panel) {
   if constexpr (kRows == 1 || kVecs == 1) {
-    int_block<P, kRows, kPanels, 0, kVecs>(args, panel, x, x_stride, row, valid_rows, cold);
+    int_block<P, kRows, kPanels, 0, kVecs>(args, panel);
   } else {
-    int_block<P, kRows, kPanels, 0, 1>(args, panel, x, x_stride, row, valid_rows, cold);
-    int_block<P, kRows, kPanels, 1, 1>(args, panel, x, x_stride, row, valid_rows, cold);
+    int_block<P, kRows, kPanels, 0, 1>(args, panel);
+    int_block<P, kRows, kPanels, 1, 1>(args, panel);
   }
 }
 
-template <class P, int kPanels>
-void int_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile, bool cold) {
-  const std::int64_t row = tile * kRowTile;
-  const std::int64_t left = args.rows - row;
-  const std::int64_t valid = left < kRowTile ? left : kRowTile;
-  const std::int64_t padded = padded_tile_rows(valid);
-  const ActBlock* x = args.blocks + row * (args.depth / kQuantBlock);
-  if (padded == 1) return int_rows<P, 1, kPanels>(args, panel, x, padded, row, valid, cold);
-  if (padded == 2) return int_rows<P, 2, kPanels>(args, panel, x, padded, row, valid, cold);
-  for (std::int64_t r = 0; r < padded; r += Simd::kGemmRows) {
-    int_rows<P, Simd::kGemmRows, kPanels>(args, panel, x + r, padded, row + r, valid - r, cold && r == 0);
-  }
-}
-
-// A single row has registers to spare, and more panels at once are more streams from memory.
-template <class P, int kPanels>
-void int_single(const GemmArgs& args, const GemmRange& range, std::int64_t& panel) {
-  for (; panel + kPanels <= range.panel_end; panel += kPanels)
-    int_rows<P, 1, kPanels>(args, panel, args.blocks, 1, 0, 1, true);
-}
-
-template <class P>
-void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
+// All rows of an operation that has no more of them than one register block.
+template <class P, int kRows, int kPanels>
+void int_few_rows(const GemmArgs& args, const GemmRange& range) {
   std::int64_t panel = range.panel_begin;
-  if (args.rows == 1) {
-    int_single<P, Simd::kSinglePanels>(args, range, panel);
-    return int_single<P, 1>(args, range, panel);
-  }
-  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
-    const bool cold = tile == range.tile_begin;
-    panel = range.panel_begin;
-    for (; panel + Simd::kGemmPanels <= range.panel_end; panel += Simd::kGemmPanels) {
-      int_tile<P, Simd::kGemmPanels>(args, panel, tile, cold);
-    }
-    if constexpr (Simd::kGemmPanels > 1) {
-      for (; panel < range.panel_end; ++panel)
-        int_tile<P, 1>(args, panel, tile, cold);
-    }
+  for (; panel + kPanels <= range.panel_end; panel += kPanels)
+    int_rows<P, kRows, kPanels>(args, panel);
+  if constexpr (kPanels > 1) {
+    for (; panel < range.panel_end; ++panel)
+      int_rows<P, kRows, 1>(args, panel);
   }
 }
 

@@ -3,15 +3,11 @@
 
 #include "kernels/cpu/attention_impl.h"
 #include "kernels/cpu/gemm_float_impl.h"
-#include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/gemm_int_rows_impl.h"
 #include "kernels/cpu/rates_impl.h"
 
 namespace quire {
 namespace {
-
-inline std::size_t no_scratch() {
-  return 0;
-}
 
 constexpr KernelTable make_table(const char* name) {
   return KernelTable{
@@ -20,7 +16,7 @@ constexpr KernelTable make_table(const char* name) {
       .activation = {Activation::kFloats, Activation::kFloats, Activation::kFloats, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},
-      .gemm_scratch = no_scratch,
+      .gemm_scratch = rows_scratch_bytes,
       .quantize_tile = quantize_tile,
       .pack_tile = pack_tile,
       .round_tile = nullptr,

@@ -180,29 +180,26 @@ struct Simd {
     if constexpr (kShift < 0) moved = _mm256_srli_epi16(plane, -kShift);
     return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
   }
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
+    for (int p = 0; p < kPanels; ++p) {
+      __m256i total[kRows];
+      for (int r = 0; r < kRows; ++r)
+        total[r] = start < 0 ? _mm256_setzero_si256() : _mm256_set1_epi32(x[r].start[start]);
+      const auto panel = [&](int g) { return weights(p, g); };
 #ifdef __AVXVNNI__
-  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
-  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
-    for (int r = 0; r < kRows; ++r) {
-      for (int p = 0; p < kPanels; ++p) {
-        __m256i total = _mm256_set1_epi32(start < 0 ? 0 : x[r].start[start]);
-        for (int g = kBegin; g < kEnd; ++g)
-          total = _mm256_dpbusd_avx_epi32(total, w[p][g], four(x[r].quants + 4 * g));
-        out[r][p] = _mm256_cvtepi32_ps(total);
-      }
-    }
-  }
+      dot_groups<kBegin, kEnd, kRows>(panel, x, total);
 #else
-  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
-  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
-    for (int r = 0; r < kRows; ++r) {
-      for (int p = 0; p < kPanels; ++p) {
-        out[r][p] = kBits == 8 ? dot_signed(w[p], x[r].quants)
-                               : dot_narrow<kBits, kBegin, kEnd>(w[p], x[r].quants, start < 0 ? 0 : x[r].start[start]);
+      if constexpr (kBits == 8) {
+        dot_signed<kRows>(panel, x, total);
+      } else {
+        dot_narrow<kBits, kBegin, kEnd, kRows>(panel, x, total);
       }
+#endif
+      for (int r = 0; r < kRows; ++r)
+        out[r][p] = _mm256_cvtepi32_ps(total[r]);
     }
   }
-#endif
 
  private:
   // As a float, so that the compiler broadcasts from memory and not by way of a general register.
@@ -211,33 +208,47 @@ struct Simd {
     __builtin_memcpy(&bits, x, sizeof bits);
     return _mm256_castps_si256(_mm256_set1_ps(bits));
   }
-#ifndef __AVXVNNI__
-  template <int kBits, int kBegin, int kEnd>
-  [[gnu::always_inline]] static F dot_narrow(const B* w, const std::int8_t* x, std::int32_t start) {
+#ifdef __AVXVNNI__
+  template <int kBegin, int kEnd, int kRows, class W>
+  [[gnu::always_inline]] static void dot_groups(const W& weights, const ActBlock* x, __m256i* total) {
+    for (int g = kBegin; g < kEnd; ++g) {
+      const __m256i w = weights(g);
+      for (int r = 0; r < kRows; ++r)
+        total[r] = _mm256_dpbusd_avx_epi32(total[r], w, four(x[r].quants + 4 * g));
+    }
+  }
+#else
+  template <int kBits, int kBegin, int kEnd, int kRows, class W>
+  [[gnu::always_inline]] static void dot_narrow(const W& weights, const ActBlock* x, __m256i* total) {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
     constexpr int kPairs = 32767 / (2 * ((1 << kBits) - 1) * 127);
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i total = _mm256_set1_epi32(start);
-    for (int g = kBegin; g < kEnd;) {
-      __m256i pairs = _mm256_maddubs_epi16(w[g], four(x + 4 * g));
-      ++g;
-      for (int i = 1; i < kPairs && g < kEnd; ++i, ++g) {
-        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[g], four(x + 4 * g)));
+    for (int begin = kBegin; begin < kEnd; begin += kPairs) {
+      __m256i pairs[kRows];
+      for (int g = begin; g < kEnd && g < begin + kPairs; ++g) {
+        const __m256i w = weights(g);
+        for (int r = 0; r < kRows; ++r) {
+          const __m256i products = _mm256_maddubs_epi16(w, four(x[r].quants + 4 * g));
+          pairs[r] = g == begin ? products : _mm256_add_epi16(pairs[r], products);
+        }
       }
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+      for (int r = 0; r < kRows; ++r)
+        total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(pairs[r], ones));
     }
-    return _mm256_cvtepi32_ps(total);
   }
   // Quants of Q8_0 use all eight bits, where pairs of products would saturate: |w| times x with w's sign cannot.
-  [[gnu::always_inline]] static F dot_signed(const B* w, const std::int8_t* x) {
+  template <int kRows, class W>
+  [[gnu::always_inline]] static void dot_signed(const W& weights, const ActBlock* x, __m256i* total) {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i total = _mm256_setzero_si256();
     for (int g = 0; g < 8; ++g) {
-      const __m256i centred = _mm256_xor_si256(w[g], _mm256_set1_epi8(-128));
-      const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(centred), _mm256_sign_epi8(four(x + 4 * g), centred));
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+      const __m256i centred = _mm256_xor_si256(weights(g), _mm256_set1_epi8(-128));
+      const __m256i magnitude = _mm256_abs_epi8(centred);
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i signs = _mm256_sign_epi8(four(x[r].quants + 4 * g), centred);
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, signs);
+        total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(pairs, ones));
+      }
     }
-    return _mm256_cvtepi32_ps(total);
   }
 #endif
 };

@@ -175,21 +175,24 @@ struct Simd {
     if constexpr (kShift < 0) moved = _mm512_srli_epi16(plane, -kShift);
     return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(kMask), 0xf8);  // a | (moved & mask)
   }
-  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
-  [[gnu::always_inline]] static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
     __m512i sum[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p)
         sum[r][p] = start < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(x[r].start[start]);
     }
     for (int g = kBegin; g < kEnd; ++g) {
+      B w[kPanels];
+      for (int p = 0; p < kPanels; ++p)
+        w[p] = weights(p, g);
       for (int r = 0; r < kRows; ++r) {
         // As a float, so that the compiler broadcasts from memory and not by way of a general register.
         float four;
         __builtin_memcpy(&four, x[r].quants + 4 * g, sizeof four);
         const __m512i activations = _mm512_castps_si512(_mm512_set1_ps(four));
         for (int p = 0; p < kPanels; ++p)
-          sum[r][p] = _mm512_dpbusd_epi32(sum[r][p], w[p][g], activations);
+          sum[r][p] = _mm512_dpbusd_epi32(sum[r][p], w[p], activations);
       }
     }
     for (int r = 0; r < kRows; ++r) {

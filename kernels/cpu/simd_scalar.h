@@ -201,16 +201,20 @@ struct Simd {
     return a;
   }
   // out[r][p]: per lane the sum over the groups [kBegin, kEnd) of four unsigned quants, kBits wide, of panel p times
-  // four signed activations of row r, beginning with x[r].start[start] (nothing where start < 0).
-  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows>
-  static void dot(const B (*w)[8], const ActBlock* x, int start, F (*out)[kPanels]) {
-    for (int r = 0; r < kRows; ++r) {
-      for (int p = 0; p < kPanels; ++p) {
+  // four signed activations of row r, beginning with x[r].start[start] (nothing where start < 0). weights(p, g): the
+  // quants of group g of panel p.
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
+  static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
+    for (int p = 0; p < kPanels; ++p) {
+      B w[8];
+      for (int g = kBegin; g < kEnd; ++g)
+        w[g] = weights(p, g);
+      for (int r = 0; r < kRows; ++r) {
         out[r][p] = map([&](int i) {
           int sum = start < 0 ? 0 : x[r].start[start];
           for (int g = kBegin; g < kEnd; ++g) {
             for (int j = 0; j < 4; ++j)
-              sum += w[p][g].v[4 * i + j] * x[r].quants[4 * g + j];
+              sum += w[g].v[4 * i + j] * x[r].quants[4 * g + j];
           }
           return static_cast<float>(sum);
         });

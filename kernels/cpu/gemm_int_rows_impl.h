@@ -1,0 +1,217 @@
+// Quantised products of more rows than one register block has: depth goes in chunks that stay in the first-level cache
+// while all rows pass over them, and the next chunk comes from memory meanwhile. Any thread. Included by an ISA level's
+// file behind its Simd wrapper; internal linkage. Invariant: sums of unfinished outputs wait in memory unrounded, so
+// that a row's arithmetic is that of gemm_int_impl.h for a row alone.
+#pragma once
+
+#include "kernels/cpu/gemm_int_impl.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kChunkBlocks = 16;
+constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking of a chunk
+
+// One block times one vector of columns, as the arithmetic wants it.
+struct Unpacked {
+  typename Simd::B quants[8];
+  Scales scales;
+};
+
+struct RowsScratch {
+  float sums[kTilesAtOnce * kRowTile * Simd::kGemmPanels * kPanelCols];  // [row][panel][column]
+  Unpacked blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];             // [block][vector][panel]
+};
+
+inline std::size_t rows_scratch_bytes() {
+  return sizeof(RowsScratch);
+}
+
+// Eight bits need no unpacking.
+template <class P>
+constexpr bool kInPlace = P::kBits == 8;
+
+// Blocks [begin, begin + count) of kPanels panels.
+template <class P, int kPanels>
+struct Chunk {
+  const std::byte* meta[kPanels];
+  const std::byte* quants[kPanels];
+  std::int64_t count;
+
+  Chunk(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t blocks) : count(blocks) {
+    for (int p = 0; p < kPanels; ++p) {
+      const std::byte* base = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
+      meta[p] = base + begin / P::kGroups * (P::kHeader + P::kGroups * P::kEntry);
+      quants[p] = base + args.quants_offset + begin * P::kQuantBytes;
+    }
+  }
+};
+
+template <class P, int kPanels>
+void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
+  for (int p = 0; p < kPanels; ++p) {
+    const std::byte* meta = chunk.meta[p];
+    const std::byte* quants = chunk.quants[p];
+    Unpacked* to = out + p;
+    for (std::int64_t b = 0; b < chunk.count; b += P::kGroups) {
+      const std::byte* header = meta;
+      meta += P::kHeader;
+#pragma GCC unroll 1
+      for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
+        for (int v = 0; v < kVecs; ++v, to += kPanels) {
+          Quants<P::kBits>::load(quants + v * kVecBytes, to->quants);
+          to->scales = load_scales<P>(header, meta, v);
+        }
+      }
+    }
+  }
+}
+
+// Which share of the next chunk one group of rows asks for: lines [begin, end) of every block's quants.
+struct Ahead {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+template <class P, int kPanels>
+[[gnu::always_inline]] inline void prefetch_block(const Chunk<P, kPanels>& next, std::int64_t block, Ahead lines) {
+  for (int p = 0; p < kPanels; ++p) {
+    const std::byte* quants = next.quants[p] + block * P::kQuantBytes;
+    for (std::int64_t line = lines.begin; line < lines.end; ++line)
+      __builtin_prefetch(quants + 64 * line);
+    if (lines.begin == 0) __builtin_prefetch(next.meta[p] + block * (P::kEntry + P::kHeader / P::kGroups));
+  }
+}
+
+// sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
+template <class P, int kRows, int kPanels>
+void multiply_chunk(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& next, Ahead lines,
+                    const Unpacked* unpacked, const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
+  using F = typename Simd::F;
+  for (int v = 0; v < kVecs; ++v) {
+    F acc[kPanels][kRows];
+    for (int p = 0; p < kPanels; ++p) {
+      for (int r = 0; r < kRows; ++r) {
+        float* from = sums + (r * kPanels + p) * kPanelCols + v * Simd::kLanes;
+        acc[p][r] = first ? Simd::zero() : Simd::load(from);
+      }
+    }
+    const ActBlock* x = tile;
+    for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
+      if (v == 0) prefetch_block(next, b, lines);
+      const Unpacked* from = unpacked + (b * kVecs + v) * kPanels;
+      Scales s[kPanels];
+      for (int p = 0; p < kPanels; ++p)
+        s[p] = kInPlace<P> ? load_scales<P>(nullptr, chunk.meta[p] + b * P::kEntry, v) : from[p].scales;
+      // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
+      const auto quants_of = [&](int p, int group) {
+        if constexpr (kInPlace<P>) {
+          return Simd::load_bytes(chunk.quants[p] + b * P::kQuantBytes + 64 * group + v * kVecBytes);
+        } else {
+          return from[p].quants[group];
+        }
+      };
+      accumulate<P, kPanels, kRows>(&acc[0][0], kRows, quants_of, s, x);
+    }
+    for (int p = 0; p < kPanels; ++p) {
+      for (int r = 0; r < kRows; ++r)
+        Simd::store(sums + (r * kPanels + p) * kPanelCols + v * Simd::kLanes, acc[p][r]);
+    }
+  }
+}
+
+// Rows [row_begin, row_end), whole tiles but for the last, times kPanels panels.
+template <class P, int kPanels>
+class RowsProduct {
+ public:
+  RowsProduct(const GemmArgs& args, std::int64_t row_begin, std::int64_t row_end, RowsScratch& scratch)
+      : args_(args), row_begin_(row_begin), row_end_(row_end), scratch_(scratch) {
+    num_blocks_ = args.depth / kQuantBlock;
+    const std::int64_t chunks = (num_blocks_ + kChunkBlocks - 1) / kChunkBlocks;
+    step_ = (num_blocks_ + chunks - 1) / chunks;
+    step_ = (step_ + P::kGroups - 1) / P::kGroups * P::kGroups;
+    num_groups_ = (row_end - row_begin + Simd::kGemmRows - 1) / Simd::kGemmRows;
+  }
+
+  void run(std::int64_t panel) {
+    Chunk<P, kPanels> chunk(args_, panel, 0, first_count());
+    for (std::int64_t begin = 0; begin < num_blocks_; begin += step_) {
+      const std::int64_t left = num_blocks_ - begin - chunk.count;
+      const Chunk<P, kPanels> next = left > 0
+                                         ? Chunk<P, kPanels>(args_, panel, begin + step_, left < step_ ? left : step_)
+                                         : Chunk<P, kPanels>(args_, panel + kPanels, 0, first_count());
+      if constexpr (!kInPlace<P>) unpack(chunk, scratch_.blocks);
+      multiply_rows(chunk, next, begin);
+      chunk = next;
+    }
+    float* sums = scratch_.sums;
+    for (std::int64_t row = row_begin_; row < row_end_; ++row) {
+      for (int p = 0; p < kPanels; ++p) {
+        for (int v = 0; v < kVecs; ++v, sums += Simd::kLanes)
+          write_out(args_, row, (panel + p) * kPanelCols + v * Simd::kLanes, Simd::load(sums));
+      }
+    }
+  }
+
+ private:
+  std::int64_t first_count() const { return step_ < num_blocks_ ? step_ : num_blocks_; }
+
+  void multiply_rows(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& next, std::int64_t begin) {
+    constexpr std::int64_t kLines = P::kQuantBytes / 64;
+    std::int64_t group = 0;
+    const auto multiply = [&]<int kRows>(const ActBlock* x, std::int64_t tile_rows, std::int64_t row) {
+      const Ahead lines{kLines * group / num_groups_, kLines * (group + 1) / num_groups_};
+      ++group;
+      multiply_chunk<P, kRows, kPanels>(chunk, next, lines, scratch_.blocks, x, tile_rows, begin == 0,
+                                        scratch_.sums + (row - row_begin_) * kPanels * kPanelCols);
+    };
+    for (std::int64_t row = row_begin_; row < row_end_; row += kRowTile) {
+      const std::int64_t left = args_.rows - row;
+      const std::int64_t padded = padded_tile_rows(left < kRowTile ? left : kRowTile);
+      const ActBlock* x = args_.blocks + row * num_blocks_ + begin * padded;
+      if (padded == 1) {
+        multiply.template operator()<1>(x, padded, row);
+      } else if (padded == 2) {
+        multiply.template operator()<2>(x, padded, row);
+      } else {
+        for (std::int64_t r = 0; r < padded; r += Simd::kGemmRows)
+          multiply.template operator()<Simd::kGemmRows>(x + r, padded, row + r);
+      }
+    }
+  }
+
+  const GemmArgs& args_;
+  std::int64_t row_begin_;
+  std::int64_t row_end_;
+  RowsScratch& scratch_;
+  std::int64_t num_blocks_;
+  std::int64_t step_;
+  std::int64_t num_groups_;
+};
+
+template <class P, int kPanels>
+void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row, std::int64_t row_end,
+                 RowsScratch& scratch, std::int64_t& panel) {
+  RowsProduct<P, kPanels> product(args, row, row_end, scratch);
+  for (; panel + kPanels <= range.panel_end; panel += kPanels)
+    product.run(panel);
+}
+
+template <class P>
+void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
+  // A single row has registers to spare, and more panels at once are more streams from memory.
+  if (args.rows == 1) return int_few_rows<P, 1, Simd::kSinglePanels>(args, range);
+  if (args.rows == 2) return int_few_rows<P, 2, Simd::kGemmPanels>(args, range);
+  if (args.rows <= Simd::kGemmRows) return int_few_rows<P, Simd::kGemmRows, Simd::kGemmPanels>(args, range);
+  auto& rows_scratch = *reinterpret_cast<RowsScratch*>(scratch);
+  const std::int64_t end = range.tile_end * kRowTile < args.rows ? range.tile_end * kRowTile : args.rows;
+  for (std::int64_t row = range.tile_begin * kRowTile; row < end; row += kTilesAtOnce * kRowTile) {
+    const std::int64_t row_end = end - row < kTilesAtOnce * kRowTile ? end : row + kTilesAtOnce * kRowTile;
+    std::int64_t panel = range.panel_begin;
+    int_rows_of<P, Simd::kGemmPanels>(args, range, row, row_end, rows_scratch, panel);
+    if constexpr (Simd::kGemmPanels > 1) int_rows_of<P, 1>(args, range, row, row_end, rows_scratch, panel);
+  }
+}
+
+}  // namespace
+}  // namespace quire
