@@ -86,14 +86,14 @@ def peak_megabytes(process):
     return 0
 
 
-def serve_once(args, who, command, ready, concurrency, folder):
+def serve_once(args, who, command, port, ready, concurrency, folder):
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_ready(ready, process)
+        wait_ready(f"http://127.0.0.1:{port}{ready}", process)
         seconds = time.monotonic() - started
         requests = max(args.requests_per_stream * concurrency, 4)
-        load = [args.quire, "bench", "serve", "--url", f"http://127.0.0.1:{args.port}", "--concurrency",
+        load = [args.quire, "bench", "serve", "--url", f"http://127.0.0.1:{port}", "--concurrency",
                 str(concurrency), "--requests", str(requests), "--prompt", "128-512", "--output", "64-128"]
         if args.shared_prefix:
             load += ["--shared-prefix", str(args.shared_prefix)]
@@ -111,16 +111,16 @@ def serve_once(args, who, command, ready, concurrency, folder):
 
 
 def serve(args):
-    base = f"http://127.0.0.1:{args.port}"
+    peer_port = args.port + 1  # a port that was just left may not be free for everybody
     with tempfile.TemporaryDirectory() as folder:
         for concurrency in [int(text) for text in args.concurrency.split(",")]:
             if args.who in ("both", "quire"):
                 command = [args.quire, "serve", "--model", args.model[0], "--server.port", str(args.port)]
-                serve_once(args, args.name, command + shlex.split(args.quire_options), base + "/readyz", concurrency,
-                           folder)
+                serve_once(args, args.name, command + shlex.split(args.quire_options), args.port, "/readyz",
+                           concurrency, folder)
             if args.peer_server and args.who in ("both", "peer"):
-                command = [args.peer_server, "-m", args.model[0], "--port", str(args.port), "-t", str(args.threads)]
-                serve_once(args, "peer", command + shlex.split(args.peer_options), base + "/health", concurrency,
+                command = [args.peer_server, "-m", args.model[0], "--port", str(peer_port), "-t", str(args.threads)]
+                serve_once(args, "peer", command + shlex.split(args.peer_options), peer_port, "/health", concurrency,
                            folder)
 
 

@@ -142,7 +142,10 @@ test("one killed and one drained under load: only what the killed one computed f
     while (answers.length < from + count) await Promise.race([...clients, new Promise((resolve) => setImmediate(resolve))]);
   };
   await grown_by(24);
+  // Halted first: what it has then, and what still comes to it, cannot end before it is killed.
   await killed.metric_becomes("vllm:num_requests_running", (value) => value > 0);
+  killed.signal("SIGSTOP");
+  await grown_by(24);
   const kill_time = performance.now();
   killed.kill();
   await killed.ended();
