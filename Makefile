@@ -4,7 +4,7 @@
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
   zlib1g-dev
-TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps haproxy prometheus chromium
+TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
 
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
@@ -88,9 +88,10 @@ fuzz: build/fuzz/build.ninja
 	ninja --quiet -C build/fuzz fuzzers
 	tests/fuzz/run.sh build/fuzz $(SECONDS)
 
-# What takes root, the network and minutes: the container image, built and run.
-check-deploy: test-packages
-	deploy/install-packages.sh buildah debootstrap
+# What takes root, the network and minutes: the chart rendered, the container image built and run.
+check-deploy: test-packages build
+	deploy/install-packages.sh buildah debootstrap golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev
+	tests/deploy/helm.sh build/release/quire
 	deploy/container/check-image.sh
 
 image:

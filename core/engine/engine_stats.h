@@ -19,6 +19,9 @@ inline constexpr std::array<const char*, kNumStepPhases> kStepPhaseNames = {"sch
 // Upper bounds in seconds of the buckets of a step's time; one more bucket holds what is above.
 inline constexpr std::array<double, 14> kStepTimeBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                            0.1,    0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
+// The same for one phase of a step, most of which are much shorter.
+inline constexpr std::array<double, 14> kPhaseTimeBounds = {0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                                            0.025,   0.05,   0.1,    0.25,  0.5,    1.0,   5.0};
 
 struct EngineStats {
   // Gauges.
@@ -48,6 +51,7 @@ struct EngineStats {
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
   std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
+  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by it
 };
 
 }  // namespace quire

@@ -13,6 +13,12 @@ namespace {
 constexpr double kRateWindow = 1.0;  // seconds of work between two looks at the service rate
 constexpr double kRateWeight = 0.3;  // of the newest look
 
+template <class Bounds>
+std::size_t bucket_of(const Bounds& bounds, Clock::duration time) {
+  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), std::chrono::duration<double>(time).count());
+  return static_cast<std::size_t>(bucket - bounds.begin());
+}
+
 }  // namespace
 
 void Engine::Impl::begin_phases() {
@@ -27,12 +33,12 @@ void Engine::Impl::end_phase(StepPhase phase) {
 
 void Engine::Impl::note_step() {
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
-    stats_.phase_ns[i] += static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(step_record_.phases[i]).count());
+    const Clock::duration time = step_record_.phases[i];
+    stats_.phase_ns[i] +=
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+    ++stats_.phase_times[i][bucket_of(kPhaseTimeBounds, time)];
   }
-  const double seconds = std::chrono::duration<double>(phase_began_ - step_record_.began).count();
-  const auto bucket = std::lower_bound(kStepTimeBounds.begin(), kStepTimeBounds.end(), seconds);
-  ++stats_.step_times[static_cast<std::size_t>(bucket - kStepTimeBounds.begin())];
+  ++stats_.step_times[bucket_of(kStepTimeBounds, phase_began_ - step_record_.began)];
   if (!step_record_.entries.empty()) trace.add(std::exchange(step_record_, StepRecord{}));
 }
 

@@ -78,14 +78,8 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
 }
 
 template <class Counts, class Bounds>
-prometheus::MetricFamily histogram_of(const char* name, const char* help, const Counts& counts, const Bounds& bounds,
-                                      double sum, const std::string& model) {
-  prometheus::MetricFamily family;
-  family.name = name;
-  family.help = help;
-  family.type = prometheus::MetricType::Histogram;
+prometheus::ClientMetric histogram_metric(const Counts& counts, const Bounds& bounds, double sum) {
   prometheus::ClientMetric metric;
-  metric.label = {{"model_name", model}};
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     total += counts[i];
@@ -95,7 +89,18 @@ prometheus::MetricFamily histogram_of(const char* name, const char* help, const 
   }
   metric.histogram.sample_count = total;
   metric.histogram.sample_sum = sum;
-  family.metric.push_back(std::move(metric));
+  return metric;
+}
+
+template <class Counts, class Bounds>
+prometheus::MetricFamily histogram_of(const char* name, const char* help, const Counts& counts, const Bounds& bounds,
+                                      double sum, const std::string& model) {
+  prometheus::MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = prometheus::MetricType::Histogram;
+  family.metric.push_back(histogram_metric(counts, bounds, sum));
+  family.metric.back().label = {{"model_name", model}};
   return family;
 }
 
@@ -116,14 +121,13 @@ prometheus::MetricFamily step_time_family(const EngineStats& engine, const std::
 
 prometheus::MetricFamily phase_family(const EngineStats& engine, const std::string& model) {
   prometheus::MetricFamily family;
-  family.name = "quire:step_phase_seconds_total";
-  family.help = "Time spent in each phase of all steps";
-  family.type = prometheus::MetricType::Counter;
+  family.name = "quire:step_phase_seconds";
+  family.help = "Time of each phase of an engine step";
+  family.type = prometheus::MetricType::Histogram;
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
-    prometheus::ClientMetric metric;
-    metric.label = {{"model_name", model}, {"phase", kStepPhaseNames[i]}};
-    metric.counter.value = static_cast<double>(engine.phase_ns[i]) * kNanosecond;
-    family.metric.push_back(std::move(metric));
+    const double sum = static_cast<double>(engine.phase_ns[i]) * kNanosecond;
+    family.metric.push_back(histogram_metric(engine.phase_times[i], kPhaseTimeBounds, sum));
+    family.metric.back().label = {{"model_name", model}, {"phase", kStepPhaseNames[i]}};
   }
   return family;
 }

@@ -111,7 +111,7 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
     transport_->consume(parser.feed(transport_->input()));
     if (parser.refused()) {
       const HttpRefusal refusal = *parser.refused();
-      co_await refuse(refusal.status, refusal.code, refusal.message);
+      co_await refuse_head(refusal.status, refusal.code, refusal.message);
       co_return std::nullopt;
     }
     if (parser.done()) break;
@@ -122,7 +122,7 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
     if (status == ReadStatus::kTimeout && started) {
-      co_await refuse(408, "request_timeout", "The request's head did not arrive in time");
+      co_await refuse_head(408, "request_timeout", "The request's head did not arrive in time");
     }
     if (status != ReadStatus::kMore) co_return std::nullopt;
   }
@@ -424,6 +424,7 @@ asio::awaitable<bool> Session::discard_body() {
 
 asio::awaitable<bool> Session::respond(Response response) {
   write_failure(response, framing());
+  if (response.failure) record_.error = response.failure->code;
   state_.metrics.count_response(response.status);
   record_.status = response.status;
   std::string message = response_head(response, framing());
@@ -435,6 +436,15 @@ asio::awaitable<void> Session::refuse(int status, const char* code, std::string_
   keep_alive_ = false;
   Response response = error_response(status, code, std::string(message));
   co_await respond(std::move(response));
+}
+
+// Logged as other requests are, with nothing of what the client sent in place of a path.
+asio::awaitable<void> Session::refuse_head(int status, const char* code, std::string_view message) {
+  request_id_ = make_id("req-");
+  begin_record();
+  co_await refuse(status, code, message);
+  record_.times.end = Clock::now();
+  log_access(record_, options().access_log);
 }
 
 }  // namespace quire

@@ -58,6 +58,7 @@ class Session {
   boost::asio::awaitable<bool> discard_body();
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
+  boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
   bool has_bytes_after_close() const;
   ResponseFraming framing() const {
     return {head_.minor_version, keep_alive_, request_id_, &admission_.fields, error_form(head_.path)};

@@ -21,6 +21,7 @@ void log_access(const RequestRecord& record, AccessLog mode) {
   std::vector<log::Field> fields = {
       {"request_id", record.request_id}, {"key", record.key_name}, {"peer", record.peer},
       {"method", record.method},         {"path", record.path},    {"status", std::int64_t{record.status}}};
+  if (!record.error.empty()) fields.push_back({"error", record.error});
   const OperationSummary& summary = record.summary;
   if (!summary.model.empty()) {
     fields.push_back({"model", summary.model});

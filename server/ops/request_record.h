@@ -25,9 +25,10 @@ struct RequestRecord {
   std::string request_id;
   std::string key_name;  // "" where no key was asked for
   std::string peer;
-  std::string method;
+  std::string method;  // empty, as the path is, where the head could not be read
   std::string path;
   int status = 0;        // 0: the client left before an answer
+  std::string error;     // the code of the failure that it was answered; empty where it was not
   bool is_call = false;  // asked a model for something, rather than for a page
   OperationTimes times;
   TraceContext trace;

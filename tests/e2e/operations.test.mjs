@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
+import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -46,6 +47,21 @@ test("a request is one line of JSON with its key, tokens and times", async () =>
   assert.equal(line.generated_tokens, 3);
   assert.equal(line.finish, "length");
   assert.ok(line.prompt_tokens > 0 && line.prefill_ms > 0 && line.total_ms >= line.decode_ms);
+});
+
+test("what is refused is logged with its reason, and a head that is none without a path", async () => {
+  assert.equal((await ask("nobody", { user: "unknown-key" })).status, 401);
+  assert.equal((await logged((each) => each.request_id === "unknown-key")).error, "invalid_api_key");
+  const socket = net.connect(Number(new URL(server.url).port), "127.0.0.1");
+  socket.end("GET /\x1b[31mred HTTP/1.1\r\nHost: a\r\n\r\n");
+  let answer = "";
+  for await (const bytes of socket) answer += bytes;
+  assert.match(answer, /^HTTP\/1\.1 400 /);
+  const line = await logged((each) => each.request_id === /X-Request-Id: (\S+)/.exec(answer)[1]);
+  assert.equal(line.status, 400);
+  assert.equal(line.path, "");
+  assert.equal(line.error, JSON.parse(answer.slice(answer.indexOf("\r\n\r\n"))).error.code);
+  assert.equal(line.peer, "127.0.0.1");
 });
 
 test("a reload brings new keys and takes old ones away, or changes nothing", async () => {
@@ -99,7 +115,8 @@ test("a trace shows the engine's steps and the requests in them", async () => {
 test("the metrics tell where a step's time goes", async () => {
   const text = await (await fetch(`${server.url}/metrics`)).text();
   for (const phase of ["schedule", "input", "forward", "sample", "emit"]) {
-    assert.match(text, new RegExp(`quire:step_phase_seconds_total\\{.*phase="${phase}"\\} [0-9.e-]+`));
+    assert.match(text, new RegExp(`quire:step_phase_seconds_sum\\{.*phase="${phase}"\\} [0-9.e-]+`));
+    assert.match(text, new RegExp(`quire:step_phase_seconds_bucket\\{.*phase="${phase}",le="0.001"\\} \\d+`));
   }
   assert.match(text, /quire:step_seconds_count\{.*\} \d+/);
 });

@@ -72,9 +72,13 @@ std::shared_ptr<const Tokenizer> byte_pairs(std::string_view pre) {
 }
 
 // Encodes as a client's text, then as a template's, and decodes token by token.
-void check(const Tokenizer& tokenizer, std::string_view text) {
+void check(const Tokenizer& tokenizer, std::string_view text, bool spaced) {
   std::string expected;
   unicode::append_sanitized(expected, text);
+  // SentencePiece writes a space as this character, and takes one for the other.
+  constexpr std::string_view kSpace = "\xE2\x96\x81";
+  for (std::size_t at = 0; spaced && (at = expected.find(kSpace, at)) != std::string::npos;)
+    expected.replace(at, kSpace.size(), " ");
   std::string decoded;
   Detokenizer detokenizer(tokenizer, {.skip_special_tokens = false, .at_text_start = true});
   for (const TokenId id : tokenizer.encode(text, false, false)) {
@@ -96,6 +100,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       sentence_pieces(), byte_pairs("llama-bpe"), byte_pairs("gpt-2"), byte_pairs("deepseek-llm")};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const auto& tokenizer : tokenizers)
-    check(*tokenizer, text);
+    check(*tokenizer, text, tokenizer == tokenizers.front());
   return 0;
 }

@@ -50,17 +50,9 @@ struct Vocabulary {
   std::vector<AddedToken> added;
 };
 
-std::size_t checked_id(const json& id) {
-  // Far more than any vocabulary; what a file can make us allocate.
-  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-  const auto value = id.get<std::int64_t>();
-  if (value < 0 || value >= kMostTokens) throw StartupError(fmt::format("tokenizer.json: {} is no token id", value));
-  return static_cast<std::size_t>(value);
-}
-
-AddedToken read_added(const json& object, std::size_t id) {
+AddedToken read_added(const json& object, TokenId id) {
   return {.content = object.at("content").get<std::string>(),
-          .id = TokenId{static_cast<std::int32_t>(id)},
+          .id = id,
           .special = value_or(object, "special", false),
           .single_word = value_or(object, "single_word", false),
           .lstrip = value_or(object, "lstrip", false),
@@ -70,21 +62,22 @@ AddedToken read_added(const json& object, std::size_t id) {
 
 Vocabulary read_vocabulary(const Documents& documents) {
   Vocabulary vocabulary;
-  const auto put = [&](std::size_t id, const std::string& text) {
-    if (id >= vocabulary.texts.size()) vocabulary.texts.resize(id + 1);
-    vocabulary.texts[id] = text;
+  const auto put = [&](TokenId id, const std::string& text) {
+    const auto index = static_cast<std::size_t>(id.value);
+    if (index >= vocabulary.texts.size()) vocabulary.texts.resize(index + 1);
+    vocabulary.texts[index] = text;
   };
   const json& vocab = documents.tokenizer.at("model").at("vocab");
   vocabulary.texts.reserve(vocab.size());
   for (const auto& [text, id] : vocab.items())
-    put(checked_id(id), text);
-  const auto add = [&](const json& object, std::size_t id) {
+    put(read_token_id(id), text);
+  const auto add = [&](const json& object, TokenId id) {
     AddedToken token = read_added(object, id);
     put(id, token.content);
     vocabulary.added.push_back(std::move(token));
   };
   for (const json& object : member(documents.tokenizer, "added_tokens"))
-    add(object, checked_id(object.at("id")));
+    add(object, read_token_id(object.at("id")));
   // Tokens that only tokenizer_config.json knows are added as well.
   std::unordered_set<std::string> known;
   for (const AddedToken& token : vocabulary.added)
@@ -94,7 +87,7 @@ Vocabulary read_vocabulary(const Documents& documents) {
     const json id = json::parse(key, nullptr, false);
     if (!id.is_number_integer())
       throw StartupError("tokenizer_config.json: added_tokens_decoder has the key '" + key + "'");
-    if (known.count(object.at("content").get<std::string>()) == 0) add(object, checked_id(id));
+    if (known.count(object.at("content").get<std::string>()) == 0) add(object, read_token_id(id));
   }
   return vocabulary;
 }
@@ -206,7 +199,7 @@ void read_ends(const Documents& documents, const Vocabulary& vocabulary, TextTok
   if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
   const json listed = member(documents.generation, "eos_token_id");
   for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
-    ends.push_back(TokenId{static_cast<std::int32_t>(checked_id(id))});
+    ends.push_back(read_token_id(id));
   }
   for (const AddedToken& token : vocabulary.added) {
     if (token.special && is_end_of_generation_text(token.content)) ends.push_back(token.id);

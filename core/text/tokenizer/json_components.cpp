@@ -132,8 +132,8 @@ void add_decoder(const std::string& type, const json& object, JsonDecoder& out) 
     out.replacements.emplace_back(object.at("pattern").at("String").get<std::string>(),
                                   object.at("content").get<std::string>());
   } else if (type == "Strip") {
-    const auto start = object.at("start").get<int>();
-    if (object.at("content").get<std::string>() != " " || start > 1 || object.at("stop").get<int>() != 0) {
+    const json& start = object.at("start");
+    if (object.at("content") != " " || (start != 0 && start != 1) || object.at("stop") != 0) {
       throw StartupError("tokenizer.json: the decoder 'Strip' is supported for one leading space only");
     }
     out.strips_leading_space = start == 1;
@@ -151,7 +151,7 @@ void add_template(const json& object, JsonPostProcessor& out) {
     }
     const auto name = item.at("SpecialToken").at("id").get<std::string>();
     for (const json& id : object.at("special_tokens").at(name).at("ids")) {
-      (before ? out.prefix : out.suffix).push_back(TokenId{id.get<std::int32_t>()});
+      (before ? out.prefix : out.suffix).push_back(read_token_id(id));
     }
   }
 }
@@ -186,13 +186,21 @@ JsonDecoder read_decoder(const json& object) {
   return out;
 }
 
+TokenId read_token_id(const json& id) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+  // A number beyond 64 bits is read as a fraction.
+  const std::int64_t value = id.is_number_integer() ? id.get<std::int64_t>() : -1;
+  if (value < 0 || value >= kMostTokens) throw StartupError("tokenizer.json: " + id.dump() + " is no token id");
+  return TokenId{static_cast<std::int32_t>(value)};
+}
+
 JsonPostProcessor read_post_processor(const json& object) {
   JsonPostProcessor out;
   for_each_component(object, "processors", [&](const std::string& type, const json& each) {
     if (type == "TemplateProcessing") return add_template(each, out);
     if (type == "BertProcessing" || type == "RobertaProcessing") {
-      out.prefix.push_back(TokenId{each.at("cls").at(1).get<std::int32_t>()});
-      out.suffix.push_back(TokenId{each.at("sep").at(1).get<std::int32_t>()});
+      out.prefix.push_back(read_token_id(each.at("cls").at(1)));
+      out.suffix.push_back(read_token_id(each.at("sep").at(1)));
       return;
     }
     if (type != "ByteLevel") refuse("post-processor", type);

@@ -14,6 +14,9 @@
 
 namespace quire {
 
+// Throws StartupError for what is no integer, or more than any vocabulary has: what a file can make us allocate.
+TokenId read_token_id(const nlohmann::json& id);
+
 struct JsonNormalizer {
   Normalizer normalizer;
   bool byte_level = false;

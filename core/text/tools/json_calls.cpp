@@ -154,6 +154,7 @@ class JsonCallReader {
     const JsonMembers members = scan_members(text_, position_, context_.spacing);
     if (context_.format.name_is_key) return keyed_calls(members);
     for (const auto& member : members.members) {
+      if (names_call(member)) break;
       if (depth < kMaxWrappers && is_wrapper_key(member.key) && !member.value.text.empty() &&
           member.value.text[0] != '"') {
         return wrapped(member, members, depth);
@@ -184,6 +185,12 @@ class JsonCallReader {
     return status == ScanStatus::kComplete ? members.status : status;
   }
 
+  // From here on the object is this call: its name may have been passed on.
+  bool names_call(const JsonMember& member) const {
+    return is_name_key(member.key, context_.format) && member.value.status == ScanStatus::kComplete &&
+           !decode_json_string(member.value.text).value_or("").empty();
+  }
+
   // Nothing where the members cannot become a call. Of a key given twice the first counts: it may have been passed on
   // already.
   std::optional<ParsedToolCall> named_call(const JsonMembers& members) const {
@@ -192,8 +199,9 @@ class JsonCallReader {
       const auto& value = member.value;
       const bool complete = value.status == ScanStatus::kComplete;
       if (is_name_key(member.key, context_.format) || member.key == "function") {
+        if (!call.name.empty()) continue;
         if (!value.text.empty() && value.text[0] != '"') return std::nullopt;
-        if (complete && call.name.empty()) call.name = decode_json_string(value.text).value_or("");
+        if (complete) call.name = decode_json_string(value.text).value_or("");
       } else if (is_arguments_key(member.key, context_.format)) {
         if (call.arguments.empty()) call.arguments = arguments_text(value, context_);
       } else if (is_id_key(member.key, context_.format) && complete && call.id.empty()) {

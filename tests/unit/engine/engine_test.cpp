@@ -1,6 +1,7 @@
 #include "core/engine/engine.h"
 
 #include <catch2/catch.hpp>
+#include <numeric>
 
 #include "tests/unit/engine/harness.h"
 
@@ -58,6 +59,8 @@ TEST_CASE("a trace holds every step with what it computed, and nothing while nob
     num_timed += count;
   CHECK(num_timed == stats.num_steps);
   CHECK(stats.phase_ns[static_cast<std::size_t>(StepPhase::kForward)] > 0);
+  for (const auto& times : stats.phase_times)
+    CHECK(std::accumulate(times.begin(), times.end(), std::uint64_t{0}) == stats.num_steps);
   REQUIRE(harness.engine.step_trace().start(2));
   harness.submit(request_of(made_tokens(10, 3), 9));
   harness.run();
