@@ -168,11 +168,8 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
   }
 }
 
-// Turns a query's scores into 2^(score - maximum), zero where it may not see, and gives maximum and sum. For int8
-// values the scale of a token is then folded into its probability.
-template <class E>
-void soften(const KvHeadView& kv, const Places& places, std::int64_t visible, float* scores, float* maximum,
-            float* sum) {
+// The largest of a query's scores, minus infinity where it sees nothing.
+[[gnu::always_inline]] inline float largest_score(const float* scores, std::int64_t visible) {
   using F = typename Simd::F;
   const std::int64_t whole = visible / Simd::kLanes;
   const std::int64_t rest = visible % Simd::kLanes;
@@ -183,8 +180,17 @@ void soften(const KvHeadView& kv, const Places& places, std::int64_t visible, fl
     const F last = Simd::load(scores + whole * Simd::kLanes);
     largest = Simd::max(largest, Simd::keep_first(last, rest, -__builtin_inff()));
   }
-  const float top = Simd::reduce_max(largest);
-  const F shift = Simd::set1(top);
+  return Simd::reduce_max(largest);
+}
+
+// Turns a query's scores into 2^(score - maximum), zero where it may not see, and gives their sum. For int8 values the
+// scale of a token is then folded into its probability.
+template <class E>
+float soften(const KvHeadView& kv, const Places& places, std::int64_t visible, float maximum, float* scores) {
+  using F = typename Simd::F;
+  const std::int64_t whole = visible / Simd::kLanes;
+  const std::int64_t rest = visible % Simd::kLanes;
+  const F shift = Simd::set1(maximum);
   F total = Simd::zero();
   const auto put = [&](std::int64_t i, F p) {
     total = Simd::add(total, p);
@@ -202,8 +208,21 @@ void soften(const KvHeadView& kv, const Places& places, std::int64_t visible, fl
   }
   for (std::int64_t i = whole + (rest > 0); i < places.num_vecs; ++i)
     Simd::store(scores + i * Simd::kLanes, Simd::zero());
-  *maximum = top;
-  *sum = Simd::reduce_add(total);
+  return Simd::reduce_add(total);
+}
+
+// All maxima first: a reduction across lanes takes long, but those of several queries overlap.
+template <class E>
+void soften_tile(const KvHeadView& kv, const Places& places, const QueryTile& tile, std::int64_t first_token,
+                 float* scores, const SoftmaxState& out) {
+  std::int64_t visible[kQueryTile];
+  for (std::int64_t q = 0; q < tile.count; ++q) {
+    const std::int64_t seen = tile.visible[q] - first_token;
+    visible[q] = seen < 0 ? 0 : seen > places.num_tokens ? places.num_tokens : seen;
+    out.maximum[q] = largest_score(scores + q * kPartition, visible[q]);
+  }
+  for (std::int64_t q = 0; q < tile.count; ++q)
+    out.sum[q] = soften<E>(kv, places, visible[q], out.maximum[q], scores + q * kPartition);
 }
 
 // weighted[q][d..] += probability * V over the vectors of tokens [begin, end), for kWidth vectors of columns; from zero
@@ -276,13 +295,8 @@ void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTi
     for (std::int64_t h = 0; h < num_heads; ++h)
       score_keys<E, kCount, 1>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
   }
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    for (std::int64_t q = 0; q < first.count; ++q) {
-      std::int64_t visible = tiles[h].visible[q] - partition * kPartition;
-      visible = visible < 0 ? 0 : visible > places.num_tokens ? places.num_tokens : visible;
-      soften<E>(kv[h], places, visible, scores + h * kHeadScores + q * kPartition, out[h].maximum + q, out[h].sum + q);
-    }
-  }
+  for (std::int64_t h = 0; h < num_heads; ++h)
+    soften_tile<E>(kv[h], places, tiles[h], partition * kPartition, scores + h * kHeadScores, out[h]);
   const std::int64_t step = num_heads > 1 ? kStepVecs : num_vecs;
   for (i = 0; i < num_vecs; i += step) {
     const std::int64_t end = i + step < num_vecs ? i + step : num_vecs;

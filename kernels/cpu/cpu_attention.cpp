@@ -9,7 +9,10 @@ namespace quire {
 namespace {
 
 // Query vectors of an item: enough to reuse a partition's K and V from cache, few enough to share the work out.
-constexpr std::int64_t kItemQueries = 64;
+constexpr std::int64_t kMinItemQueries = 16;
+constexpr std::int64_t kMaxItemQueries = 64;
+// Units of each thread, where there is work for so many; the last ones decide how long threads wait for each other.
+constexpr std::int64_t kUnitsPerThread = 12;
 // K/V heads of a unit at most.
 constexpr std::int64_t kHeadsTogether = 8;
 // Split sharing pays only while its states are small beside K and V.
@@ -40,7 +43,9 @@ void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const Atte
   const std::int64_t group = num_heads / layout.num_kv_heads;
   const std::int64_t padded_dim = ceil_div(layout.head_dim, 16) * 16;
   const Call call{&kv, layer, q, out, num_heads, layout.num_kv_heads, group, padded_dim, scale};
-  plan(batch, std::max<std::int64_t>(1, kItemQueries / group), group, layout.num_kv_heads);
+  const std::int64_t item_queries =
+      std::clamp<std::int64_t>(q.rows * num_heads / (kUnitsPerThread * pool_.size()), kMinItemQueries, kMaxItemQueries);
+  plan(batch, std::max<std::int64_t>(1, item_queries / group), group, layout.num_kv_heads);
   if (items_.empty()) return;
   const auto whole_units = static_cast<std::int64_t>(items_.size()) * layout.num_kv_heads;
   const bool long_context = std::ranges::any_of(items_, [](const Item& item) { return item.partitions > 1; });
@@ -127,12 +132,20 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
   out.count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
   out.scale = call.scale;
   out.queries = queries;
+  const float* rows[kQueryTile];
   for (std::int64_t i = 0; i < padded_tile_rows(out.count); ++i) {
     const std::int64_t query = first + (i < out.count ? i : 0);
     const std::int64_t row = query / call.group;
     const std::int64_t head = kv_head * call.group + query % call.group;
     const float* from = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
     out.visible[i] = item.first_position + row + 1;
+    // Rows come from the caches of whoever computed them: all are on their way before the first is waited for.
+    for (std::int64_t d = 0; d < head_dim; d += 16)
+      __builtin_prefetch(from + d);
+    rows[i] = from;
+  }
+  for (std::int64_t i = 0; i < padded_tile_rows(out.count); ++i) {
+    const float* from = rows[i];
     for (std::int64_t d = 0; d < head_dim; ++d)
       queries[d * kQueryTile + i] = from[d];
   }

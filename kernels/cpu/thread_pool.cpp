@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -36,12 +38,24 @@ void pin_to(std::thread& thread, int cpu) {
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads, const std::vector<int>& cpus) {
+  if (cpus.size() >= static_cast<std::size_t>(num_threads)) cpus_.assign(cpus.begin(), cpus.begin() + num_threads);
   for (int worker = 1; worker < num_threads; ++worker) {
     workers_.emplace_back([this, worker] { work(worker); });
     pthread_setname_np(workers_.back().native_handle(), ("cpu-" + std::to_string(worker)).c_str());
-    const auto index = static_cast<std::size_t>(worker);
-    if (index < cpus.size()) pin_to(workers_.back(), cpus[index]);
+    if (!cpus_.empty()) pin_to(workers_.back(), cpus_[static_cast<std::size_t>(worker)]);
   }
+}
+
+// A caller that has come to run on a worker's CPU would share it with a thread that may go nowhere else, for as long as
+// the system does not notice: that worker takes the CPU that is free.
+void ThreadPool::keep_apart() {
+  if (cpus_.empty()) return;
+  const int here = sched_getcpu();
+  if (here == cpus_[0]) return;
+  const auto taken = std::find(cpus_.begin() + 1, cpus_.end(), here);
+  if (taken == cpus_.end()) return;
+  std::swap(cpus_[0], *taken);
+  pin_to(workers_[static_cast<std::size_t>(taken - cpus_.begin() - 1)], *taken);
 }
 
 ThreadPool::~ThreadPool() {
@@ -59,6 +73,7 @@ void ThreadPool::run_erased(std::int64_t num_pieces, Function function, const vo
     return;
   }
   if (num_pieces <= 0) return;
+  keep_apart();
   function_ = function;
   body_ = body;
   done_.store(0, std::memory_order_relaxed);

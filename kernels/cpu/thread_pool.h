@@ -12,7 +12,8 @@ namespace quire {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the caller. cpus: where to pin workers (worker i on cpus[i]); empty: unpinned.
+  // `num_threads` counts the caller, which is never pinned. cpus: one for each of them, of which workers are kept on
+  // those that the caller is not on; empty: unpinned.
   ThreadPool(int num_threads, const std::vector<int>& cpus);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -33,6 +34,7 @@ class ThreadPool {
     (*static_cast<const Body*>(body))(worker, piece);
   }
 
+  void keep_apart();
   void run_erased(std::int64_t num_pieces, Function function, const void* body);
   void work(int worker);
   void drain(int worker);
@@ -50,6 +52,7 @@ class ThreadPool {
   std::atomic<int> num_parked_{0};
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
+  std::vector<int> cpus_;  // worker i is pinned to cpus_[i]; cpus_[0] is left to the caller
 };
 
 }  // namespace quire

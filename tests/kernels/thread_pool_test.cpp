@@ -1,6 +1,8 @@
 // ThreadPool: every piece once, in jobs that follow each other closely or after the threads have gone to sleep.
 #include "kernels/cpu/thread_pool.h"
 
+#include <sched.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -9,6 +11,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "kernels/cpu/topology.h"
 
 namespace quire::test {
 namespace {
@@ -71,6 +75,37 @@ TEST_CASE("threads without work go to sleep and still wake") {
     }
     CHECK(asleep);
     CHECK(pieces == 3 * round);
+  }
+}
+
+TEST_CASE("a worker gives up its CPU to the caller that has come to run there") {
+  const std::vector<int> cores = usable_cores();
+  if (cores.size() < 2) {
+    WARN("skipped: one core");
+    return;
+  }
+  const auto only = [](int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    return set;
+  };
+  ThreadPool pool(2, cores);
+  for (const int cpu : {cores[1], cores[0], cores[1]}) {
+    std::thread caller([&] {
+      const cpu_set_t here = only(cpu);
+      CHECK(sched_setaffinity(0, sizeof here, &here) == 0);
+      cpu_set_t worker_set = here;
+      std::atomic<int> started{0};
+      pool.run(2, [&](int worker, std::int64_t) {
+        if (worker == 1) sched_getaffinity(0, sizeof worker_set, &worker_set);
+        for (++started; started < 2;)
+          std::this_thread::yield();
+      });
+      const cpu_set_t other = only(cpu == cores[0] ? cores[1] : cores[0]);
+      CHECK(CPU_EQUAL(&worker_set, &other));
+    });
+    caller.join();
   }
 }
 
