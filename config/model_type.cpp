@@ -10,16 +10,7 @@ namespace {
 
 using Kind = ConfigValue::Kind;
 
-constexpr std::size_t kLongestModelName = 128;
 constexpr std::string_view kAbsent = "";
-
-// What a client may write without quoting, and a log line, a path and a metric's label can hold.
-bool is_model_name(std::string_view name) {
-  return !name.empty() && name.size() <= kLongestModelName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_.:/@+").find(c) != std::string_view::npos;
-  });
-}
 
 // One member of an entry. `show` is kAbsent where it has its default.
 struct Member {

@@ -47,7 +47,7 @@ Result<std::string> Reloader::apply() {
     if (!fixed.empty()) return tl::make_unexpected(bad_configuration("a restart is needed to change " + fixed));
     // Whatever can fail comes before anything is changed.
     auto settings = std::make_shared<const Settings>(next.options.server);
-    models_->reconfigure(model_specs(next.options));
+    models_->reconfigure(model_specs(next.options), next.options.engine);
     server_->state().set_settings(std::move(settings));
     log::set_level(next.log.level);
     Json changed = Json::array();

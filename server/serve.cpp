@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/log.h"
+#include "server/connect_models.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
@@ -77,18 +78,10 @@ Result<AdminTask> trace_engine(Server& server, const std::string& model, std::ch
   return AdminTask{.wait = length, .finish = finish};
 }
 
-void connect(Server& server, LiveModels& models) {
-  server.state().waker.wake = [&models](const std::string& name, const std::string& key_name, std::int64_t body_bytes,
-                                        ModelWaker::Told told) {
-    models.wake_for(name, key_name, body_bytes, std::move(told));
-  };
-  server.state().waker.longest_wait = [&models](const std::string& name) { return models.longest_wait(name); };
-}
-
 // Loads what is to be there from the start, and only then opens the doors.
 void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
   const auto started = Clock::now();
-  models.start(model_specs(options), options.engine.kv_cache.memory, [&server] { return server.stopping(); });
+  models.start(model_specs(options), options.engine, [&server] { return server.stopping(); });
   models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
   const auto service = server.state().service();
   std::string names;
@@ -124,7 +117,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     server.state().admin.trace = [&](const std::string& model, std::chrono::seconds length) {
       return trace_engine(server, model, length);
     };
-    connect(server, models);
+    connect_models(server.state(), models);
     server.handle_signals([&reloader] { reloader.reload(); });
     server.on_drain([&] {
       const auto settings = server.state().settings();

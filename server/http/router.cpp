@@ -11,6 +11,7 @@
 #include "server/api/stored_chats.h"
 #include "server/api/text_endpoints.h"
 #include "server/http/admin_pages.h"
+#include "server/http/model_pages.h"
 #include "server/http/status_pages.h"
 #include "server/web/pages.h"
 
@@ -32,6 +33,17 @@ constexpr Route kRoutes[] = {
     {"/metrics", "GET", nullptr, &metrics_page, Access::kMetrics},
     {"/admin/reload", "POST", nullptr, nullptr, Access::kAdmin, &admin_reload},
     {"/admin/trace", "POST", nullptr, nullptr, Access::kAdmin, &admin_trace},
+    {"/admin/models", "GET", nullptr, nullptr, Access::kAdmin, &admin_list_models},
+    {"/admin/models/load", "POST", nullptr, nullptr, Access::kAdmin, &admin_load_model},
+    {"/admin/models/unload", "POST", nullptr, nullptr, Access::kAdmin, &admin_unload_model},
+    {"/admin/models/sleep", "POST", nullptr, nullptr, Access::kAdmin, &admin_sleep_model},
+    {"/admin/models/wake", "POST", nullptr, nullptr, Access::kAdmin, &admin_wake_model},
+    {"/admin/models/replace", "POST", nullptr, nullptr, Access::kAdmin, &admin_replace_model},
+    {"/models/load", "POST", nullptr, nullptr, Access::kAdmin, &admin_load_model},
+    {"/models/unload", "POST", nullptr, nullptr, Access::kAdmin, &admin_unload_model},
+    {"/sleep", "POST", nullptr, nullptr, Access::kAdmin, &admin_sleep_model},
+    {"/wake_up", "POST", nullptr, nullptr, Access::kAdmin, &admin_wake_model},
+    {"/is_sleeping", "GET", nullptr, nullptr, Access::kAdmin, &admin_is_sleeping},
     {"/version", "GET", nullptr, &version_page, Access::kOpen},
     {"/v1/models", "GET", &list_models, nullptr},
     {"/models", "GET", &list_models, nullptr},

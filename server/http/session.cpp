@@ -259,6 +259,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   auto done = co_await on_text_thread<Result<std::string>>(state_.text_context(), finish);
   if (!done) co_return error_response(done.error());
   Response response;
+  response.status = task.status;
   response.body = std::move(*done);
   co_return response;
 }

@@ -153,9 +153,10 @@ void LiveModels::put(Entry& entry, Loaded loaded) {
   entry.active_at = Clock::now();
 }
 
-void LiveModels::load(ModelSpec spec, Done done) {
+void LiveModels::load(const ModelEntry& model, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
+  ModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
   const auto refuse = [&](Error error) {

@@ -15,19 +15,11 @@
 
 #include "server/api/model_table.h"
 #include "server/models/memory_ledger.h"
+#include "server/models/model_report.h"
 #include "server/models/running_model.h"
 #include "server/models/work_thread.h"
 
 namespace quire {
-
-// What an admin is told of a model.
-struct ModelReport {
-  TableEntry entry;
-  std::filesystem::path path;
-  std::uint64_t memory = 0;  // bytes that are promised to it, while it is loaded
-  std::chrono::milliseconds sleep_after{0};
-  bool replacing = false;
-};
 
 class LiveModels {
  public:
@@ -40,9 +32,10 @@ class LiveModels {
   LiveModels(const LiveModels&) = delete;
   LiveModels& operator=(const LiveModels&) = delete;
 
-  // Plans the memory of all, `kv_budget` being the bytes of all their KV pools (0: by what is left), and loads those to
-  // be preloaded. Throws StartupError, and Interrupted once `interrupted` says so.
-  void start(std::vector<ModelSpec> specs, std::int64_t kv_budget, const std::function<bool()>& interrupted);
+  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: by what is left), and
+  // loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError, and
+  // Interrupted once `interrupted` says so.
+  void start(std::vector<ModelSpec> specs, const EngineOptions& general, const std::function<bool()>& interrupted);
   // Tells of the table now, and from now on whenever it changed.
   void publish_to(Publish publish);
   // Ends all engines' threads: nothing is sent, nobody told any more.
@@ -51,7 +44,7 @@ class LiveModels {
   // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
   // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
   // files are no model, 507 where it does not fit.
-  void load(ModelSpec spec, Done done);             // takes it into service, or back
+  void load(const ModelEntry& model, Done done);    // takes it into service, or back
   void unload(const std::string& name, Done done);  // takes it out of service, once its requests have ended
   void sleep(const std::string& name, Done done);   // gives its memory back, once its requests have ended
   void wake(const std::string& name, Done done);
@@ -71,7 +64,7 @@ class LiveModels {
   std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
   // The configuration was read again: names, templates, bounds and times are taken over, all or none. Throws
   // StartupError where a model was added, removed or moved to another file: that takes an operation.
-  void reconfigure(const std::vector<ModelSpec>& specs);
+  void reconfigure(const std::vector<ModelSpec>& specs, const EngineOptions& general);
 
  private:
   // What a model that drains becomes.
@@ -147,6 +140,7 @@ class LiveModels {
   MemoryLedger ledger_;
   mutable std::mutex mutex_;
   Publish publish_;
+  EngineOptions general_;
   std::vector<EntryPtr> entries_;
   std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded ones that somebody may hold still
   std::atomic<bool> ending_{false};

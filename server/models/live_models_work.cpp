@@ -52,7 +52,8 @@ bool same_engine(const ModelSpec& a, const ModelSpec& b) {
 
 }  // namespace
 
-void LiveModels::start(std::vector<ModelSpec> specs, std::int64_t kv_budget, const std::function<bool()>& interrupted) {
+void LiveModels::start(std::vector<ModelSpec> specs, const EngineOptions& general,
+                       const std::function<bool()>& interrupted) {
   std::vector<std::unique_ptr<OpenedModel>> opened;
   for (const ModelSpec& spec : specs) {
     if (!spec.preload && !std::filesystem::exists(spec.model.path)) {
@@ -60,14 +61,19 @@ void LiveModels::start(std::vector<ModelSpec> specs, std::int64_t kv_budget, con
     }
     opened.push_back(spec.preload ? open_(spec) : nullptr);
   }
-  plan_start(specs, kv_budget, opened);
+  plan_start(specs, general.kv_cache.memory, opened);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto entry = std::make_shared<Entry>();
     entry->spec = specs[i];
     entry->created = static_cast<std::int64_t>(std::time(nullptr));
     entry->room = std::make_shared<RequestQueue>(specs[i].engine.queue);
     std::optional<Loaded> loaded;
-    if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
+    try {
+      if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
+    } catch (const StartupError& error) {
+      if (specs[i].is_only) throw;
+      throw StartupError(fmt::format("model '{}': {}", specs[i].name, error.what()));
+    }
     const std::lock_guard lock(mutex_);
     if (is_taken(specs[i], nullptr)) {
       throw StartupError(fmt::format("models: the name '{}', or one of its aliases, belongs to two", specs[i].name));
@@ -75,6 +81,8 @@ void LiveModels::start(std::vector<ModelSpec> specs, std::int64_t kv_budget, con
     if (loaded) put(*entry, *std::move(loaded));
     entries_.push_back(entry);
   }
+  const std::lock_guard lock(mutex_);
+  general_ = general;
 }
 
 // One model alone takes what it is given or finds, as ever.
@@ -94,21 +102,18 @@ void LiveModels::plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budge
 
 LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                                         const std::function<bool()>& interrupted) {
-  MemoryPlan plan;
-  try {
-    plan = plan_memory(opened->needs(), pool_of(spec, opened->needs()), ledger_.left());
-  } catch (const MemoryShortage& error) {
-    throw MemoryShortage(fmt::format("model '{}': {}", spec.name, error.what()));
-  }
-  const auto promise = ledger_.promise(plan.total_bytes());
+  const MemoryPlan plan = plan_memory(opened->needs(), pool_of(spec, opened->needs()), ledger_.left());
+  auto promise = ledger_.promise(plan.total_bytes());
   std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
   Loaded loaded;
   loaded.promised = plan.total_bytes();
-  loaded.running = {model.release(), [this, thread = thread_, promise](RunningModel* ended) {
-                      // A job must be copyable, what it holds is not.
-                      auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), promise});
-                      thread->post([this, held] { bury(*held); });
-                    }};
+  // The promise moves on with the model: what is left of the pointer may live longer.
+  loaded.running = {
+      model.release(), [this, thread = thread_, promise = std::move(promise)](RunningModel* ended) mutable {
+        // A job must be copyable, what it holds is not.
+        auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promise)});
+        thread->post([this, held] { bury(*held); });
+      }};
   auto served = loaded.running->describe(spec);
   served->queue = std::shared_ptr<RequestQueue>(loaded.running, &loaded.running->queue());
   loaded.served = std::move(served);
@@ -243,7 +248,7 @@ void LiveModels::take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<
   entry.running->reconfigure(spec.engine);
 }
 
-void LiveModels::reconfigure(const std::vector<ModelSpec>& specs) {
+void LiveModels::reconfigure(const std::vector<ModelSpec>& specs, const EngineOptions& general) {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
   for (const ModelSpec& spec : specs) {
@@ -286,6 +291,7 @@ void LiveModels::reconfigure(const std::vector<ModelSpec>& specs) {
     const auto& [entry, served] = matched[i];
     take_over(*entry, specs[i], served);
   }
+  general_ = general;
   publish();
   thread_->post([] {});  // times may have changed: it looks around anew
 }

@@ -12,6 +12,14 @@ bool answers_to(const ModelSpec& spec, const std::string& name) {
 
 }  // namespace
 
+bool is_model_name(std::string_view name) {
+  constexpr std::size_t kLongest = 128;
+  return !name.empty() && name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.:/@+").find(c) != std::string_view::npos;
+  });
+}
+
 bool share_a_name(const ModelSpec& a, const ModelSpec& b) {
   return answers_to(b, a.name) || std::any_of(a.aliases.begin(), a.aliases.end(),
                                               [&](const std::string& alias) { return answers_to(b, alias); });
@@ -24,6 +32,7 @@ ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.model = entry.model;
   spec.engine = engine;
   spec.engine.kv_cache.memory = entry.kv_memory;
+  spec.engine.kv_cache.num_blocks = 0;
   if (std::string& tier = spec.engine.kv_cache.disk_tier_path; !tier.empty()) {
     // A folder for each: they would take each other's blocks for leftovers.
     std::string folder = entry.name;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/engine/engine.h"
@@ -51,6 +52,9 @@ struct ModelSpec {
   bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
 };
 
+// What a client may write without quoting, and a log line, a path and a metric's label can hold: at most 128 letters,
+// digits and - _ . : / @ +.
+bool is_model_name(std::string_view name);
 // Whether both answer to one name.
 bool share_a_name(const ModelSpec& a, const ModelSpec& b);
 // What `entry` asks for, over the general sections' `engine`.

@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
+#include "server/models/model_report.h"
 
 namespace quire {
 
@@ -15,11 +18,22 @@ struct AdminTask {
   // Something that goes on elsewhere: called first, on the session's thread, with what is to be told of its end.
   std::function<void(std::function<void(std::optional<Error>)> told)> until = nullptr;
   std::function<Result<std::string>()> finish;  // the response's body, JSON
+  int status = 200;
+};
+
+struct ModelOrder {
+  enum class What { kLoad, kUnload, kSleep, kWake, kReplace };
+  What what = What::kLoad;
+  ModelEntry model;  // its name, and what a load or a replacement says beside
+  bool in_place = false;
 };
 
 struct AdminActions {
   std::function<Result<std::string>()> reload;
   std::function<Result<AdminTask>(const std::string& model, std::chrono::seconds)> trace;
+  // Tells once it is done, or at once why not.
+  std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> told)> order;
+  std::function<std::vector<ModelReport>()> models;
 };
 
 }  // namespace quire

@@ -10,9 +10,10 @@ export class QuireServer {
   log = [];
   url = "";
 
+  // `model` null: the flags name the models.
   static async start(flags = [], { model = process.env.QUIRE_MODEL, env = {} } = {}) {
     const server = new QuireServer();
-    await server.#launch(["serve", "--model", model, "--port", "0", ...flags], env);
+    await server.#launch(["serve", ...(model ? ["--model", model] : []), "--port", "0", ...flags], env);
     return server;
   }
 

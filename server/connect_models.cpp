@@ -1,0 +1,23 @@
+#include "server/connect_models.h"
+
+namespace quire {
+
+void connect_models(ServerState& state, LiveModels& models) {
+  state.waker.wake = [&models](const std::string& name, const std::string& key_name, std::int64_t body_bytes,
+                               ModelWaker::Told told) { models.wake_for(name, key_name, body_bytes, std::move(told)); };
+  state.admin.models = [&models] { return models.report(); };
+  state.admin.order = [&models](const ModelOrder& order, LiveModels::Done told) {
+    const std::string& name = order.model.name;
+    switch (order.what) {
+      case ModelOrder::What::kLoad: return models.load(order.model, std::move(told));
+      case ModelOrder::What::kUnload: return models.unload(name, std::move(told));
+      case ModelOrder::What::kSleep: return models.sleep(name, std::move(told));
+      case ModelOrder::What::kWake: return models.wake(name, std::move(told));
+      case ModelOrder::What::kReplace:
+        return models.replace(name, order.model.model.path, order.in_place, std::move(told));
+    }
+  };
+  state.waker.longest_wait = [&models](const std::string& name) { return models.longest_wait(name); };
+}
+
+}  // namespace quire

@@ -1,0 +1,12 @@
+// connect_models: gives the sessions and the admin's pages what they need of the live models. Before the first session.
+#pragma once
+
+#include "server/http/server_state.h"
+#include "server/models/live_models.h"
+
+namespace quire {
+
+// `models` outlives the server's threads.
+void connect_models(ServerState& state, LiveModels& models);
+
+}  // namespace quire

@@ -1,0 +1,216 @@
+#include "server/http/model_pages.h"
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+
+#include "core/base/log.h"
+#include "core/model/mapped_file.h"
+#include "server/models/running_model.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::int64_t kMostMemory = std::int64_t{1} << 50;
+constexpr double kMostSeconds = 1e8;
+constexpr std::string_view kWithName[] = {"name", "model", "wait"};
+constexpr std::string_view kWithPath[] = {"name", "model", "wait", "path", "mode"};
+constexpr std::string_view kWithAll[] = {
+    "name",          "model",         "wait",         "path",     "aliases",   "chat_template", "tool_format",
+    "packed_cache",  "max_model_len", "max_num_seqs", "kv_dtype", "kv_memory", "sleep_after",   "max_queued_requests",
+    "max_queue_time"};
+
+using What = ModelOrder::What;
+
+Error no_models_yet() {
+  return Error{ErrorKind::kUnavailable, "The models of the start are still loading", "model_loading", "",
+               std::chrono::seconds(1)};
+}
+
+const char* verb(What what) {
+  switch (what) {
+    case What::kLoad: return "load";
+    case What::kUnload: return "unload";
+    case What::kSleep: return "put to sleep";
+    case What::kWake: return "wake";
+    case What::kReplace: return "replace";
+  }
+  return "";
+}
+
+Json report_json(const ModelReport& report) {
+  Json json{{"name", report.entry.name},
+            {"aliases", report.entry.aliases},
+            {"state", model_state_name(report.entry.state)},
+            {"path", printable(report.path.string())},
+            {"memory_bytes", report.memory},
+            {"sleep_after", std::chrono::duration<double>(report.sleep_after).count()},
+            {"replacing", report.replacing}};
+  if (!report.entry.failure.empty()) json["failure"] = report.entry.failure;
+  if (report.entry.max_model_len > 0) json["max_model_len"] = report.entry.max_model_len;
+  if (!report.entry.running) return json;
+  const EngineStats stats = report.entry.running->stats();
+  json["num_running"] = stats.num_running;
+  json["num_waiting"] = stats.num_waiting;
+  json["kv_blocks"] = stats.num_blocks;
+  return json;
+}
+
+// What is left of a model that was unloaded is its name.
+std::string outcome_json(const ServerState& state, const std::string& name) {
+  Json json{{"name", name}, {"state", model_state_name(ModelState::kUnloaded)}};
+  for (const ModelReport& report : state.admin.models()) {
+    if (report.entry.name == name) json = report_json(report);
+  }
+  json["success"] = true;  // llama-server's
+  return dump_json(json);
+}
+
+template <class T>
+void take_field(T& field, const std::optional<std::string>& text) {
+  if (text) field = *text;
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
+}
+
+void read_load_fields(FieldReader& reader, ModelEntry& model) {
+  take_field(model.model.path, reader.string("path"));
+  take_field(model.model.chat_template, reader.string("chat_template"));
+  take_field(model.model.tool_format, reader.string("tool_format"));
+  take_field(model.model.packed_cache, reader.string("packed_cache"));
+  model.model.alias = reader.string_or_strings("aliases", kMostModels).value_or(std::vector<std::string>());
+  model.max_model_len = reader.integer("max_model_len", 0, kMaxInt32);
+  model.max_num_seqs = reader.integer("max_num_seqs", 1, kMaxInt32);
+  model.kv_memory = reader.integer("kv_memory", 1, kMostMemory).value_or(0);
+  model.max_queued_requests = reader.integer("max_queued_requests", 1, kMaxInt32);
+  if (const auto time = reader.number("max_queue_time", 0.0, kMostSeconds))
+    model.max_queue_time = milliseconds_of(*time);
+  if (const auto time = reader.number("sleep_after", 0.0, kMostSeconds)) model.sleep_after = milliseconds_of(*time);
+  if (const auto dtype = reader.word("kv_dtype", {"f16", "bf16", "f32", "i8"})) {
+    model.kv_dtype = *dtype == "f16"    ? KvDType::kF16
+                     : *dtype == "bf16" ? KvDType::kBF16
+                     : *dtype == "f32"  ? KvDType::kF32
+                                        : KvDType::kI8;
+  }
+  for (const std::string& alias : model.model.alias) {
+    if (!is_model_name(alias)) reader.fail("aliases", "'aliases' must be names without spaces");
+  }
+}
+
+Result<std::string> read_name(FieldReader& reader, const ServerState& state) {
+  auto name = reader.string("name");
+  if (!name) name = reader.string("model");
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const auto& entries = state.service()->models.entries();
+  if (!name && entries.empty()) return invalid("'name' is required", "name", "missing_required_parameter");
+  if (!name) return entries.front().name;
+  if (!is_model_name(*name)) return invalid("'name' must be a name without spaces", "name");
+  return *name;
+}
+
+Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader) {
+  ModelOrder order;
+  order.what = what;
+  auto name = read_name(reader, state);
+  if (!name) return tl::make_unexpected(name.error());
+  order.model.name = *std::move(name);
+  if (what == What::kLoad) read_load_fields(reader, order.model);
+  if (what == What::kReplace) {
+    const auto path = reader.string("path");
+    if (!path) reader.fail("path", "'path' is required", "missing_required_parameter");
+    order.model.model.path = path.value_or("");
+    order.in_place = reader.word("mode", {"beside", "in_place"}) == "in_place";
+  }
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  return order;
+}
+
+Result<void> refuse_unknown_members(const Json& body, std::span<const std::string_view> known) {
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return invalid("'" + printable(name) + "' is not known here", printable(name), "unknown_parameter");
+    }
+  }
+  return {};
+}
+
+// Carries the order out: the response waits for its end, or not.
+Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool waits) {
+  const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
+  if (waits)
+    return AdminTask{.until = [&state, order](auto told) { state.admin.order(order, told); }, .finish = finish};
+  // Shared, for it may be told long after this response.
+  const auto refused = std::make_shared<std::pair<std::mutex, std::optional<Error>>>();
+  state.admin.order(order, [refused](std::optional<Error> error) {
+    const std::lock_guard lock(refused->first);
+    refused->second = std::move(error);
+  });
+  const std::lock_guard lock(refused->first);
+  if (refused->second) return tl::make_unexpected(*refused->second);
+  return AdminTask{.finish = finish, .status = 202};
+}
+
+Result<AdminTask> give_order(ServerState& state, const Call& call, What what, std::span<const std::string_view> known) {
+  if (!state.admin.order || !state.service()) return tl::make_unexpected(no_models_yet());
+  const auto parsed = call.body.empty() ? Result<Json>(Json::object()) : parse_json(call.body);
+  if (!parsed) return tl::make_unexpected(parsed.error());
+  if (!parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
+  if (const auto refused = refuse_unknown_members(*parsed, known); !refused) {
+    return tl::make_unexpected(refused.error());
+  }
+  FieldReader reader(*parsed);
+  const bool waits = reader.boolean("wait", true);
+  const auto order = read_order(state, what, reader);
+  if (!order) return tl::make_unexpected(order.error());
+  const std::string who = call.key_name.empty() ? "the admin listener" : "the key " + call.key_name;
+  const std::string path = order->model.model.path.string();
+  log::info("admin: {} asks to {} the model {}{}{}{}", who, verb(what), order->model.name, path.empty() ? "" : ": ",
+            printable(path), order->in_place ? ", in place" : "");
+  return carry_out(state, *order, waits);
+}
+
+}  // namespace
+
+Result<AdminTask> admin_list_models(ServerState& state, const Call&) {
+  if (!state.admin.models) return tl::make_unexpected(no_models_yet());
+  return AdminTask{.finish = [&state]() -> Result<std::string> {
+    Json body{{"object", "list"}, {"data", Json::array()}};
+    for (const ModelReport& report : state.admin.models())
+      body["data"].push_back(report_json(report));
+    return dump_json(body);
+  }};
+}
+
+Result<AdminTask> admin_load_model(ServerState& state, const Call& call) {
+  return give_order(state, call, What::kLoad, kWithAll);
+}
+
+Result<AdminTask> admin_unload_model(ServerState& state, const Call& call) {
+  return give_order(state, call, What::kUnload, kWithName);
+}
+
+Result<AdminTask> admin_sleep_model(ServerState& state, const Call& call) {
+  return give_order(state, call, What::kSleep, kWithName);
+}
+
+Result<AdminTask> admin_wake_model(ServerState& state, const Call& call) {
+  return give_order(state, call, What::kWake, kWithName);
+}
+
+Result<AdminTask> admin_replace_model(ServerState& state, const Call& call) {
+  return give_order(state, call, What::kReplace, kWithPath);
+}
+
+Result<AdminTask> admin_is_sleeping(ServerState& state, const Call&) {
+  const auto service = state.service();
+  if (!service) return tl::make_unexpected(no_models_yet());
+  const auto& entries = service->models.entries();
+  const bool sleeps = std::none_of(entries.begin(), entries.end(),
+                                   [](const TableEntry& model) { return model.state == ModelState::kReady; });
+  return AdminTask{.finish = [sleeps]() -> Result<std::string> { return dump_json(Json{{"is_sleeping", sleeps}}); }};
+}
+
+}  // namespace quire

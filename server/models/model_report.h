@@ -1,0 +1,21 @@
+// ModelReport: what an admin is told of a model. Value type; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+
+#include "server/api/model_table.h"
+#include "server/models/model_spec.h"
+
+namespace quire {
+
+struct ModelReport {
+  TableEntry entry;
+  std::filesystem::path path;
+  std::uint64_t memory = 0;  // bytes that are promised to it, while it is loaded
+  std::chrono::milliseconds sleep_after{0};
+  bool replacing = false;
+};
+
+}  // namespace quire

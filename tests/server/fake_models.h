@@ -1,0 +1,65 @@
+// FakeModels: models without weights for LiveModels: each is a FakeEngine behind the numbers that a plan asks for, and
+// counts what becomes of it. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "server/models/live_models.h"
+#include "tests/server/fake_engine.h"
+#include "tests/server/fake_tokenizer.h"
+
+namespace quire::test {
+
+inline constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
+
+class FakeModels {
+ public:
+  // Opens any path: its engine says the path's name over and over, up to max_tokens. "missing" and "broken" fail when
+  // they are opened and when they are loaded.
+  ModelOpener opener();
+  // The next loads wait until release().
+  void hold_loads();
+  void release_loads();
+  void wait_loading(int count);    // until so many loads have begun
+  void wait_destroyed(int count);  // until so many models are gone
+  int num_loads() const;
+  int num_alive() const;
+  // The engine that was started last from this path. Must be alive.
+  FakeEngine& engine(const std::string& path);
+
+  std::uint64_t weight_bytes = 100 * kMegabyte;
+
+ private:
+  class Running;
+  class Opened;
+  void enter(const std::string& path, FakeEngine* engine);
+  void leave(FakeEngine* engine);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, FakeEngine*> engines_;
+  int num_loads_ = 0;
+  int num_begun_ = 0;
+  int num_destroyed_ = 0;
+  bool held_ = false;
+};
+
+// A machine of so much memory, of which the fake models take none.
+inline std::function<MachineMemory()> machine_of(std::uint64_t bytes) {
+  return [bytes] { return MachineMemory{bytes, "the machine"}; };
+}
+
+inline ModelSpec fake_spec(const std::string& name, const std::string& path, bool preload = true) {
+  ModelEntry entry;
+  entry.name = name;
+  entry.model.path = path;
+  entry.kv_memory = static_cast<std::int64_t>(16 * kMegabyte);
+  entry.preload = preload;
+  return spec_of(entry, {});
+}
+
+}  // namespace quire::test

@@ -1,0 +1,199 @@
+#include <catch2/catch.hpp>
+
+#include "tests/server/models_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+TEST_CASE("what does not fit into memory is refused with the numbers, and in place it may fit") {
+  // 100 MiB of weights, 1 of activations, 16 of KV and the process's own 192.
+  constexpr std::uint64_t kOne = (100 + 1 + 16 + 192) * kMegabyte;
+  ModelsServer server({fake_spec("one", "first")}, 2 * kOne - 1);
+  const auto second = server.load("two", "second");
+  REQUIRE(second);
+  CHECK(second->kind == ErrorKind::kNoMemory);
+  CHECK(second->message.find("'two'") != std::string::npos);
+  CHECK(second->message.find("16 blocks of 1.0 MiB beside 293.0 MiB") != std::string::npos);
+  CHECK(server.models().report().size() == 1);
+  const auto beside = server.replace("one", "other");
+  REQUIRE(beside);
+  CHECK(beside->kind == ErrorKind::kNoMemory);
+  CHECK(beside->message.find("in_place") != std::string::npos);
+  HttpClient client(server.port());
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+  CHECK(server.replace("one", "other", true) == std::nullopt);
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "other");
+  // What is no model is found out before the old one goes; what breaks later brings the old one back.
+  CHECK(server.replace("one", "missing", true)->code == "invalid_model");
+  CHECK(server.fakes.num_loads() == 2);
+  CHECK(server.replace("one", "broken", true)->code == "invalid_model");
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "other");
+  // Room that a sleeper leaves.
+  CHECK(server.sleep("one") == std::nullopt);
+  CHECK(server.load("two", "second") == std::nullopt);
+  CHECK(client.post("/v1/completions", completion("one", 5)).status == 503);
+}
+
+TEST_CASE("operations are done at once where nothing is left to do, and refused where they cannot be") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false)}, 100 * kPlenty);
+  CHECK(server.load("one", "first") == std::nullopt);
+  CHECK(server.load("one", "") == std::nullopt);
+  CHECK(server.load("one", "second")->code == "model_ready");
+  CHECK(server.load("one", "second")->kind == ErrorKind::kConflict);
+  CHECK(server.load("three", "")->kind == ErrorKind::kNotFound);
+  CHECK(server.load("three", "missing")->code == "invalid_model");
+  CHECK(server.sleep("two") == std::nullopt);
+  CHECK(server.unload("three")->kind == ErrorKind::kNotFound);
+  CHECK(server.replace("three", "x")->kind == ErrorKind::kNotFound);
+  ModelEntry clash = entry_of("three", "third");
+  clash.model.alias = {"one"};
+  CHECK(outcome_of([&](auto done) { server.models().load(clash, done); })->code == "model_name_taken");
+  CHECK(server.unload("two") == std::nullopt);
+  CHECK(server.sleep("two")->code == "model_unloaded");
+  CHECK(server.replace("two", "x")->code == "model_unloaded");
+  // What came by an admin's call goes with it.
+  CHECK(server.load("three", "third") == std::nullopt);
+  CHECK(server.models().report().size() == 3);
+  CHECK(server.unload("three") == std::nullopt);
+  CHECK(server.models().report().size() == 2);
+  server.fakes.hold_loads();
+  ToldBy first;
+  ToldBy second;
+  server.models().load(entry_of("four", "fourth"), first.done());
+  server.models().load(entry_of("four", "fourth"), second.done());
+  CHECK(server.unload("four")->code == "model_busy");
+  CHECK(server.sleep("four")->code == "model_busy");
+  CHECK(server.replace("four", "x")->code == "model_busy");
+  server.fakes.release_loads();
+  CHECK(first.wait() == std::nullopt);
+  CHECK(second.wait() == std::nullopt);
+  for (std::size_t i = server.models().report().size(); i < kMostModels; ++i)
+    CHECK(server.load("m" + std::to_string(i), "x") == std::nullopt);
+  CHECK(server.load("one-too-many", "x")->code == "too_many_models");
+}
+
+TEST_CASE("the memory of several models is one plan, which names them where it does not fit") {
+  const MemoryNeeds needs{.weight_bytes = 100 * kMegabyte,
+                          .activation_bytes = kMegabyte,
+                          .kv_block_bytes = kMegabyte,
+                          .useful_kv_tokens = 16 * 100};
+  const MachineMemory machine{1024 * kMegabyte, "the machine"};
+  const auto megabytes = [](std::uint64_t count) { return static_cast<std::int64_t>(count * kMegabyte); };
+  std::vector<KvClaim> claims = {{"big", 0, 3.0, needs}, {"small", 0, 1.0, needs}};
+  // An explicit budget is divided by the shares, and nobody gets more than it can use.
+  CHECK(share_kv(claims, megabytes(40), 16, machine) == std::vector{megabytes(30), megabytes(10)});
+  CHECK(share_kv(claims, megabytes(200), 16, machine) == std::vector{megabytes(100), megabytes(50)});
+  // Without one it is 40% of what the models leave: 1024 - 2 * 293 = 438.
+  const auto by_default = share_kv(claims, 0, 16, machine);
+  CHECK(by_default[0] == megabytes(100));
+  CHECK(by_default[1] / megabytes(1) == 43);
+  claims.push_back({"own", megabytes(5), 1.0, std::nullopt});
+  CHECK(share_kv(claims, megabytes(45), 16, machine) == std::vector{megabytes(30), megabytes(10), megabytes(5)});
+  CHECK_THROWS_WITH(
+      share_kv(claims, megabytes(4), 16, machine),
+      Catch::Contains("big: KV pool nothing left, weights 100.0 MiB") && Catch::Contains("own: KV pool 5.0 MiB"));
+  claims = {{"big", megabytes(1) << 20, 1.0, needs}, {"small", 0, 1.0, needs}};
+  CHECK_THROWS_WITH(share_kv(claims, 0, 16, machine),
+                    Catch::Contains("big: KV pool 1.0 TiB") && Catch::Contains("the machine has 1.0 GiB left"));
+  FakeModels fakes;
+  LiveModels models(fakes.opener(), machine_of(500 * kMegabyte));
+  CHECK_THROWS_AS(models.start({fake_spec("one", "a"), fake_spec("two", "b")}, EngineOptions{}, [] { return false; }),
+                  MemoryShortage);
+  CHECK(fakes.num_loads() == 0);
+}
+
+TEST_CASE("a reload changes names and bounds, and says which operation adds, removes or moves a model") {
+  const ModelSpec one = fake_spec("one", "first");
+  const ModelSpec two = fake_spec("two", "second");
+  ModelsServer server({one, two});
+  HttpClient client(server.port());
+  ModelSpec renamed = two;
+  renamed.aliases = {"zwei"};
+  server.models().reconfigure({one, renamed}, {});
+  CHECK(text_of(client.post("/v1/completions", completion("zwei", 6))) == "second");
+  const auto refused = [&](const std::vector<ModelSpec>& specs, const std::string& why) {
+    CHECK_THROWS_WITH(server.models().reconfigure(specs, {}), Catch::Contains(why));
+  };
+  ModelSpec moved = two;
+  moved.model.path = "third";
+  ModelSpec broken = one;
+  broken.model.tool_format = "unknown";
+  ModelSpec larger = two;
+  larger.kv_memory *= 2;
+  refused({one, two, fake_spec("three", "x")}, "'three' is new: POST /admin/models/load");
+  refused({one}, "'two' is served, and missing from the configuration: POST /admin/models/unload");
+  refused({one, moved}, "POST /admin/models/replace");
+  refused({broken, two}, "there is no format 'unknown'");
+  refused({one, larger}, "'two' cannot change its memory");
+  // Not one of these took effect in part.
+  CHECK(text_of(client.post("/v1/completions", completion("zwei", 6))) == "second");
+  // What an operation did first, the file may say then.
+  CHECK(server.replace("two", "third") == std::nullopt);
+  CHECK(server.load("three", "x") == std::nullopt);
+  server.models().reconfigure({one, moved, fake_spec("three", "x")}, {});
+  CHECK(server.unload("one") == std::nullopt);
+  server.models().reconfigure({moved, fake_spec("three", "x")}, {});
+  CHECK(client.post("/v1/completions", completion("one", 5)).status == 404);
+}
+
+TEST_CASE("the admin's pages move models for admins only") {
+  ServerOptions options = test_options();
+  options.admin_listen = "127.0.0.1:0";
+  ModelsServer server({fake_spec("one", "first")}, kPlenty, options);
+  HttpClient client(server.port());
+  for (const char* path : {"load", "unload", "sleep", "wake", "replace"}) {
+    const HttpReply reply = client.post("/admin/models/" + std::string(path), R"({"name":"one"})");
+    CHECK(reply.status == 403);
+    CHECK(error_code(reply) == "admin_closed");
+  }
+  CHECK(client.get("/admin/models").status == 403);
+  HttpClient admin(server.server().admin_port());
+  const auto ask = [&](const std::string& path, const Json& body) { return admin.post(path, dump_json(body)); };
+  const HttpReply loaded = ask("/admin/models/load", {{"name", "two"},
+                                                      {"path", "second"},
+                                                      {"aliases", {"zwei"}},
+                                                      {"kv_memory", 16 * kMegabyte},
+                                                      {"sleep_after", 600}});
+  CHECK(loaded.status == 200);
+  CHECK(Json::parse(loaded.body)["state"] == "ready");
+  CHECK(text_of(client.post("/v1/completions", completion("zwei", 6))) == "second");
+  CHECK(Json::parse(ask("/admin/models/sleep", {{"name", "two"}}).body)["state"] == "sleeping");
+  CHECK(Json::parse(ask("/admin/models/wake", {{"name", "two"}}).body)["state"] == "ready");
+  CHECK(Json::parse(
+            ask("/admin/models/replace", {{"name", "two"}, {"path", "third"}, {"mode", "in_place"}}).body)["path"] ==
+        "third");
+  const Json list = Json::parse(admin.get("/admin/models").body)["data"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[1]["name"] == "two");
+  CHECK(list[1]["sleep_after"] == 600.0);
+  CHECK(list[1]["memory_bytes"] == (100 + 1 + 16 + 192) * kMegabyte);
+  server.fakes.hold_loads();
+  const HttpReply accepted = ask("/admin/models/load", {{"name", "three"}, {"path", "x"}, {"wait", false}});
+  CHECK(accepted.status == 202);
+  CHECK(Json::parse(accepted.body)["state"] == "loading");
+  CHECK(ask("/admin/models/unload", {{"name", "three"}, {"wait", false}}).status == 409);
+  server.fakes.release_loads();
+  CHECK(ask("/admin/models/wake", {{"name", "three"}}).status == 200);
+  // As llama-server's router and vLLM have it.
+  CHECK(Json::parse(ask("/models/unload", {{"model", "three"}}).body)["success"] == true);
+  CHECK(Json::parse(ask("/models/load", {{"model", "two"}}).body)["success"] == true);
+  CHECK(admin.post("/sleep?level=1", "").status == 200);
+  CHECK(server.state("one") == ModelState::kSleeping);
+  CHECK(Json::parse(admin.get("/is_sleeping").body)["is_sleeping"] == false);
+  CHECK(admin.post("/wake_up", "").status == 200);
+  CHECK(server.state("one") == ModelState::kReady);
+
+  const auto refused = [&](const std::string& path, const Json& body, int status, const std::string& param) {
+    const HttpReply reply = ask(path, body);
+    CHECK(reply.status == status);
+    CHECK(Json::parse(reply.body)["error"]["param"] == param);
+  };
+  refused("/admin/models/load", {{"name", "a b"}, {"path", "x"}}, 400, "name");
+  refused("/admin/models/load", {{"name", "a"}, {"path", 5}}, 400, "path");
+  refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"kv_memory", 0}}, 400, "kv_memory");
+  refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"preload", true}}, 400, "preload");
+  refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"aliases", {"b c"}}}, 400, "aliases");
+  refused("/admin/models/replace", {{"name", "one"}}, 400, "path");
+  refused("/admin/models/replace", {{"name", "one"}, {"path", "x"}, {"mode", "quickly"}}, 400, "mode");
+  refused("/admin/models/unload", {{"name", "nobody"}}, 404, "name");
+}

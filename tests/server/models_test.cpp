@@ -1,0 +1,219 @@
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tests/server/models_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+TEST_CASE("several models answer by their names, and the first where none is given") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "second")});
+  HttpClient client(server.port());
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+  CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
+  CHECK(text_of(client.post("/v1/completions", R"({"prompt":"x","max_tokens":5})")) == "first");
+  CHECK(client.post("/v1/completions", completion("three", 5)).status == 404);
+  const Json list = Json::parse(client.get("/v1/models").body)["data"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[1]["id"] == "two");
+  CHECK(list[1]["state"] == "ready");
+}
+
+TEST_CASE("a request for a sleeping model wakes it, and many wake it once") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false)});
+  server.fakes.hold_loads();
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server.port()));
+    clients.back()->send(posted_completion(completion("two", 4)));
+  }
+  server.fakes.wait_loading(2);
+  CHECK(server.state("two") == ModelState::kWaking);
+  // Nobody who waits keeps others from being served.
+  HttpClient other(server.port());
+  CHECK(text_of(other.post("/v1/completions", completion("one", 5))) == "first");
+  CHECK(Json::parse(other.get("/v1/models/two").body)["state"] == "waking");
+  server.fakes.release_loads();
+  for (const auto& client : clients)
+    CHECK(text_of(client->receive()) == "/usr");
+  CHECK(server.fakes.num_loads() == 2);
+}
+
+TEST_CASE("what waits for a waking model is bounded as its queue is") {
+  ModelSpec small = fake_spec("two", "/usr", false);
+  small.engine.queue.max_queued_requests = 1;
+  ModelsServer server({fake_spec("one", "first"), small});
+  server.fakes.hold_loads();
+  HttpClient waiting(server.port());
+  waiting.send(posted_completion(completion("two", 4)));
+  server.fakes.wait_loading(2);
+  HttpClient refused(server.port());
+  const HttpReply reply = refused.post("/v1/completions", completion("two", 4));
+  CHECK(reply.status == 503);
+  CHECK(error_code(reply) == "server_overloaded");
+  CHECK(reply.fields.count("retry-after") == 1);
+  server.fakes.release_loads();
+  CHECK(text_of(waiting.receive()) == "/usr");
+}
+
+TEST_CASE("a request waits for a waking model no longer than the queue's bound, and gives up with its client") {
+  ModelSpec impatient = fake_spec("two", "/usr", false);
+  impatient.engine.queue.max_queue_time_s = 0.001;
+  ModelsServer server({fake_spec("one", "first"), impatient});
+  server.fakes.hold_loads();
+  HttpClient client(server.port());
+  const HttpReply reply = client.post("/v1/completions", completion("two", 4));
+  CHECK(reply.status == 503);
+  CHECK(error_code(reply) == "server_overloaded");
+  {
+    HttpClient gone(server.port());
+    gone.send(posted_completion(completion("two", 4)));
+  }
+  server.fakes.release_loads();
+  CHECK_FALSE(outcome_of([&](auto done) { server.models().wake("two", done); }));
+  CHECK(text_of(client.post("/v1/completions", completion("two", 4))) == "/usr");
+}
+
+TEST_CASE("a model that cannot be loaded answers by name, and does not try again at once") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false)});
+  CHECK(server.replace("two", "broken")->code == "invalid_model");
+  // It went back to what it was.
+  CHECK_FALSE(outcome_of([&](auto done) { server.models().wake("two", done); }));
+  CHECK(server.fakes.num_loads() == 2);
+  CHECK(server.unload("two") == std::nullopt);
+  CHECK(server.load("two", "broken")->code == "invalid_model");
+  HttpClient client(server.port());
+  for (int i = 0; i < 2; ++i) {
+    const HttpReply reply = client.post("/v1/completions", completion("two", 4));
+    CHECK(reply.status == 503);
+    CHECK(error_code(reply) == "model_failed");
+    CHECK(reply.body.find("'two'") != std::string::npos);
+    CHECK(reply.fields.count("retry-after") == 1);
+  }
+  CHECK(server.state("two") == ModelState::kFailed);
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+}
+
+TEST_CASE("a model is unloaded after its last stream, which ends as if nothing had been") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "second")});
+  server.fakes.engine("second").hold(true);
+  HttpClient stream(server.port());
+  stream.send(posted_completion(completion("two", 60, true)));
+  server.fakes.engine("second").wait_live(1);
+  ToldBy told;
+  server.models().unload("two", told.done());
+  CHECK(server.state("two") == ModelState::kDraining);
+  HttpClient late(server.port());
+  CHECK(late.post("/v1/completions", completion("two", 5)).status == 404);
+  server.fakes.engine("second").hold(false);
+  CHECK(sse_data(stream.receive().body).back() == "[DONE]");
+  CHECK(told.wait() == std::nullopt);
+  CHECK(server.fakes.num_alive() == 1);
+  CHECK(server.state("two") == ModelState::kUnloaded);
+  CHECK(Json::parse(late.get("/v1/models").body)["data"].size() == 1);
+  // Again, and back.
+  CHECK(server.unload("two") == std::nullopt);
+  CHECK(server.load("two", "") == std::nullopt);
+  CHECK(text_of(late.post("/v1/completions", completion("two", 6))) == "second");
+}
+
+TEST_CASE("an idle model goes to sleep, and its next request wakes it") {
+  ModelSpec tired = fake_spec("two", "second");
+  tired.sleep_after = std::chrono::hours(1);
+  ModelsServer server({fake_spec("one", "first"), tired});
+  const auto now = Clock::now();
+  CHECK(server.models().sleep_idle(now + std::chrono::minutes(59)).has_value());
+  CHECK(server.state("two") == ModelState::kReady);
+  CHECK_FALSE(server.models().sleep_idle(now + std::chrono::minutes(61)).has_value());
+  server.fakes.wait_destroyed(1);
+  CHECK(outcome_of([&](auto done) { server.models().sleep("two", done); }) == std::nullopt);
+  CHECK(server.state("two") == ModelState::kSleeping);
+  CHECK(server.state("one") == ModelState::kReady);
+  HttpClient client(server.port());
+  CHECK(Json::parse(client.get("/v1/models/two").body)["max_model_len"] == 2048);
+  CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
+}
+
+TEST_CASE("a request that comes while its model drains to sleep is answered by the model's next life") {
+  ModelsServer server({fake_spec("one", "first")});
+  server.fakes.engine("first").hold(true);
+  HttpClient stream(server.port());
+  stream.send(posted_completion(completion("one", 10, true)));
+  server.fakes.engine("first").wait_live(1);
+  ToldBy slept;
+  server.models().sleep("one", slept.done());
+  HttpClient next(server.port());
+  next.send(posted_completion(completion("one", 5)));
+  ToldBy woken;
+  server.models().wake("one", woken.done());
+  server.fakes.engine("first").hold(false);
+  CHECK(sse_data(stream.receive().body).back() == "[DONE]");
+  CHECK(slept.wait() == std::nullopt);
+  CHECK(woken.wait() == std::nullopt);
+  CHECK(text_of(next.receive()) == "first");
+  CHECK(server.fakes.num_loads() == 2);
+}
+
+TEST_CASE("a model is replaced under streaming load, and no request fails") {
+  ModelsServer server({fake_spec("one", "old")});
+  std::atomic<bool> over{false};
+  std::atomic<int> num_old{0};
+  std::atomic<int> num_new{0};
+  std::atomic<int> num_wrong{0};
+  const auto ask = [&](bool streams) {
+    HttpClient client(server.port());
+    while (!over) {
+      const HttpReply reply = client.post("/v1/completions", completion("one", 30, streams));
+      std::string text;
+      if (reply.status == 200 && !streams) text = Json::parse(reply.body)["choices"][0]["text"];
+      if (reply.status == 200 && streams) {
+        for (const std::string& event : sse_data(reply.body)) {
+          if (event != "[DONE]") text += Json::parse(event)["choices"][0]["text"].get<std::string>();
+        }
+      }
+      // One model answers a request, from its first token to its last.
+      std::string old_text;
+      std::string new_text;
+      while (old_text.size() < 30) {
+        old_text += "old";
+        new_text += "new";
+      }
+      ++(text == old_text ? num_old : text == new_text ? num_new : num_wrong);
+    }
+  };
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i)
+    clients.emplace_back(ask, i % 2 == 0);
+  while (num_old < 20)
+    std::this_thread::yield();
+  CHECK(server.replace("one", "new") == std::nullopt);
+  while (num_new < 20)
+    std::this_thread::yield();
+  CHECK(server.replace("one", "old", true) == std::nullopt);
+  const int before = num_old;
+  while (num_old < before + 20)
+    std::this_thread::yield();
+  over = true;
+  for (std::thread& client : clients)
+    client.join();
+  CHECK(num_wrong == 0);
+  server.fakes.wait_destroyed(2);
+  CHECK(server.fakes.num_alive() == 1);
+}
+
+TEST_CASE("a request that runs ends on the model it began with") {
+  ModelsServer server({fake_spec("one", "old")});
+  FakeEngine& old = server.fakes.engine("old");
+  old.hold(true);
+  HttpClient running(server.port());
+  running.send(posted_completion(completion("one", 6)));
+  old.wait_live(1);
+  CHECK(server.replace("one", "new") == std::nullopt);
+  HttpClient next(server.port());
+  CHECK(text_of(next.post("/v1/completions", completion("one", 6))) == "newnew");
+  CHECK(server.fakes.num_alive() == 2);
+  old.hold(false);
+  CHECK(text_of(running.receive()) == "oldold");
+  server.fakes.wait_destroyed(1);
+}
