@@ -37,17 +37,16 @@ void decode_panel(const std::byte* panel, std::size_t quants_offset, std::int64_
       for (int line = 0; line < P::kQuantBytes; line += 64)
         __builtin_prefetch(quants + kPrefetch + line);
       __builtin_prefetch(meta + kPrefetchScales);
-      typename Simd::B w[8];
-      Quants<P::kBits>::load(quants, w);
       const Scales s = load_scales<P>(header, meta, 0);
       for (int i = 0; i < 8; ++i, out += 128) {
+        const typename Simd::B w = quant_group<P::kBits>(quants, i);
         const F scale = P::kBits == 6 && i >= 4 ? s.second : s.first;
         // A fused multiply-add of exact factors: (quant - zero) * scale rounded once.
         const F offset = P::kZero == 0 ? s.second : Simd::mul(zero, scale);
-        Simd::store_bf16_pairs(out, Simd::fma(Simd::template byte_of_four<0>(w[i]), scale, offset),
-                               Simd::fma(Simd::template byte_of_four<1>(w[i]), scale, offset));
-        Simd::store_bf16_pairs(out + 64, Simd::fma(Simd::template byte_of_four<2>(w[i]), scale, offset),
-                               Simd::fma(Simd::template byte_of_four<3>(w[i]), scale, offset));
+        Simd::store_bf16_pairs(out, Simd::fma(Simd::template byte_of_four<0>(w), scale, offset),
+                               Simd::fma(Simd::template byte_of_four<1>(w), scale, offset));
+        Simd::store_bf16_pairs(out + 64, Simd::fma(Simd::template byte_of_four<2>(w), scale, offset),
+                               Simd::fma(Simd::template byte_of_four<3>(w), scale, offset));
       }
     }
   }

@@ -36,58 +36,22 @@ struct PackedQ4K : Packing<4, 0, 8, 64, 32> {};
 struct PackedQ5K : Packing<5, 0, 8, 64, 32> {};
 struct PackedQ6K : Packing<6, 32, 8, 32, 32> {};
 
-// The quants of 32 x kLanes columns, one vector per group of four.
+// Group g of four features of 32 x kLanes quants, one vector. Made where it is used: all eight would fill the
+// registers.
 template <int kBits>
-struct Quants;
-
-template <>
-struct Quants<8> {
-  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
-    for (int g = 0; g < 8; ++g)
-      w[g] = Simd::load_bytes(q + 64 * g);
+[[gnu::always_inline]] inline typename Simd::B quant_group(const std::byte* q, int g) {
+  if constexpr (kBits == 8) {
+    return Simd::load_bytes(q + 64 * g);
+  } else if constexpr (kBits == 4) {
+    const typename Simd::B pair = Simd::load_bytes(q + 64 * (g / 2));
+    return g % 2 == 0 ? Simd::low_nibbles(pair) : Simd::high_nibbles(pair);
+  } else if constexpr (kBits == 5) {
+    return Simd::template merge_bits<0x10>(quant_group<4>(q + 64, g), Simd::load_bytes(q), 4 - g);
+  } else {
+    const typename Simd::B plane = Simd::load_bytes(q + 64 * (g / 4));
+    return Simd::template merge_bits<0x30>(quant_group<4>(q + 128, g), plane, 4 - 2 * (g % 4));
   }
-};
-
-template <>
-struct Quants<4> {
-  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
-    for (int i = 0; i < 4; ++i) {
-      const typename Simd::B pair = Simd::load_bytes(q + 64 * i);
-      w[2 * i] = Simd::low_nibbles(pair);
-      w[2 * i + 1] = Simd::high_nibbles(pair);
-    }
-  }
-};
-
-template <>
-struct Quants<5> {
-  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
-    const typename Simd::B plane = Simd::load_bytes(q);
-    Quants<4>::load(q + 64, w);
-    w[0] = Simd::merge_bits<4, 0x10>(w[0], plane);
-    w[1] = Simd::merge_bits<3, 0x10>(w[1], plane);
-    w[2] = Simd::merge_bits<2, 0x10>(w[2], plane);
-    w[3] = Simd::merge_bits<1, 0x10>(w[3], plane);
-    w[4] = Simd::merge_bits<0, 0x10>(w[4], plane);
-    w[5] = Simd::merge_bits<-1, 0x10>(w[5], plane);
-    w[6] = Simd::merge_bits<-2, 0x10>(w[6], plane);
-    w[7] = Simd::merge_bits<-3, 0x10>(w[7], plane);
-  }
-};
-
-template <>
-struct Quants<6> {
-  [[gnu::always_inline]] static void load(const std::byte* q, typename Simd::B* w) {
-    Quants<4>::load(q + 128, w);
-    for (int p = 0; p < 2; ++p) {
-      const typename Simd::B plane = Simd::load_bytes(q + 64 * p);
-      w[4 * p] = Simd::merge_bits<4, 0x30>(w[4 * p], plane);
-      w[4 * p + 1] = Simd::merge_bits<2, 0x30>(w[4 * p + 1], plane);
-      w[4 * p + 2] = Simd::merge_bits<0, 0x30>(w[4 * p + 2], plane);
-      w[4 * p + 3] = Simd::merge_bits<-2, 0x30>(w[4 * p + 3], plane);
-    }
-  }
-};
+}
 
 [[gnu::always_inline]] inline const std::uint16_t* halves(const std::byte* p) {
   return reinterpret_cast<const std::uint16_t*>(p);
@@ -136,26 +100,25 @@ template <class P, int kPanels, int kRows, class W>
     Simd::template dot<6, 0, 4, kPanels, kRows>(w, x, 3, sum);
     Simd::template dot<6, 4, 8, kPanels, kRows>(w, x, 4, high);
     for (int r = 0; r < kRows; ++r) {
+      const F scale = Simd::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
-        sum[r][p] = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
+        const F both = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
+        F& into = acc[p * acc_stride + r];
+        into = Simd::fma(both, scale, into);
       }
     }
   } else {
     constexpr bool kCentred = P::kZero == 0 || (P::kBits == 8 && Simd::kCentred8);
     constexpr int kStart = kCentred ? -1 : P::kZero == 8 ? 0 : P::kZero == 16 ? 1 : 2;
     Simd::template dot<P::kBits, 0, 8, kPanels, kRows>(w, x, kStart, sum);
+    // The product of the scales does not wait for the sum.
     for (int r = 0; r < kRows; ++r) {
+      const F scale = Simd::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
-        sum[r][p] = Simd::mul(sum[r][p], s[p].first);
-        if constexpr (P::kZero == 0) sum[r][p] = Simd::fma(Simd::set1(x[r].sum), s[p].second, sum[r][p]);
+        F& into = acc[p * acc_stride + r];
+        if constexpr (P::kZero == 0) into = Simd::fma(Simd::set1(x[r].total), s[p].second, into);
+        into = Simd::fma(sum[r][p], Simd::mul(scale, s[p].first), into);
       }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    const F scale = Simd::set1(x[r].scale);
-    for (int p = 0; p < kPanels; ++p) {
-      F& into = acc[p * acc_stride + r];
-      into = Simd::fma(sum[r][p], scale, into);
     }
   }
 }
@@ -203,17 +166,13 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
 #pragma GCC unroll 1
     for (int g = 0; g < P::kGroups; ++g) {
       for (int v = 0; v < kSpan; ++v) {
-        typename Simd::B w[kPanels][8];
         Scales s[kPanels];
-        for (int p = 0; p < kPanels; ++p) {
-          Quants<P::kBits>::load(quants[p] + (kVec + v) * kVecBytes, w[p]);
+        for (int p = 0; p < kPanels; ++p)
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
-        }
-        const auto quants_of = [&](int p, int group) { return w[p][group]; };
-        constexpr int kTogether = kRows < Simd::kRowsTogether ? kRows : Simd::kRowsTogether;
-        for (int r = 0; r < kRows; r += kTogether) {
-          accumulate<P, kPanels, kTogether>(&acc[0][v][r], kSpan * kRows, quants_of, s, x + r);
-        }
+        const auto quants_of = [&](int p, int group) {
+          return quant_group<P::kBits>(quants[p] + (kVec + v) * kVecBytes, group);
+        };
+        accumulate<P, kPanels, kRows>(&acc[0][v][0], kSpan * kRows, quants_of, s, x);
       }
       for (int p = 0; p < kPanels; ++p) {
         if (kVec == 0) {
@@ -282,7 +241,7 @@ void quantize_block(const float* x, ActBlock& out) {
   const int high = static_cast<int>(Simd::reduce_add(half[1]));
   const int sum = low + high;
   out.scale = bound / 127.0f;
-  out.sum = static_cast<float>(sum);
+  out.total = out.scale * static_cast<float>(sum);
   out.start[0] = -8 * sum;
   out.start[1] = -16 * sum;
   out.start[2] = -128 * sum;

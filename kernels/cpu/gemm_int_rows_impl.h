@@ -59,7 +59,8 @@ void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
 #pragma GCC unroll 1
       for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
         for (int v = 0; v < kVecs; ++v, to += kPanels) {
-          Quants<P::kBits>::load(quants + v * kVecBytes, to->quants);
+          for (int group = 0; group < 8; ++group)
+            to->quants[group] = quant_group<P::kBits>(quants + v * kVecBytes, group);
           to->scales = load_scales<P>(header, meta, v);
         }
       }
@@ -67,26 +68,35 @@ void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
   }
 }
 
-// Which share of the next chunk one group of rows asks for: lines [begin, end) of every block's quants.
+// What one group of rows asks for of the next chunk: `lines` of each block's quants in each panel.
 struct Ahead {
-  std::int64_t begin;
-  std::int64_t end;
+  const std::byte* from;
+  std::size_t panel_bytes;
+  std::int64_t lines;
 };
 
 template <class P, int kPanels>
-[[gnu::always_inline]] inline void prefetch_block(const Chunk<P, kPanels>& next, std::int64_t block, Ahead lines) {
+[[gnu::always_inline]] inline void ask_for_block(Ahead& ahead) {
+  for (std::int64_t line = 0; line < ahead.lines; ++line) {
+    for (int p = 0; p < kPanels; ++p)
+      __builtin_prefetch(ahead.from + static_cast<std::size_t>(p) * ahead.panel_bytes + 64 * line);
+  }
+  ahead.from += P::kQuantBytes;
+}
+
+template <class P, int kPanels>
+void ask_for_scales(const Chunk<P, kPanels>& chunk) {
+  const std::int64_t bytes = chunk.count / P::kGroups * P::kHeader + chunk.count * P::kEntry;
   for (int p = 0; p < kPanels; ++p) {
-    const std::byte* quants = next.quants[p] + block * P::kQuantBytes;
-    for (std::int64_t line = lines.begin; line < lines.end; ++line)
-      __builtin_prefetch(quants + 64 * line);
-    if (lines.begin == 0) __builtin_prefetch(next.meta[p] + block * (P::kEntry + P::kHeader / P::kGroups));
+    for (std::int64_t at = 0; at < bytes; at += 64)
+      __builtin_prefetch(chunk.meta[p] + at);
   }
 }
 
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
 template <class P, int kRows, int kPanels>
-void multiply_chunk(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& next, Ahead lines,
-                    const Unpacked* unpacked, const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
+void multiply_chunk(const Chunk<P, kPanels>& chunk, Ahead ahead, const Unpacked* unpacked, const ActBlock* tile,
+                    std::int64_t tile_rows, bool first, float* sums) {
   using F = typename Simd::F;
   for (int v = 0; v < kVecs; ++v) {
     F acc[kPanels][kRows];
@@ -98,7 +108,7 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& nex
     }
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
-      if (v == 0) prefetch_block(next, b, lines);
+      if (v == 0) ask_for_block<P, kPanels>(ahead);
       const Unpacked* from = unpacked + (b * kVecs + v) * kPanels;
       Scales s[kPanels];
       for (int p = 0; p < kPanels; ++p)
@@ -106,7 +116,7 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& nex
       // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
       const auto quants_of = [&](int p, int group) {
         if constexpr (kInPlace<P>) {
-          return Simd::load_bytes(chunk.quants[p] + b * P::kQuantBytes + 64 * group + v * kVecBytes);
+          return quant_group<P::kBits>(chunk.quants[p] + b * P::kQuantBytes + v * kVecBytes, group);
         } else {
           return from[p].quants[group];
         }
@@ -141,6 +151,7 @@ class RowsProduct {
                                          ? Chunk<P, kPanels>(args_, panel, begin + step_, left < step_ ? left : step_)
                                          : Chunk<P, kPanels>(args_, panel + kPanels, 0, first_count());
       if constexpr (!kInPlace<P>) unpack(chunk, scratch_.blocks);
+      ask_for_scales(next);
       multiply_rows(chunk, next, begin);
       chunk = next;
     }
@@ -160,9 +171,10 @@ class RowsProduct {
     constexpr std::int64_t kLines = P::kQuantBytes / 64;
     std::int64_t group = 0;
     const auto multiply = [&]<int kRows>(const ActBlock* x, std::int64_t tile_rows, std::int64_t row) {
-      const Ahead lines{kLines * group / num_groups_, kLines * (group + 1) / num_groups_};
+      const std::int64_t first_line = kLines * group / num_groups_;
       ++group;
-      multiply_chunk<P, kRows, kPanels>(chunk, next, lines, scratch_.blocks, x, tile_rows, begin == 0,
+      const Ahead ahead{next.quants[0] + 64 * first_line, args_.panel_bytes, kLines * group / num_groups_ - first_line};
+      multiply_chunk<P, kRows, kPanels>(chunk, ahead, scratch_.blocks, x, tile_rows, begin == 0,
                                         scratch_.sums + (row - row_begin_) * kPanels * kPanelCols);
     };
     for (std::int64_t row = row_begin_; row < row_end_; row += kRowTile) {

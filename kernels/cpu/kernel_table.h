@@ -22,7 +22,7 @@ inline constexpr int kNumWeightTypes = 11;  // indexed by DType
 struct alignas(64) ActBlock {
   std::int8_t quants[kQuantBlock];
   float scale;
-  float sum;              // of the quants, an exact integer
+  float total;            // the scale times the sum of the quants
   std::int32_t start[5];  // for zeros of 8, 16 and 128, then for a zero of 32 the first and the second half
 };
 

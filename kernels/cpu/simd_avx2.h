@@ -20,7 +20,6 @@ struct Simd {
   static constexpr bool kCentred8 = true;
 #endif
   static constexpr int kGemmRows = 4;
-  static constexpr int kRowsTogether = 1;
   static constexpr int kGemmPanels = 1;
   static constexpr int kSinglePanels = 1;
   static constexpr int kFloatRows = 4;
@@ -173,11 +172,9 @@ struct Simd {
     return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(0xf));
   }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
-  template <int kShift, int kMask>
-  static B merge_bits(B a, B plane) {
-    B moved = plane;
-    if constexpr (kShift > 0) moved = _mm256_slli_epi16(plane, kShift);
-    if constexpr (kShift < 0) moved = _mm256_srli_epi16(plane, -kShift);
+  template <int kMask>
+  [[gnu::always_inline]] static B merge_bits(B a, B plane, int shift) {
+    const B moved = shift >= 0 ? _mm256_slli_epi16(plane, shift) : _mm256_srli_epi16(plane, -shift);
     return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
   }
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
@@ -211,6 +208,7 @@ struct Simd {
 #ifdef __AVXVNNI__
   template <int kBegin, int kEnd, int kRows, class W>
   [[gnu::always_inline]] static void dot_groups(const W& weights, const ActBlock* x, __m256i* total) {
+#pragma GCC unroll 8
     for (int g = kBegin; g < kEnd; ++g) {
       const __m256i w = weights(g);
       for (int r = 0; r < kRows; ++r)
@@ -223,13 +221,17 @@ struct Simd {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
     constexpr int kPairs = 32767 / (2 * ((1 << kBits) - 1) * 127);
     const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 4
     for (int begin = kBegin; begin < kEnd; begin += kPairs) {
       __m256i pairs[kRows];
-      for (int g = begin; g < kEnd && g < begin + kPairs; ++g) {
+      constexpr int kMost = kPairs < kEnd - kBegin ? kPairs : kEnd - kBegin;
+#pragma GCC unroll 8
+      for (int i = 0; i < kMost; ++i) {
+        const int g = begin + i;
         const __m256i w = weights(g);
         for (int r = 0; r < kRows; ++r) {
           const __m256i products = _mm256_maddubs_epi16(w, four(x[r].quants + 4 * g));
-          pairs[r] = g == begin ? products : _mm256_add_epi16(pairs[r], products);
+          pairs[r] = i == 0 ? products : _mm256_add_epi16(pairs[r], products);
         }
       }
       for (int r = 0; r < kRows; ++r)
@@ -240,6 +242,7 @@ struct Simd {
   template <int kRows, class W>
   [[gnu::always_inline]] static void dot_signed(const W& weights, const ActBlock* x, __m256i* total) {
     const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
       const __m256i centred = _mm256_xor_si256(weights(g), _mm256_set1_epi8(-128));
       const __m256i magnitude = _mm256_abs_epi8(centred);

@@ -16,7 +16,6 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;
   static constexpr int kGemmRows = 4;
-  static constexpr int kRowsTogether = 2;
   static constexpr int kGemmPanels = 2;
   static constexpr int kSinglePanels = 4;
   static constexpr int kFloatRows = 8;
@@ -168,11 +167,10 @@ struct Simd {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(0xf));
   }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
-  template <int kShift, int kMask>
-  static B merge_bits(B a, B plane) {
-    B moved = plane;
-    if constexpr (kShift > 0) moved = _mm512_slli_epi16(plane, kShift);
-    if constexpr (kShift < 0) moved = _mm512_srli_epi16(plane, -kShift);
+  template <int kMask>
+  [[gnu::always_inline]] static B merge_bits(B a, B plane, int shift) {
+    const B moved = shift >= 0 ? _mm512_slli_epi16(plane, static_cast<unsigned>(shift))
+                               : _mm512_srli_epi16(plane, static_cast<unsigned>(-shift));
     return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(kMask), 0xf8);  // a | (moved & mask)
   }
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
@@ -182,6 +180,7 @@ struct Simd {
       for (int p = 0; p < kPanels; ++p)
         sum[r][p] = start < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(x[r].start[start]);
     }
+#pragma GCC unroll 8
     for (int g = kBegin; g < kEnd; ++g) {
       B w[kPanels];
       for (int p = 0; p < kPanels; ++p)

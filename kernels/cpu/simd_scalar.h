@@ -13,7 +13,6 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;  // whether dot<8> already subtracts the 128 of Q8_0
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
-  static constexpr int kRowsTogether = 1;   // of them, whose integer sums are interleaved
   static constexpr int kGemmPanels = 1;
   static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
@@ -190,12 +189,11 @@ struct Simd {
       x = static_cast<std::uint8_t>(x >> 4);
     return a;
   }
-  // a | ((plane moved left by kShift, or right where negative) & kMask)
-  template <int kShift, int kMask>
-  static B merge_bits(B a, B plane) {
+  // a | ((plane moved left by shift, or right where negative) & kMask)
+  template <int kMask>
+  static B merge_bits(B a, B plane, int shift) {
     for (int i = 0; i < 4 * kLanes; ++i) {
-      const int moved =
-          kShift >= 0 ? plane.v[i] << (kShift >= 0 ? kShift : 0) : plane.v[i] >> (kShift < 0 ? -kShift : 0);
+      const int moved = shift >= 0 ? plane.v[i] << shift : plane.v[i] >> -shift;
       a.v[i] = static_cast<std::uint8_t>(a.v[i] | (moved & kMask));
     }
     return a;
