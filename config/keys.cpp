@@ -217,7 +217,9 @@ Keys scheduler_keys() {
           [](Config & c) -> auto& { return c.serve.engine.scheduler.prefix_aware; }),
       types::milliseconds(
           {"scheduler.target_itl",
-           "While somebody streams, shorten prompt chunks so that a step takes about this long; 0s: off"},
+           "While somebody streams, shorten prompt chunks so that a step takes about this long, or twice as long as "
+           "the "
+           "streams alone; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
   };
 }

@@ -26,7 +26,7 @@ void StepCost::observe(std::int64_t num_streaming, std::int64_t num_prompt_token
 
 std::int64_t StepCost::prompt_tokens_within(double target_s, std::int64_t unknown) const {
   if (prompt_token_s_ <= 0.0) return unknown;
-  return static_cast<std::int64_t>(std::max(0.0, target_s - streaming_step_s_) / prompt_token_s_);
+  return static_cast<std::int64_t>(std::max(target_s - streaming_step_s_, streaming_step_s_) / prompt_token_s_);
 }
 
 }  // namespace quire
