@@ -93,7 +93,9 @@ class Server::Impl {
 
   void stop() {
     if (num_stops_.fetch_add(1) == 0) {
-      asio::co_spawn(io_.first(), drain(), asio::detached);
+      // Posted: from the signals' own loop it would begin at once and, with nothing to wait for, cancel them before
+      // that loop waits again.
+      asio::post(io_.first(), [this] { asio::co_spawn(io_.first(), drain(), asio::detached); });
     } else {
       asio::post(io_.first(), [this] { drain_timer_.cancel(); });
     }

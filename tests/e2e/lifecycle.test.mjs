@@ -1,6 +1,7 @@
 // Start, drain and end of the daemon, and what it says to a bad command line, configuration or model.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -50,6 +51,15 @@ test("SIGTERM: not ready, new work refused, streams finished, exit 0", async () 
   assert.equal(error, null);
   assert.ok(text.length > 1000);
   assert.deepEqual(await server.ended(), { code: 0, signal: null });
+});
+
+test("SIGTERM before the model serves ends the daemon as any other does", async () => {
+  const daemon = spawn(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0"]);
+  const ended = once(daemon, "exit");
+  await once(daemon.stderr, "data");  // its first line
+  daemon.kill("SIGTERM");
+  daemon.stderr.resume();
+  assert.deepEqual(await ended, [0, null]);
 });
 
 test("a second SIGTERM cuts what is left with an error, and the exit code says so", async () => {

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <thread>
 
 #include "server/api/json.h"
@@ -110,6 +113,62 @@ TEST_CASE("a second stop cuts what is left with an error event") {
   CHECK(client.receive_until("event: error\ndata: {\"error\""));
   CHECK(whole.receive().status == 503);
   CHECK(server.server().wait() == 2);
+}
+
+TEST_CASE("what a drain's deadline finds unfinished is cut with an error event") {
+  ServerOptions options = test_options();
+  options.drain.deadline = std::chrono::milliseconds(1);
+  TestServer server(&endless, options);
+  server.engine().hold(true);
+  server.engine().allow_steps(1);
+  HttpClient client(server.port());
+  client.send(post(kStream));
+  CHECK(client.receive_until("data: "));
+  server.server().stop();
+  CHECK(client.receive_until("server_draining"));
+  CHECK(server.server().wait() == 1);
+}
+
+TEST_CASE("a server that has no model yet can be stopped, by a signal too") {
+  for (const bool by_signal : {false, true}) {
+    Server server(test_options());
+    if (by_signal) server.handle_signals({});
+    server.start();
+    if (by_signal) {
+      CHECK(::kill(::getpid(), SIGTERM) == 0);
+    } else {
+      server.stop();
+    }
+    CHECK(server.wait() == 0);
+  }
+}
+
+TEST_CASE("a client that takes its time over a head or a body is told so and left") {
+  ServerOptions options = test_options();
+  options.timeout.header = options.timeout.body = std::chrono::milliseconds(20);
+  TestServer server({}, options);
+  for (const std::string& part :
+       {std::string("GET /livez HTTP/1.1\r\nHost:"), post(R"({"prompt":"abc"})").substr(0, 100)}) {
+    HttpClient client(server.port());
+    client.send(part);
+    const HttpReply reply = client.receive();
+    CHECK(reply.status == 408);
+    CHECK(reply.closed);
+  }
+}
+
+TEST_CASE("a client that takes nothing of its answer is left, others are not") {
+  ServerOptions options = test_options();
+  options.timeout.write = std::chrono::milliseconds(50);
+  TestServer server(&endless, options);
+  HttpClient deaf(server.port());
+  // More than the sockets between them hold.
+  deaf.send(post(R"({"prompt":"a","n":16,"max_tokens":2000,"logprobs":2,"return_token_ids":true,"stream":true})"));
+  HttpClient other(server.port());
+  while (other.get("/metrics").body.find("quire:http_connections 1\n") == std::string::npos) {
+  }
+  CHECK_FALSE(deaf.receive_until("[DONE]"));
+  CHECK(other.post("/v1/completions", R"({"prompt":"a","max_tokens":3})").status == 200);
 }
 
 TEST_CASE("metrics use vLLM's names") {

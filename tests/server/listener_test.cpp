@@ -218,6 +218,16 @@ TEST_CASE("one address has no more connections than it may") {
   CHECK(status == 200);
 }
 
+TEST_CASE("there are no more connections than there may be") {
+  ServerOptions options = test_options();
+  options.max_connections = 1;
+  TestServer server({}, options);
+  HttpClient first(server.port());
+  CHECK(first.get("/livez").status == 200);
+  CHECK(HttpClient(server.port()).closed_by_server());
+  CHECK(first.get("/metrics").body.find("quire:http_connections_refused_total 1") != std::string::npos);
+}
+
 TEST_CASE("the admin listener answers about the server and serves no model") {
   ServerOptions options = test_options();
   options.admin_listen = "127.0.0.1:0";
