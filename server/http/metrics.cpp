@@ -147,13 +147,25 @@ void add_families(std::vector<prometheus::MetricFamily>& all, std::vector<promet
     std::move(more[i].metric.begin(), more[i].metric.end(), std::back_inserter(all[i].metric));
 }
 
-}  // namespace
+// What is known of the requests to one model.
+struct RequestHistograms {
+  prometheus::Registry& registry;
+  const std::string model;
 
-struct Metrics::Families {
-  prometheus::Registry registry;
+  RequestHistograms(prometheus::Registry& in_registry, std::string of_model)
+      : registry(in_registry), model(std::move(of_model)) {}
 
+  // Families of one name are one: each model adds its labels to it.
   Histogram& histogram(const char* name, const char* help, const Histogram::BucketBoundaries& bounds) {
-    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, bounds);
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({{"model_name", model}}, bounds);
+  }
+  void count_success(const std::string& finish) {
+    prometheus::BuildCounter()
+        .Name("vllm:request_success_total")
+        .Help("Finished requests by reason")
+        .Register(registry)
+        .Add({{"finished_reason", finish}, {"model_name", model}})
+        .Increment();
   }
 
   Histogram& first_token = histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", kLatency);
@@ -167,10 +179,25 @@ struct Metrics::Families {
   Histogram& generation_tokens = histogram("vllm:request_generation_tokens", "Generated tokens per request", kTokens);
   Histogram& params_n = histogram("vllm:request_params_n", "The field n", {1, 2, 5, 10, 20});
   Histogram& params_max_tokens = histogram("vllm:request_params_max_tokens", "The field max_tokens", kTokens);
-  prometheus::Family<prometheus::Counter>& success = prometheus::BuildCounter()
-                                                         .Name("vllm:request_success_total")
-                                                         .Help("Finished requests by reason")
-                                                         .Register(registry);
+};
+
+}  // namespace
+
+struct Metrics::Families {
+  prometheus::Registry registry;
+
+  std::mutex model_mutex;
+  std::map<std::string, RequestHistograms> of_models;
+
+  // Lives as long as this. Names come from admins, who could bring ever new ones.
+  RequestHistograms& of(const std::string& model) {
+    const std::lock_guard lock(model_mutex);
+    const auto known = of_models.find(model);
+    if (known != of_models.end()) return known->second;
+    const std::string label = of_models.size() < kMaxModelLabels ? model : "(other)";
+    return of_models.try_emplace(label, registry, label).first->second;
+  }
+
   prometheus::Family<prometheus::Counter>& responses =
       prometheus::BuildCounter().Name("quire:http_responses_total").Help("Responses by status").Register(registry);
   prometheus::Family<prometheus::Counter>& key_requests = prometheus::BuildCounter()
@@ -223,7 +250,7 @@ void Metrics::GapRecorder::record(double gap) {
 
 void Metrics::GapRecorder::flush() {
   if (pending_ == 0) return;
-  metrics_.families_->gap.ObserveMultiple(counts_, sum_);
+  metrics_.families_->of(model_).gap.ObserveMultiple(counts_, sum_);
   counts_.assign(counts_.size(), 0.0);
   sum_ = 0.0;
   pending_ = 0;
@@ -255,34 +282,34 @@ void Metrics::key_request(const RequestRecord& record) {
 }
 
 void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {
-  if (times.first_token) families_->first_token.Observe(seconds(*times.first_token - times.arrival));
-  families_->end_to_end.Observe(seconds(times.end - times.arrival));
-  families_->prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
-  families_->generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));
-  if (!summary.finish.empty()) families_->success.Add({{"finished_reason", summary.finish}}).Increment();
+  RequestHistograms& model = families_->of(summary.model);
+  if (times.first_token) model.first_token.Observe(seconds(*times.first_token - times.arrival));
+  model.end_to_end.Observe(seconds(times.end - times.arrival));
+  model.prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
+  model.generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));
+  if (!summary.finish.empty()) model.count_success(summary.finish);
 }
 
-void Metrics::engine_times(const FinishInfo& info) {
-  families_->queue.Observe(seconds(info.queue_time));
-  families_->prefill.Observe(seconds(info.prefill_time));
-  families_->decode.Observe(seconds(info.decode_time));
-  families_->inference.Observe(seconds(info.prefill_time + info.decode_time));
+void Metrics::engine_times(const std::string& model, const FinishInfo& info) {
+  RequestHistograms& histograms = families_->of(model);
+  histograms.queue.Observe(seconds(info.queue_time));
+  histograms.prefill.Observe(seconds(info.prefill_time));
+  histograms.decode.Observe(seconds(info.decode_time));
+  histograms.inference.Observe(seconds(info.prefill_time + info.decode_time));
 }
 
-void Metrics::request_params(const Request& request) {
-  families_->params_n.Observe(request.num_choices);
-  families_->params_max_tokens.Observe(request.sampling.max_tokens);
+void Metrics::request_params(const std::string& model, const Request& request) {
+  RequestHistograms& histograms = families_->of(model);
+  histograms.params_n.Observe(request.num_choices);
+  histograms.params_max_tokens.Observe(request.sampling.max_tokens);
 }
 
 std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model,
                             const SpanExporter* spans) {
+  if (!model.empty()) families_->of(model);  // there before its first request, as dashboards expect
+  for (const ModelStats& engine : engines)
+    families_->of(engine.model);
   auto families = families_->registry.Collect();
-  // vLLM's dashboards select by model.
-  for (prometheus::MetricFamily& family : families) {
-    if (family.name.rfind("vllm:", 0) != 0) continue;
-    for (prometheus::ClientMetric& metric : family.metric)
-      metric.label.push_back({"model_name", model});
-  }
   std::vector<prometheus::MetricFamily> of_engines;
   for (const ModelStats& engine : engines)
     add_families(of_engines, all_families(engine));

@@ -14,6 +14,7 @@
 namespace quire {
 
 inline constexpr std::size_t kMaxKeyLabels = 200;
+inline constexpr std::size_t kMaxModelLabels = 200;  // renamed models count, so more than can be loaded
 
 struct ModelStats {
   std::string model;
@@ -30,7 +31,7 @@ class Metrics {
   // Inter-token gaps of one stream, gathered without a lock and handed over in one go.
   class GapRecorder {
    public:
-    explicit GapRecorder(Metrics& metrics) : metrics_(metrics) {}
+    GapRecorder(Metrics& metrics, std::string model) : metrics_(metrics), model_(std::move(model)) {}
     ~GapRecorder() { flush(); }
     GapRecorder(const GapRecorder&) = delete;
     GapRecorder& operator=(const GapRecorder&) = delete;
@@ -39,6 +40,7 @@ class Metrics {
 
    private:
     Metrics& metrics_;
+    std::string model_;
     std::vector<double> counts_;
     double sum_ = 0.0;
     int pending_ = 0;
@@ -50,9 +52,10 @@ class Metrics {
   void connection_refused();
   // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
   void key_request(const RequestRecord& record);
+  // What requests tell of their model. At most kMaxModelLabels models have a label of their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
-  void engine_times(const FinishInfo& info);
-  void request_params(const Request& request);
+  void engine_times(const std::string& model, const FinishInfo& info);
+  void request_params(const std::string& model, const Request& request);
 
   // The text exposition; `engines`: the engines' own accounts. `model` labels what is not one engine's.
   std::string expose(const std::vector<ModelStats>& engines, const std::string& model,

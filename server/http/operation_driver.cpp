@@ -37,7 +37,8 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       write_timeout_(write_timeout),
       mailbox_(std::make_shared<Mailbox>(transport.executor())),
       open_(operation.requests().size(), false),
-      gaps_(state.metrics) {
+      model_(operation.summary().model),
+      gaps_(state.metrics, model_) {
   state_.live.add(mailbox_);
 }
 
@@ -66,13 +67,13 @@ Result<void> OperationDriver::submit() {
     auto accepted = operation_.queue()->submit(Submission{request, Mailbox::sink(mailbox_, i)});
     if (!accepted) return accepted;
     open_[i] = true;
-    state_.metrics.request_params(*request);
+    state_.metrics.request_params(model_, *request);
   }
   return {};
 }
 
 void OperationDriver::note_progress(const OutputEvent& event) {
-  if (event.finish && !event.finish->error) state_.metrics.engine_times(*event.finish);
+  if (event.finish && !event.finish->error) state_.metrics.engine_times(model_, *event.finish);
   if (event.finish) {
     times_.queue = std::max(times_.queue, event.finish->queue_time);
     times_.prefill = std::max(times_.prefill, event.finish->prefill_time);

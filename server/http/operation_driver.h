@@ -62,6 +62,7 @@ class OperationDriver {
   std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
   OperationTimes times_;
   Clock::time_point last_token_{};
+  const std::string model_;  // its name, for the metrics
   Metrics::GapRecorder gaps_;
 };
 

@@ -33,7 +33,7 @@ function sample(now, then, seconds) {
   return {
     running: value("num_requests_running"),
     waiting: value("num_requests_waiting"),
-    kv: 100 * value("kv_cache_usage_perc"),
+    kv: 100 * ratio(now["quire:kv_blocks_used"] ?? 0, now["quire:kv_blocks"] ?? 0), // of all models' pools
     hits: 100 * ratio(value("prefix_cache_hits_total") || value("prefix_cache_hits"),
       value("prefix_cache_queries_total") || value("prefix_cache_queries")),
     output: growth("generation_tokens_total") / seconds,

@@ -68,6 +68,10 @@ class ModelsServer {
     }
     return ModelState::kUnloaded;
   }
+  // Holds the model: its engine can be spoken to even when its last request is about to end.
+  std::shared_ptr<const ServedModel> served(const std::string& name) {
+    return *server_.state().service()->models.find(name);
+  }
   std::optional<Error> load(const std::string& name, const std::string& path) {
     return outcome_of([&](auto done) { models_.load(entry_of(name, path), done); });
   }

@@ -14,6 +14,13 @@ TEST_CASE("several models answer by their names, and the first where none is giv
   CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
   CHECK(text_of(client.post("/v1/completions", R"({"prompt":"x","max_tokens":5})")) == "first");
   CHECK(client.post("/v1/completions", completion("three", 5)).status == 404);
+  // Each model's requests are its own in the metrics, and a family is told once.
+  const std::string metrics = client.get("/metrics").body;
+  CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"one\"} 2") != std::string::npos);
+  CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"two\"} 1") != std::string::npos);
+  CHECK(metrics.find("vllm:request_params_n_count{model_name=\"two\"} 1") != std::string::npos);
+  const std::string type = "# TYPE vllm:request_prompt_tokens ";
+  CHECK(metrics.find(type) == metrics.rfind(type));
   const Json list = Json::parse(client.get("/v1/models").body)["data"];
   REQUIRE(list.size() == 2);
   CHECK(list[1]["id"] == "two");
@@ -101,12 +108,14 @@ TEST_CASE("a model is unloaded after its last stream, which ends as if nothing h
   HttpClient stream(server.port());
   stream.send(posted_completion(completion("two", 60, true)));
   server.fakes.engine("second").wait_live(1);
+  auto held = server.served("two");
   ToldBy told;
   server.models().unload("two", told.done());
   CHECK(server.state("two") == ModelState::kDraining);
   HttpClient late(server.port());
   CHECK(late.post("/v1/completions", completion("two", 5)).status == 404);
   server.fakes.engine("second").hold(false);
+  held.reset();
   CHECK(sse_data(stream.receive().body).back() == "[DONE]");
   CHECK(told.wait() == std::nullopt);
   CHECK(server.fakes.num_alive() == 1);
@@ -141,6 +150,7 @@ TEST_CASE("a request that comes while its model drains to sleep is answered by t
   HttpClient stream(server.port());
   stream.send(posted_completion(completion("one", 10, true)));
   server.fakes.engine("first").wait_live(1);
+  auto held = server.served("one");
   ToldBy slept;
   server.models().sleep("one", slept.done());
   HttpClient next(server.port());
@@ -148,6 +158,7 @@ TEST_CASE("a request that comes while its model drains to sleep is answered by t
   ToldBy woken;
   server.models().wake("one", woken.done());
   server.fakes.engine("first").hold(false);
+  held.reset();
   CHECK(sse_data(stream.receive().body).back() == "[DONE]");
   CHECK(slept.wait() == std::nullopt);
   CHECK(woken.wait() == std::nullopt);
@@ -209,11 +220,13 @@ TEST_CASE("a request that runs ends on the model it began with") {
   HttpClient running(server.port());
   running.send(posted_completion(completion("one", 6)));
   old.wait_live(1);
+  auto held = server.served("one");
   CHECK(server.replace("one", "new") == std::nullopt);
   HttpClient next(server.port());
   CHECK(text_of(next.post("/v1/completions", completion("one", 6))) == "newnew");
   CHECK(server.fakes.num_alive() == 2);
   old.hold(false);
+  held.reset();
   CHECK(text_of(running.receive()) == "oldold");
   server.fakes.wait_destroyed(1);
 }
