@@ -43,12 +43,7 @@ ChatOperation::ChatOperation(std::shared_ptr<const ServedModel> model, Generatio
     : GenerationOperation(std::move(model), std::move(fields), std::move(header)),
       chat_(std::move(chat)),
       reading_(std::move(reading)) {
-  prefix_ = "{\"id\":";
-  append_json_string(prefix_, this->header().id);
-  prefix_ +=
-      ",\"object\":\"chat.completion.chunk\",\"created\":" + std::to_string(this->header().created) + ",\"model\":";
-  append_json_string(prefix_, this->header().model);
-  prefix_ += ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
+  prefix_ = chunk_prefix("chat.completion.chunk");
 }
 
 // OpenAI opens every choice with its role.
@@ -93,8 +88,7 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
   if (delta.last) append_last_chunk(index, out);
 }
 
-// The delta's JSON into scratch_. Chunks are most of what a server writes: they are put together as text, without a
-// tree.
+// The delta's JSON into scratch_.
 void ChatOperation::write_delta(const OutputDelta& delta) {
   scratch_ = "{";
   const auto member = [this](std::string_view name, std::string_view value) {
@@ -153,7 +147,6 @@ void ChatOperation::append_last_chunk(std::size_t index, std::string& out) {
 }
 
 void ChatOperation::open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const {
-  out += "data: ";
   out += prefix_;
   out += std::to_string(index);
   out += ",\"delta\":";
@@ -166,12 +159,7 @@ void ChatOperation::close_chunk(std::size_t index, std::string& out) {
     out += ",\"prompt_token_ids\":" + dump_json(token_ids_json(requests().front()->prompt));
     sent_prompt_ids_ = true;
   }
-  if (fields().continuous_usage) {
-    out += ",\"usage\":" + dump_json(usage_json(choice_usage(index)));
-  } else if (fields().include_usage) {
-    out += ",\"usage\":null";
-  }
-  out += "}\n\n";
+  append_chunk_end(index, out);
 }
 
 // Messages get ids of their own, made from the chat's.

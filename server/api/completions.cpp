@@ -31,7 +31,9 @@ class CompletionOperation final : public GenerationOperation {
         prompts_(std::move(prompts)),
         prompt_logprobs_(prompts_.size()),
         text_offsets_(prompts_.size() * static_cast<std::size_t>(this->fields().num_choices), 0),
-        opened_(text_offsets_.size(), false) {}
+        opened_(text_offsets_.size(), false) {
+    prefix_ = chunk_prefix("text_completion");
+  }
 
   void begin(std::string&) override {}
 
@@ -48,24 +50,7 @@ class CompletionOperation final : public GenerationOperation {
     const bool wants_tokens = fields().return_token_ids || completion_.logprobs;
     if (delta.text.empty() && !delta.last && !(first && completion_.echo) && !(wants_tokens && !delta.tokens.empty()))
       return;
-    Json choice{{"index", index}, {"text", std::string(first && completion_.echo ? prompt_of(index).text : "")}};
-    if (!completion_.drop_generated) choice["text"].get_ref<std::string&>() += delta.text;
-    choice["logprobs"] = completion_.logprobs ? logprobs(index, first, delta.tokens, delta.logprobs) : Json(nullptr);
-    const Choice& state = choices()[index];
-    choice["finish_reason"] = delta.last ? Json(finish_reason(state)) : Json(nullptr);
-    choice["stop_reason"] = delta.last ? stop_reason(state) : Json(nullptr);
-    if (fields().return_token_ids) {
-      choice["prompt_token_ids"] = first ? token_ids_json(prompt_of(index).tokens) : Json(nullptr);
-      choice["token_ids"] = delta.last ? returned_ids(delta.tokens, state) : token_ids_json(delta.tokens);
-    }
-    Json chunk = envelope();
-    chunk["choices"].push_back(std::move(choice));
-    if (fields().continuous_usage) {
-      chunk["usage"] = usage_json(choice_usage(index));
-    } else if (fields().include_usage) {
-      chunk["usage"] = nullptr;
-    }
-    append_sse(out, "", dump_json(chunk));
+    append_chunk(index, first, delta, out);
   }
 
   Json whole_response() override {
@@ -93,6 +78,27 @@ class CompletionOperation final : public GenerationOperation {
                 {"model", header().model},
                 {"system_fingerprint", "quire-" QUIRE_VERSION},
                 {"choices", Json::array()}};
+  }
+
+  void append_chunk(std::size_t index, bool first, const Delta& delta, std::string& out) {
+    const Choice& state = choices()[index];
+    std::string text = first && completion_.echo ? prompt_of(index).text : std::string();
+    if (!completion_.drop_generated) text += delta.text;
+    out += prefix_ + std::to_string(index) + ",\"text\":";
+    append_json_string(out, text);
+    out += ",\"logprobs\":";
+    out += completion_.logprobs ? dump_json(logprobs(index, first, delta.tokens, delta.logprobs)) : "null";
+    out += ",\"finish_reason\":";
+    out += delta.last ? dump_json(finish_reason(state)) : "null";
+    out += ",\"stop_reason\":";
+    out += delta.last ? dump_json(stop_reason(state)) : "null";
+    if (fields().return_token_ids) {
+      out += ",\"prompt_token_ids\":" + (first ? dump_json(token_ids_json(prompt_of(index).tokens)) : "null");
+      out += ",\"token_ids\":";
+      out += dump_json(delta.last ? returned_ids(delta.tokens, state) : token_ids_json(delta.tokens));
+    }
+    out += "}]";
+    append_chunk_end(index, out);
   }
 
   const Prompt& prompt_of(std::size_t index) const {
@@ -163,6 +169,7 @@ class CompletionOperation final : public GenerationOperation {
   }
 
   CompletionFields completion_;
+  std::string prefix_;
   std::vector<Prompt> prompts_;
   std::vector<std::vector<std::optional<TokenLogprob>>> prompt_logprobs_;
   std::vector<std::size_t> text_offsets_;

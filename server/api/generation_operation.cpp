@@ -101,6 +101,25 @@ void GenerationOperation::fail(const Error& error, std::string& out) {
   append_sse(out, "", "[DONE]");
 }
 
+std::string GenerationOperation::chunk_prefix(std::string_view object) const {
+  std::string prefix = "data: {\"id\":";
+  append_json_string(prefix, header_.id);
+  prefix += ",\"object\":";
+  append_json_string(prefix, object);
+  prefix += ",\"created\":" + std::to_string(header_.created) + ",\"model\":";
+  append_json_string(prefix, header_.model);
+  return prefix + ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"choices\":[{\"index\":";
+}
+
+void GenerationOperation::append_chunk_end(std::size_t choice, std::string& out) const {
+  if (fields_.continuous_usage) {
+    out += ",\"usage\":" + dump_json(usage_json(choice_usage(choice)));
+  } else if (fields_.include_usage) {
+    out += ",\"usage\":null";
+  }
+  out += "}\n\n";
+}
+
 std::int64_t GenerationOperation::completion_tokens(const Choice& choice) const {
   const auto& info = choice.stream.finish_info();
   return info ? std::max(info->num_generated_tokens, choice.stream.num_tokens()) : choice.stream.num_tokens();

@@ -74,6 +74,12 @@ class GenerationOperation : public Operation {
   const ResponseHeader& header() const { return header_; }
   std::vector<Choice>& choices() { return choices_; }
   const std::vector<Choice>& choices() const { return choices_; }
+  // Chunks are most of what a server writes: they are put together as text, without a tree. What one begins with, up to
+  // the value of its choice's index.
+  std::string chunk_prefix(std::string_view object) const;
+  // What follows a chunk's choices: the usage where it is wanted, and the event's end.
+  void append_chunk_end(std::size_t choice, std::string& out) const;
+
   Usage usage() const;
   Usage choice_usage(std::size_t choice) const;
   static const char* finish_reason(const Choice& choice);

@@ -1,5 +1,5 @@
-// What the server costs over an engine that costs nothing: bench_server streams [IO_THREADS] | overhead. Client and
-// server are two processes that share this machine's cores.
+// What the server costs over an engine that costs nothing: bench_server streams [IO_THREADS [chat|completions]] |
+// overhead. Client and server are two processes that share this machine's cores.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,9 +52,7 @@ void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client)
     CostlessEngine engine(run.num_streams, run.period);
     Server server(options);
     server.start();
-    auto service = std::make_shared<Service>();
-    service->models = ModelTable({costless_model(engine.queue())});
-    server.serve(service);
+    server.serve(std::make_shared<Service>(ModelTable({costless_model(engine.queue())})));
     const std::uint16_t port = server.port();
     if (::write(pipe[1], &port, sizeof port) != sizeof port) std::exit(1);
     ::waitpid(child, nullptr, 0);
@@ -73,22 +71,25 @@ void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client)
   ::close(pipe[1]);
 }
 
-std::string chat_request(int max_tokens, bool stream) {
-  const std::string body =
-      R"({"model":"costless","messages":[{"role":"user","content":"Say something."}],"max_tokens":)" +
-      std::to_string(max_tokens) + (stream ? R"(,"stream":true})" : "}");
-  return "POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body;
+std::string request_of(bool chat, int max_tokens, bool stream) {
+  const std::string prompt =
+      chat ? R"("messages":[{"role":"user","content":"Say something."}])" : R"("prompt":"Say something.")";
+  const std::string body = R"({"model":"costless",)" + prompt + R"(,"max_tokens":)" + std::to_string(max_tokens) +
+                           (stream ? R"(,"stream":true})" : "}");
+  return std::string("POST ") + (chat ? "/v1/chat/completions" : "/v1/completions") + " HTTP/1.1\r\nHost: bench\r\n" +
+         "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 // A rate is offered, not the most that can be had: a delay means something only while the engine waits for nobody.
-void measure_streams(int io_threads) {
+void measure_streams(int io_threads, bool chat) {
   for (const int rate : {100'000, 150'000, 200'000, 250'000}) {
     const std::chrono::nanoseconds period(std::int64_t{1'000'000'000} * kStreams / rate);
     const int num_tokens = rate / kStreams * kSeconds;
-    std::printf("streams: %d, %d events/s offered, io_threads %d\n", kStreams, rate, io_threads);
+    std::printf("streams: %d of %s, %d events/s offered, io_threads %d\n", kStreams, chat ? "chat" : "completions",
+                rate, io_threads);
     serve_for({kStreams, period, io_threads}, [&](std::uint16_t port) {
-      const StreamFigures figures = read_streams(port, kStreams, chat_request(num_tokens, true));
+      const StreamFigures figures =
+          read_streams(port, kStreams, request_of(chat, num_tokens, true), chat ? R"("content":")" : R"("text":")");
       std::printf("  %.0f events/s, delay p50 %.1f, p99 %.1f, p99.9 %.1f ms; %lld of %d streams whole, %lld events\n",
                   static_cast<double>(figures.num_events) / figures.seconds, figures.delay_ms(50), figures.delay_ms(99),
                   figures.delay_ms(99.9), static_cast<long long>(figures.num_ended), kStreams,
@@ -108,7 +109,7 @@ void measure_overhead() {
   for (const bool stream : {false, true}) {
     serve_for({}, [&](std::uint16_t port) {
       const int socket = connect_to(port);
-      const std::string request = chat_request(1, stream);
+      const std::string request = request_of(true, 1, stream);
       const std::string_view end = stream ? "\r\n0\r\n\r\n" : "}";
       std::vector<double> micros;
       std::array<char, 65536> buffer;
@@ -136,11 +137,11 @@ int main(int argc, char** argv) {
   quire::log::configure({"warn", "text"});
   const std::string_view what = argc > 1 ? argv[1] : "";
   if (what == "streams") {
-    measure_streams(argc > 2 ? std::atoi(argv[2]) : 1);
+    measure_streams(argc > 2 ? std::atoi(argv[2]) : 1, argc <= 3 || std::string_view(argv[3]) == "chat");
   } else if (what == "overhead") {
     measure_overhead();
   } else {
-    std::fprintf(stderr, "bench_server streams [IO_THREADS] | overhead\n");
+    std::fprintf(stderr, "bench_server streams [IO_THREADS [chat|completions]] | overhead\n");
     return 2;
   }
 }

@@ -119,7 +119,7 @@ std::shared_ptr<ServedModel> costless_model(RequestQueue& queue) {
   model->tool_format = *find_tool_format("hermes");
   model->max_model_len = 1 << 20;
   model->max_num_choices = 1;
-  model->queue = &queue;
+  model->queue = std::shared_ptr<RequestQueue>(std::shared_ptr<void>(), &queue);  // the engine's
   return model;
 }
 

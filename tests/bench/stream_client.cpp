@@ -21,10 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view kBeforeText = "\"content\":\"";
 constexpr std::string_view kEnd = "[DONE]";
-// What may be cut off at the end of a read: all but one byte of an event's text.
-constexpr std::size_t kKept = kBeforeText.size() + kStampDigits;
+constexpr std::size_t kMostKept = 64;
 
 struct Stream {
   int socket = -1;
@@ -41,17 +39,17 @@ double cpu_seconds() {
 }
 
 // Counts the events in `text`; returns how many bytes at its end could be the beginning of another.
-std::size_t count_events(std::string_view text, StreamFigures& figures) {
+std::size_t count_events(std::string_view text, std::string_view before, StreamFigures& figures) {
   const std::int32_t now = stamp_now();
   while (true) {
-    const void* found = ::memmem(text.data(), text.size(), kBeforeText.data(), kBeforeText.size());
-    if (found == nullptr) return std::min(text.size(), kBeforeText.size() - 1);
+    const void* found = ::memmem(text.data(), text.size(), before.data(), before.size());
+    if (found == nullptr) return std::min(text.size(), before.size() - 1);
     const auto at = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
-    if (text.size() < at + kKept) return text.size() - at;
+    if (text.size() < at + before.size() + kStampDigits) return text.size() - at;
     std::int32_t stamp = 0;
     bool numeric = true;
     for (int i = 0; i < kStampDigits; ++i) {
-      const char digit = text[at + kBeforeText.size() + static_cast<std::size_t>(i)];
+      const char digit = text[at + before.size() + static_cast<std::size_t>(i)];
       numeric = numeric && digit >= '0' && digit <= '9';
       stamp = stamp * 10 + (digit - '0');
     }
@@ -60,13 +58,13 @@ std::size_t count_events(std::string_view text, StreamFigures& figures) {
       ++figures.by_delay[delay];
       ++figures.num_events;
     }
-    text.remove_prefix(at + kBeforeText.size());
+    text.remove_prefix(at + before.size());
   }
 }
 
 // False at the stream's end.
-bool read_stream(Stream& stream, StreamFigures& figures) {
-  static std::array<char, 65536 + kKept> buffer;
+bool read_stream(Stream& stream, std::string_view before, StreamFigures& figures) {
+  static std::array<char, 65536 + kMostKept> buffer;
   std::memcpy(buffer.data(), stream.kept.data(), stream.kept.size());
   const ssize_t count = ::recv(stream.socket, buffer.data() + stream.kept.size(), 65536, MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -74,7 +72,7 @@ bool read_stream(Stream& stream, StreamFigures& figures) {
   ++figures.num_reads;
   figures.num_bytes += count;
   const std::string_view text(buffer.data(), stream.kept.size() + static_cast<std::size_t>(count));
-  const std::size_t left = count_events(text, figures);
+  const std::size_t left = count_events(text, before, figures);
   stream.kept.assign(text.substr(text.size() - left));
   if (text.find(kEnd, text.size() - std::min<std::size_t>(text.size(), 64)) == std::string_view::npos) return true;
   ++figures.num_ended;
@@ -120,7 +118,7 @@ void send_all(int socket, std::string_view bytes) {
   }
 }
 
-StreamFigures read_streams(std::uint16_t port, int count, const std::string& request) {
+StreamFigures read_streams(std::uint16_t port, int count, const std::string& request, std::string_view before_text) {
   StreamFigures figures;
   figures.by_delay.assign(kNumStamps, 0);
   std::vector<Stream> streams(static_cast<std::size_t>(count));
@@ -141,7 +139,7 @@ StreamFigures read_streams(std::uint16_t port, int count, const std::string& req
     const std::int64_t before = figures.num_events;
     for (int i = 0; i < num_ready; ++i) {
       Stream& stream = streams[ready[static_cast<std::size_t>(i)].data.u64];
-      if (read_stream(stream, figures)) continue;
+      if (read_stream(stream, before_text, figures)) continue;
       ::close(stream.socket);
       --open;
     }

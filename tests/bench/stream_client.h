@@ -29,8 +29,9 @@ struct StreamFigures {
   double delay_ms(double percent) const;
 };
 
-// Opens `count` connections, sends `request` on each and reads until all have ended.
-StreamFigures read_streams(std::uint16_t port, int count, const std::string& request);
+// Opens `count` connections, sends `request` on each and reads until all have ended. `before_text`: what stands before
+// the text in an event.
+StreamFigures read_streams(std::uint16_t port, int count, const std::string& request, std::string_view before_text);
 
 // A connected, blocking socket; ends the program where there is none.
 int connect_to(std::uint16_t port);
