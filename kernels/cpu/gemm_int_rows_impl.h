@@ -20,7 +20,7 @@ struct Unpacked {
 
 struct RowsScratch {
   float sums[kTilesAtOnce * kRowTile * Simd::kGemmPanels * kPanelCols];  // [row][panel][column]
-  Unpacked blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];             // [block][vector][panel]
+  Unpacked blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];             // [block][panel][vector]
 };
 
 inline std::size_t rows_scratch_bytes() {
@@ -52,17 +52,18 @@ void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
   for (int p = 0; p < kPanels; ++p) {
     const std::byte* meta = chunk.meta[p];
     const std::byte* quants = chunk.quants[p];
-    Unpacked* to = out + p;
+    Unpacked* to = out + p * kVecs;
     for (std::int64_t b = 0; b < chunk.count; b += P::kGroups) {
       const std::byte* header = meta;
       meta += P::kHeader;
 #pragma GCC unroll 1
       for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
-        for (int v = 0; v < kVecs; ++v, to += kPanels) {
+        for (int v = 0; v < kVecs; ++v) {
           for (int group = 0; group < 8; ++group)
-            to->quants[group] = quant_group<P::kBits>(quants + v * kVecBytes, group);
-          to->scales = load_scales<P>(header, meta, v);
+            to[v].quants[group] = quant_group<P::kBits>(quants + v * kVecBytes, group);
+          to[v].scales = load_scales<P>(header, meta, v);
         }
+        to += kPanels * kVecs;
       }
     }
   }
@@ -98,34 +99,42 @@ template <class P, int kRows, int kPanels>
 void multiply_chunk(const Chunk<P, kPanels>& chunk, Ahead ahead, const Unpacked* unpacked, const ActBlock* tile,
                     std::int64_t tile_rows, bool first, float* sums) {
   using F = typename Simd::F;
-  for (int v = 0; v < kVecs; ++v) {
-    F acc[kPanels][kRows];
-    for (int p = 0; p < kPanels; ++p) {
-      for (int r = 0; r < kRows; ++r) {
-        float* from = sums + (r * kPanels + p) * kPanelCols + v * Simd::kLanes;
-        acc[p][r] = first ? Simd::zero() : Simd::load(from);
-      }
+  constexpr int kSpan = Simd::kGemmVecs;
+  constexpr int kColumns = kPanels * kSpan;
+  for (int first_vec = 0; first_vec < kVecs; first_vec += kSpan) {
+    const auto vec_of = [&](int c) { return first_vec + c % kSpan; };
+    const auto sums_of = [&](int r, int c) {
+      return sums + (r * kPanels + c / kSpan) * kPanelCols + vec_of(c) * Simd::kLanes;
+    };
+    F acc[kColumns][kRows];
+    for (int c = 0; c < kColumns; ++c) {
+      for (int r = 0; r < kRows; ++r)
+        acc[c][r] = first ? Simd::zero() : Simd::load(sums_of(r, c));
     }
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
-      if (v == 0) ask_for_block<P, kPanels>(ahead);
-      const Unpacked* from = unpacked + (b * kVecs + v) * kPanels;
-      Scales s[kPanels];
-      for (int p = 0; p < kPanels; ++p)
-        s[p] = kInPlace<P> ? load_scales<P>(nullptr, chunk.meta[p] + b * P::kEntry, v) : from[p].scales;
+      if (first_vec == 0) ask_for_block<P, kPanels>(ahead);
+      const auto unpacked_of = [&](int c) -> const Unpacked& {
+        return unpacked[(b * kPanels + c / kSpan) * kVecs + vec_of(c)];
+      };
       // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
-      const auto quants_of = [&](int p, int group) {
+      const auto quants_of = [&](int c, int group) {
         if constexpr (kInPlace<P>) {
-          return quant_group<P::kBits>(chunk.quants[p] + b * P::kQuantBytes + v * kVecBytes, group);
+          return quant_group<P::kBits>(chunk.quants[c / kSpan] + b * P::kQuantBytes + vec_of(c) * kVecBytes, group);
         } else {
-          return from[p].quants[group];
+          return unpacked_of(c).quants[group];
         }
       };
-      accumulate<P, kPanels, kRows>(&acc[0][0], kRows, quants_of, s, x);
+      Scales s[kColumns];
+      for (int c = 0; c < kColumns; ++c) {
+        const std::byte* entry = chunk.meta[c / kSpan] + b * P::kEntry;
+        s[c] = kInPlace<P> ? load_scales<P>(nullptr, entry, vec_of(c)) : unpacked_of(c).scales;
+      }
+      accumulate<P, kColumns, kRows>(&acc[0][0], kRows, quants_of, s, x);
     }
-    for (int p = 0; p < kPanels; ++p) {
+    for (int c = 0; c < kColumns; ++c) {
       for (int r = 0; r < kRows; ++r)
-        Simd::store(sums + (r * kPanels + p) * kPanelCols + v * Simd::kLanes, acc[p][r]);
+        Simd::store(sums_of(r, c), acc[c][r]);
     }
   }
 }

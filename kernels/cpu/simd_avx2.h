@@ -16,8 +16,10 @@ struct Simd {
   static constexpr int kLanes = 8;
 #ifdef __AVXVNNI__
   static constexpr bool kCentred8 = false;
+  static constexpr int kGemmVecs = 2;
 #else
   static constexpr bool kCentred8 = true;
+  static constexpr int kGemmVecs = 1;
 #endif
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 1;
@@ -179,22 +181,33 @@ struct Simd {
   }
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
   [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
-    for (int p = 0; p < kPanels; ++p) {
-      __m256i total[kRows];
-      for (int r = 0; r < kRows; ++r)
-        total[r] = start < 0 ? _mm256_setzero_si256() : _mm256_set1_epi32(x[r].start[start]);
-      const auto panel = [&](int g) { return weights(p, g); };
+    __m256i total[kPanels][kRows];
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        total[p][r] = start < 0 ? _mm256_setzero_si256() : _mm256_set1_epi32(x[r].start[start]);
+    }
 #ifdef __AVXVNNI__
-      dot_groups<kBegin, kEnd, kRows>(panel, x, total);
-#else
-      if constexpr (kBits == 8) {
-        dot_signed<kRows>(panel, x, total);
-      } else {
-        dot_narrow<kBits, kBegin, kEnd, kRows>(panel, x, total);
+#pragma GCC unroll 8
+    for (int g = kBegin; g < kEnd; ++g) {
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i activations = four(x[r].quants + 4 * g);
+        for (int p = 0; p < kPanels; ++p)
+          total[p][r] = _mm256_dpbusd_avx_epi32(total[p][r], weights(p, g), activations);
       }
+    }
+#else
+    for (int p = 0; p < kPanels; ++p) {
+      const auto panel = [&](int g) { return weights(p, g); };
+      if constexpr (kBits == 8) {
+        dot_signed<kRows>(panel, x, total[p]);
+      } else {
+        dot_narrow<kBits, kBegin, kEnd, kRows>(panel, x, total[p]);
+      }
+    }
 #endif
-      for (int r = 0; r < kRows; ++r)
-        out[r][p] = _mm256_cvtepi32_ps(total[r]);
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        out[r][p] = _mm256_cvtepi32_ps(total[p][r]);
     }
   }
 
@@ -205,17 +218,7 @@ struct Simd {
     __builtin_memcpy(&bits, x, sizeof bits);
     return _mm256_castps_si256(_mm256_set1_ps(bits));
   }
-#ifdef __AVXVNNI__
-  template <int kBegin, int kEnd, int kRows, class W>
-  [[gnu::always_inline]] static void dot_groups(const W& weights, const ActBlock* x, __m256i* total) {
-#pragma GCC unroll 8
-    for (int g = kBegin; g < kEnd; ++g) {
-      const __m256i w = weights(g);
-      for (int r = 0; r < kRows; ++r)
-        total[r] = _mm256_dpbusd_avx_epi32(total[r], w, four(x[r].quants + 4 * g));
-    }
-  }
-#else
+#ifndef __AVXVNNI__
   template <int kBits, int kBegin, int kEnd, int kRows, class W>
   [[gnu::always_inline]] static void dot_narrow(const W& weights, const ActBlock* x, __m256i* total) {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.

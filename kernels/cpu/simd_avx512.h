@@ -17,6 +17,7 @@ struct Simd {
   static constexpr bool kCentred8 = false;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 2;
+  static constexpr int kGemmVecs = 1;
   static constexpr int kSinglePanels = 4;
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatPanels = 2;

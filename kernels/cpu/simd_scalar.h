@@ -14,6 +14,7 @@ struct Simd {
   static constexpr bool kCentred8 = false;  // whether dot<8> already subtracts the 128 of Q8_0
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
   static constexpr int kGemmPanels = 1;
+  static constexpr int kGemmVecs = 1;      // vectors across a panel at once, with many rows
   static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
