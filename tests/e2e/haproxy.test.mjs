@@ -146,9 +146,9 @@ test("one killed and one drained under load: only what the killed one computed f
   await killed.metric_becomes("vllm:num_requests_running", (value) => value > 0);
   killed.signal("SIGSTOP");
   await grown_by(24);
-  const kill_time = performance.now();
   killed.kill();
   await killed.ended();
+  const kill_time = performance.now();
   await grown_by(36);
   drained.signal("SIGTERM");
   assert.deepEqual(await drained.ended(), { code: 0, signal: null });
