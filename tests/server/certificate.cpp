@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -23,8 +24,11 @@ Certificate::Certificate() {
   X509_gmtime_adj(X509_getm_notAfter(made), 3600);
   X509_set_pubkey(made, pair);
   X509_NAME* name = X509_get_subject_name(made);
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("quire"), -1, -1, 0);
   X509_set_issuer_name(made, name);
+  X509_EXTENSION* address = X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1");
+  X509_add_ext(made, address, -1);
+  X509_EXTENSION_free(address);
   X509_sign(made, pair, EVP_sha256());
   std::FILE* file = std::fopen(certificate.c_str(), "w");
   PEM_write_X509(file, made);
