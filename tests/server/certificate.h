@@ -1,5 +1,5 @@
-// A self-signed certificate for 127.0.0.1 (a bare system may know no "localhost") and its key, as files. Immutable after
-// construction.
+// A self-signed certificate for 127.0.0.1 (a bare system may know no "localhost") and its key, as files. Immutable
+// after construction.
 #pragma once
 
 #include <string>
