@@ -108,34 +108,14 @@ std::string show_key(const ApiKeyOptions& key) {
 }  // namespace
 
 ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field) {
-  ConfigKey key{description.path,
-                description.help,
-                description.flags,
-                "a list of mappings with 'name' and one of 'sha256', 'env' and 'file' (as a flag: name=N,env=VARIABLE)",
-                true,
-                {},
-                {}};
-  key.set = [field, accepts = key.accepts](Config& config, const ConfigValue& value) -> std::string {
-    if (value.kind != Kind::kList) return "must be " + accepts;
-    std::vector<ApiKeyOptions> found;
-    for (const ConfigValue& item : value.items) {
-      ApiKeyOptions& each = found.emplace_back();
-      const std::string complaint = read_key(item, each);
-      const std::string place = item.line > 0 ? fmt::format(" (line {})", item.line) : "";
-      if (!complaint.empty()) return fmt::format("has an entry{} that {}", place, complaint);
-      const auto same = std::find_if(found.begin(), found.end() - 1,
-                                     [&](const ApiKeyOptions& other) { return other.name == each.name; });
-      if (same != found.end() - 1) return fmt::format("has the name '{}' twice{}", each.name, place);
-    }
-    field(config) = std::move(found);
-    return {};
-  };
-  key.get = [field](Config& config) {
-    std::string out;
-    for (const ApiKeyOptions& each : field(config))
-      out += (out.empty() ? "" : ", ") + show_key(each);
-    return "[" + out + "]";
-  };
+  ConfigKey key = entries<ApiKeyOptions>(
+      std::move(description), field,
+      {"a list of mappings with 'name' and one of 'sha256', 'env' and 'file' (as a flag: name=N,env=VARIABLE)",
+       read_key,
+       [](const ApiKeyOptions& entry, const ApiKeyOptions& earlier) {
+         return entry.name == earlier.name ? fmt::format("has the name '{}' twice", entry.name) : std::string();
+       },
+       show_key});
   key.is_secret = true;
   return key;
 }

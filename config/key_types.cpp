@@ -201,6 +201,10 @@ ConfigKey known_text(Description description, Field<std::string> field, std::str
   return key;
 }
 
+std::string place_of(const ConfigValue& item) {
+  return item.line > 0 ? fmt::format(" (line {})", item.line) : std::string();
+}
+
 ConfigKey boolean(Description description, Field<bool> field) {
   return make<bool>(
       std::move(description), "true or false", field,

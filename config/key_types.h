@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,54 @@ ConfigKey choice(Description description, Field<Enum> field, std::vector<std::pa
   };
   return key;
 }
+
+// How a list of mappings is read and shown; complaints are empty where there is none.
+template <class T>
+struct EntryType {
+  std::string accepts;
+  std::string (*read)(const ConfigValue& item, T& entry);  // a mapping, or a flag's text
+  std::string (*clash)(const T& entry, const T& earlier);  // why both cannot be there
+  std::string (*show)(const T& entry);
+  std::size_t most = std::numeric_limits<std::size_t>::max();
+};
+
+// Where an entry stands, for complaints: " (line 7)", nothing for a flag.
+std::string place_of(const ConfigValue& item);
+
+template <class T>
+ConfigKey entries(Description description, Field<std::vector<T>> field, EntryType<T> type) {
+  ConfigKey key{description.path, description.help, description.flags, type.accepts, true, {}, {}};
+  key.set = [field, type](Config& config, const ConfigValue& value) -> std::string {
+    if (value.kind != ConfigValue::Kind::kList) return "must be " + type.accepts;
+    std::vector<T> found;
+    for (const ConfigValue& item : value.items) {
+      T each;
+      const std::string complaint = type.read(item, each);
+      if (!complaint.empty()) return "has an entry" + place_of(item) + " that " + complaint;
+      for (const T& earlier : found) {
+        const std::string clash = type.clash(each, earlier);
+        if (!clash.empty()) return clash + place_of(item);
+      }
+      found.push_back(std::move(each));
+    }
+    if (found.size() > type.most) {
+      return "has " + std::to_string(found.size()) + " entries, at most " + std::to_string(type.most) + " are allowed";
+    }
+    field(config) = std::move(found);
+    return {};
+  };
+  key.get = [field, show = type.show](Config& config) {
+    std::string out;
+    for (const T& each : field(config))
+      out += (out.empty() ? "" : ", ") + show(each);
+    return "[" + out + "]";
+  };
+  return key;
+}
+
+// The names of kv_cache.dtype, of one model's too.
+inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {
+    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
 
 ConfigKey text_choice(Description description, Field<std::string> field, const std::vector<std::string>& names);
 // A text of which `known` decides; `names` are for suggestions.

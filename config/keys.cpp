@@ -237,10 +237,9 @@ Keys kv_cache_keys() {
            "Memory of the pool; 0: decided by the memory plan. Not together with num_blocks",
            {"--kv-cache-memory"}},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
-      types::choice<KvDType>(
-          {"kv_cache.dtype", "How keys and values are stored", {"--kv-cache-dtype"}},
-          [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
-          {{"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}}),
+      types::choice<KvDType>({"kv_cache.dtype", "How keys and values are stored", {"--kv-cache-dtype"}},
+                             [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
+                             {std::begin(types::kKvDTypes), std::end(types::kKvDTypes)}),
       types::boolean(
           {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),

@@ -60,18 +60,15 @@ std::string show_aliases(const ModelEntry& entry) {
   return out.empty() ? std::string(kAbsent) : "[" + out + "]";
 }
 
-constexpr std::pair<std::string_view, KvDType> kDTypes[] = {
-    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
-
 bool set_dtype(ModelEntry& entry, const ConfigValue& value) {
-  for (const auto& [name, dtype] : kDTypes) {
+  for (const auto& [name, dtype] : kKvDTypes) {
     if (value.kind == Kind::kScalar && value.text == name) entry.kv_dtype = dtype;
   }
   return entry.kv_dtype.has_value();
 }
 
 std::string show_dtype(const ModelEntry& entry) {
-  for (const auto& [name, dtype] : kDTypes) {
+  for (const auto& [name, dtype] : kKvDTypes) {
     if (entry.kv_dtype == dtype) return std::string(name);
   }
   return std::string(kAbsent);
@@ -171,38 +168,13 @@ std::string show_entry(const ModelEntry& entry) {
 }  // namespace
 
 ConfigKey model_entries(Description description, Field<std::vector<ModelEntry>> field) {
-  ConfigKey key{description.path,
-                description.help,
-                description.flags,
-                "a list of mappings with 'name' and 'path' (as a flag: name=N,path=FILE)",
-                true,
-                {},
-                {}};
-  key.set = [field, accepts = key.accepts](Config& config, const ConfigValue& value) -> std::string {
-    if (value.kind != Kind::kList) return "must be " + accepts;
-    std::vector<ModelEntry> found;
-    for (const ConfigValue& item : value.items) {
-      ModelEntry& each = found.emplace_back();
-      const std::string complaint = read_entry(item, each);
-      const std::string place = item.line > 0 ? fmt::format(" (line {})", item.line) : "";
-      if (!complaint.empty()) return fmt::format("has an entry{} that {}", place, complaint);
-      for (auto other = found.begin(); other != found.end() - 1; ++other) {
-        if (!share_a_name(spec_of(*other, {}), spec_of(each, {}))) continue;
-        return fmt::format("has a name of '{}' twice{}", each.name, place);
-      }
-    }
-    if (found.size() > kMostModels)
-      return fmt::format("has {} entries, at most {} are allowed", found.size(), kMostModels);
-    field(config) = std::move(found);
-    return {};
-  };
-  key.get = [field](Config& config) {
-    std::string out;
-    for (const ModelEntry& each : field(config))
-      out += (out.empty() ? "" : ", ") + show_entry(each);
-    return "[" + out + "]";
-  };
-  return key;
+  return entries<ModelEntry>(std::move(description), field,
+                             {"a list of mappings with 'name' and 'path' (as a flag: name=N,path=FILE)", read_entry,
+                              [](const ModelEntry& entry, const ModelEntry& earlier) {
+                                const bool shared = share_a_name(spec_of(earlier, {}), spec_of(entry, {}));
+                                return shared ? fmt::format("has a name of '{}' twice", entry.name) : std::string();
+                              },
+                              show_entry, kMostModels});
 }
 
 }  // namespace quire::config_types

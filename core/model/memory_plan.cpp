@@ -11,8 +11,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::uint64_t kDefaultShare = 40;  // percent of what the weights leave
-
 // Blocks that the options ask for, where they ask.
 std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& options) {
   if (options.num_blocks > 0) return options.num_blocks;
@@ -21,7 +19,7 @@ std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& op
 
 std::int64_t default_blocks(const MemoryNeeds& needs, std::int32_t block_size, std::uint64_t left) {
   const std::int64_t useful = (needs.useful_kv_tokens + block_size - 1) / block_size;
-  const std::uint64_t affordable = left / 100 * kDefaultShare / needs.kv_block_bytes;
+  const std::uint64_t affordable = left / 100 * kDefaultKvShare / needs.kv_block_bytes;
   return static_cast<std::int64_t>(std::min(affordable, static_cast<std::uint64_t>(useful)));
 }
 

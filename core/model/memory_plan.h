@@ -50,10 +50,12 @@ struct MemoryPlan {
 
 // What the process takes beside weights, activations and KV: tokenizer, requests, buffers, code.
 inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
+// Percent of what the weights leave that KV takes where nobody says how much.
+inline constexpr std::uint64_t kDefaultKvShare = 40;
 
 // Throws StartupError, one line that says what is needed, what there is, and what to change, where the options cannot
-// be met; MemoryShortage where memory is what lacks. By default the pool holds useful_kv_tokens, but takes at most 40%
-// of what the weights leave.
+// be met; MemoryShortage where memory is what lacks. By default the pool holds useful_kv_tokens, but takes at most
+// kDefaultKvShare.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
 
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,

@@ -51,6 +51,20 @@ void LiveModels::Outcome::tell(std::vector<Done>& all) {
   all.clear();
 }
 
+void LiveModels::Outcome::refuse(Error why, Done done) {
+  error = std::move(why);
+  tell(std::move(done));
+}
+
+bool LiveModels::Entry::is_busy() const {
+  return replacing || is_loading(state) || state == ModelState::kDraining;
+}
+
+Error LiveModels::not_loaded(const Entry& entry) {
+  return Error{ErrorKind::kUnavailable, "The model '" + entry.spec.name + "' could not be loaded", "model_failed",
+               "model", kRetryAfter};
+}
+
 LiveModels::LiveModels(ModelOpener open, std::function<MachineMemory()> measure)
     : open_(std::move(open)),
       ledger_(std::move(measure)),
@@ -159,18 +173,13 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   ModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
-  const auto refuse = [&](Error error) {
-    outcome.error = std::move(error);
-    outcome.tell(std::move(done));
-  };
+  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
   if (entry && same && entry->state == ModelState::kReady) return outcome.tell(std::move(done));
   if (entry && same && is_loading(entry->state)) return entry->told.push_back(std::move(done));
   if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
     return refuse(wrong_state(spec.name, entry->state, "another file takes its place by /admin/models/replace"));
   }
-  if (entry && (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining)) {
-    return refuse(under_way(spec.name));
-  }
+  if (entry && entry->is_busy()) return refuse(under_way(spec.name));
   if (!entry && spec.model.path.empty()) return refuse(no_such_model(spec.name));
   if (!same && is_taken(spec, entry.get())) {
     return refuse(Error{ErrorKind::kConflict, "Another model has the name or one of the aliases", "model_name_taken",
@@ -201,39 +210,30 @@ void LiveModels::take_out(const EntryPtr& entry) {
 }
 
 void LiveModels::unload(const std::string& name, Done done) {
-  Outcome outcome;
-  const std::lock_guard lock(mutex_);
-  const EntryPtr entry = find(name);
-  if (!entry) {
-    outcome.error = no_such_model(name);
-  } else if (entry->state == ModelState::kDraining && entry->after == After::kUnload) {
-    return entry->told.push_back(std::move(done));
-  } else if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
-    outcome.error = under_way(name);
-  } else if (entry->state == ModelState::kReady) {
-    entry->told.push_back(std::move(done));
-    return begin_drain(*entry, After::kUnload, outcome);
-  } else {
-    take_out(entry);
-  }
-  outcome.tell(std::move(done));
+  give_up(name, After::kUnload, std::move(done));
 }
 
 void LiveModels::sleep(const std::string& name, Done done) {
+  give_up(name, After::kSleep, std::move(done));
+}
+
+void LiveModels::give_up(const std::string& name, After after, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   if (!entry) {
     outcome.error = no_such_model(name);
-  } else if (entry->state == ModelState::kDraining && entry->after == After::kSleep) {
+  } else if (entry->state == ModelState::kDraining && entry->after == after) {
     return entry->told.push_back(std::move(done));
-  } else if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
+  } else if (entry->is_busy()) {
     outcome.error = under_way(name);
-  } else if (entry->state == ModelState::kUnloaded) {
-    outcome.error = wrong_state(name, entry->state, "load it first");
   } else if (entry->state == ModelState::kReady) {
     entry->told.push_back(std::move(done));
-    return begin_drain(*entry, After::kSleep, outcome);
+    return begin_drain(*entry, after, outcome);
+  } else if (after == After::kUnload) {
+    take_out(entry);
+  } else if (entry->state == ModelState::kUnloaded) {
+    outcome.error = wrong_state(name, entry->state, "load it first");
   }
   outcome.tell(std::move(done));
 }
@@ -262,15 +262,10 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) {
-    outcome.error = std::move(error);
-    outcome.tell(std::move(done));
-  };
+  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
-  if (entry->replacing || is_loading(entry->state) || entry->state == ModelState::kDraining) {
-    return refuse(under_way(name));
-  }
+  if (entry->is_busy()) return refuse(under_way(name));
   ModelSpec spec = entry->spec;
   spec.model.path = path;
   entry->told.push_back(std::move(done));
@@ -289,16 +284,12 @@ void LiveModels::wake_for(const std::string& name, const std::string& key_name, 
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) {
-    outcome.error = std::move(error);
-    outcome.tell(std::move(done));
-  };
+  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
   const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
   if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
   if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
   if (entry->state == ModelState::kFailed && Clock::now() - *entry->failed_at < kRetryAfter) {
-    return refuse(Error{ErrorKind::kUnavailable, "The model '" + name + "' could not be loaded", "model_failed",
-                        "model", kRetryAfter});
+    return refuse(not_loaded(*entry));
   }
   auto ticket = entry->room->reserve(key_name, body_bytes);
   if (!ticket) return refuse(ticket.error());

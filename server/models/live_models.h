@@ -90,6 +90,8 @@ class LiveModels {
     std::shared_ptr<RequestQueue> room;  // counts the requests among them
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};
+
+    bool is_busy() const;  // something is under way that nothing else may cross
   };
   using EntryPtr = std::shared_ptr<Entry>;
   // What was loaded, before it is put into its entry.
@@ -106,6 +108,7 @@ class LiveModels {
     ~Outcome();
     void tell(Done done) { told.push_back(std::move(done)); }
     void tell(std::vector<Done>& all);
+    void refuse(Error why, Done done);
   };
 
   // A model that nobody holds any more, and what was promised to it.
@@ -114,9 +117,13 @@ class LiveModels {
     std::shared_ptr<const std::uint64_t> promise;
   };
 
+  // sleep() and unload().
+  void give_up(const std::string& name, After after, Done done);
+
   // Each requires mutex_.
   EntryPtr find(const std::string& name) const;
   bool is_taken(const ModelSpec& spec, const Entry* but) const;
+  static Error not_loaded(const Entry& entry);  // what requests are told
   void begin_load(const EntryPtr& entry, ModelState state);
   void begin_drain(Entry& entry, After after, Outcome& outcome);
   void put(Entry& entry, Loaded loaded);
@@ -131,6 +138,8 @@ class LiveModels {
   void replace_beside(const EntryPtr& entry, ModelSpec spec);
   void check_in_place(const EntryPtr& entry, ModelSpec spec);
   void bury(Ended& ended);
+  // The error where it cannot be loaded; nothing at all where the process ends meanwhile.
+  std::optional<Result<Loaded>> try_load(const ModelSpec& spec);
   Loaded bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened, const std::function<bool()>& interrupted);
   void note_failure(const EntryPtr& entry, const Error& error);
   void plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,

@@ -123,26 +123,33 @@ LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<O
   return loaded;
 }
 
+std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const ModelSpec& spec) {
+  try {
+    Loaded loaded;
+    const auto error =
+        refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
+    if (error) return tl::make_unexpected(*error);
+    return loaded;
+  } catch (const Interrupted&) {
+    return std::nullopt;
+  }
+}
+
 void LiveModels::load_now(const EntryPtr& entry) {
   ModelSpec spec;
   {
     const std::lock_guard lock(mutex_);
     spec = entry->spec;
   }
-  Loaded loaded;
-  try {
-    const auto began = Clock::now();
-    const auto error =
-        refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
-    if (error) return note_failure(entry, *error);
-    log::info("{} is loaded after {} ms", spec.name,
-              std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
-  } catch (const Interrupted&) {
-    return;
-  }
+  const auto began = Clock::now();
+  auto loaded = try_load(spec);
+  if (!loaded) return;
+  if (!*loaded) return note_failure(entry, loaded->error());
+  log::info("{} is loaded after {} ms", spec.name,
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
   Outcome outcome;
   const std::lock_guard lock(mutex_);
-  put(*entry, std::move(loaded));
+  put(*entry, **std::move(loaded));
   outcome.tell(entry->told);
   outcome.tell(entry->waiting);
   publish();
@@ -160,8 +167,7 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error) {
     log::info("{} goes back to {}", entry->spec.name, entry->spec.model.path.string());
     return begin_load(entry, ModelState::kLoading);
   }
-  requests.error = Error{ErrorKind::kUnavailable, "The model '" + entry->spec.name + "' could not be loaded",
-                         "model_failed", "model", std::chrono::seconds(10)};
+  requests.error = not_loaded(*entry);
   requests.tell(entry->waiting);
   entry->state = ModelState::kFailed;
   entry->failure = error.message;
@@ -171,13 +177,10 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error) {
 }
 
 void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec) {
-  Loaded loaded;
+  auto loaded = try_load(spec);
+  if (!loaded) return;
   std::optional<Error> error;
-  try {
-    error = refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
-  } catch (const Interrupted&) {
-    return;
-  }
+  if (!*loaded) error = loaded->error();
   if (error && error->kind == ErrorKind::kNoMemory) error->message += R"(; "mode": "in_place" needs room for one only)";
   Outcome outcome;
   const std::lock_guard lock(mutex_);
@@ -188,7 +191,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec) {
   log::info("{} is {} now, was {}", spec.name, spec.model.path.string(), entry->spec.model.path.string());
   entry->spec = std::move(spec);
   outcome.dropped.push_back(std::move(entry->running));
-  put(*entry, std::move(loaded));
+  put(*entry, **std::move(loaded));
   publish();
 }
 

@@ -9,8 +9,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::uint64_t kDefaultShareOfLeft = 40;  // percent, as for one model alone
-
 std::uint64_t fixed_bytes(const KvClaim& claim) {
   return claim.needs ? claim.needs->weight_bytes + claim.needs->activation_bytes + kProcessBytes : 0;
 }
@@ -98,7 +96,7 @@ std::vector<std::int64_t> share_kv(const std::vector<KvClaim>& claims, std::int6
   const std::uint64_t given = static_cast<std::uint64_t>(budget);
   const std::uint64_t to_share =
       budget > 0 ? given - std::min(given, own)
-                 : (machine.available - std::min(machine.available, at_once)) / 100 * kDefaultShareOfLeft;
+                 : (machine.available - std::min(machine.available, at_once)) / 100 * kDefaultKvShare;
   bool fits = budget == 0 || own <= given;
   std::vector<std::int64_t> sizes;
   for (const KvClaim& claim : claims) {
