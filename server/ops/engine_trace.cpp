@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "server/api/json.h"
@@ -22,14 +23,19 @@ class TraceWriter {
  public:
   explicit TraceWriter(Clock::time_point began) : began_(began) {}
 
+  // What lies before the window is cut off.
   void slice(int process, int track, const std::string& name, Clock::time_point begin, Clock::duration length,
              const std::string& arguments = "{}") {
+    const Clock::time_point end = begin + length;
+    if (end < began_) return;
+    begin = std::max(begin, began_);
+    length = end - begin;
     add(fmt::format(R"({{"name":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
                     dump_json(Json(name)), process, track, micros(begin - began_), micros(length), arguments));
   }
   void counter(const char* name, Clock::time_point at, std::int64_t value) {
     add(fmt::format(R"({{"name":"{}","ph":"C","pid":{},"ts":{:.3f},"args":{{"value":{}}}}})", name, kEngineProcess,
-                    micros(at - began_), value));
+                    micros(std::max(at, began_) - began_), value));
   }
   void name_process(int process, const char* name) {
     add(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"{}"}}}})", process, name));

@@ -28,7 +28,7 @@ class RequestTrace {
 };
 
 // One track for the engine's steps and their phases, one for each request: its share of every step, and, where it ended
-// meanwhile, its whole life. Times are microseconds since `began`.
+// meanwhile, its whole life. Times are microseconds since `began`; nothing is shown before it.
 std::string perfetto_json(const std::vector<StepRecord>& steps, const std::vector<RequestRecord>& requests,
                           Clock::time_point began);
 

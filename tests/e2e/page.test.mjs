@@ -8,6 +8,7 @@ import { QuireServer } from "./server_process.mjs";
 const kBrowser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
 const skip = !kBrowser && "chromium is absent (Debian package chromium)";
 
+const kAnswers = 16;
 const kLong = 1800;  // tokens; what the demo model's context holds beside a short prompt
 
 // A page on a server of its own; what its console or its requests did wrong is collected in `complaints`.
@@ -82,9 +83,11 @@ test("a chat is streamed, kept as a conversation and answered anew", { skip }, a
 
 test("stop ends the answer, at the server too", { skip }, async (context) => {
   const { server, page, complaints } = await open(context, { flags: ["--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"] });
-  // The page sends what its fields say; an answer without end is only asked for here, so that there is something to stop.
+  // The page sends what its fields say; many answers without end are only asked for here, so that the server is not done
+  // before a slow browser clicks.
+  const endless = { ignore_eos: true, max_tokens: kLong, n: kAnswers };
   await page.route("**/v1/chat/completions", (route) =>
-    route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: kLong }) }));
+    route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ...endless }) }));
   // Clicked from within the page, as soon as there is something: the answer is quick.
   await page.evaluate(() => new MutationObserver((_, observer) => {
     if ((document.querySelector(".message.assistant .content")?.textContent.length ?? 0) < 20) return;
@@ -95,9 +98,9 @@ test("stop ends the answer, at the server too", { skip }, async (context) => {
   await answer_ended(page);
   await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
   const metrics = await server.metrics();
-  assert.ok(metrics["vllm:generation_tokens_total"] < kLong, "it was not computed to its end");
+  assert.ok(metrics["vllm:generation_tokens_total"] < kLong * kAnswers, "it was not computed to its end");
   const [text] = await answers(page);
-  assert.ok(text.length >= 20 && text.length < kLong, "what had come stays");
+  assert.ok(text.length >= 20, "what had come stays");
   assert.ok(await page.isEnabled("#send"));
   assert.deepEqual(complaints, []);
 });

@@ -257,6 +257,20 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   CHECK((*named(events, "POST /v1/completions"))["args"]["generated_tokens"] == 7);
 }
 
+TEST_CASE("a trace shows of a request that came before it only what lies in it") {
+  const RequestRecord record = record_at(Clock::now());
+  const Clock::time_point first_token = record.times.first_token.value();
+  const Json trace = Json::parse(perfetto_json({}, {record}, first_token));
+  const Json& events = trace["traceEvents"];
+  const Json* life = named(events, "POST /v1/completions");
+  REQUIRE(life != nullptr);
+  CHECK((*life)["ts"] == 0.0);
+  CHECK((*life)["dur"] == std::chrono::duration<double, std::micro>(record.times.end - first_token).count());
+  CHECK(named(events, "queue") == nullptr);
+  REQUIRE(named(events, "decode") != nullptr);
+  CHECK((*named(events, "decode"))["ts"] == 0.0);
+}
+
 TEST_CASE("admin pages are closed to everybody where nobody is an admin") {
   TestServer server;
   HttpClient client(server.port());
