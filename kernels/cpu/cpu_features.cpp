@@ -37,15 +37,24 @@ bool has_fast_bf16() {
   return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
 }
 
-// Tiles and their bf16 product in the processor, tile state enabled by the kernel, and its permission for this process:
-// Linux grants it on request, once for all threads (Documentation/arch/x86/xstate.rst).
+// XCR0: the register state that the kernel saves and restores. Needs OSXSAVE, which AVX implies.
+unsigned saved_state() {
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+// Tiles and their products in the processor, tile state enabled by the kernel, and its permission for this process:
+// Linux grants it on request, once for all threads, those that run already too; where it is refused (an older kernel, a
+// filter of system calls, an alternate signal stack too small for tiles) the level is not supported
+// (Documentation/arch/x86/xstate.rst).
 bool has_amx() {
   if (!has_avx512() || !__builtin_cpu_supports("avx512bf16")) return false;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  constexpr unsigned kBf16 = 1u << 22;
-  constexpr unsigned kTiles = 1u << 24;
-  if ((edx & kBf16) == 0 || (edx & kTiles) == 0) return false;
+  constexpr unsigned kInstructions = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
+  constexpr unsigned kTileState = 1u << 17 | 1u << 18;                // TILECFG, TILEDATA
+  if ((edx & kInstructions) != kInstructions || (saved_state() & kTileState) != kTileState) return false;
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
