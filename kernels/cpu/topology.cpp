@@ -18,17 +18,14 @@ std::string read_text(const std::filesystem::path& path) {
 }
 
 // The first processor of a sibling list such as "0,64" or "0-1"; -1 where it cannot be read.
-int first_sibling(int cpu) {
-  const std::string text =
-      read_text("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+int first_sibling(int cpu, const std::filesystem::path& cpus) {
+  const std::string text = read_text(cpus / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list");
   int first = -1;
   std::from_chars(text.data(), text.data() + text.size(), first);
   return first;
 }
 
-}  // namespace
-
-std::vector<int> usable_cores() {
+std::vector<int> allowed_processors() {
   // Machines beyond 1,024 processors need a larger set than cpu_set_t; grow until the kernel accepts.
   std::vector<int> allowed;
   for (int capacity = 1024; capacity <= 1 << 16; capacity *= 2) {
@@ -41,15 +38,25 @@ std::vector<int> usable_cores() {
     CPU_FREE(set);
     if (known) break;
   }
+  return allowed;
+}
+
+}  // namespace
+
+std::vector<int> one_per_core(const std::vector<int>& processors, const std::filesystem::path& cpus) {
   std::vector<int> cores;
   std::vector<int> seen;
-  for (const int cpu : allowed) {
-    const int sibling = first_sibling(cpu);
+  for (const int cpu : processors) {
+    const int sibling = first_sibling(cpu, cpus);
     if (sibling >= 0 && std::find(seen.begin(), seen.end(), sibling) != seen.end()) continue;
     seen.push_back(sibling);
     cores.push_back(cpu);
   }
   return cores;
+}
+
+std::vector<int> usable_cores() {
+  return one_per_core(allowed_processors(), "/sys/devices/system/cpu");
 }
 
 std::optional<int> parse_cpu_max(std::string_view text) {

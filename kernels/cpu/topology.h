@@ -1,6 +1,7 @@
 // Which processors this process may use: affinity, hyper-threads and the container's CPU quota. Any thread.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,8 +9,11 @@
 
 namespace quire {
 
-// One allowed processor per physical core, ascending. Two hyper-threads of a core share its vector units, so only the
-// first is counted.
+// The first of `processors` on each physical core, in their order. Two hyper-threads of a core share its vector units.
+// cpus: the folder with cpu<N>/topology; a processor of which it says nothing is a core.
+std::vector<int> one_per_core(const std::vector<int>& processors, const std::filesystem::path& cpus);
+
+// Those of the processors that this process may run on, ascending.
 std::vector<int> usable_cores();
 
 // The content of a cgroup v2 `cpu.max` file as whole processors (rounded down, at least 1); nothing for "max" or

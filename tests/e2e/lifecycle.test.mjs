@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -31,6 +31,29 @@ async function start(flags) {
   after(() => server.kill());
   return server;
 }
+
+// What the process did so far: CPU time in ticks of 10 ms, and how often its threads went to sleep, before which each wakes.
+function activity(pid) {
+  const [, , ticks] = /\) \S( \S+){10} (\d+ \d+)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  const sleeps = (thread) => /^voluntary_ctxt_switches:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/task/${thread}/status`, "utf8"));
+  return {
+    ticks: ticks.split(" ").reduce((sum, each) => sum + Number(each), 0),
+    sleeps: readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + Number(sleeps(thread)[1]), 0),
+  };
+}
+
+test("a daemon with nothing to do does nothing", async () => {
+  const server = await start([]);
+  await read(await server.post("/v1/completions", { ...kLong, max_tokens: 50 }));
+  // The end of the answer may still be at work in the first seconds; a daemon that polls never has a quiet one.
+  for (;;) {
+    const before = activity(server.pid);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    const { ticks, sleeps } = activity(server.pid);
+    if (ticks - before.ticks <= 1 && sleeps - before.sleeps <= 5) break;
+  }
+  await server.stop();
+});
 
 test("SIGTERM: not ready, new work refused, streams finished, exit 0", async () => {
   const server = await start(["--drain.delay", "0s", "--drain.deadline", "10m"]);

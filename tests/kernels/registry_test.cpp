@@ -1,5 +1,8 @@
 // The registry: what it makes, and the one clear line where it cannot.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <stdexcept>
 
 #include "kernels/cpu/topology.h"
@@ -68,6 +71,23 @@ TEST_CASE("a cgroup's cpu.max gives whole processors") {
   CHECK_FALSE(parse_cpu_max("100000"));
   CHECK_FALSE(parse_cpu_max("-1 100000"));
   CHECK_FALSE(parse_cpu_max("100000 0"));
+}
+
+TEST_CASE("of two hyper-threads of a core one is counted") {
+  const std::filesystem::path cpus = std::filesystem::temp_directory_path() / ("quire-cpus-" + std::to_string(getpid()));
+  const auto write = [&](int cpu, const std::string& siblings) {
+    const std::filesystem::path folder = cpus / ("cpu" + std::to_string(cpu)) / "topology";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "thread_siblings_list") << siblings << '\n';
+  };
+  write(0, "0,2");
+  write(1, "1,3");
+  write(2, "0,2");
+  write(3, "1,3");
+  CHECK(one_per_core({0, 1, 2, 3}, cpus) == std::vector<int>{0, 1});
+  CHECK(one_per_core({2, 3}, cpus) == std::vector<int>{2, 3});  // whose siblings belong to somebody else
+  CHECK(one_per_core({1, 3, 7, 8}, cpus) == std::vector<int>{1, 7, 8});
+  std::filesystem::remove_all(cpus);
 }
 
 TEST_CASE("there is at least one usable core and default thread") {
