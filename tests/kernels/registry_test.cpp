@@ -74,7 +74,8 @@ TEST_CASE("a cgroup's cpu.max gives whole processors") {
 }
 
 TEST_CASE("of two hyper-threads of a core one is counted") {
-  const std::filesystem::path cpus = std::filesystem::temp_directory_path() / ("quire-cpus-" + std::to_string(getpid()));
+  const std::filesystem::path cpus =
+      std::filesystem::temp_directory_path() / ("quire-cpus-" + std::to_string(getpid()));
   const auto write = [&](int cpu, const std::string& siblings) {
     const std::filesystem::path folder = cpus / ("cpu" + std::to_string(cpu)) / "topology";
     std::filesystem::create_directories(folder);
