@@ -66,8 +66,9 @@ std::string set_member(ApiKeyOptions& key, const std::string& name, const Config
       names.push_back(count.name);
     return fmt::format("does not know '{}'; did you mean '{}'?", one_line(name), nearest_name(name, names));
   }
-  if (value.text != "true" && value.text != "false") return "needs true or false for 'admin'";
-  key.admin = value.text == "true";
+  const auto admin = read_boolean(value);
+  if (!admin) return "needs true or false for 'admin'";
+  key.admin = *admin;
   return {};
 }
 

@@ -206,13 +206,8 @@ std::string place_of(const ConfigValue& item) {
 }
 
 ConfigKey boolean(Description description, Field<bool> field) {
-  return make<bool>(
-      std::move(description), "true or false", field,
-      [](const ConfigValue& value) -> std::optional<bool> {
-        if (!is_plain(value) || (value.text != "true" && value.text != "false")) return std::nullopt;
-        return value.text == "true";
-      },
-      [](const bool& value) { return std::string(value ? "true" : "false"); });
+  return make<bool>(std::move(description), "true or false", field, read_boolean,
+                    [](const bool& value) { return std::string(value ? "true" : "false"); });
 }
 
 ConfigKey number(Description description, Field<double> field, double min, double max) {

@@ -32,6 +32,7 @@ struct Range {
 };
 
 // What a scalar reads as, or nothing.
+std::optional<bool> read_boolean(const ConfigValue& value);
 std::optional<std::int64_t> read_integer(const ConfigValue& value);
 std::optional<double> read_number(const ConfigValue& value);
 std::optional<std::int64_t> read_size(const ConfigValue& value);                   // bytes: 1048576, 512KiB, 4GiB, 10MB

@@ -89,11 +89,6 @@ bool set_memory(ModelEntry& entry, const ConfigValue& value) {
   return bytes && *bytes > 0 && take(entry.kv_memory, bytes);
 }
 
-bool set_preload(ModelEntry& entry, const ConfigValue& value) {
-  entry.preload = value.text == "true";
-  return value.kind == Kind::kScalar && (value.text == "true" || value.text == "false");
-}
-
 using Entry = ModelEntry;
 using Value = ConfigValue;
 
@@ -130,7 +125,7 @@ constexpr Member kMembers[] = {
     {"sleep_after", "a time such as 500ms, 30s or 5m",
      [](Entry& e, const Value& v) { return take(e.sleep_after, read_duration(v)); },
      [](const Entry& e) { return e.sleep_after.count() > 0 ? show_duration(e.sleep_after) : std::string(kAbsent); }},
-    {"preload", "true or false", set_preload,
+    {"preload", "true or false", [](Entry& e, const Value& v) { return take(e.preload, read_boolean(v)); },
      [](const Entry& e) { return std::string(e.preload ? kAbsent : "false"); }},
 };
 

@@ -174,10 +174,8 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
   return prepared;
 }
 
-Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   GenerationFields fields = read_generation_fields(reader, *model);
   ChatFields chat = read_chat_fields(reader, fields);
   read_store(reader, call, *body, chat);

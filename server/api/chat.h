@@ -12,7 +12,7 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_chat(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call);
 
 // A conversation ready for the engine.
 struct PreparedChat {

@@ -205,10 +205,8 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
 
 }  // namespace
 
-Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   GenerationFields fields = read_generation_fields(reader, *model);
   const CompletionFields completion = read_completion_fields(reader, fields, *model);
   std::vector<Prompt> prompts = read_prompts(reader, "prompt", *model);

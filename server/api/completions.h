@@ -9,6 +9,6 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_completion(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call& call);
 
 }  // namespace quire

@@ -87,10 +87,8 @@ class EmbeddingOperation final : public Operation {
 
 }  // namespace
 
-Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   std::vector<Prompt> inputs = read_prompts(reader, "input", *model);
   const bool base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
   const std::int64_t size = model->info.hidden_size;

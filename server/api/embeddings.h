@@ -8,6 +8,6 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_embeddings(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call& call);
 
 }  // namespace quire

@@ -6,10 +6,8 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_messages(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   MessagesRequest request = read_messages_request(reader, *model, false);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
@@ -22,10 +20,8 @@ Result<std::unique_ptr<Operation>> parse_messages(const ModelTable& models, cons
   return operation;
 }
 
-Result<std::unique_ptr<Operation>> count_message_tokens(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
   MessagesRequest request = read_messages_request(reader, *model, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto prepared =

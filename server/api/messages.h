@@ -8,7 +8,7 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_messages(const ModelTable& models, const Call& call);
-Result<std::unique_ptr<Operation>> count_message_tokens(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call& call);
 
 }  // namespace quire

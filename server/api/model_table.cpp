@@ -45,10 +45,7 @@ const char* model_state_name(ModelState state) {
   return "failed";
 }
 
-ModelTable::ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {
-  for (const TableEntry& entry : entries_)
-    all_ready_ = all_ready_ && entry.served != nullptr;
-}
+ModelTable::ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {}
 
 ModelTable::ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models)
     : ModelTable(ready_entries(models)) {}
@@ -64,26 +61,6 @@ Result<const TableEntry*> ModelTable::entry(std::string_view name) const {
   return tl::make_unexpected(not_served(name));
 }
 
-Result<std::shared_ptr<const ServedModel>> ModelTable::find(std::string_view name) const {
-  const auto found = entry(name);
-  if (!found) return tl::make_unexpected(found.error());
-  if ((*found)->served) return (*found)->served;
-  const char* state = model_state_name((*found)->state);
-  return tl::make_unexpected(Error{ErrorKind::kUnavailable, "The model '" + (*found)->name + "' is " + state,
-                                   "model_loading", "model", std::chrono::seconds(1)});
-}
-
-std::optional<std::string> ModelTable::asleep_in(std::string_view body) const {
-  if (all_ready_) return std::nullopt;
-  const auto parsed = parse_json(body);
-  if (!parsed || !parsed->is_object()) return std::nullopt;
-  FieldReader reader(*parsed);
-  const std::string name = reader.string("model").value_or("");
-  if (reader.error()) return std::nullopt;
-  const auto found = entry(name);
-  return found && !(*found)->served ? std::optional((*found)->name) : std::nullopt;
-}
-
 ModelTable ModelTable::limited_to(std::int64_t max_context) const {
   std::vector<TableEntry> limited = entries_;
   for (TableEntry& entry : limited) {
@@ -97,7 +74,7 @@ ModelTable ModelTable::limited_to(std::int64_t max_context) const {
   return ModelTable(std::move(limited));
 }
 
-Result<ModelCall> ModelTable::open(std::string_view body) const {
+Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view body) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
   auto parsed = parse_json(body);
   if (!parsed) return tl::make_unexpected(parsed.error());
@@ -106,9 +83,10 @@ Result<ModelCall> ModelTable::open(std::string_view body) const {
   FieldReader reader(*object);
   const std::string name = reader.string("model").value_or("");
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  auto model = find(name);
-  if (!model) return tl::make_unexpected(model.error());
-  return ModelCall{std::move(object), std::move(reader), *std::move(model)};
+  const auto found = entry(name);
+  if (!found) return tl::make_unexpected(found.error());
+  if (!(*found)->served) return AsleepModel{(*found)->name};
+  return ModelCall{std::move(object), std::move(reader), (*found)->served};
 }
 
 }  // namespace quire

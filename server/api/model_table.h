@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/base/result.h"
@@ -28,11 +29,16 @@ enum class ModelState {
 
 const char* model_state_name(ModelState state);
 
-// What an endpoint that takes JSON begins with.
+// What an endpoint that asks a model begins with.
 struct ModelCall {
   std::unique_ptr<const Json> body;  // an object; stays where it is, for the reader points into it
   FieldReader reader;
   std::shared_ptr<const ServedModel> model;
+};
+
+// A model that is not ready: somebody has to wake it before it can be asked.
+struct AsleepModel {
+  std::string name;
 };
 
 struct TableEntry {
@@ -54,22 +60,15 @@ class ModelTable {
   explicit ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models);
 
   const std::vector<TableEntry>& entries() const { return entries_; }
-  bool all_ready() const { return all_ready_; }
   // By name or alias; the first where the name is empty. Errors: 404 "model_not_found", also for the unloaded.
   Result<const TableEntry*> entry(std::string_view name) const;
-  // The same, to be asked. Errors also: 503 where it is not ready.
-  Result<std::shared_ptr<const ServedModel>> find(std::string_view name) const;
-  // The name of the model that a body asks for where that is not ready: somebody has to wake it first. Nothing where it
-  // is, or where the body is wrong. Costs a reading of the body, but only while some model is not ready.
-  std::optional<std::string> asleep_in(std::string_view body) const;
   // The same models with contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
   // Parses a body and finds the model it names. Errors: the body is no JSON object, its `model` no text or not served.
-  Result<ModelCall> open(std::string_view body) const;
+  Result<std::variant<ModelCall, AsleepModel>> open(std::string_view body) const;
 
  private:
   std::vector<TableEntry> entries_;
-  bool all_ready_ = true;
 };
 
 }  // namespace quire

@@ -72,10 +72,8 @@ Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& mo
 
 }  // namespace
 
-Result<std::unique_ptr<Operation>> parse_response(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
   auto prepared = prepare_chat(reader, *model, request->fields, std::move(request->prompt), request->tools,
@@ -88,10 +86,8 @@ Result<std::unique_ptr<Operation>> parse_response(const ModelTable& models, cons
   return operation;
 }
 
-Result<std::unique_ptr<Operation>> count_response_tokens(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> count_response_tokens(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
   const auto encoded =

@@ -9,9 +9,9 @@
 
 namespace quire {
 
-Result<std::unique_ptr<Operation>> parse_response(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& call);
 // POST /v1/responses/input_tokens
-Result<std::unique_ptr<Operation>> count_response_tokens(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> count_response_tokens(ModelCall& asked, const Call& call);
 // GET /v1/responses/{id} and /v1/responses/{id}/input_items
 Result<std::unique_ptr<Operation>> get_response(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> delete_response(const ModelTable& models, const Call& call);

@@ -80,10 +80,8 @@ Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Cal
   return ready(model_json(**model));
 }
 
-Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
   const bool with_pieces = reader.boolean("with_pieces", false);
   const bool with_strings = reader.boolean("return_token_strs", false);
   const auto tokens = tokens_of(reader, *model);
@@ -101,10 +99,8 @@ Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call
   return ready(answer);
 }
 
-Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
   const Tokenizer& tokenizer = *model->tokenizer;
   const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1);
   if (!ids) reader.fail("tokens", "'tokens' is required", "missing_required_parameter");
@@ -119,10 +115,8 @@ Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Ca
   return ready(Json{{"prompt", text}, {"content", text}});
 }
 
-Result<std::unique_ptr<Operation>> apply_template(const ModelTable& models, const Call& call) {
-  auto opened = models.open(call.body);
-  if (!opened) return tl::make_unexpected(opened.error());
-  auto& [body, reader, model] = *opened;
+Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
   const ChatPromptFields fields = read_chat_prompt_fields(reader);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto pieces = render_chat(*model, fields);

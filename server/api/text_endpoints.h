@@ -10,8 +10,8 @@ namespace quire {
 
 Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call);  // the path's last segments
-Result<std::unique_ptr<Operation>> tokenize(const ModelTable& models, const Call& call);
-Result<std::unique_ptr<Operation>> detokenize(const ModelTable& models, const Call& call);
-Result<std::unique_ptr<Operation>> apply_template(const ModelTable& models, const Call& call);
+Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call& call);
 
 }  // namespace quire

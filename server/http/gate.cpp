@@ -120,7 +120,7 @@ Admission pass_gate(ServerState& state, const Settings& settings, const RequestH
   Admission admission;
   const RouteMatch match = find_route(head.method, head.path);
   admission.fields = cors_fields(settings.options.cors, head);
-  if (match.route == nullptr || (on_admin && match.route->endpoint != nullptr)) {
+  if (match.route == nullptr || (on_admin && match.route->is_api())) {
     if (is_preflight(head) && !match.allow.empty()) {
       admission.refusal = preflight_response(settings.options.cors, head, match.allow);
     } else {
@@ -130,7 +130,7 @@ Admission pass_gate(ServerState& state, const Settings& settings, const RequestH
   }
   admission.route = match.route;
   admission.refusal = check_key(settings, head, on_admin, admission);
-  if (!admission.refusal && match.route->endpoint != nullptr) {
+  if (!admission.refusal && match.route->is_api()) {
     admission.refusal = endpoint_refusal(state, head, admission);
   }
   return admission;

@@ -20,53 +20,53 @@ namespace quire {
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", nullptr, &web::index_page, Access::kOpen},
-    {"/ui/style.css", "GET", nullptr, &web::style_sheet, Access::kOpen},
-    {"/ui/main.js", "GET", nullptr, &web::main_script, Access::kOpen},
-    {"/ui/chat.js", "GET", nullptr, &web::chat_script, Access::kOpen},
-    {"/ui/status.js", "GET", nullptr, &web::status_script, Access::kOpen},
-    {"/livez", "GET", nullptr, &livez, Access::kOpen},
-    {"/readyz", "GET", nullptr, &readyz, Access::kOpen},
-    {"/startupz", "GET", nullptr, &startupz, Access::kOpen},
-    {"/health", "GET", nullptr, &readyz, Access::kOpen},
-    {"/ping", "GET", nullptr, &readyz, Access::kOpen},
-    {"/metrics", "GET", nullptr, &metrics_page, Access::kMetrics},
-    {"/admin/reload", "POST", nullptr, nullptr, Access::kAdmin, &admin_reload},
-    {"/admin/trace", "POST", nullptr, nullptr, Access::kAdmin, &admin_trace},
-    {"/admin/models", "GET", nullptr, nullptr, Access::kAdmin, &admin_list_models},
-    {"/admin/models/load", "POST", nullptr, nullptr, Access::kAdmin, &admin_load_model},
-    {"/admin/models/unload", "POST", nullptr, nullptr, Access::kAdmin, &admin_unload_model},
-    {"/admin/models/sleep", "POST", nullptr, nullptr, Access::kAdmin, &admin_sleep_model},
-    {"/admin/models/wake", "POST", nullptr, nullptr, Access::kAdmin, &admin_wake_model},
-    {"/admin/models/replace", "POST", nullptr, nullptr, Access::kAdmin, &admin_replace_model},
-    {"/models/load", "POST", nullptr, nullptr, Access::kAdmin, &admin_load_model},
-    {"/models/unload", "POST", nullptr, nullptr, Access::kAdmin, &admin_unload_model},
-    {"/sleep", "POST", nullptr, nullptr, Access::kAdmin, &admin_sleep_model},
-    {"/wake_up", "POST", nullptr, nullptr, Access::kAdmin, &admin_wake_model},
-    {"/is_sleeping", "GET", nullptr, nullptr, Access::kAdmin, &admin_is_sleeping},
-    {"/version", "GET", nullptr, &version_page, Access::kOpen},
-    {"/v1/models", "GET", &list_models, nullptr},
-    {"/models", "GET", &list_models, nullptr},
-    {"/v1/models/*", "GET", &get_model, nullptr},
-    {"/v1/completions", "POST", &parse_completion, nullptr},
-    {"/completions", "POST", &parse_completion, nullptr},
-    {"/v1/chat/completions", "POST", &parse_chat, nullptr},
-    {"/chat/completions", "POST", &parse_chat, nullptr},
-    {"/v1/chat/completions/*", "GET", &get_stored_chat, nullptr},
-    {"/v1/chat/completions/*", "DELETE", &delete_stored_chat, nullptr},
-    {"/v1/messages", "POST", &parse_messages, nullptr},
-    {"/v1/messages/count_tokens", "POST", &count_message_tokens, nullptr},
-    {"/v1/responses", "POST", &parse_response, nullptr},
-    {"/responses", "POST", &parse_response, nullptr},
-    {"/v1/responses/input_tokens", "POST", &count_response_tokens, nullptr},
-    {"/v1/responses/*", "GET", &get_response, nullptr},
-    {"/v1/responses/*", "DELETE", &delete_response, nullptr},
-    {"/v1/responses/*", "POST", &cancel_response, nullptr},
-    {"/v1/embeddings", "POST", &parse_embeddings, nullptr},
-    {"/embeddings", "POST", &parse_embeddings, nullptr},
-    {"/tokenize", "POST", &tokenize, nullptr},
-    {"/detokenize", "POST", &detokenize, nullptr},
-    {"/apply-template", "POST", &apply_template, nullptr},
+    {"/", "GET", &web::index_page, Access::kOpen},
+    {"/ui/style.css", "GET", &web::style_sheet, Access::kOpen},
+    {"/ui/main.js", "GET", &web::main_script, Access::kOpen},
+    {"/ui/chat.js", "GET", &web::chat_script, Access::kOpen},
+    {"/ui/status.js", "GET", &web::status_script, Access::kOpen},
+    {"/livez", "GET", &livez, Access::kOpen},
+    {"/readyz", "GET", &readyz, Access::kOpen},
+    {"/startupz", "GET", &startupz, Access::kOpen},
+    {"/health", "GET", &readyz, Access::kOpen},
+    {"/ping", "GET", &readyz, Access::kOpen},
+    {"/metrics", "GET", &metrics_page, Access::kMetrics},
+    {"/admin/reload", "POST", &admin_reload, Access::kAdmin},
+    {"/admin/trace", "POST", &admin_trace, Access::kAdmin},
+    {"/admin/models", "GET", &admin_list_models, Access::kAdmin},
+    {"/admin/models/load", "POST", &admin_load_model, Access::kAdmin},
+    {"/admin/models/unload", "POST", &admin_unload_model, Access::kAdmin},
+    {"/admin/models/sleep", "POST", &admin_sleep_model, Access::kAdmin},
+    {"/admin/models/wake", "POST", &admin_wake_model, Access::kAdmin},
+    {"/admin/models/replace", "POST", &admin_replace_model, Access::kAdmin},
+    {"/models/load", "POST", &admin_load_model, Access::kAdmin},
+    {"/models/unload", "POST", &admin_unload_model, Access::kAdmin},
+    {"/sleep", "POST", &admin_sleep_model, Access::kAdmin},
+    {"/wake_up", "POST", &admin_wake_model, Access::kAdmin},
+    {"/is_sleeping", "GET", &admin_is_sleeping, Access::kAdmin},
+    {"/version", "GET", &version_page, Access::kOpen},
+    {"/v1/models", "GET", &list_models},
+    {"/models", "GET", &list_models},
+    {"/v1/models/*", "GET", &get_model},
+    {"/v1/completions", "POST", &parse_completion},
+    {"/completions", "POST", &parse_completion},
+    {"/v1/chat/completions", "POST", &parse_chat},
+    {"/chat/completions", "POST", &parse_chat},
+    {"/v1/chat/completions/*", "GET", &get_stored_chat},
+    {"/v1/chat/completions/*", "DELETE", &delete_stored_chat},
+    {"/v1/messages", "POST", &parse_messages},
+    {"/v1/messages/count_tokens", "POST", &count_message_tokens},
+    {"/v1/responses", "POST", &parse_response},
+    {"/responses", "POST", &parse_response},
+    {"/v1/responses/input_tokens", "POST", &count_response_tokens},
+    {"/v1/responses/*", "GET", &get_response},
+    {"/v1/responses/*", "DELETE", &delete_response},
+    {"/v1/responses/*", "POST", &cancel_response},
+    {"/v1/embeddings", "POST", &parse_embeddings},
+    {"/embeddings", "POST", &parse_embeddings},
+    {"/tokenize", "POST", &tokenize},
+    {"/detokenize", "POST", &detokenize},
+    {"/apply-template", "POST", &apply_template},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -91,6 +91,20 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, ""};
   if (!match.allow.empty()) match.allow += ", OPTIONS";
   return match;
+}
+
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call) {
+  Result<std::unique_ptr<Operation>> operation;
+  if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
+    operation = (*list)(models, call);
+  } else {
+    auto opened = models.open(call.body);
+    if (!opened) return tl::make_unexpected(opened.error());
+    if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
+    operation = std::get<ModelEndpoint>(route.answer)(std::get<ModelCall>(*opened), call);
+  }
+  if (!operation) return tl::make_unexpected(operation.error());
+  return *std::move(operation);
 }
 
 }  // namespace quire

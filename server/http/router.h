@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <variant>
 
 #include "server/api/model_table.h"
 #include "server/api/operation.h"
@@ -11,10 +12,12 @@
 
 namespace quire {
 
-using Endpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
+// Asks one model, which is ready; on a text thread.
+using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
+// Tells of the models and of what is stored; on a text thread.
+using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
-
 // Tells the server to do something; on a text thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
 
@@ -24,10 +27,13 @@ enum class Access { kOpen, kKey, kMetrics, kAdmin };
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
-  Endpoint endpoint = nullptr;
-  StateHandler handler = nullptr;
+  std::variant<ModelEndpoint, ListEndpoint, StateHandler, AdminHandler> answer;
   Access access = Access::kKey;
-  AdminHandler admin = nullptr;
+
+  // One of the API's, not a page about the server.
+  constexpr bool is_api() const {
+    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer);
+  }
 };
 
 struct RouteMatch {
@@ -37,5 +43,10 @@ struct RouteMatch {
 };
 
 RouteMatch find_route(std::string_view method, std::string_view path);
+
+// What a call of the API becomes: something to do or, where its model is not ready, the name of that.
+using ReadCall = std::variant<std::unique_ptr<Operation>, AsleepModel>;
+// Reads the call's body. `route` is one of the API's.
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call);
 
 }  // namespace quire

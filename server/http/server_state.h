@@ -38,8 +38,16 @@ enum class ServerPhase {
 // How a request gets a model that is not ready: LiveModels, behind what the sessions need of it. Any thread.
 struct ModelWaker {
   using Told = std::function<void(std::optional<Error>)>;
-  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Told told)> wake;
-  std::function<std::optional<std::chrono::milliseconds>(const std::string& name)> longest_wait;
+  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Told told)> wake =
+      &refuse;
+  std::function<std::optional<std::chrono::milliseconds>(const std::string& name)> longest_wait = &never;
+
+ private:
+  static void refuse(const std::string& name, const std::string&, std::int64_t, const Told& told) {
+    told(Error{ErrorKind::kUnavailable, "The model '" + name + "' is not ready", "model_loading", "model",
+               std::chrono::seconds(1)});
+  }
+  static std::optional<std::chrono::milliseconds> never(const std::string&) { return std::nullopt; }
 };
 
 class LiveOperations {
@@ -94,7 +102,7 @@ struct ServerState {
   QuotaTable quotas;
   StreamStore streams;
   AdminActions admin;  // set before the first session
-  ModelWaker waker;    // set before the first session; empty: no model sleeps
+  ModelWaker waker;    // set before the first session; else what is not ready stays so
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;               // null: none are exported
   std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session

@@ -27,8 +27,6 @@ constexpr std::size_t kMaxDiscard = 262144;
 constexpr std::size_t kMinBodyRate = 1024;
 constexpr std::chrono::milliseconds kNoTime{0};
 
-using Parsed = Result<std::unique_ptr<Operation>>;
-
 // Runs `work` on a text thread and comes back to the session's own. `work` must not throw.
 template <class T>
 [[gnu::noinline]] asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
@@ -146,7 +144,7 @@ asio::awaitable<bool> Session::answer() {
   }
   admission_ = pass_gate(state_, *settings_, head_, is_admin_);
   if (admission_.key) record_.key_name = admission_.key->name;
-  record_.is_call = admission_.route != nullptr && admission_.route->endpoint != nullptr;
+  record_.is_call = admission_.route != nullptr && admission_.route->is_api();
   if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
     record_.trace = new_trace(state_.spans->chooses());
   }
@@ -160,14 +158,15 @@ asio::awaitable<bool> Session::answer() {
     co_await refuse(400, "missing_host", "An HTTP/1.1 request needs a Host header");
     co_return false;
   }
-  if (admission_.route->handler != nullptr) {
+  const auto& route_answer = admission_.route->answer;
+  if (const auto* const handler = std::get_if<StateHandler>(&route_answer)) {
     if (head_.expects_continue && !body_taken_) keep_alive_ = false;
-    Response response = admission_.route->handler(state_);
+    Response response = (*handler)(state_);
     co_return co_await respond(std::move(response));
   }
-  if (admission_.route->admin != nullptr) co_return co_await call_admin(admission_.route->admin);
+  if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
   if (resumes()) co_return co_await resume_stream();
-  co_return co_await call_endpoint(admission_.route->endpoint);
+  co_return co_await call_api();
 }
 
 // The same request once more, by a client that has a part of its answer.
@@ -264,7 +263,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   co_return response;
 }
 
-asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
+asio::awaitable<bool> Session::call_api() {
   Call call;
   call.arrival = Clock::now();
   call.created = static_cast<std::int64_t>(std::time(nullptr));
@@ -273,7 +272,7 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
   call.request_id = request_id_;
   call.key_name = record_.key_name;
   call.responses = state_.responses;
-  Parsed parsed;
+  std::optional<Parsed> parsed;
   {
     const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));
     const Counted reserved(state_.num_body_bytes, expected);
@@ -285,43 +284,53 @@ asio::awaitable<bool> Session::call_endpoint(Endpoint endpoint) {
     auto body = co_await read_body();
     if (!body) co_return false;
     call.body = std::move(*body);
-    Waited waited = co_await wake_model(call);
-    if (waited.client_gone) co_return false;
-    if (waited.error) {
-      Response response = error_response(*waited.error);
-      co_return co_await respond(std::move(response));
-    }
-    const auto service = state_.service();
-    const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
-    const auto parse = guarded<std::unique_ptr<Operation>>(request_id_, [&] {
-      return endpoint(max_context > 0 ? service->models.limited_to(max_context) : service->models, call);
-    });
-    parsed = co_await on_text_thread<Parsed>(state_.text_context(), parse);
+    parsed = co_await parse(call);
     call.body = std::string();
   }
-  if (!parsed) {
-    Response response = error_response(parsed.error());
+  if (!parsed) co_return false;
+  if (!*parsed) {
+    Response response = error_response(parsed->error());
     co_return co_await respond(std::move(response));
   }
-  if (const auto taken = take_prompt_quota(**parsed); !taken) {
+  if (const auto taken = take_prompt_quota(***parsed); !taken) {
     Response response = error_response(taken.error());
     co_return co_await respond(std::move(response));
   }
-  co_return co_await drive(std::move(*parsed), call);
+  co_return co_await drive(std::move(**parsed), call);
 }
 
-// Where its model is not ready, the request waits here, before anything of it is made; else it passes at once.
-asio::awaitable<Waited> Session::wake_model(const Call& call) {
+// Where its model is not ready, the request waits here, before anything of it is made, and is read again.
+asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call) {
+  const auto began = Clock::now();
+  while (true) {
+    auto read = co_await read_once(call);
+    if (!read) co_return tl::make_unexpected(read.error());
+    if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
+    const AsleepModel model = std::get<AsleepModel>(*read);
+    const Waited waited = co_await wake(model.name, call, began);
+    if (waited.client_gone) co_return std::nullopt;
+    if (waited.error) co_return tl::make_unexpected(*waited.error);
+  }
+}
+
+// The models are looked up anew each time: who held them while he waits would keep others from their ends.
+asio::awaitable<Result<ReadCall>> Session::read_once(const Call& call) {
   const auto service = state_.service();
-  if (!state_.waker.wake || service->models.all_ready() || head_.method != "POST") co_return Waited{};
-  const std::function<std::optional<std::string>()> look = [&] { return service->models.asleep_in(call.body); };
-  const auto name = co_await on_text_thread<std::optional<std::string>>(state_.text_context(), look);
-  if (!name) co_return Waited{};
+  const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
+  const auto read = guarded<ReadCall>(request_id_, [&] {
+    return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
+                     call);
+  });
+  co_return co_await on_text_thread<Result<ReadCall>>(state_.text_context(), read);
+}
+
+asio::awaitable<Waited> Session::wake(const std::string& model, const Call& call, Clock::time_point since) {
   const auto bytes = static_cast<std::int64_t>(call.body.size());
   const std::function<void(ModelWaker::Told)> begin = [&](ModelWaker::Told told) {
-    state_.waker.wake(*name, call.key_name, bytes, std::move(told));
+    state_.waker.wake(model, call.key_name, bytes, std::move(told));
   };
-  const auto longest = state_.waker.longest_wait(*name);
+  auto longest = state_.waker.longest_wait(model);
+  if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
   co_return co_await wait_until_told(state_, *transport_, begin, longest);
 }
 

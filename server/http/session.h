@@ -38,6 +38,8 @@ class Session {
   boost::asio::awaitable<void> run();
 
  private:
+  using Parsed = Result<std::unique_ptr<Operation>>;
+
   // Each returns whether the connection can take another request.
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<std::optional<RequestHead>> read_head();
@@ -48,8 +50,11 @@ class Session {
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
   boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   void begin_record();
-  boost::asio::awaitable<bool> call_endpoint(Endpoint endpoint);
-  boost::asio::awaitable<Waited> wake_model(const Call& call);
+  boost::asio::awaitable<bool> call_api();
+  // nullopt: the client left.
+  boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
+  boost::asio::awaitable<Result<ReadCall>> read_once(const Call& call);
+  boost::asio::awaitable<Waited> wake(const std::string& model, const Call& call, Clock::time_point since);
   void note_end();
   Result<void> take_prompt_quota(const Operation& operation);
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);

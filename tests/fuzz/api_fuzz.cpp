@@ -103,10 +103,10 @@ void answer(Operation& operation) {
 void ask(const Route& route, Call call, std::string body) {
   call.body = std::move(body);
   call.responses = std::make_shared<ResponseStore>(ResponseStoreOptions{});
-  const auto operation = route.endpoint(fuzz_models(), call);
-  if (operation) return answer(**operation);
-  QUIRE_CHECK(!operation.error().message.empty(), "a refusal says why");
-  QUIRE_CHECK(operation.error().kind != ErrorKind::kInternal, "a refusal is the request's fault");
+  const auto read = read_call(route, fuzz_models(), call);
+  if (read) return answer(*std::get<std::unique_ptr<Operation>>(*read));
+  QUIRE_CHECK(!read.error().message.empty(), "a refusal says why");
+  QUIRE_CHECK(read.error().kind != ErrorKind::kInternal, "a refusal is the request's fault");
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t line_end = std::min(input.find('\n'), input.size());
   const RouteMatch match = find_route("POST", input.substr(0, line_end));
-  if (match.route == nullptr || match.route->endpoint == nullptr) return 0;
+  if (match.route == nullptr || !match.route->is_api()) return 0;
   Call call;
   call.path = input.substr(0, line_end);
   call.request_id = "fuzz";

@@ -1,17 +1,27 @@
 #!/usr/bin/env bash
-# clang-tidy (naming, function size, common mistakes) over every source of the compilation database that is ours. A file is
-# checked again only when it, a header of ours or the settings changed: passes are remembered in the build folder.
+# tidy.sh BUILD [PREFIX...]: clang-tidy (naming, function size, common mistakes) over every source of the compilation
+# database that is ours, or over those below the prefixes. A file is checked again only when it, a header of ours that it
+# includes or the settings changed: passes are remembered in the build folder. JOBS: how many at once.
 set -uo pipefail
 build=$1
+shift
 stamps=$build/tidy
 mkdir -p "$stamps"
-headers=$( (git ls-files -co --exclude-standard -- '*.h' | sort | xargs cat; cat .clang-tidy) | sha256sum)
+
+# A source and every header of ours below it; includes are written from the root.
+with_headers() {
+  local known=$1 new=$1
+  while [ -n "$new" ]; do
+    new=$(echo "$new" | xargs grep -hos '^#include "[^"]*"' | cut -d'"' -f2 | sort -u | grep -vxF "$known")
+    known+=$'\n'$new
+  done
+  echo "$known" | grep .
+}
 
 check() {
-  local source=$1 stamp
-  stamp=$stamps/$( (echo "$headers"; cat "$source") | sha256sum | cut -c1-40)
+  local source=$1 stamp out
+  stamp=$stamps/$( (with_headers "$source" | xargs cat 2>/dev/null; cat .clang-tidy) | sha256sum | cut -c1-40)
   [ -e "$stamp" ] && return 0
-  local out
   if out=$(clang-tidy-16 --quiet --extra-arg=-Wno-unknown-warning-option -p "$build" "$source" 2>&1); then
     touch "$stamp"
   else
@@ -19,9 +29,10 @@ check() {
     return 1
   fi
 }
-export -f check
-export build stamps headers
+export -f check with_headers
+export build stamps
 
-grep -o '"file": "[^"]*"' "$build/compile_commands.json" | cut -d'"' -f4 | grep -v "/build/" | sort -u |
-  grep -v -F -f tests/lint/generated.txt |
-  xargs -P 2 -I{} bash -c 'check {}'
+prefixes=("${@:-}")
+grep -o '"file": "[^"]*"' "$build/compile_commands.json" | cut -d'"' -f4 | sed "s#^$PWD/##" | grep -v "^build/" | sort -u |
+  grep -v -F -f tests/lint/generated.txt | grep -E "^($(IFS='|'; echo "${prefixes[*]}"))" |
+  xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'check {}'

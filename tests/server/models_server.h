@@ -70,7 +70,7 @@ class ModelsServer {
   }
   // Holds the model: its engine can be spoken to even when its last request is about to end.
   std::shared_ptr<const ServedModel> served(const std::string& name) {
-    return *server_.state().service()->models.find(name);
+    return (*server_.state().service()->models.entry(name))->served;
   }
   std::optional<Error> load(const std::string& name, const std::string& path) {
     return outcome_of([&](auto done) { models_.load(entry_of(name, path), done); });

@@ -47,6 +47,70 @@ TEST_CASE("a request for a sleeping model wakes it, and many wake it once") {
   CHECK(server.fakes.num_loads() == 2);
 }
 
+TEST_CASE("a body is opened for its model, or names the one that has to be woken") {
+  FakeEngine engine;
+  const auto model = fake_model(engine.queue());
+  TableEntry ready;
+  ready.name = "one";
+  ready.served = model;
+  TableEntry sleeping;
+  sleeping.name = "two";
+  sleeping.aliases = {"second"};
+  sleeping.state = ModelState::kSleeping;
+  TableEntry unloaded;
+  unloaded.name = "three";
+  unloaded.state = ModelState::kUnloaded;
+  const ModelTable table({ready, sleeping, unloaded});
+  for (const char* body : {R"({"model":"one","n":3})", R"({"n":3})"}) {
+    auto opened = table.open(body);
+    REQUIRE(opened);
+    ModelCall& asked = std::get<ModelCall>(*opened);
+    CHECK(asked.model == model);
+    CHECK(asked.reader.integer("n", 1, 5) == 3);
+  }
+  for (const char* body : {R"({"model":"two"})", R"({"model":"second","n":true})"}) {
+    const auto opened = table.open(body);
+    REQUIRE(opened);
+    CHECK(std::get<AsleepModel>(*opened).name == "two");
+  }
+  for (const char* body : {R"({"model":"three"})", R"({"model":"four"})", R"({"model":2})", "[]", "", "{"})
+    CHECK_FALSE(table.open(body));
+}
+
+TEST_CASE("a request waits again where its model fell asleep after it was woken, and is refused where nobody wakes") {
+  FakeEngine engine(says("awake"));
+  const auto model = fake_model(engine.queue());
+  const auto service = [&](bool awake) {
+    TableEntry entry;
+    entry.name = "two";
+    entry.state = awake ? ModelState::kReady : ModelState::kSleeping;
+    if (awake) entry.served = model;
+    return std::make_shared<const Service>(ModelTable(std::vector<TableEntry>{entry}));
+  };
+  const auto ask = [&](const std::function<void(Server&)>& prepare) {
+    Server server(test_options());
+    prepare(server);
+    server.start();
+    server.serve(service(false));
+    HttpClient client(server.port());
+    HttpReply reply = client.post("/v1/completions", completion("two", 5));
+    engine.wait_live(0);
+    return reply;
+  };
+  const HttpReply refused = ask([](Server&) {});
+  CHECK(refused.status == 503);
+  CHECK(error_code(refused) == "model_loading");
+  std::atomic<int> num_woken{0};
+  const HttpReply reply = ask([&](Server& server) {
+    server.state().waker.wake = [&](const std::string& name, const std::string&, std::int64_t, const auto& told) {
+      if (name == "two" && ++num_woken == 3) server.serve(service(true));
+      told(std::nullopt);
+    };
+  });
+  CHECK(text_of(reply) == "awake");
+  CHECK(num_woken == 3);
+}
+
 TEST_CASE("what waits for a waking model is bounded as its queue is") {
   ModelSpec small = fake_spec("two", "/usr", false);
   small.engine.queue.max_queued_requests = 1;
