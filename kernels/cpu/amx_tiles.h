@@ -5,7 +5,7 @@
 #pragma once
 
 #ifdef __AMX_BF16__
-#include <immintrin.h>
+#include "kernels/cpu/tile_state.h"
 #endif
 
 #include <cstddef>
@@ -25,21 +25,11 @@ class HardwareTiles {
  public:
   // first, second: rows in use of the two halves, 0 to 16.
   void configure(int first, int second) {
-    struct alignas(64) Config {
-      std::uint8_t palette = 1;
-      std::uint8_t start_row = 0;
-      std::uint8_t reserved[14] = {};
-      std::uint16_t column_bytes[16] = {};
-      std::uint8_t rows[16] = {};
-    } config;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.column_bytes[tile] = 64;
-      config.rows[tile] = kTileRows;
-    }
+    TileConfig config;
     // A half without rows is never used, but a tile of none would be a fault.
     config.rows[0] = config.rows[1] = config.rows[4] = static_cast<std::uint8_t>(first);
     config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second > 0 ? second : 1);
-    _tile_loadconfig(&config);
+    load_tile_config(config);
   }
   void release() { _tile_release(); }
   void clear() {
@@ -50,11 +40,13 @@ class HardwareTiles {
   }
   template <int kHalf>
   void load_rows(const std::uint16_t* from) {
+    complete_stores();
     if constexpr (kHalf == 0) _tile_loadd(4, from, 64);
     if constexpr (kHalf == 1) _tile_loadd(5, from, 64);
   }
   template <int kPanel>
   void load_weights(const std::byte* from) {
+    complete_stores();
     if constexpr (kPanel == 0) _tile_loadd(6, from, 64);
     if constexpr (kPanel == 1) _tile_loadd(7, from, 64);
   }
@@ -67,6 +59,7 @@ class HardwareTiles {
   }
   template <int kHalf, int kPanel>
   void load_sums(const float* from) {
+    complete_stores();
     if constexpr (kHalf == 0 && kPanel == 0) _tile_loadd(0, from, 64);
     if constexpr (kHalf == 0 && kPanel == 1) _tile_loadd(1, from, 64);
     if constexpr (kHalf == 1 && kPanel == 0) _tile_loadd(2, from, 64);

@@ -4,6 +4,10 @@
 
 #include "kernels/cpu/kernel_table.h"
 
+#ifdef __AMX_BF16__
+#include "kernels/cpu/tile_state.h"
+#endif
+
 namespace quire {
 namespace {
 
@@ -74,14 +78,7 @@ constexpr int kTileSteps = 32;  // products in one round
 constexpr double kTileProducts = kTileSteps * 16.0 * 16.0;
 
 void set_up_tiles() {
-  struct alignas(64) Config {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } config;
-  _tile_loadconfig(&config);
+  load_tile_config(TileConfig{});
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -1,0 +1,31 @@
+// The configuration of the AMX tiles, and what GCC's own intrinsics leave unsaid: that ldtilecfg reads all 64 bytes and a
+// tile load memory. Without it the compiler drops stores to the one and delays stores for the other. One thread at a
+// time. Source: Intel SDM, LDTILECFG. Internal linkage; included by level files with AMX only.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+[[gnu::always_inline]] inline void load_tile_config(const TileConfig& config) {
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+
+// Before a tile load: what was stored so far is in memory.
+[[gnu::always_inline]] inline void complete_stores() {
+  asm volatile("" : : : "memory");
+}
+
+}  // namespace
+}  // namespace quire
