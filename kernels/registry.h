@@ -10,7 +10,7 @@
 namespace quire {
 
 struct CpuOptions {
-  std::string isa = "auto";  // auto, scalar, avx2, avx512, amx
+  std::string isa = "auto";  // or a name of cpu_isa_levels()
   int threads = 0;           // compute threads; 0: the cores this process may use (affinity and cgroup quota)
   bool pin = true;           // pin compute threads to cores
 };

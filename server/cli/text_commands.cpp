@@ -10,6 +10,7 @@
 #include "core/model/loaded_model.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
+#include "server/cli/cpu_flags.h"
 #include "server/cli/grammar.h"
 #include "server/cli/parse_tools.h"
 #include "server/cli/render.h"
@@ -31,7 +32,7 @@ void add_inspect(CLI::App& app) {
   CLI::App* inspect =
       app.add_subcommand("inspect", "a model's metadata, tensors, and the memory that serving it takes");
   inspect->add_option("model", arguments->path, "GGUF file or Hugging Face directory")->required();
-  inspect->add_option("--isa", arguments->backend.cpu.isa, "auto, scalar, avx2, avx512, amx")->capture_default_str();
+  add_cpu_flags(*inspect, arguments->backend.cpu);
   inspect->callback([arguments] {
     const auto backend = create_backend(arguments->backend);
     fmt::print("{}", inspect_model(arguments->path, *backend, KvCacheOptions{}, ServingLimits{}, machine_memory()));

@@ -11,6 +11,7 @@
 #include "server/cli/bench/steps.h"
 #include "server/cli/bench/throughput.h"
 #include "server/cli/commands.h"
+#include "server/cli/cpu_flags.h"
 #include "server/cli/progress_line.h"
 
 namespace quire::cli {
@@ -116,10 +117,7 @@ void add_bench_throughput(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("throughput", "offline batches of equal requests: the engine without a network");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
-  command->add_option("--isa", arguments->run.backend.cpu.isa, "auto, scalar, avx2, avx512, amx")
-      ->capture_default_str();
-  command->add_option("--threads", arguments->run.backend.cpu.threads, "compute threads; 0: all cores")
-      ->capture_default_str();
+  add_cpu_flags(*command, arguments->run.backend.cpu);
   command->add_option("--prompt", arguments->run.prompt_tokens)->check(CLI::PositiveNumber)->capture_default_str();
   command->add_option("--output", arguments->run.output_tokens)->check(CLI::Range(2, 1 << 20))->capture_default_str();
   command->add_option("--sequences", arguments->run.batch_sizes, "batch sizes, comma-separated")
@@ -224,10 +222,7 @@ void add_bench_steps(CLI::App& bench) {
   auto arguments = std::make_shared<StepsArguments>();
   CLI::App* command = bench.add_subcommand("steps", "what one step costs, by what is in it: for quire simulate");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
-  command->add_option("--isa", arguments->run.backend.cpu.isa, "auto, scalar, avx2, avx512, amx")
-      ->capture_default_str();
-  command->add_option("--threads", arguments->run.backend.cpu.threads, "compute threads; 0: all cores")
-      ->capture_default_str();
+  add_cpu_flags(*command, arguments->run.backend.cpu);
   command->add_option("--max-streams", arguments->run.max_streams)->check(CLI::Range(1, 4096))->capture_default_str();
   command->add_option("--max-prompt", arguments->run.max_prompt)->check(CLI::Range(16, 8192))->capture_default_str();
   command->add_option("--max-context", arguments->run.max_context)
