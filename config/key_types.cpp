@@ -90,6 +90,11 @@ ConfigKey duration_in(Description description, Field<double> field, double per_u
 
 }  // namespace
 
+std::optional<bool> read_boolean(const ConfigValue& value) {
+  if (!is_plain(value) || (value.text != "true" && value.text != "false")) return std::nullopt;
+  return value.text == "true";
+}
+
 std::optional<std::int64_t> read_integer(const ConfigValue& value) {
   return is_plain(value) ? parse<std::int64_t>(value.text) : std::nullopt;
 }

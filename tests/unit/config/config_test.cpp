@@ -194,6 +194,7 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   CHECK(models("[{name: a, path: x, kv_share: 0}]").find("a number above 0 for 'kv_share'") != std::string::npos);
   CHECK(models("[{name: a, path: x, sleep_after: 5}]").find("a time such as") != std::string::npos);
   CHECK(models("[{name: a, path: x, preload: maybe}]").find("true or false for 'preload'") != std::string::npos);
+  CHECK(models("[{name: a, path: x, preload: 'true'}]").find("true or false for 'preload'") != std::string::npos);
   CHECK(models("a").find("must be a list of mappings") != std::string::npos);
 
   const auto clash = [](const std::string& yaml) { check_config(loaded("models: [{name: a, path: x}]\n" + yaml)); };
