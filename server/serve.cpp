@@ -123,6 +123,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
       const auto settings = server.state().settings();
       notifier.stopping();
       notifier.extend(settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd);
+      models.abandon_loads();
     });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose

@@ -11,25 +11,6 @@ Error not_served(std::string_view name) {
                std::nullopt};
 }
 
-TableEntry ready_entry(const std::shared_ptr<const ServedModel>& model) {
-  TableEntry entry;
-  entry.name = model->name;
-  entry.aliases = model->aliases;
-  entry.created = model->created;
-  entry.info = model->info;
-  entry.max_model_len = model->max_model_len;
-  entry.served = model;
-  return entry;
-}
-
-std::vector<TableEntry> ready_entries(const std::vector<std::shared_ptr<const ServedModel>>& models) {
-  std::vector<TableEntry> entries;
-  entries.reserve(models.size());
-  for (const auto& model : models)
-    entries.push_back(ready_entry(model));
-  return entries;
-}
-
 }  // namespace
 
 const char* model_state_name(ModelState state) {
@@ -44,11 +25,6 @@ const char* model_state_name(ModelState state) {
   }
   return "failed";
 }
-
-ModelTable::ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {}
-
-ModelTable::ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models)
-    : ModelTable(ready_entries(models)) {}
 
 Result<const TableEntry*> ModelTable::entry(std::string_view name) const {
   for (const TableEntry& entry : entries_) {

@@ -55,9 +55,7 @@ struct TableEntry {
 
 class ModelTable {
  public:
-  explicit ModelTable(std::vector<TableEntry> entries);
-  // All of them ready.
-  explicit ModelTable(const std::vector<std::shared_ptr<const ServedModel>>& models);
+  explicit ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {}
 
   const std::vector<TableEntry>& entries() const { return entries_; }
   // By name or alias; the first where the name is empty. Errors: 404 "model_not_found", also for the unloaded.

@@ -23,6 +23,11 @@ Error wrong_state(const std::string& name, ModelState state, const std::string& 
                std::string("model_") + model_state_name(state), "name", std::nullopt};
 }
 
+Error given_up(const std::string& name) {
+  return Error{ErrorKind::kConflict, "The model '" + name + "' is being unloaded: its load is given up",
+               "model_load_cancelled", "name", std::nullopt};
+}
+
 Error under_way(const std::string& name) {
   return Error{ErrorKind::kConflict, "Something else is under way with the model '" + name + "': ask again after it",
                "model_busy", "name", std::chrono::seconds(1)};
@@ -42,22 +47,26 @@ bool is_loading(ModelState state) {
 }  // namespace
 
 LiveModels::Outcome::~Outcome() {
-  for (const Done& done : told)
+  for (const auto& [done, error] : told)
     done(error);
 }
 
-void LiveModels::Outcome::tell(std::vector<Done>& all) {
-  std::move(all.begin(), all.end(), std::back_inserter(told));
-  all.clear();
+void LiveModels::Outcome::tell(Done done, std::optional<Error> error) {
+  told.emplace_back(std::move(done), std::move(error));
 }
 
-void LiveModels::Outcome::refuse(Error why, Done done) {
-  error = std::move(why);
-  tell(std::move(done));
+void LiveModels::Outcome::tell(std::vector<Done>& all, const std::optional<Error>& error) {
+  for (Done& done : all)
+    tell(std::move(done), error);
+  all.clear();
 }
 
 bool LiveModels::Entry::is_busy() const {
   return replacing || is_loading(state) || state == ModelState::kDraining;
+}
+
+bool LiveModels::Entry::can_give_up() const {
+  return replacing || is_loading(state) || (state == ModelState::kDraining && after == After::kLoad);
 }
 
 Error LiveModels::not_loaded(const Entry& entry) {
@@ -138,8 +147,10 @@ std::vector<ModelReport> LiveModels::report() const {
 
 void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
   entry->state = state;
+  entry->loading = std::stop_source();
+  entry->begun = false;
   publish();
-  thread_->post([this, entry] { load_now(entry); });
+  thread_->post([this, entry, stop = entry->loading.get_token()] { load_now(entry, stop); });
 }
 
 // What runs ends on it; its last holder, often a session, hands it to bury().
@@ -173,7 +184,7 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   ModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
-  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
+  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   if (entry && same && entry->state == ModelState::kReady) return outcome.tell(std::move(done));
   if (entry && same && is_loading(entry->state)) return entry->told.push_back(std::move(done));
   if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
@@ -221,48 +232,72 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  if (!entry) {
-    outcome.error = no_such_model(name);
-  } else if (entry->state == ModelState::kDraining && entry->after == after) {
-    return entry->told.push_back(std::move(done));
+  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  if (!entry) return refuse(no_such_model(name));
+  if (entry->state == ModelState::kDraining && entry->after == after) return entry->told.push_back(std::move(done));
+  if (after == After::kUnload && entry->can_give_up()) {
+    abandon(entry, after, given_up(name), outcome);
+    outcome.tell(entry->waiting, no_such_model(name));
   } else if (entry->is_busy()) {
-    outcome.error = under_way(name);
+    return refuse(under_way(name));
   } else if (entry->state == ModelState::kReady) {
-    entry->told.push_back(std::move(done));
-    return begin_drain(*entry, after, outcome);
+    begin_drain(*entry, after, outcome);
   } else if (after == After::kUnload) {
     take_out(entry);
   } else if (entry->state == ModelState::kUnloaded) {
-    outcome.error = wrong_state(name, entry->state, "load it first");
+    return refuse(wrong_state(name, entry->state, "load it first"));
   }
+  if (entry->state == ModelState::kDraining) return entry->told.push_back(std::move(done));
   outcome.tell(std::move(done));
+}
+
+// What serves meanwhile goes on, or drains to be unloaded; what was to be loaded becomes `after` as soon as the loader
+// has noticed.
+void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome) {
+  log::info("the load of {} is given up", entry->spec.name);
+  entry->loading.request_stop();
+  outcome.tell(entry->told, why);
+  if (entry->fallback) entry->spec = *std::exchange(entry->fallback, std::nullopt);
+  if (std::exchange(entry->replacing, false)) {
+    if (after == After::kUnload) begin_drain(*entry, after, outcome);
+    return;
+  }
+  const bool waits = std::exchange(entry->state, ModelState::kDraining) == ModelState::kDraining || entry->begun;
+  entry->after = after;
+  if (!waits) return after_drain(entry, outcome);
+  publish();
+}
+
+void LiveModels::abandon_loads() {
+  const Error why{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "",
+                  std::chrono::seconds(5)};
+  Outcome outcome;
+  const std::lock_guard lock(mutex_);
+  for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
+    if (entry->can_give_up() && entry->waiting.empty()) abandon(entry, After::kSleep, why, outcome);
+  }
 }
 
 void LiveModels::wake(const std::string& name, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  if (!entry) {
-    outcome.error = no_such_model(name);
-  } else if (entry->state == ModelState::kUnloaded) {
-    outcome.error = wrong_state(name, entry->state, "load it first");
-  } else if (entry->state == ModelState::kDraining && entry->after == After::kUnload) {
-    outcome.error = under_way(name);
-  } else if (entry->state != ModelState::kReady) {
-    entry->waiting.push_back(std::move(done));
-    if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
-      begin_load(entry, ModelState::kWaking);
-    }
-    return;
+  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  if (!entry) return refuse(no_such_model(name));
+  if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it first"));
+  if (entry->state == ModelState::kDraining && entry->after == After::kUnload) return refuse(under_way(name));
+  if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
+  entry->waiting.push_back(std::move(done));
+  if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
+    begin_load(entry, ModelState::kWaking);
   }
-  outcome.tell(std::move(done));
 }
 
 void LiveModels::replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
+  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
   if (entry->is_busy()) return refuse(under_way(name));
@@ -274,9 +309,10 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
     return begin_load(entry, ModelState::kLoading);
   }
   entry->replacing = true;
-  thread_->post([this, entry, spec = std::move(spec), in_place] {
-    if (in_place) return check_in_place(entry, spec);
-    replace_beside(entry, spec);
+  entry->loading = std::stop_source();
+  thread_->post([this, entry, spec = std::move(spec), in_place, stop = entry->loading.get_token()] {
+    if (in_place) return check_in_place(entry, spec, stop);
+    replace_beside(entry, spec, stop);
   });
 }
 
@@ -284,7 +320,7 @@ void LiveModels::wake_for(const std::string& name, const std::string& key_name, 
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.refuse(std::move(error), std::move(done)); };
+  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
   if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
   if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,11 @@ class LiveModels {
   // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
   // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
   // files are no model, 507 where it does not fit.
-  void load(const ModelEntry& model, Done done);    // takes it into service, or back
-  void unload(const std::string& name, Done done);  // takes it out of service, once its requests have ended
-  void sleep(const std::string& name, Done done);   // gives its memory back, once its requests have ended
+  void load(const ModelEntry& model, Done done);  // takes it into service, or back
+  // Takes it out of service, once its requests have ended. A load that is under way is given up: who ordered it is told
+  // 409, and this is done once its memory is back.
+  void unload(const std::string& name, Done done);
+  void sleep(const std::string& name, Done done);  // gives its memory back, once its requests have ended
   void wake(const std::string& name, Done done);
   // Another file under the same name. New requests go to the new one once it is loaded, those that run end on the old
   // one. `in_place`: the old one goes first, and requests wait meanwhile; for where there is no room for both.
@@ -57,6 +60,9 @@ class LiveModels {
   void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
   // How long a request may wait so; nothing: as long as it takes.
   std::optional<std::chrono::milliseconds> longest_wait(const std::string& name) const;
+
+  // The server drains: gives up the loads that no request waits for. Who ordered them is told 503.
+  void abandon_loads();
 
   std::vector<ModelReport> report() const;
 
@@ -81,6 +87,8 @@ class LiveModels {
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
     std::uint64_t promised = 0;             // bytes, while it runs
+    std::stop_source loading;               // of the load or replacement that is under way
+    bool begun = false;                     // the load has the thread `models`, it does not wait for it
     bool replacing = false;                 // the next one is being loaded beside it
     const RunningModel* leaving = nullptr;  // who drains; only ever compared
     After after = After::kSleep;
@@ -91,7 +99,8 @@ class LiveModels {
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};
 
-    bool is_busy() const;  // something is under way that nothing else may cross
+    bool is_busy() const;      // something is under way that nothing else may cross
+    bool can_give_up() const;  // ... which is a load, or leads to one
   };
   using EntryPtr = std::shared_ptr<Entry>;
   // What was loaded, before it is put into its entry.
@@ -102,13 +111,11 @@ class LiveModels {
   };
   // What is to be told or dropped once the mutex is free.
   struct Outcome {
-    std::vector<Done> told;
-    std::optional<Error> error;
+    std::vector<std::pair<Done, std::optional<Error>>> told;
     std::vector<std::shared_ptr<RunningModel>> dropped;
     ~Outcome();
-    void tell(Done done) { told.push_back(std::move(done)); }
-    void tell(std::vector<Done>& all);
-    void refuse(Error why, Done done);
+    void tell(Done done, std::optional<Error> error = std::nullopt);
+    void tell(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
   // A model that nobody holds any more, and what was promised to it.
@@ -126,7 +133,9 @@ class LiveModels {
   static Error not_loaded(const Entry& entry);  // what requests are told
   void begin_load(const EntryPtr& entry, ModelState state);
   void begin_drain(Entry& entry, After after, Outcome& outcome);
+  void abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome);
   void put(Entry& entry, Loaded loaded);
+  void note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome);
   void after_drain(const EntryPtr& entry, Outcome& outcome);
   void take_out(const EntryPtr& entry);
   void take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<ServedModel> served);
@@ -134,14 +143,13 @@ class LiveModels {
   TableEntry describe(const Entry& entry) const;
 
   // On the thread `models`, without the mutex.
-  void load_now(const EntryPtr& entry);
-  void replace_beside(const EntryPtr& entry, ModelSpec spec);
-  void check_in_place(const EntryPtr& entry, ModelSpec spec);
+  void load_now(const EntryPtr& entry, const std::stop_token& stop);
+  void replace_beside(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop);
+  void check_in_place(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop);
   void bury(Ended& ended);
-  // The error where it cannot be loaded; nothing at all where the process ends meanwhile.
-  std::optional<Result<Loaded>> try_load(const ModelSpec& spec);
+  // The error where it cannot be loaded; nothing at all where it was given up meanwhile, or the process ends.
+  std::optional<Result<Loaded>> try_load(const ModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened, const std::function<bool()>& interrupted);
-  void note_failure(const EntryPtr& entry, const Error& error);
   void plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,
                   const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 

@@ -123,52 +123,57 @@ LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<O
   return loaded;
 }
 
-std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const ModelSpec& spec) {
+std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const ModelSpec& spec, const std::stop_token& stop) {
   try {
     Loaded loaded;
-    const auto error =
-        refused_by(spec.name, [&] { loaded = bring_up(spec, open_(spec), [this] { return ending_.load(); }); });
+    const auto error = refused_by(spec.name, [&] {
+      loaded = bring_up(spec, open_(spec), [&] { return ending_.load() || stop.stop_requested(); });
+    });
     if (error) return tl::make_unexpected(*error);
     return loaded;
   } catch (const Interrupted&) {
+    ::malloc_trim(0);
     return std::nullopt;
   }
 }
 
-void LiveModels::load_now(const EntryPtr& entry) {
+void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   ModelSpec spec;
   {
     const std::lock_guard lock(mutex_);
+    if (stop.stop_requested()) return;
+    entry->begun = true;
     spec = entry->spec;
   }
   const auto began = Clock::now();
-  auto loaded = try_load(spec);
-  if (!loaded) return;
-  if (!*loaded) return note_failure(entry, loaded->error());
-  log::info("{} is loaded after {} ms", spec.name,
-            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
+  auto loaded = try_load(spec, stop);
+  if (!loaded && !stop.stop_requested()) return;  // the process ends
   Outcome outcome;
   const std::lock_guard lock(mutex_);
+  if (stop.stop_requested()) {
+    // The loader may have been too near its end to notice: then this is over once bury() had the model.
+    if (!loaded || !*loaded) return after_drain(entry, outcome);
+    entry->leaving = (*loaded)->running.get();
+    return;
+  }
+  if (!*loaded) return note_failure(entry, loaded->error(), outcome);
+  log::info("{} is loaded after {} ms", spec.name,
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
   put(*entry, **std::move(loaded));
   outcome.tell(entry->told);
   outcome.tell(entry->waiting);
   publish();
 }
 
-void LiveModels::note_failure(const EntryPtr& entry, const Error& error) {
+void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome) {
   log::error("{}", error.message);
-  Outcome admins;
-  Outcome requests;
-  const std::lock_guard lock(mutex_);
-  admins.error = error;
-  admins.tell(entry->told);
+  outcome.tell(entry->told, error);
   if (entry->fallback) {
     entry->spec = *std::exchange(entry->fallback, std::nullopt);
     log::info("{} goes back to {}", entry->spec.name, entry->spec.model.path.string());
     return begin_load(entry, ModelState::kLoading);
   }
-  requests.error = not_loaded(*entry);
-  requests.tell(entry->waiting);
+  outcome.tell(entry->waiting, not_loaded(*entry));
   entry->state = ModelState::kFailed;
   entry->failure = error.message;
   entry->failed_at = Clock::now();
@@ -176,16 +181,17 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error) {
   publish();
 }
 
-void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec) {
-  auto loaded = try_load(spec);
+void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop) {
+  if (stop.stop_requested()) return;
+  auto loaded = try_load(spec, stop);
   if (!loaded) return;
   std::optional<Error> error;
   if (!*loaded) error = loaded->error();
   if (error && error->kind == ErrorKind::kNoMemory) error->message += R"(; "mode": "in_place" needs room for one only)";
   Outcome outcome;
   const std::lock_guard lock(mutex_);
-  outcome.error = error;
-  outcome.tell(entry->told);
+  if (stop.stop_requested()) return;
+  outcome.tell(entry->told, error);
   entry->replacing = false;
   if (error) return log::error("{}", error->message);
   log::info("{} is {} now, was {}", spec.name, spec.model.path.string(), entry->spec.model.path.string());
@@ -196,19 +202,19 @@ void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec) {
 }
 
 // Before anything is given up: would the new one be loaded?
-void LiveModels::check_in_place(const EntryPtr& entry, ModelSpec spec) {
+void LiveModels::check_in_place(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop) {
+  if (stop.stop_requested()) return;
   const auto error = refused_by(spec.name, [&] {
     const MemoryNeeds needs = open_(spec)->needs();
     plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised));
   });
   Outcome outcome;
   const std::lock_guard lock(mutex_);
+  if (stop.stop_requested()) return;
   entry->replacing = false;
   if (error) {
     log::error("{}", error->message);
-    outcome.error = error;
-    outcome.tell(entry->told);
-    return;
+    return outcome.tell(entry->told, error);
   }
   entry->fallback = std::exchange(entry->spec, std::move(spec));
   begin_drain(*entry, After::kLoad, outcome);
@@ -262,7 +268,7 @@ void LiveModels::reconfigure(const std::vector<ModelSpec>& specs, const EngineOp
       throw StartupError(fmt::format("models: '{}' is new: {} and a path first", spec.name, advice(spec.name, "load")));
     }
     const Entry& entry = **found;
-    if (entry.replacing || entry.leaving != nullptr || entry.state == ModelState::kLoading) {
+    if (entry.replacing || entry.state == ModelState::kDraining || entry.state == ModelState::kLoading) {
       throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
     }
     if (!spec.is_only && spec.model.path != entry.spec.model.path) {

@@ -11,6 +11,7 @@
 #include "server/api/json.h"
 #include "server/http/router.h"
 #include "tests/server/fake_tokenizer.h"
+#include "tests/support/ready_table.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ const ModelTable& fuzz_models() {
     limits.max_time = std::chrono::milliseconds(500);
     model->grammar_compiler =
         std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*model->tokenizer), limits);
-    return ModelTable({std::move(model)});
+    return test::ready_table(std::move(model));
   }();
   return models;
 }

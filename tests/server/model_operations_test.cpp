@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/server/models_server.h"
 
@@ -61,7 +62,6 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   ToldBy second;
   server.models().load(entry_of("four", "fourth"), first.done());
   server.models().load(entry_of("four", "fourth"), second.done());
-  CHECK(server.unload("four")->code == "model_busy");
   CHECK(server.sleep("four")->code == "model_busy");
   CHECK(server.replace("four", "x")->code == "model_busy");
   server.fakes.release_loads();
@@ -70,6 +70,77 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   for (std::size_t i = server.models().report().size(); i < kMostModels; ++i)
     CHECK(server.load("m" + std::to_string(i), "x") == std::nullopt);
   CHECK(server.load("one-too-many", "x")->code == "too_many_models");
+}
+
+TEST_CASE("unloading gives up a load that is under way, and its memory is back when it says so") {
+  constexpr std::uint64_t kTwo = 2 * (100 + 1 + 16 + 192) * kMegabyte;
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false), fake_spec("three", "/etc", false)},
+                      kTwo);
+  server.fakes.hold_loads();
+  HttpClient client(server.port());
+  client.send(posted_completion(completion("two", 4)));
+  server.fakes.wait_loading(2);
+  ToldBy loader;
+  server.models().load(entry_of("two", "/usr"), loader.done());
+  ToldBy queued;
+  server.models().load(entry_of("three", "/etc"), queued.done());
+  // The one that waits for the other goes at once, the one that is being loaded as soon as the loader looks.
+  CHECK(server.unload("three") == std::nullopt);
+  CHECK(queued.wait()->code == "model_load_cancelled");
+  CHECK(server.state("two") == ModelState::kWaking);
+  CHECK(server.unload("two") == std::nullopt);
+  CHECK(loader.wait()->code == "model_load_cancelled");
+  CHECK(client.receive().status == 404);
+  CHECK(server.state("two") == ModelState::kUnloaded);
+  CHECK(server.state("three") == ModelState::kUnloaded);
+  CHECK(client.post("/v1/completions", completion("three", 4)).status == 404);
+  server.fakes.release_loads();
+  CHECK(server.fakes.num_loads() == 1);
+  CHECK(server.load("two", "") == std::nullopt);
+  CHECK(text_of(client.post("/v1/completions", completion("two", 4))) == "/usr");
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+}
+
+TEST_CASE("unloading gives up the replacement that is being loaded beside it") {
+  ModelsServer server({fake_spec("one", "old")});
+  server.fakes.hold_loads();
+  ToldBy replaced;
+  server.models().replace("one", "new", false, replaced.done());
+  server.fakes.wait_loading(2);
+  CHECK(server.unload("one") == std::nullopt);
+  CHECK(replaced.wait()->code == "model_load_cancelled");
+  CHECK(server.fakes.num_alive() == 0);
+  server.fakes.release_loads();
+  CHECK(server.load("one", "") == std::nullopt);
+  HttpClient client(server.port());
+  CHECK(text_of(client.post("/v1/completions", completion("one", 3))) == "old");
+}
+
+TEST_CASE("a drain gives up the loads that no request waits for") {
+  ModelsServer server({fake_spec("one", "old"), fake_spec("two", "/usr", false), fake_spec("three", "/etc", false)},
+                      100 * kPlenty);
+  server.fakes.hold_loads();
+  ToldBy woken;
+  server.models().load(entry_of("three", "/etc"), woken.done());
+  server.fakes.wait_loading(2);
+  HttpClient waiting(server.port());
+  waiting.send(posted_completion(completion("two", 4)));
+  while (server.state("two") != ModelState::kWaking)
+    std::this_thread::yield();
+  ToldBy replaced;
+  server.models().replace("one", "new", false, replaced.done());
+  server.models().abandon_loads();
+  for (ToldBy* told : {&woken, &replaced}) {
+    const auto error = told->wait();
+    REQUIRE(error);
+    CHECK(error->kind == ErrorKind::kUnavailable);
+    CHECK(error->code == "server_draining");
+  }
+  server.fakes.release_loads();
+  CHECK(text_of(waiting.receive()) == "/usr");
+  CHECK(server.state("three") == ModelState::kSleeping);
+  CHECK(text_of(waiting.post("/v1/completions", completion("one", 3))) == "old");
+  CHECK(server.fakes.num_loads() == 2);
 }
 
 TEST_CASE("the memory of several models is one plan, which names them where it does not fit") {
@@ -171,7 +242,7 @@ TEST_CASE("the admin's pages move models for admins only") {
   const HttpReply accepted = ask("/admin/models/load", {{"name", "three"}, {"path", "x"}, {"wait", false}});
   CHECK(accepted.status == 202);
   CHECK(Json::parse(accepted.body)["state"] == "loading");
-  CHECK(ask("/admin/models/unload", {{"name", "three"}, {"wait", false}}).status == 409);
+  CHECK(ask("/admin/models/sleep", {{"name", "three"}, {"wait", false}}).status == 409);
   server.fakes.release_loads();
   CHECK(ask("/admin/models/wake", {{"name", "three"}}).status == 200);
   // As llama-server's router and vLLM have it.

@@ -60,7 +60,7 @@ TEST_CASE("a body is opened for its model, or names the one that has to be woken
   TableEntry unloaded;
   unloaded.name = "three";
   unloaded.state = ModelState::kUnloaded;
-  const ModelTable table({ready, sleeping, unloaded});
+  const ModelTable table(std::vector<TableEntry>{ready, sleeping, unloaded});
   for (const char* body : {R"({"model":"one","n":3})", R"({"n":3})"}) {
     auto opened = table.open(body);
     REQUIRE(opened);

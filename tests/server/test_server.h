@@ -5,6 +5,7 @@
 #include "tests/server/fake_engine.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/server/http_client.h"
+#include "tests/support/ready_table.h"
 
 namespace quire::test {
 
@@ -42,7 +43,7 @@ class TestServer {
     server_.start();
     auto model = fake_model(engine_.queue());
     if (adjust) adjust(*model);
-    server_.serve(std::make_shared<Service>(ModelTable({std::move(model)})));
+    server_.serve(std::make_shared<Service>(ready_table(std::move(model))));
   }
   // The engine's thread posts to the server's loops, so it ends first.
   ~TestServer() { engine_.stop(); }
