@@ -10,7 +10,6 @@
 #include "server/http/server.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
-#include "server/ops/engine_trace.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
 
@@ -57,27 +56,6 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   });
 }
 
-// Records both sides of the queue: the engine's steps and the requests that end.
-Result<AdminTask> trace_engine(Server& server, const std::string& model, std::chrono::seconds length) {
-  const auto service = server.state().service();
-  if (!service) return failure(ErrorKind::kUnavailable, "There is no engine to trace yet", "model_loading");
-  const auto entry = service->models.entry(model);
-  if (!entry) return tl::make_unexpected(entry.error());
-  const std::shared_ptr<RunningModel> running = (*entry)->running;
-  if (!running || running->step_trace() == nullptr) {
-    return failure(ErrorKind::kUnavailable, "The model '" + (*entry)->name + "' has no engine to trace now",
-                   "model_loading");
-  }
-  if (!running->step_trace()->start(kMostTracedSteps)) {
-    return failure(ErrorKind::kRateLimited, "Somebody else is tracing the engine now", "trace_running");
-  }
-  server.state().request_trace.start();
-  const auto finish = [&server, running, began = Clock::now()]() -> Result<std::string> {
-    return perfetto_json(running->step_trace()->stop(), server.state().request_trace.stop(), began);
-  };
-  return AdminTask{.wait = length, .finish = finish};
-}
-
 // Loads what is to be there from the start, and only then opens the doors.
 void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
   const auto started = Clock::now();
@@ -114,9 +92,6 @@ int serve(const ServeOptions& options, ConfigSource source) {
   {
     Server server(options.server, take_handed_sockets());
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
-    server.state().admin.trace = [&](const std::string& model, std::chrono::seconds length) {
-      return trace_engine(server, model, length);
-    };
     connect_models(server.state(), models);
     server.handle_signals([&reloader] { reloader.reload(); });
     server.on_drain([&] {

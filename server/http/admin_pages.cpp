@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "server/models/running_model.h"
+
 namespace quire {
 
 namespace {
@@ -11,6 +13,22 @@ constexpr int kLongestTrace = 60;  // seconds
 Error not_here() {
   return Error{ErrorKind::kUnavailable, "The server has nothing to do this with yet", "model_loading", "",
                std::chrono::seconds(1)};
+}
+
+// One that is unloaded while it is traced takes its steps along: to hold it would keep its memory.
+struct ReadyEngine {
+  std::string model;
+  std::weak_ptr<RunningModel> running;
+};
+
+std::vector<ReadyEngine> ready_engines(const ServerState& state) {
+  std::vector<ReadyEngine> engines;
+  const auto service = state.service();
+  if (!service) return engines;
+  for (const TableEntry& entry : service->models.entries()) {
+    if (entry.running && entry.running->step_trace() != nullptr) engines.push_back({entry.name, entry.running});
+  }
+  return engines;
 }
 
 }  // namespace
@@ -29,8 +47,22 @@ Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
   if (error != std::errc() || end != digits.data() + digits.size() || seconds < 1 || seconds > kLongestTrace) {
     return invalid("'seconds' must be an integer from 1 to " + std::to_string(kLongestTrace), "seconds");
   }
-  if (!state.admin.trace) return tl::make_unexpected(not_here());
-  return state.admin.trace("", std::chrono::seconds(seconds));
+  const std::vector<ReadyEngine> engines = ready_engines(state);
+  if (engines.empty()) return tl::make_unexpected(not_here());
+  if (!state.request_trace.start()) {
+    return failure(ErrorKind::kRateLimited, "Somebody else is tracing the engines now", "trace_running");
+  }
+  for (const ReadyEngine& engine : engines) {
+    if (const auto running = engine.running.lock()) running->step_trace()->start(kMostTracedSteps);
+  }
+  const auto finish = [&state, engines, began = Clock::now()]() -> Result<std::string> {
+    std::vector<EngineSteps> steps;
+    for (const ReadyEngine& engine : engines) {
+      if (const auto running = engine.running.lock()) steps.push_back({engine.model, running->step_trace()->stop()});
+    }
+    return perfetto_json(steps, state.request_trace.stop(), began);
+  };
+  return AdminTask{.wait = std::chrono::seconds(seconds), .finish = finish};
 }
 
 }  // namespace quire

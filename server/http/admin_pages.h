@@ -8,7 +8,7 @@ namespace quire {
 
 // POST /admin/reload: reads the configuration again.
 Result<AdminTask> admin_reload(ServerState& state, const Call& call);
-// POST /admin/trace?seconds=N: what the engine does in the next N seconds, for Perfetto.
+// POST /admin/trace?seconds=N: what the engines of all models that are ready do in the next N seconds, for Perfetto.
 Result<AdminTask> admin_trace(ServerState& state, const Call& call);
 
 }  // namespace quire

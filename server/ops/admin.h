@@ -30,7 +30,6 @@ struct ModelOrder {
 
 struct AdminActions {
   std::function<Result<std::string>()> reload;
-  std::function<Result<AdminTask>(const std::string& model, std::chrono::seconds)> trace;
   // Tells once it is done, or at once why not.
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> told)> order;
   std::function<std::vector<ModelReport>()> models;

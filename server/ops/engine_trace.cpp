@@ -11,8 +11,8 @@ namespace quire {
 
 namespace {
 
-constexpr int kEngineProcess = 1;
-constexpr int kRequestProcess = 2;
+constexpr int kRequestProcess = 1;
+constexpr int kFirstEngine = 2;  // its process
 constexpr int kStepTrack = 1;
 
 double micros(Clock::duration duration) {
@@ -33,12 +33,13 @@ class TraceWriter {
     add(fmt::format(R"({{"name":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
                     dump_json(Json(name)), process, track, micros(begin - began_), micros(length), arguments));
   }
-  void counter(const char* name, Clock::time_point at, std::int64_t value) {
-    add(fmt::format(R"({{"name":"{}","ph":"C","pid":{},"ts":{:.3f},"args":{{"value":{}}}}})", name, kEngineProcess,
+  void counter(int process, const char* name, Clock::time_point at, std::int64_t value) {
+    add(fmt::format(R"({{"name":"{}","ph":"C","pid":{},"ts":{:.3f},"args":{{"value":{}}}}})", name, process,
                     micros(std::max(at, began_) - began_), value));
   }
-  void name_process(int process, const char* name) {
-    add(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"{}"}}}})", process, name));
+  void name_process(int process, const std::string& name) {
+    add(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process,
+                    dump_json(Json(name))));
   }
   // The track of a request; named when first asked for.
   int track_of(const std::string& request) {
@@ -63,19 +64,19 @@ class TraceWriter {
   std::map<std::string, int> tracks_;
 };
 
-void write_step(TraceWriter& writer, const StepRecord& step) {
+void write_step(TraceWriter& writer, int process, const StepRecord& step) {
   Clock::duration whole{};
   for (const Clock::duration phase : step.phases)
     whole += phase;
-  writer.slice(kEngineProcess, kStepTrack, "step", step.began, whole,
+  writer.slice(process, kStepTrack, "step", step.began, whole,
                fmt::format(R"({{"tokens":{},"sequences":{}}})", step.num_tokens, step.entries.size()));
   Clock::time_point at = step.began;
   for (std::size_t i = 0; i < step.phases.size(); ++i) {
-    writer.slice(kEngineProcess, kStepTrack, kStepPhaseNames[i], at, step.phases[i]);
+    writer.slice(process, kStepTrack, kStepPhaseNames[i], at, step.phases[i]);
     at += step.phases[i];
   }
-  writer.counter("tokens in step", step.began, step.num_tokens);
-  writer.counter("sequences in step", step.began, static_cast<std::int64_t>(step.entries.size()));
+  writer.counter(process, "tokens in step", step.began, step.num_tokens);
+  writer.counter(process, "sequences in step", step.began, static_cast<std::int64_t>(step.entries.size()));
   for (const StepRecord::Entry& entry : step.entries) {
     writer.slice(kRequestProcess, writer.track_of(entry.request_id), entry.is_prompt ? "prefill" : "decode", step.began,
                  whole, fmt::format(R"({{"tokens":{},"choice":{}}})", entry.num_tokens, entry.choice));
@@ -103,10 +104,11 @@ void write_life(TraceWriter& writer, const RequestRecord& record) {
 
 }  // namespace
 
-void RequestTrace::start() {
+bool RequestTrace::start() {
   const std::lock_guard lock(mutex_);
+  if (active_.exchange(true)) return false;
   records_.clear();
-  active_ = true;
+  return true;
 }
 
 std::vector<RequestRecord> RequestTrace::stop() {
@@ -121,14 +123,18 @@ void RequestTrace::add(const RequestRecord& record) {
   if (records_.size() < kMostTracedRequests) records_.push_back(record);
 }
 
-std::string perfetto_json(const std::vector<StepRecord>& steps, const std::vector<RequestRecord>& requests,
+std::string perfetto_json(const std::vector<EngineSteps>& engines, const std::vector<RequestRecord>& requests,
                           Clock::time_point began) {
   TraceWriter writer(began);
-  writer.name_process(kEngineProcess, "engine");
-  writer.name_track(kEngineProcess, kStepTrack, "steps");
   writer.name_process(kRequestProcess, "requests");
-  for (const StepRecord& step : steps)
-    write_step(writer, step);
+  int process = kFirstEngine;
+  for (const EngineSteps& engine : engines) {
+    writer.name_process(process, "engine of " + engine.model);
+    writer.name_track(process, kStepTrack, "steps");
+    for (const StepRecord& step : engine.steps)
+      write_step(writer, process, step);
+    ++process;
+  }
   for (const RequestRecord& record : requests)
     write_life(writer, record);
   return writer.take();

@@ -1,4 +1,4 @@
-// EngineTrace: a window of the engine's steps and of the requests that ended meanwhile, as a file for Perfetto or
+// EngineTrace: a window of the engines' steps and of the requests that ended meanwhile, as a file for Perfetto or
 // chrome://tracing (the Trace Event Format). Any thread.
 #pragma once
 
@@ -17,7 +17,8 @@ inline constexpr std::size_t kMostTracedRequests = 20'000;
 // Requests that ended while somebody records; nothing is kept otherwise.
 class RequestTrace {
  public:
-  void start();
+  // Forgets what was recorded. False where somebody is recording already.
+  bool start();
   std::vector<RequestRecord> stop();
   void add(const RequestRecord& record);
 
@@ -27,9 +28,16 @@ class RequestTrace {
   std::vector<RequestRecord> records_;
 };
 
-// One track for the engine's steps and their phases, one for each request: its share of every step, and, where it ended
-// meanwhile, its whole life. Times are microseconds since `began`; nothing is shown before it.
-std::string perfetto_json(const std::vector<StepRecord>& steps, const std::vector<RequestRecord>& requests,
+// What one model's engine did.
+struct EngineSteps {
+  std::string model;
+  std::vector<StepRecord> steps;
+};
+
+// A process for each engine, with its steps and their phases, and one for the requests with a track for each: its share
+// of every step, and, where it ended meanwhile, its whole life. Times are microseconds since `began`; nothing is
+// shown before it.
+std::string perfetto_json(const std::vector<EngineSteps>& engines, const std::vector<RequestRecord>& requests,
                           Clock::time_point began);
 
 }  // namespace quire

@@ -21,7 +21,7 @@ class FakeModels::Running final : public RunningModel {
   RequestQueue& queue() override { return engine_.queue(); }
   EngineStats stats() const override { return {}; }
   bool healthy() const override { return true; }
-  StepTrace* step_trace() override { return nullptr; }
+  StepTrace* step_trace() override { return &trace_; }
   void reconfigure(const EngineOptions& options) override {
     engine_.queue().reconfigure(options.queue, options.scheduler.key_weights);
   }
@@ -42,6 +42,7 @@ class FakeModels::Running final : public RunningModel {
   FakeModels& models_;
   const std::string path_;
   FakeEngine engine_;
+  StepTrace trace_;
 };
 
 class FakeModels::Opened final : public OpenedModel {

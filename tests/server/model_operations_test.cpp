@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
+#include <map>
 #include <thread>
 
+#include "server/http/admin_pages.h"
 #include "tests/server/models_server.h"
 
 using namespace quire;
@@ -141,6 +143,41 @@ TEST_CASE("a drain gives up the loads that no request waits for") {
   CHECK(server.state("three") == ModelState::kSleeping);
   CHECK(text_of(waiting.post("/v1/completions", completion("one", 3))) == "old");
   CHECK(server.fakes.num_loads() == 2);
+}
+
+TEST_CASE("a trace shows the engines of all models that are ready, one at a time") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "second"), fake_spec("three", "/etc", false)});
+  ServerState& state = server.server().state();
+  Call call;
+  call.query = "seconds=1";
+  const auto task = admin_trace(state, call);
+  REQUIRE(task);
+  const auto second = admin_trace(state, call);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == "trace_running");
+  std::int64_t num_tokens = 4;
+  for (const ModelReport& report : server.models().report()) {
+    StepRecord step;
+    step.began = Clock::now();
+    step.num_tokens = num_tokens++;
+    if (report.entry.running) report.entry.running->step_trace()->add(step);
+  }
+  const Json events = Json::parse(task->finish().value())["traceEvents"];
+  std::map<std::string, int> processes;
+  std::map<int, int> tokens;
+  for (const Json& event : events) {
+    if (event["name"] == "process_name") processes[event["args"]["name"]] = event["pid"];
+    if (event["name"] == "step") tokens[event["pid"]] = event["args"]["tokens"];
+  }
+  CHECK(processes.size() == 3);
+  REQUIRE(tokens.size() == 2);
+  CHECK(tokens[processes["engine of one"]] == 4);
+  CHECK(tokens[processes["engine of two"]] == 5);
+  // Another may trace now, and who traces keeps no model alive.
+  const auto next = admin_trace(state, call);
+  REQUIRE(next);
+  CHECK(server.unload("two") == std::nullopt);
+  CHECK(next->finish().value().find("engine of two") == std::string::npos);
 }
 
 TEST_CASE("the memory of several models is one plan, which names them where it does not fit") {

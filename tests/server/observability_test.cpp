@@ -236,7 +236,7 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   step.phases = {1ms, 1ms, 5ms, 2ms, 1ms};
   step.num_tokens = 9;
   step.entries = {{"cmpl-1-0", 0, 8, true}, {"cmpl-\"2\"-0", 1, 1, false}};
-  const Json trace = Json::parse(perfetto_json({step}, {record_at(began)}, began));
+  const Json trace = Json::parse(perfetto_json({{"one", {step}}}, {record_at(began)}, began));
   const Json& events = trace["traceEvents"];
   const Json* forward = named(events, "forward");
   REQUIRE(forward != nullptr);
@@ -260,7 +260,7 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
 TEST_CASE("a trace shows of a request that came before it only what lies in it") {
   const RequestRecord record = record_at(Clock::now());
   const Clock::time_point first_token = record.times.first_token.value();
-  const Json trace = Json::parse(perfetto_json({}, {record}, first_token));
+  const Json trace = Json::parse(perfetto_json({{"one", {}}}, {record}, first_token));
   const Json& events = trace["traceEvents"];
   const Json* life = named(events, "POST /v1/completions");
   REQUIRE(life != nullptr);
