@@ -4,76 +4,26 @@
 // depth in order, whatever the number of rows in the tile.
 #pragma once
 
+#include "kernels/cpu/amx_decode_impl.h"
 #include "kernels/cpu/amx_tiles.h"
-#include "kernels/cpu/gemm_int_impl.h"
 #include "kernels/cpu/round_tile_impl.h"
 
 namespace quire {
 namespace {
 
-// Depth decoded at a time when weights are used only once: two panels of it stay in the first-level cache.
-constexpr std::int64_t kDecodeDepth = 256;
-// With more rows than one tile, depth goes in blocks: two panels of a block decoded stay in the first-level cache while
-// all row tiles pass over them, and the rows' share of the block stays in the second-level cache while all panels of
-// the piece do. Sums of unfinished outputs wait in memory beside them, which changes no bit of them.
-constexpr std::int64_t kBlockDepth = 512;
+// With one tile of rows, weights are decoded this many tiles before they are multiplied, into a ring: tile loads take
+// nothing from stores that still wait for the cache, and so both units work at the same time.
+constexpr std::int64_t kDecodeLead = 2;
+constexpr std::int64_t kDecodeRing = 4;
+// With more rows, depth goes in blocks: two panels of a block, and a tile's rows of it, stay in the first-level cache
+// while all row tiles pass over them, and the rows' share of the block stays in the second-level cache while all panels
+// of the piece do. Meanwhile the next two panels are decoded. Sums of unfinished outputs wait in memory beside them,
+// which changes no bit of them.
+constexpr std::int64_t kBlockSteps = kHalvesBlock / kTileDepth;
 constexpr std::int64_t kBlockTiles = 16;
 constexpr std::int64_t kBlockPanels = 16;
-constexpr std::int64_t kPairSums = 4 * kTileRows * kPanelCols;  // floats of a row tile times two panels
-
-// Decodes depth [begin, end) (multiples of 32; K-quants begin at multiples of 256) of a panel to B tiles.
-template <class P>
-void decode_panel(const std::byte* panel, std::size_t quants_offset, std::int64_t begin, std::int64_t end,
-                  std::byte* out) {
-  using F = typename Simd::F;
-  const std::byte* meta = panel + begin / kQuantBlock / P::kGroups * (P::kHeader + P::kGroups * P::kEntry);
-  const std::byte* quants = panel + quants_offset + begin / kQuantBlock * P::kQuantBytes;
-  const F zero = Simd::set1(-static_cast<float>(P::kZero));
-  for (std::int64_t k = begin; k < end; k += kQuantBlock * P::kGroups) {
-    const std::byte* header = meta;
-    meta += P::kHeader;
-#pragma GCC unroll 1
-    for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
-      for (int line = 0; line < P::kQuantBytes; line += 64)
-        __builtin_prefetch(quants + kPrefetch + line);
-      __builtin_prefetch(meta + kPrefetchScales);
-      const Scales s = load_scales<P>(header, meta, 0);
-      for (int i = 0; i < 8; ++i, out += 128) {
-        const typename Simd::B w = quant_group<P::kBits>(quants, i);
-        const F scale = P::kBits == 6 && i >= 4 ? s.second : s.first;
-        // A fused multiply-add of exact factors: (quant - zero) * scale rounded once.
-        const F offset = P::kZero == 0 ? s.second : Simd::mul(zero, scale);
-        Simd::store_bf16_pairs(out, Simd::fma(Simd::template byte_of_four<0>(w), scale, offset),
-                               Simd::fma(Simd::template byte_of_four<1>(w), scale, offset));
-        Simd::store_bf16_pairs(out + 64, Simd::fma(Simd::template byte_of_four<2>(w), scale, offset),
-                               Simd::fma(Simd::template byte_of_four<3>(w), scale, offset));
-      }
-    }
-  }
-}
-
-struct TileF16 {};
-struct TileBF16 {};
-
-// Where the B tiles of depth [begin, end) of a panel are: decoded into `scratch`, or the weights themselves.
-template <class P>
-const std::byte* weight_tiles(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t end,
-                              std::byte* scratch) {
-  const std::byte* from = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
-  if constexpr (__is_same(P, TileBF16)) {
-    return from + begin * kPanelCols * 2;
-  } else if constexpr (__is_same(P, TileF16)) {
-    std::byte* out = scratch;
-    for (std::int64_t k = begin; k < end; k += 2, out += 64) {
-      const std::uint16_t* pair = halves(from) + k * kPanelCols;
-      Simd::store_bf16_pairs(out, Simd::load_f16(pair), Simd::load_f16(pair + kPanelCols));
-    }
-    return scratch;
-  } else {
-    decode_panel<P>(from, args.quants_offset, begin, end, scratch);
-    return scratch;
-  }
-}
+constexpr std::int64_t kPairSums = 4 * kTileRows * kPanelCols;      // floats of a row tile times two panels
+constexpr std::int64_t kBlockBytes = 2 * kBlockSteps * kTileBytes;  // two panels of a block, decoded
 
 // Rows of one tile of activations: two halves of up to sixteen.
 struct TileShape {
@@ -87,22 +37,21 @@ inline TileShape tile_shape(std::int64_t rows) {
   return {count < kTileRows ? count : kTileRows, count > kTileRows ? count - kTileRows : 0};
 }
 
+// One step of depth: 32 features.
 template <int kPanels, class Tiles>
-void multiply_depth(Tiles& tiles, const std::uint16_t* x, TileShape shape, const std::byte* const* weights,
-                    std::int64_t depth) {
-  for (std::int64_t k = 0; k < depth; k += kTileDepth) {
-    const std::int64_t at = k / kTileDepth * kTileBytes;
-    tiles.template load_weights<0>(weights[0] + at);
-    if constexpr (kPanels == 2) tiles.template load_weights<1>(weights[1] + at);
-    tiles.template load_rows<0>(x);
-    tiles.template multiply<0, 0>();
-    if constexpr (kPanels == 2) tiles.template multiply<0, 1>();
-    if (shape.second > 0) {
-      tiles.template load_rows<1>(x + kTileRows * kTileDepth);
-      tiles.template multiply<1, 0>();
-      if constexpr (kPanels == 2) tiles.template multiply<1, 1>();
-    }
-    x += shape.rows() * kTileDepth;
+[[gnu::always_inline]] inline void multiply_step(Tiles& tiles, const std::uint16_t* x, TileShape shape,
+                                                 const std::byte* const* weights) {
+  tiles.template load_weights<0>(weights[0]);
+  tiles.template load_rows<0>(x);
+  tiles.template multiply<0, 0>();
+  if constexpr (kPanels == 2) {
+    tiles.template load_weights<1>(weights[1]);
+    tiles.template multiply<0, 1>();
+  }
+  if (shape.second > 0) {
+    tiles.template load_rows<1>(x + kTileRows * kTileDepth);
+    tiles.template multiply<1, 0>();
+    if constexpr (kPanels == 2) tiles.template multiply<1, 1>();
   }
 }
 
@@ -124,31 +73,46 @@ void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape
   if constexpr (kPanels == 2) write_tile<1, 1>(tiles, args, row, shape.second, panel);
 }
 
-template <class P, int kPanels>
-void decode_panels(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t end, std::byte* scratch,
-                   const std::byte** weights) {
-  for (int p = 0; p < kPanels; ++p) {
-    weights[p] = weight_tiles<P>(args, panel + p, begin, end, scratch + p * kBlockDepth * kPanelCols * 2);
-  }
-}
-
-// One row tile: sums stay in the tiles for the whole depth.
+// All panels of the range, a number divisible by kPanels, times one row tile: sums stay in the tiles for the whole
+// depth, and reading goes on over the ends of panels.
 template <class P, class Tiles, int kPanels>
-void amx_panels(const GemmArgs& args, std::int64_t tile, std::int64_t panel, std::byte* scratch) {
+void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   const std::int64_t depth = padded_depth(args.depth);
-  const std::int64_t row = tile * kAmxRowTile;
+  const std::int64_t steps = depth / kTileDepth;
+  const std::int64_t row = range.tile_begin * kAmxRowTile;
   const TileShape shape = tile_shape(args.rows - row);
-  const std::uint16_t* x = args.halves + row * depth;
-  const std::byte* weights[kPanels];
+  const std::int64_t count = (range.panel_end - range.panel_begin) / kPanels * steps;
+  PanelReader<P> readers[kPanels];
+  const std::byte* weights[kDecodeRing][kPanels];
+  std::int64_t reading = range.panel_begin;  // panel
+  std::int64_t panel = range.panel_begin;
+  std::int64_t read_step = 0;
+  std::int64_t step = 0;
   Tiles tiles;
   tiles.configure(shape.first, shape.second);
-  tiles.clear();
-  for (std::int64_t k = 0; k < depth; k += kDecodeDepth) {
-    const std::int64_t end = k + kDecodeDepth < depth ? k + kDecodeDepth : depth;
-    decode_panels<P, kPanels>(args, panel, k, end, scratch, weights);
-    multiply_depth<kPanels>(tiles, x + k * shape.rows(), shape, weights, end - k);
+  for (std::int64_t i = 0; i < count + kDecodeLead; ++i) {
+    if (i < count) {
+      if (read_step == 0) {
+        for (int p = 0; p < kPanels; ++p) {
+          const std::byte* follows = args.weights + static_cast<std::size_t>(reading + kPanels + p) * args.panel_bytes;
+          readers[p] = PanelReader<P>(args, reading + p, 0, kPrefetchOnce, follows);
+        }
+        reading += kPanels;
+      }
+      read_step = read_step + 1 == steps ? 0 : read_step + 1;
+      const std::int64_t slot = i % kDecodeRing;
+      for (int p = 0; p < kPanels; ++p)
+        weights[slot][p] = readers[p].next(scratch + (slot * kPanels + p) * kTileBytes);
+    }
+    if (i < kDecodeLead) continue;
+    if (step == 0) tiles.clear();
+    multiply_step<kPanels>(tiles, args.halves + halves_offset(args, row, step), shape,
+                           weights[(i - kDecodeLead) % kDecodeRing]);
+    if (++step < steps) continue;
+    write_tiles<kPanels>(tiles, args, row, shape, panel);
+    panel += kPanels;
+    step = 0;
   }
-  write_tiles<kPanels>(tiles, args, row, shape, panel);
   tiles.release();
 }
 
@@ -170,60 +134,121 @@ void store_sums(Tiles& tiles, float* to, TileShape shape) {
   if constexpr (kPanels == 2) tiles.template store<1, 1>(to + kPairSums / 4 * 3);
 }
 
-// Depth [k, end) of kPanels panels times all row tiles of the range; `sums` has kPairSums floats for each.
-template <class P, class Tiles, int kPanels>
-void amx_block(const GemmArgs& args, const GemmRange& range, std::int64_t panel, std::int64_t k, std::int64_t end,
-               std::byte* scratch, float* sums) {
-  const std::int64_t depth = padded_depth(args.depth);
-  const std::byte* weights[kPanels];
-  decode_panels<P, kPanels>(args, panel, k, end, scratch, weights);
-  Tiles tiles;
-  int configured = 0;
-  for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile, sums += kPairSums) {
-    const std::int64_t row = tile * kAmxRowTile;
-    const TileShape shape = tile_shape(args.rows - row);
-    if (shape.rows() != configured) tiles.configure(shape.first, shape.second);
-    configured = shape.rows();
-    if (k == 0) {
-      tiles.clear();
-    } else {
-      load_sums<kPanels>(tiles, sums, shape);
-    }
-    multiply_depth<kPanels>(tiles, args.halves + row * depth + k * shape.rows(), shape, weights, end - k);
-    if (end < depth) {
-      store_sums<kPanels>(tiles, sums, shape);
-    } else {
-      write_tiles<kPanels>(tiles, args, row, shape, panel);
+// One or two panels of a block of depth, and how far they are decoded.
+template <class P>
+class BlockOfWeights {
+ public:
+  void begin(const GemmArgs& args, std::int64_t panel, int panels, std::int64_t block, std::byte* scratch) {
+    const std::int64_t begin = block * kHalvesBlock;
+    const std::int64_t left = (padded_depth(args.depth) - begin) / kTileDepth;
+    const int ahead = __is_same(P, TileBF16) ? 0 : kPrefetchBlock;  // BF16 is read by the next block's products
+    panel_ = panel;
+    panels_ = panels;
+    block_ = block;
+    steps_ = left < kBlockSteps ? left : kBlockSteps;
+    decoded_ = 0;
+    scratch_ = scratch;
+    for (int p = 0; p < panels; ++p)
+      readers_[p] = PanelReader<P>(args, panel + p, begin, ahead, nullptr);
+  }
+
+  // Goes on by as many steps as are left, at most.
+  void decode(std::int64_t steps) {
+    for (; steps > 0 && decoded_ < steps_; --steps, ++decoded_) {
+      for (int p = 0; p < panels_; ++p)
+        weights_[decoded_][p] = readers_[p].next(scratch_ + (2 * decoded_ + p) * kTileBytes);
     }
   }
-  tiles.release();
+
+  std::int64_t panel() const { return panel_; }
+  int panels() const { return panels_; }
+  std::int64_t block() const { return block_; }
+  std::int64_t steps() const { return steps_; }
+  const std::byte* const* weights(std::int64_t step) const { return weights_[step]; }
+
+ private:
+  std::int64_t panel_ = 0;
+  int panels_ = 0;
+  std::int64_t block_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t decoded_ = 0;
+  std::byte* scratch_ = nullptr;
+  PanelReader<P> readers_[2];
+  const std::byte* weights_[kBlockSteps][2];
+};
+
+// A block of weights times one row tile; `sums` of unfinished outputs has kPairSums floats.
+template <int kPanels, class P, class Tiles>
+void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>& weights, std::int64_t row,
+                    TileShape shape, float* sums) {
+  const std::int64_t first_step = weights.block() * kBlockSteps;
+  if (first_step == 0) {
+    tiles.clear();
+  } else {
+    load_sums<kPanels>(tiles, sums, shape);
+  }
+  const std::uint16_t* x = args.halves + halves_offset(args, row, first_step);
+  for (std::int64_t step = 0; step < weights.steps(); ++step, x += shape.rows() * kTileDepth)
+    multiply_step<kPanels>(tiles, x, shape, weights.weights(step));
+  if ((first_step + weights.steps()) * kTileDepth < padded_depth(args.depth)) {
+    store_sums<kPanels>(tiles, sums, shape);
+  } else {
+    write_tiles<kPanels>(tiles, args, row, shape, weights.panel());
+  }
 }
 
 // Panels and row tiles up to kBlockPanels and kBlockTiles.
 template <class P, class Tiles>
 void amx_blocks(const GemmArgs& args, const GemmRange& range, std::byte* scratch, float* sums) {
-  const std::int64_t depth = padded_depth(args.depth);
-  for (std::int64_t k = 0; k < depth; k += kBlockDepth) {
-    const std::int64_t end = k + kBlockDepth < depth ? k + kBlockDepth : depth;
-    float* pair_sums = sums;
-    std::int64_t panel = range.panel_begin;
-    for (; panel + 2 <= range.panel_end; panel += 2, pair_sums += kBlockTiles * kPairSums)
-      amx_block<P, Tiles, 2>(args, range, panel, k, end, scratch, pair_sums);
-    if (panel < range.panel_end) amx_block<P, Tiles, 1>(args, range, panel, k, end, scratch, pair_sums);
+  const std::int64_t blocks = (padded_depth(args.depth) + kHalvesBlock - 1) / kHalvesBlock;
+  const std::int64_t panels = range.panel_end - range.panel_begin;
+  const std::int64_t pairs = (panels + 1) / 2;
+  const std::int64_t num_tiles = range.tile_end - range.tile_begin;
+  const std::int64_t share = (kBlockSteps + num_tiles - 1) / num_tiles;
+  BlockOfWeights<P> buffers[2];
+  const auto begin = [&](std::int64_t item) {
+    const std::int64_t first = item % pairs * 2;
+    buffers[item % 2].begin(args, range.panel_begin + first, panels - first < 2 ? 1 : 2, item / pairs,
+                            scratch + item % 2 * kBlockBytes);
+  };
+  begin(0);
+  buffers[0].decode(kBlockSteps);
+  Tiles tiles;
+  int configured = 0;
+  for (std::int64_t item = 0; item < blocks * pairs; ++item) {
+    const BlockOfWeights<P>& now = buffers[item % 2];
+    BlockOfWeights<P>& next = buffers[(item + 1) % 2];
+    const bool last = item + 1 == blocks * pairs;
+    if (!last) begin(item + 1);
+    float* pair_sums = sums + item % pairs * kBlockTiles * kPairSums;
+    for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile, pair_sums += kPairSums) {
+      if (!last) next.decode(share);
+      const std::int64_t row = tile * kAmxRowTile;
+      const TileShape shape = tile_shape(args.rows - row);
+      if (shape.rows() != configured) tiles.configure(shape.first, shape.second);
+      configured = shape.rows();
+      if (now.panels() == 2) {
+        multiply_block<2>(tiles, args, now, row, shape, pair_sums);
+      } else {
+        multiply_block<1>(tiles, args, now, row, shape, pair_sums);
+      }
+    }
   }
+  tiles.release();
 }
 
 // P: a Packing, TileF16 or TileBF16.
 template <class P, class Tiles>
 void gemm_amx(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   if (range.tile_end - range.tile_begin == 1) {
-    std::int64_t panel = range.panel_begin;
-    for (; panel + 2 <= range.panel_end; panel += 2)
-      amx_panels<P, Tiles, 2>(args, range.tile_begin, panel, scratch);
-    if (panel < range.panel_end) amx_panels<P, Tiles, 1>(args, range.tile_begin, panel, scratch);
+    const std::int64_t middle = range.panel_end - (range.panel_end - range.panel_begin) % 2;
+    if (middle > range.panel_begin)
+      amx_panels<P, Tiles, 2>(args, {range.panel_begin, middle, range.tile_begin, range.tile_end}, scratch);
+    if (middle < range.panel_end)
+      amx_panels<P, Tiles, 1>(args, {middle, range.panel_end, range.tile_begin, range.tile_end}, scratch);
     return;
   }
-  auto* sums = reinterpret_cast<float*>(scratch + 2 * kBlockDepth * kPanelCols * 2);
+  auto* sums = reinterpret_cast<float*>(scratch + 2 * kBlockBytes);
   const auto bounded = [](std::int64_t begin, std::int64_t step, std::int64_t end) {
     return begin + step < end ? begin + step : end;
   };

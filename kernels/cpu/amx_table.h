@@ -8,9 +8,9 @@
 namespace quire {
 namespace {
 
-// Two panels of decoded weights, and the sums of a block.
+// Two blocks of decoded weights, and the sums of a block of outputs.
 inline std::size_t amx_scratch() {
-  return static_cast<std::size_t>(2 * kBlockDepth * kPanelCols) * sizeof(std::uint16_t) +
+  return static_cast<std::size_t>(2 * kBlockBytes) +
          static_cast<std::size_t>(kBlockPanels / 2 * kBlockTiles * kPairSums) * sizeof(float);
 }
 
@@ -18,7 +18,7 @@ template <class Tiles>
 constexpr KernelTable make_amx_table(const char* name) {
   KernelTable table = make_table(name);
   table.gemm_scratch = amx_scratch;
-  table.round_tile = round_tile;
+  table.round_tile = round_tile_in_blocks;
   for (int type = 1; type < kNumWeightTypes; ++type)
     table.activation[type] = Activation::kHalves;
   table.gemm[1] = gemm_amx<TileF16, Tiles>;

@@ -49,7 +49,7 @@ unsigned saved_state() {
 // filter of system calls, an alternate signal stack too small for tiles) the level is not supported
 // (Documentation/arch/x86/xstate.rst).
 bool has_amx() {
-  if (!has_avx512() || !__builtin_cpu_supports("avx512bf16")) return false;
+  if (!has_avx512() || !__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vbmi")) return false;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   constexpr unsigned kInstructions = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8

@@ -119,7 +119,7 @@ void LinearRunner::pack_activations(const CpuLinear& weights, MatrixView x) {
   }
   if (halves_ != nullptr) {
     pack(Activation::kHalves, [&](const float* from, std::int64_t rows, std::int64_t row) {
-      kernels_.round_tile(from, x.stride, rows, x.cols, halves_ + row * padded_depth(x.cols));
+      kernels_.round_tile({from, x.stride, row, rows, x.rows, x.cols}, halves_);
     });
   }
 }

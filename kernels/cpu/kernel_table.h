@@ -52,12 +52,22 @@ struct GemmArgs {
   std::int64_t rows = 0;
   const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile]
   const float* floats = nullptr;          // [tile][padded depth][padded rows of the tile]
-  const std::uint16_t* halves = nullptr;  // [tile of 32][padded depth / 32][rows of the tile][32]
+  const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_tile
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
   const float* bias = nullptr;  // [out_cols] or null
   bool accumulate = false;
+};
+
+// One tile of an operation's rows of activations.
+struct RowsOfTile {
+  const float* first = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t row = 0;  // the first one's number
+  std::int64_t rows = 0;
+  std::int64_t total_rows = 0;
+  std::int64_t depth = 0;
 };
 
 // Panels [panel_begin, panel_end) times row tiles [tile_begin, tile_end).
@@ -123,7 +133,7 @@ struct KernelTable {
   // Pack the rows of one tile of activations; null where no type wants them.
   void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
   void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);
-  void (*round_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out);
+  void (*round_tile)(const RowsOfTile& x, std::uint16_t* out);  // `out` of all rows of the operation
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);

@@ -9,13 +9,41 @@ namespace {
 
 constexpr int kHalvesRun = 32;  // values of one row that lie together
 
-// Rounds a tile of rows to bf16: [depth / 32][rows][32], the depth padded with zeros.
-void round_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, std::uint16_t* out) {
-  for (std::int64_t k = 0; k < padded_depth(depth); k += Simd::kLanes) {
-    std::uint16_t* block = out + k / kHalvesRun * rows * kHalvesRun + k % kHalvesRun;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      Simd::store_bf16(block + r * kHalvesRun, Simd::load_partial(x + r * stride + k, depth - k));
+// Rounds depth [begin, end) of a tile of rows to bf16: [(end - begin) / 32][rows][32], the depth padded with zeros.
+inline void round_rows(const RowsOfTile& x, std::int64_t begin, std::int64_t end, std::uint16_t* out) {
+  for (std::int64_t k = begin; k < end; k += Simd::kLanes) {
+    std::uint16_t* block = out + (k - begin) / kHalvesRun * x.rows * kHalvesRun + (k - begin) % kHalvesRun;
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      Simd::store_bf16(block + r * kHalvesRun, Simd::load_partial(x.first + r * x.stride + k, x.depth - k));
     }
+  }
+}
+
+// [tile][depth / 32][rows of the tile][32]
+[[maybe_unused]] void round_tile(const RowsOfTile& x, std::uint16_t* out) {
+  const std::int64_t depth = padded_depth(x.depth);
+  round_rows(x, 0, depth, out + x.row * depth);
+}
+
+// [block of depth][tile][depth of the block / 32][rows of the tile][32]: the blocks of several tiles lie together.
+// Apart by the bytes of a row tile, often a power of two, they would compete for a few places of the cache.
+constexpr std::int64_t kHalvesBlock = 256;
+
+// Where 32 features, [32 * step, + 32), of the tile at `row` begin.
+[[maybe_unused]] [[gnu::always_inline]] inline std::int64_t halves_offset(const GemmArgs& args, std::int64_t row,
+                                                                          std::int64_t step) {
+  const std::int64_t begin = step * kHalvesRun / kHalvesBlock * kHalvesBlock;
+  const std::int64_t left = padded_depth(args.depth) - begin;
+  const std::int64_t tile_rows = args.rows - row < kAmxRowTile ? args.rows - row : kAmxRowTile;
+  return begin * args.rows + row * (left < kHalvesBlock ? left : kHalvesBlock) +
+         (step * kHalvesRun - begin) * tile_rows;
+}
+
+[[maybe_unused]] void round_tile_in_blocks(const RowsOfTile& x, std::uint16_t* out) {
+  for (std::int64_t begin = 0; begin < padded_depth(x.depth); begin += kHalvesBlock) {
+    const std::int64_t left = padded_depth(x.depth) - begin;
+    const std::int64_t depth = left < kHalvesBlock ? left : kHalvesBlock;
+    round_rows(x, begin, begin + depth, out + begin * x.total_rows + x.row * depth);
   }
 }
 

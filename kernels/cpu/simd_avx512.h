@@ -66,8 +66,16 @@ struct Simd {
 #ifdef __AVX512BF16__
   static void store_bf16_pairs(void* p, F even, F odd) {
     const __m512i halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
+#ifdef __AVX512VBMI__  // one instruction of the processor where words are two
+    const __m512i lane = _mm512_slli_epi32(_mm512_and_si512(iota_pairs(), _mm512_set1_epi32(0xff)), 1);
+    const __m512i twice = _mm512_or_si512(lane, _mm512_slli_epi32(lane, 8));
+    const __m512i index =
+        _mm512_add_epi32(_mm512_or_si512(twice, _mm512_slli_epi32(twice, 16)), _mm512_set1_epi32(0x21200100));
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi8(index, halves));
+#else
     const __m512i index = _mm512_add_epi32(_mm512_set1_epi32(0x00100000), iota_pairs());
     _mm512_storeu_si512(p, _mm512_permutexvar_epi16(index, halves));
+#endif
   }
   // i in both halves of dword i.
   static __m512i iota_pairs() {

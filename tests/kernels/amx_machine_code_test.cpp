@@ -15,10 +15,10 @@
 #include "tests/kernels/amx_trap.h"
 #include "tests/kernels/random_data.h"
 
-#define REQUIRE_AMX_VECTORS()                                                              \
-  if (!has_amx_vectors()) {                                                                \
-    WARN("skipped: the vector part of the AMX level needs a processor with AVX-512 BF16"); \
-    return;                                                                                \
+#define REQUIRE_AMX_VECTORS()                                                                       \
+  if (!has_amx_vectors()) {                                                                         \
+    WARN("skipped: the vector part of the AMX level needs a processor with AVX-512 BF16 and VBMI"); \
+    return;                                                                                         \
   }
 
 #define REQUIRE_TRAPPED_TILES()                                                                   \
@@ -203,7 +203,7 @@ TEST_CASE("a tile product of the AMX level loads no more than one tile, and leav
     const bool even = halves % 2 == 0 || halves == 1;
     CHECK(static_cast<double>(counts.loads) <=
           (even ? most : 1.25) * static_cast<double>(counts.products) + static_cast<double>(sums));
-    CHECK(static_cast<double>(sums) <= static_cast<double>(counts.products) / 16);
+    CHECK(static_cast<double>(sums) <= static_cast<double>(counts.products) / 8);
     CHECK(counts.configures >= 1);
     CHECK(counts.configures + counts.releases <= counts.products / 8);
     CHECK(trap.configured_threads() == 0);

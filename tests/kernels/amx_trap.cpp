@@ -246,7 +246,8 @@ bool has_amx_tiles() {
 }
 
 bool has_amx_vectors() {
-  return cpu_levels()[2].supported() && __builtin_cpu_supports("avx512bf16") != 0;
+  return cpu_levels()[2].supported() && __builtin_cpu_supports("avx512bf16") != 0 &&
+         __builtin_cpu_supports("avx512vbmi") != 0;
 }
 
 }  // namespace quire::test
