@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Quire and a peer (llama-bench, llama-server or a fork of them) in turns and prints medians and ratios.
 
-  compare.py engine --quire Q --peer-bench B --model M.gguf [...] --results R.jsonl     prefill 512 and decode, one stream
+  compare.py engine --quire Q --peer-bench B --model M.gguf [...] --results R.jsonl     prefill and decode, one stream
   compare.py serve  --quire Q --peer-server S --model M.gguf --concurrency 1,8,32 --results R.jsonl
   compare.py report --results R.jsonl
 
@@ -30,7 +30,7 @@ def run_json(command, folder):
 
 
 def quire_engine(args, model, folder):
-    command = [args.quire, "bench", "throughput", "--model", model, "--prompt", "512", "--output", str(args.output),
+    command = [args.quire, "bench", "throughput", "--model", model, "--prompt", str(args.prompt), "--output", str(args.output),
                "--sequences", "1", "--repeats", "1", "--threads", str(args.threads), "--isa", args.isa]
     row = run_json(command, folder)["rows"][0]
     return {"prefill": row["prompt_tokens_per_second"], "decode": row["decode_tokens_per_second"],
@@ -38,7 +38,7 @@ def quire_engine(args, model, folder):
 
 
 def peer_engine(args, model):
-    command = [args.peer_bench, "-m", model, "-p", "512", "-n", str(args.output), "-t", str(args.threads), "-r", "1",
+    command = [args.peer_bench, "-m", model, "-p", str(args.prompt), "-n", str(args.output), "-t", str(args.threads), "-r", "1",
                "-o", "json"] + shlex.split(args.peer_options)
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     out = {}
@@ -57,7 +57,7 @@ def engine(args):
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(args.rounds):
             for model in args.model:
-                name = os.path.basename(model)
+                name = f"{os.path.basename(model)}, prompt {args.prompt}"
                 if args.quire:
                     append(args, {"what": name, "who": args.name, **quire_engine(args, model, folder)})
                 if args.peer_bench:
@@ -156,6 +156,7 @@ def main():
     parser.add_argument("--isa", default="auto")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of the engine's prompt")
     parser.add_argument("--output", type=int, default=32, help="tokens decoded")
     parser.add_argument("--concurrency", default="1,8,32")
     parser.add_argument("--requests-per-stream", type=int, default=2)
