@@ -118,10 +118,9 @@ class LoadRun {
   }
 
   asio::awaitable<void> report(const std::function<void(const Progress&)>& progress) {
-    asio::steady_timer timer(io_);
     while (done_ < workload_.size()) {
-      timer.expires_after(std::chrono::seconds(1));
-      co_await timer.async_wait(kToken);
+      tick_.expires_after(std::chrono::seconds(1));
+      co_await tick_.async_wait(kToken);
       progress({done_, workload_.size(), events_, now()});
     }
   }
@@ -142,7 +141,7 @@ class LoadRun {
     record.sent = now();
     co_await exchange(workload_[index], record);
     record.finished = now();
-    ++done_;
+    if (++done_ == workload_.size()) tick_.cancel();
   }
 
   asio::awaitable<void> exchange(const PlannedRequest& planned, RequestRecord& record) {
@@ -230,6 +229,7 @@ class LoadRun {
   const std::vector<PlannedRequest>& workload_;
   std::vector<RequestRecord> records_;
   asio::io_context io_;
+  asio::steady_timer tick_{io_};  // of the progress line
   asio::ip::tcp::resolver::results_type addresses_;
   std::string model_;
   SteadyClock::time_point start_;
