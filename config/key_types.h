@@ -134,10 +134,6 @@ ConfigKey entries(Description description, Field<std::vector<T>> field, EntryTyp
   return key;
 }
 
-// The names of kv_cache.dtype, of one model's too.
-inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {
-    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
-
 ConfigKey text_choice(Description description, Field<std::string> field, const std::vector<std::string>& names);
 // A text of which `known` decides; `names` are for suggestions.
 ConfigKey known_text(Description description, Field<std::string> field, std::string accepts,

@@ -239,7 +239,7 @@ Keys kv_cache_keys() {
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
       types::choice<KvDType>({"kv_cache.dtype", "How keys and values are stored", {"--kv-cache-dtype"}},
                              [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
-                             {std::begin(types::kKvDTypes), std::end(types::kKvDTypes)}),
+                             {std::begin(kKvDTypes), std::end(kKvDTypes)}),
       types::boolean(
           {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),

@@ -60,13 +60,6 @@ std::string show_aliases(const ModelEntry& entry) {
   return out.empty() ? std::string(kAbsent) : "[" + out + "]";
 }
 
-bool set_dtype(ModelEntry& entry, const ConfigValue& value) {
-  for (const auto& [name, dtype] : kKvDTypes) {
-    if (value.kind == Kind::kScalar && value.text == name) entry.kv_dtype = dtype;
-  }
-  return entry.kv_dtype.has_value();
-}
-
 std::string show_dtype(const ModelEntry& entry) {
   for (const auto& [name, dtype] : kKvDTypes) {
     if (entry.kv_dtype == dtype) return std::string(name);
@@ -111,7 +104,8 @@ constexpr Member kMembers[] = {
     {"max_num_seqs", "an integer of at least 1",
      [](Entry& e, const Value& v) { return take(e.max_num_seqs, count_of_at_least(1, v)); },
      [](const Entry& e) { return shown_count(e.max_num_seqs); }},
-    {"kv_dtype", "one of f16, bf16, f32, i8", set_dtype, show_dtype},
+    {"kv_dtype", "one of f16, bf16, f32, i8",
+     [](Entry& e, const Value& v) { return take(e.kv_dtype, kv_dtype_of(some_text(v).value_or(""))); }, show_dtype},
     {"kv_memory", "a size above 0 such as 512MiB or 4GiB", set_memory,
      [](const Entry& e) { return e.kv_memory > 0 ? show_size(e.kv_memory) : std::string(kAbsent); }},
     {"kv_share", "a number above 0", set_share,

@@ -65,8 +65,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const quire::StartupError& error) {
-    fmt::print(stderr, "quire: {}\n", error.what());
   } catch (const std::exception& error) {
     fmt::print(stderr, "quire: {}\n", error.what());
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/api/errors.h"
 #include "server/api/json.h"
 
 namespace quire {
@@ -30,9 +31,7 @@ void Reloader::attach(Server& server, LiveModels& models) {
 
 Result<std::string> Reloader::reload() {
   const std::lock_guard lock(mutex_);
-  if (models_ == nullptr || !source_) {
-    return failure(ErrorKind::kUnavailable, "There is nothing to reload yet", "model_loading");
-  }
+  if (models_ == nullptr || !source_) return tl::make_unexpected(still_starting());
   notifier_.reloading();
   auto outcome = apply();
   notifier_.ready();

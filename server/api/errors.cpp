@@ -50,18 +50,22 @@ const char* default_code(ErrorKind kind) {
   return "internal_error";
 }
 
+Error still_starting() {
+  return Error{ErrorKind::kUnavailable, "The model is still loading", "model_loading", "", std::chrono::seconds(1)};
+}
+
+Error shutting_down() {
+  return Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "", std::chrono::seconds(5)};
+}
+
 namespace {
 
 const char* anthropic_type(int status) {
   switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
     case 413: return "request_too_large";
-    case 429: return "rate_limit_error";
     case 503: return "overloaded_error";
-    case 504: return "timeout_error";
-    default: return status >= 500 ? "api_error" : "invalid_request_error";
+    case 504: return error_type(status);
+    default: return status >= 500 ? "api_error" : error_type(status);
   }
 }
 

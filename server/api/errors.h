@@ -15,6 +15,10 @@ const char* error_type(int status);
 // The code that stands for a kind where an error brings none.
 const char* default_code(ErrorKind kind);
 
+// What nobody can be served with before all is loaded, and once the server drains.
+Error still_starting();
+Error shutting_down();
+
 // What went wrong, before it is put into the form of the API that was asked.
 struct Failure {
   int status = 500;  // HTTP's

@@ -14,7 +14,6 @@ namespace {
 
 // A response of so many entries takes some hundred megabytes while it is put together.
 constexpr std::int64_t kMaxPromptLogprobEntries = 1 << 18;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void set(float& target, std::optional<double> value) {
   if (value) target = static_cast<float>(*value);

@@ -112,6 +112,12 @@ Result<Json> parse_json(std::string_view text, std::size_t max_depth) {
   return builder.take();
 }
 
+Result<Json> parse_json_object(std::string_view body) {
+  auto parsed = parse_json(body);
+  if (parsed && !parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
+  return parsed;
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';

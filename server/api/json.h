@@ -17,6 +17,9 @@ inline constexpr std::size_t kDefaultJsonDepth = 128;
 // Errors: code "invalid_json" with the position, or "json_too_deep".
 Result<Json> parse_json(std::string_view text, std::size_t max_depth = kDefaultJsonDepth);
 
+// The same of a request's body. Errors also: "invalid_type" where it is no object.
+Result<Json> parse_json_object(std::string_view body);
+
 // Appends `text` as a JSON string with its quotes. `text` must be valid UTF-8.
 void append_json_string(std::string& out, std::string_view text);
 

@@ -52,9 +52,8 @@ ModelTable ModelTable::limited_to(std::int64_t max_context) const {
 
 Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view body) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
-  auto parsed = parse_json(body);
+  auto parsed = parse_json_object(body);
   if (!parsed) return tl::make_unexpected(parsed.error());
-  if (!parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
   auto object = std::make_unique<const Json>(*std::move(parsed));
   FieldReader reader(*object);
   const std::string name = reader.string("model").value_or("");

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "server/api/errors.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -9,11 +10,6 @@ namespace quire {
 namespace {
 
 constexpr int kLongestTrace = 60;  // seconds
-
-Error not_here() {
-  return Error{ErrorKind::kUnavailable, "The server has nothing to do this with yet", "model_loading", "",
-               std::chrono::seconds(1)};
-}
 
 // One that is unloaded while it is traced takes its steps along: to hold it would keep its memory.
 struct ReadyEngine {
@@ -34,7 +30,7 @@ std::vector<ReadyEngine> ready_engines(const ServerState& state) {
 }  // namespace
 
 Result<AdminTask> admin_reload(ServerState& state, const Call&) {
-  if (!state.admin.reload) return tl::make_unexpected(not_here());
+  if (!state.admin.reload) return tl::make_unexpected(still_starting());
   return AdminTask{.finish = state.admin.reload};
 }
 
@@ -48,7 +44,7 @@ Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
     return invalid("'seconds' must be an integer from 1 to " + std::to_string(kLongestTrace), "seconds");
   }
   const std::vector<ReadyEngine> engines = ready_engines(state);
-  if (engines.empty()) return tl::make_unexpected(not_here());
+  if (engines.empty()) return failure(ErrorKind::kUnavailable, "No model is ready to be traced", "model_loading");
   if (!state.request_trace.start()) {
     return failure(ErrorKind::kRateLimited, "Somebody else is tracing the engines now", "trace_running");
   }

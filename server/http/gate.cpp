@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/api/errors.h"
 #include "server/http/cors.h"
 
 namespace quire {
@@ -52,10 +53,7 @@ std::optional<Response> phase_refusal(const ServerState& state) {
   // What still comes in by connections from before a handover has nobody else to go to.
   if (phase == ServerPhase::kRefusing && state.handing_over.load()) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
-  const bool starting = phase == ServerPhase::kStarting;
-  return error_response(
-      Error{ErrorKind::kUnavailable, starting ? "The model is still loading" : "The server is shutting down",
-            starting ? "model_loading" : "server_draining", "", std::chrono::seconds(starting ? 1 : 5)});
+  return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());
 }
 
 PageAccess access_of(const Route& route, const SecurityOptions& security) {

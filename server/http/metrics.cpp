@@ -198,24 +198,16 @@ struct Metrics::Families {
     return of_models.try_emplace(label, registry, label).first->second;
   }
 
-  prometheus::Family<prometheus::Counter>& responses =
-      prometheus::BuildCounter().Name("quire:http_responses_total").Help("Responses by status").Register(registry);
-  prometheus::Family<prometheus::Counter>& key_requests = prometheus::BuildCounter()
-                                                              .Name("quire:key_requests_total")
-                                                              .Help("Responses by API key and status")
-                                                              .Register(registry);
-  prometheus::Family<prometheus::Counter>& key_prompt_tokens = prometheus::BuildCounter()
-                                                                   .Name("quire:key_prompt_tokens_total")
-                                                                   .Help("Prompt tokens by API key")
-                                                                   .Register(registry);
-  prometheus::Family<prometheus::Counter>& key_cached_tokens = prometheus::BuildCounter()
-                                                                   .Name("quire:key_cached_tokens_total")
-                                                                   .Help("Prompt tokens found in the cache by API key")
-                                                                   .Register(registry);
-  prometheus::Family<prometheus::Counter>& key_generation_tokens = prometheus::BuildCounter()
-                                                                       .Name("quire:key_generation_tokens_total")
-                                                                       .Help("Generated tokens by API key")
-                                                                       .Register(registry);
+  using Counters = prometheus::Family<prometheus::Counter>;
+  Counters& counters(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  }
+  Counters& responses = counters("quire:http_responses_total", "Responses by status");
+  Counters& key_requests = counters("quire:key_requests_total", "Responses by API key and status");
+  Counters& key_prompt_tokens = counters("quire:key_prompt_tokens_total", "Prompt tokens by API key");
+  Counters& key_cached_tokens =
+      counters("quire:key_cached_tokens_total", "Prompt tokens found in the cache by API key");
+  Counters& key_generation_tokens = counters("quire:key_generation_tokens_total", "Generated tokens by API key");
   std::mutex key_labels_mutex;
   std::set<std::string> key_labels;
 
@@ -228,11 +220,8 @@ struct Metrics::Families {
     return name;
   }
 
-  prometheus::Counter& refused_connections = prometheus::BuildCounter()
-                                                 .Name("quire:http_connections_refused_total")
-                                                 .Help("Connections closed for being too many")
-                                                 .Register(registry)
-                                                 .Add({});
+  prometheus::Counter& refused_connections =
+      counters("quire:http_connections_refused_total", "Connections closed for being too many").Add({});
   prometheus::Gauge& connections =
       prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
 };

@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/model/mapped_file.h"
+#include "server/api/errors.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -22,11 +23,6 @@ constexpr std::string_view kWithAll[] = {
     "max_queue_time"};
 
 using What = ModelOrder::What;
-
-Error no_models_yet() {
-  return Error{ErrorKind::kUnavailable, "The models of the start are still loading", "model_loading", "",
-               std::chrono::seconds(1)};
-}
 
 const char* verb(What what) {
   switch (what) {
@@ -89,11 +85,10 @@ void read_load_fields(FieldReader& reader, ModelEntry& model) {
   if (const auto time = reader.number("max_queue_time", 0.0, kMostSeconds))
     model.max_queue_time = milliseconds_of(*time);
   if (const auto time = reader.number("sleep_after", 0.0, kMostSeconds)) model.sleep_after = milliseconds_of(*time);
-  if (const auto dtype = reader.word("kv_dtype", {"f16", "bf16", "f32", "i8"})) {
-    model.kv_dtype = *dtype == "f16"    ? KvDType::kF16
-                     : *dtype == "bf16" ? KvDType::kBF16
-                     : *dtype == "f32"  ? KvDType::kF32
-                                        : KvDType::kI8;
+  if (const auto dtype = reader.string("kv_dtype")) {
+    model.kv_dtype = kv_dtype_of(*dtype);
+    if (!model.kv_dtype)
+      reader.fail("kv_dtype", "Invalid value for 'kv_dtype': '" + *dtype + "' is no type of a cache");
   }
   for (const std::string& alias : model.model.alias) {
     if (!is_model_name(alias)) reader.fail("aliases", "'aliases' must be names without spaces");
@@ -154,10 +149,9 @@ Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool wa
 }
 
 Result<AdminTask> give_order(ServerState& state, const Call& call, What what, std::span<const std::string_view> known) {
-  if (!state.admin.order || !state.service()) return tl::make_unexpected(no_models_yet());
-  const auto parsed = call.body.empty() ? Result<Json>(Json::object()) : parse_json(call.body);
+  if (!state.admin.order || !state.service()) return tl::make_unexpected(still_starting());
+  const auto parsed = parse_json_object(call.body.empty() ? "{}" : call.body);
   if (!parsed) return tl::make_unexpected(parsed.error());
-  if (!parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
   if (const auto refused = refuse_unknown_members(*parsed, known); !refused) {
     return tl::make_unexpected(refused.error());
   }
@@ -175,7 +169,7 @@ Result<AdminTask> give_order(ServerState& state, const Call& call, What what, st
 }  // namespace
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call&) {
-  if (!state.admin.models) return tl::make_unexpected(no_models_yet());
+  if (!state.admin.models) return tl::make_unexpected(still_starting());
   return AdminTask{.finish = [&state]() -> Result<std::string> {
     Json body{{"object", "list"}, {"data", Json::array()}};
     for (const ModelReport& report : state.admin.models())
@@ -206,7 +200,7 @@ Result<AdminTask> admin_replace_model(ServerState& state, const Call& call) {
 
 Result<AdminTask> admin_is_sleeping(ServerState& state, const Call&) {
   const auto service = state.service();
-  if (!service) return tl::make_unexpected(no_models_yet());
+  if (!service) return tl::make_unexpected(still_starting());
   const auto& entries = service->models.entries();
   const bool sleeps = std::none_of(entries.begin(), entries.end(),
                                    [](const TableEntry& model) { return model.state == ModelState::kReady; });

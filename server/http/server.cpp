@@ -229,8 +229,7 @@ class Server::Impl {
     for (const auto& listener : listeners_)
       listener->close();
     signals_.cancel();
-    num_cut_ = state_.live.cut(
-        Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "", std::chrono::seconds(5)});
+    num_cut_ = state_.live.cut(shutting_down());
     const auto grace = Clock::now() + kCutGrace;
     asio::steady_timer tick(io_.first());
     while (state_.num_busy.load() > 0 && Clock::now() < grace) {

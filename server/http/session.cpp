@@ -224,15 +224,24 @@ asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, s
   co_return false;
 }
 
-asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
-  auto body = co_await read_body();
-  if (!body) co_return false;
+// All that is known before the body.
+Call Session::call_of_head() const {
   Call call;
-  call.body = std::move(*body);
+  call.arrival = Clock::now();
+  call.created = static_cast<std::int64_t>(std::time(nullptr));
   call.path = head_.path;
   call.query = head_.query;
   call.request_id = request_id_;
   call.key_name = record_.key_name;
+  call.responses = state_.responses;
+  return call;
+}
+
+asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
+  auto body = co_await read_body();
+  if (!body) co_return false;
+  Call call = call_of_head();
+  call.body = std::move(*body);
   const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
   auto task = co_await on_text_thread<Result<AdminTask>>(state_.text_context(), begin);
   Response response;
@@ -264,14 +273,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
 }
 
 asio::awaitable<bool> Session::call_api() {
-  Call call;
-  call.arrival = Clock::now();
-  call.created = static_cast<std::int64_t>(std::time(nullptr));
-  call.path = head_.path;
-  call.query = head_.query;
-  call.request_id = request_id_;
-  call.key_name = record_.key_name;
-  call.responses = state_.responses;
+  Call call = call_of_head();
   std::optional<Parsed> parsed;
   {
     const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));

@@ -48,6 +48,7 @@ class Session {
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
+  Call call_of_head() const;
   boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   void begin_record();
   boost::asio::awaitable<bool> call_api();

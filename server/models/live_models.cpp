@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "core/base/log.h"
+#include "server/api/errors.h"
 
 namespace quire {
 
@@ -269,12 +270,10 @@ void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, O
 }
 
 void LiveModels::abandon_loads() {
-  const Error why{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "",
-                  std::chrono::seconds(5)};
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
-    if (entry->can_give_up() && entry->waiting.empty()) abandon(entry, After::kSleep, why, outcome);
+    if (entry->can_give_up() && entry->waiting.empty()) abandon(entry, After::kSleep, shutting_down(), outcome);
   }
 }
 

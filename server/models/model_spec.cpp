@@ -12,6 +12,13 @@ bool answers_to(const ModelSpec& spec, const std::string& name) {
 
 }  // namespace
 
+std::optional<KvDType> kv_dtype_of(std::string_view name) {
+  for (const auto& [known, dtype] : kKvDTypes) {
+    if (known == name) return dtype;
+  }
+  return std::nullopt;
+}
+
 bool is_model_name(std::string_view name) {
   constexpr std::size_t kLongest = 128;
   return !name.empty() && name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/engine/engine.h"
@@ -16,6 +17,11 @@ namespace quire {
 
 // Models that one process may know, loaded or not: each is a label in the metrics.
 inline constexpr std::size_t kMostModels = 64;
+
+// The types that a KV cache may have, as they are called.
+inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {
+    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
+std::optional<KvDType> kv_dtype_of(std::string_view name);
 
 struct ModelOptions {
   std::filesystem::path path;           // a GGUF file or a Hugging Face directory

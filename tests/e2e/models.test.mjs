@@ -119,6 +119,18 @@ test("a model is loaded under a new name, limited, asked and unloaded", async ()
   assert.ok(server.log.some((line) => /admin: the key root asks to unload the model extra/.test(line)));
 });
 
+test("a load that is unloaded before its end leaves nothing behind", async () => {
+  const loaded = (await models()).demo.memory_bytes;
+  for (let i = 0; i < 8; ++i) {
+    const ordered = await admin("load", { name: "brief", path: other, kv_memory: 16 * kMiB, wait: false });
+    assert.equal(ordered.status, 202, JSON.stringify(ordered.body));
+    assert.equal((await done("unload", { name: "brief" })).state, "unloaded");
+    assert.equal((await models()).brief, undefined);
+  }
+  assert.equal((await models()).demo.memory_bytes, loaded);
+  assert.equal((await ask("brief")).status, 404);
+});
+
 test("a model is replaced under load: no request fails, each is answered by one of the two", async () => {
   const said = {};
   said.old = await text_of(await ask("demo"));
