@@ -24,6 +24,33 @@ struct MatrixView {
   std::int64_t stride = 0;
 };
 
+// The rows that a product multiplies: those of x, or what is made of them on the way and kept nowhere else.
+struct ProductInput {
+  enum class Form : std::uint8_t {
+    kPlain,
+    kNormed,  // x[r] / rms(x[r]) * norm_weight
+    kGated,   // silu(x[:, j]) * x[:, x.cols / 2 + j]
+  };
+  ProductInput(MatrixView plain) : x(plain) {}
+  ProductInput(Form made_by, MatrixView from, const float* weight = nullptr, float epsilon = 0.0f)
+      : form(made_by), x(from), norm_weight(weight), eps(epsilon) {}
+  std::int64_t cols() const { return form == Form::kGated ? x.cols / 2 : x.cols; }
+
+  Form form = Form::kPlain;
+  MatrixView x;
+  const float* norm_weight = nullptr;  // [x.cols]
+  float eps = 0.0f;
+};
+
+// RMSNorm (arXiv 1910.07467).
+inline ProductInput normed(MatrixView x, const float* weight, float eps) {
+  return {ProductInput::Form::kNormed, x, weight, eps};
+}
+// SwiGLU (arXiv 2002.05202) of gate and up side by side.
+inline ProductInput gated(MatrixView gate_up) {
+  return {ProductInput::Form::kGated, gate_up};
+}
+
 // A weight matrix as the file holds it: row-major [rows = output features, cols = input features], rows contiguous.
 struct WeightSource {
   DType type = DType::kF32;
@@ -127,8 +154,9 @@ class Backend {
   // The same over each of `num_heads` heads of `head_dim` within every row of x, in place (Qwen3's QK-norm).
   virtual void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
                              float eps) = 0;
-  // out = x W^T + bias, or out += ... where `accumulate` (the residual). Quantises x once for all parts of W.
-  virtual void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) = 0;
+  // out = x W^T + bias, or out += ... where `accumulate` (the residual). The rows of x are made and quantised once for
+  // all parts of W.
+  virtual void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) = 0;
   // cos and sin [rows, rotary_dim / 2] of position * inv_freq, times `scale` (YaRN's attention factor).
   virtual void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
                            MatrixView cos, MatrixView sin) = 0;
@@ -141,8 +169,6 @@ class Backend {
   // num_kv_heads.
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
-  // out[:, j] = silu(gate_up[:, j]) * gate_up[:, cols/2 + j]
-  virtual void swiglu(MatrixView gate_up, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is

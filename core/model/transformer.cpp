@@ -79,12 +79,11 @@ Transformer::Transformer(const ModelConfig& config, TransformerWeights weights, 
       rope_(rope_frequencies(config.rope)),
       query_size_(config.num_heads * config.head_dim),
       kv_size_(config.num_kv_heads * config.head_dim),
+      eps_(static_cast<float>(config.rms_eps)),
       x_(backend, config.hidden_size),
-      normed_(backend, config.hidden_size),
       qkv_(backend, query_size_ + 2 * kv_size_),
       attended_(backend, query_size_),
       gate_up_(backend, 2 * config.ffn_size),
-      activated_(backend, config.ffn_size),
       cos_(backend, config.rope.rotary_dim / 2),
       sin_(backend, config.rope.rotary_dim / 2),
       hidden_(backend, config.hidden_size),
@@ -103,7 +102,7 @@ std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_
   const std::int64_t query_size = config.num_heads * config.head_dim;
   const std::int64_t qkv_size = query_size + 2 * config.num_kv_heads * config.head_dim;
   const std::int64_t per_row =
-      2 * config.hidden_size + qkv_size + query_size + 3 * config.ffn_size + config.rope.rotary_dim;
+      config.hidden_size + qkv_size + query_size + 2 * config.ffn_size + config.rope.rotary_dim;
   const std::int64_t per_logit_row = config.hidden_size + config.vocab_size;
   const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
   return (rounded(std::min(num_rows, kMaxRows)) * static_cast<std::uint64_t>(per_row) +
@@ -112,20 +111,22 @@ std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_
 }
 
 MatrixView Transformer::forward(const ModelInput& input, KvStorage& kv) {
-  const MatrixView hidden = normed_logit_rows(input, kv);
+  const MatrixView hidden = logit_rows(input, kv);
   const MatrixView logits = logits_.rows(hidden.rows);
-  if (hidden.rows > 0) backend_.linear(*weights_.head, hidden, logits, false);
+  if (hidden.rows > 0)
+    backend_.linear(*weights_.head, normed(hidden, weights_.final_norm->data(), eps_), logits, false);
   backend_.synchronize();
   return logits;
 }
 
 MatrixView Transformer::forward_hidden(const ModelInput& input, KvStorage& kv) {
-  const MatrixView hidden = normed_logit_rows(input, kv);
+  const MatrixView hidden = logit_rows(input, kv);
+  if (hidden.rows > 0) backend_.rms_norm(hidden, weights_.final_norm->data(), eps_, hidden);
   backend_.synchronize();
   return hidden;
 }
 
-MatrixView Transformer::normed_logit_rows(const ModelInput& input, KvStorage& kv) {
+MatrixView Transformer::logit_rows(const ModelInput& input, KvStorage& kv) {
   const auto num_rows = std::ssize(input.token_ids);
   QUIRE_CHECK(std::ssize(input.positions) == num_rows && std::ssize(input.attention.slots) == num_rows,
               "a step's arrays have one element for each row");
@@ -140,44 +141,36 @@ MatrixView Transformer::normed_logit_rows(const ModelInput& input, KvStorage& kv
     }
     collect_logit_rows(input, slice, x, hidden);
   }
-  const auto eps = static_cast<float>(config_.rms_eps);
-  if (hidden.rows > 0) backend_.rms_norm(hidden, weights_.final_norm->data(), eps, hidden);
   return hidden;
 }
 
 void Transformer::compute_layer(const TransformerLayer& weights, std::int64_t layer, const Slice& slice, MatrixView x,
                                 KvStorage& kv) {
-  const auto eps = static_cast<float>(config_.rms_eps);
   const auto num_heads = config_.num_heads;
   const auto num_kv_heads = config_.num_kv_heads;
   const auto head_dim = config_.head_dim;
   const auto style = config_.rope.style;
-  const MatrixView normed = normed_.rows(x.rows);
   const MatrixView qkv = qkv_.rows(x.rows);
   const MatrixView q = columns(qkv, 0, query_size_);
+  const MatrixView q_and_k = columns(qkv, 0, query_size_ + kv_size_);
   const MatrixView k = columns(qkv, query_size_, kv_size_);
   const MatrixView v = columns(qkv, query_size_ + kv_size_, kv_size_);
   const MatrixView attended = attended_.rows(x.rows);
   const MatrixView gate_up = gate_up_.rows(x.rows);
-  const MatrixView activated = activated_.rows(x.rows);
 
-  backend_.rms_norm(x, weights.attention_norm->data(), eps, normed);
-  backend_.linear(*weights.qkv, normed, qkv, false);
+  backend_.linear(*weights.qkv, normed(x, weights.attention_norm->data(), eps_), qkv, false);
   if (config_.has_qk_norm) {
-    backend_.head_rms_norm(q, num_heads, head_dim, weights.query_norm->data(), eps);
-    backend_.head_rms_norm(k, num_kv_heads, head_dim, weights.key_norm->data(), eps);
+    backend_.head_rms_norm(q, num_heads, head_dim, weights.query_norm->data(), eps_);
+    backend_.head_rms_norm(k, num_kv_heads, head_dim, weights.key_norm->data(), eps_);
   }
-  backend_.rope(q, num_heads, head_dim, style, slice.cos, slice.sin);
-  backend_.rope(k, num_kv_heads, head_dim, style, slice.cos, slice.sin);
+  backend_.rope(q_and_k, num_heads + num_kv_heads, head_dim, style, slice.cos, slice.sin);
   backend_.store_kv(kv, layer, slice.attention, k, v);
   const auto attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   backend_.attention(kv, layer, slice.attention, q, num_heads, attention_scale, attended);
   backend_.linear(*weights.attention_output, attended, x, true);
 
-  backend_.rms_norm(x, weights.ffn_norm->data(), eps, normed);
-  backend_.linear(*weights.gate_up, normed, gate_up, false);
-  backend_.swiglu(gate_up, activated);
-  backend_.linear(*weights.ffn_down, activated, x, true);
+  backend_.linear(*weights.gate_up, normed(x, weights.ffn_norm->data(), eps_), gate_up, false);
+  backend_.linear(*weights.ffn_down, gated(gate_up), x, true);
 }
 
 // A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.

@@ -87,7 +87,7 @@ class Transformer final : public Model {
     MatrixView sin;
   };
 
-  MatrixView normed_logit_rows(const ModelInput& input, KvStorage& kv);
+  MatrixView logit_rows(const ModelInput& input, KvStorage& kv);  // before the last norm
   Slice cut(const ModelInput& input, std::int64_t begin, std::int64_t end);
   void compute_layer(const TransformerLayer& weights, std::int64_t layer, const Slice& slice, MatrixView x,
                      KvStorage& kv);
@@ -100,13 +100,12 @@ class Transformer final : public Model {
   RopeFrequencies rope_;
   std::int64_t query_size_;
   std::int64_t kv_size_;
+  float eps_;
 
   Activation x_;
-  Activation normed_;
   Activation qkv_;
   Activation attended_;
   Activation gate_up_;
-  Activation activated_;
   Activation cos_;
   Activation sin_;
   Activation hidden_;

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/amx_decode_impl.h"
 #include "kernels/cpu/amx_tiles.h"
-#include "kernels/cpu/round_tile_impl.h"
+#include "kernels/cpu/round_row_impl.h"
 
 namespace quire {
 namespace {

@@ -18,7 +18,7 @@ template <class Tiles>
 constexpr KernelTable make_amx_table(const char* name) {
   KernelTable table = make_table(name);
   table.gemm_scratch = amx_scratch;
-  table.round_tile = round_tile_in_blocks;
+  table.round_row = round_row_in_blocks;
   for (int type = 1; type < kNumWeightTypes; ++type)
     table.activation[type] = Activation::kHalves;
   table.gemm[1] = gemm_amx<TileF16, Tiles>;

@@ -84,7 +84,7 @@ class CpuBackend final : public Backend {
   void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) override;
   void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
                      float eps) override;
-  void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) override {
+  void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
     linear_.run(static_cast<const CpuLinear&>(weights), x, out, accumulate);
   }
   void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
@@ -96,7 +96,6 @@ class CpuBackend final : public Backend {
                  std::int64_t num_heads, float scale, MatrixView out) override {
     attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
   }
-  void swiglu(MatrixView gate_up, MatrixView out) override;
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
@@ -173,7 +172,8 @@ void CpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
 void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) {
   const auto& storage = static_cast<const CpuKvStorage&>(kv);
   const KvLayout& layout = storage.layout();
-  for_rows(k.rows, k.cols, [&](std::int64_t row) {
+  // Keys are scattered over a block's lines, few of which are in a cache: each is worth some eight of other elements.
+  for_rows(k.rows, 8 * (k.cols + v.cols), [&](std::int64_t row) {
     const std::int64_t place = batch.slots[static_cast<std::size_t>(row)];
     QUIRE_CHECK(place >= 0 && place < layout.num_blocks * layout.block_size, "KV position out of range");
     for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
@@ -183,14 +183,6 @@ void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatc
       kernels_.store_key(view, block, offset, k.data + row * k.stride + head * layout.head_dim);
       kernels_.store_value(view, block, offset, v.data + row * v.stride + head * layout.head_dim);
     }
-  });
-}
-
-void CpuBackend::swiglu(MatrixView gate_up, MatrixView out) {
-  const std::int64_t half = gate_up.cols / 2;
-  for_rows(gate_up.rows, gate_up.cols, [&](std::int64_t row) {
-    const float* gate = gate_up.data + row * gate_up.stride;
-    kernels_.swiglu(gate, gate + half, half, out.data + row * out.stride);
   });
 }
 

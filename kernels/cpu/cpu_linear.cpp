@@ -66,14 +66,18 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
 }
 
 LinearRunner::LinearRunner(const KernelTable& kernels, ThreadPool& pool)
-    : kernels_(kernels), pool_(pool), ranges_(pool.size()) {}
+    : kernels_(kernels), pool_(pool), packer_(kernels, pool), ranges_(pool.size()) {}
 
-void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
-  QUIRE_CHECK(x.cols == weights.in_features() && out.cols == weights.out_features() && x.rows == out.rows,
+void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate) {
+  QUIRE_CHECK(x.cols() == weights.in_features() && out.cols == weights.out_features() && x.x.rows == out.rows,
               "linear: shapes do not fit");
-  if (x.rows == 0) return;
-  pack_activations(weights, x);
-  plan(weights, x, out, accumulate);
+  if (out.rows == 0) return;
+  WantedActivations wanted;
+  for (const CpuLinear::Part& part : weights.parts()) {
+    const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
+    (kind == Activation::kBlocks ? wanted.blocks : kind == Activation::kFloats ? wanted.floats : wanted.halves) = true;
+  }
+  plan(weights, packer_.pack(x, wanted), out, accumulate);
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
   worker_memory_.resize(worker_scratch_.size());
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
@@ -89,56 +93,21 @@ void LinearRunner::run(const CpuLinear& weights, MatrixView x, MatrixView out, b
   });
 }
 
-void LinearRunner::pack_activations(const CpuLinear& weights, MatrixView x) {
-  const auto wanted = [&](Activation kind) {
-    return std::ranges::any_of(weights.parts(), [&](const CpuLinear::Part& part) {
-      return kernels_.activation[static_cast<std::size_t>(part.type)] == kind;
-    });
-  };
-  const auto padded_rows = static_cast<std::size_t>((x.rows + kAmxRowTile - 1) / kAmxRowTile * kAmxRowTile);
-  const auto depth = static_cast<std::size_t>(padded_depth(x.cols));
-  blocks_ = wanted(Activation::kBlocks) ? blocks_scratch_.get<ActBlock>(padded_rows * (depth / kQuantBlock)) : nullptr;
-  floats_ = wanted(Activation::kFloats) ? floats_scratch_.get<float>(padded_rows * depth) : nullptr;
-  halves_ = wanted(Activation::kHalves) ? halves_scratch_.get<std::uint16_t>(padded_rows * depth) : nullptr;
-  const auto pack = [&](Activation kind, const auto& pack_one) {
-    const std::int64_t step = rows_per_tile(kind);
-    pool_.run((x.rows + step - 1) / step, [&](int, std::int64_t tile) {
-      const std::int64_t row = tile * step;
-      pack_one(x.data + row * x.stride, std::min(step, x.rows - row), row);
-    });
-  };
-  if (blocks_ != nullptr) {
-    pack(Activation::kBlocks, [&](const float* from, std::int64_t rows, std::int64_t row) {
-      kernels_.quantize_tile(from, x.stride, rows, x.cols, blocks_ + row * (x.cols / kQuantBlock));
-    });
-  }
-  if (floats_ != nullptr) {
-    pack(Activation::kFloats, [&](const float* from, std::int64_t rows, std::int64_t row) {
-      kernels_.pack_tile(from, x.stride, rows, x.cols, floats_ + row * padded_depth(x.cols));
-    });
-  }
-  if (halves_ != nullptr) {
-    pack(Activation::kHalves, [&](const float* from, std::int64_t rows, std::int64_t row) {
-      kernels_.round_tile({from, x.stride, row, rows, x.rows, x.cols}, halves_);
-    });
-  }
-}
-
-void LinearRunner::plan(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate) {
+void LinearRunner::plan(const CpuLinear& weights, const PackedActivations& x, MatrixView out, bool accumulate) {
   pieces_.clear();
   const std::int64_t wanted_pieces = 4 * pool_.size();
   for (const CpuLinear::Part& part : weights.parts()) {
     const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
     const std::int64_t tile_rows = rows_per_tile(kind);
-    const std::int64_t tiles = (x.rows + tile_rows - 1) / tile_rows;
+    const std::int64_t tiles = (out.rows + tile_rows - 1) / tile_rows;
     GemmArgs args{.weights = part.panels,
                   .panel_bytes = part.layout.bytes,
                   .quants_offset = part.layout.quants_offset,
-                  .depth = x.cols,
-                  .rows = x.rows,
-                  .blocks = blocks_,
-                  .floats = floats_,
-                  .halves = halves_,
+                  .depth = weights.in_features(),
+                  .rows = out.rows,
+                  .blocks = x.blocks,
+                  .floats = x.floats,
+                  .halves = x.halves,
                   .out = out.data + part.first_output,
                   .out_stride = out.stride,
                   .out_cols = part.rows,

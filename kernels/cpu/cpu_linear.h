@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_activations.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
@@ -53,7 +54,7 @@ class LinearRunner {
   LinearRunner(const KernelTable& kernels, ThreadPool& pool);
 
   // out = x W^T + bias, or out += ...
-  void run(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate);
+  void run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
 
  private:
   // A share of one part: some of its panels times some of the row tiles.
@@ -63,18 +64,11 @@ class LinearRunner {
     GemmRange range;
   };
 
-  void pack_activations(const CpuLinear& weights, MatrixView x);
-  void plan(const CpuLinear& weights, MatrixView x, MatrixView out, bool accumulate);
+  void plan(const CpuLinear& weights, const PackedActivations& x, MatrixView out, bool accumulate);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
-  Scratch blocks_scratch_;
-  Scratch floats_scratch_;
-  Scratch halves_scratch_;
-  // The packed activations of this call; null where no part wants that kind.
-  ActBlock* blocks_ = nullptr;
-  float* floats_ = nullptr;
-  std::uint16_t* halves_ = nullptr;
+  ActivationPacker packer_;
   std::vector<Scratch> worker_scratch_;
   std::vector<std::byte*> worker_memory_;
   std::vector<Piece> pieces_;

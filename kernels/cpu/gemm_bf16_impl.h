@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/gemm_int_impl.h"
-#include "kernels/cpu/round_tile_impl.h"
+#include "kernels/cpu/round_row_impl.h"
 
 namespace quire {
 namespace {

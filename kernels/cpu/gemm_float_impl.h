@@ -109,12 +109,11 @@ void gemm_float(const GemmArgs& args, const GemmRange& range, std::byte* /*scrat
 }
 
 // The padding is zeros, so that pairs of an odd depth are whole.
-void pack_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out) {
-  const std::int64_t padded = padded_tile_rows(rows);
-  for (std::int64_t k = 0; k < padded_depth(depth); ++k) {
-    for (std::int64_t r = 0; r < padded; ++r)
-      out[k * padded + r] = r < rows && k < depth ? x[r * stride + k] : 0.0f;
-  }
+void spread_row(const float* x, std::int64_t depth, std::int64_t tile_rows, float* out) {
+  for (std::int64_t k = 0; k < depth; ++k)
+    out[k * tile_rows] = x[k];
+  for (std::int64_t k = depth; k < padded_depth(depth); ++k)
+    out[k * tile_rows] = 0.0f;
 }
 
 }  // namespace

@@ -249,18 +249,9 @@ void quantize_block(const float* x, ActBlock& out) {
   out.start[4] = -32 * high;
 }
 
-void quantize_tile(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out) {
-  const std::int64_t padded = padded_tile_rows(rows);
-  for (std::int64_t b = 0; b < depth / kQuantBlock; ++b) {
-    for (std::int64_t r = 0; r < padded; ++r) {
-      ActBlock& block = out[b * padded + r];
-      if (r < rows) {
-        quantize_block(x + r * stride + b * kQuantBlock, block);
-      } else {
-        block = ActBlock{};
-      }
-    }
-  }
+void quantize_row(const float* x, std::int64_t depth, std::int64_t tile_rows, ActBlock* out) {
+  for (std::int64_t b = 0; b < depth / kQuantBlock; ++b)
+    quantize_block(x + b * kQuantBlock, out[b * tile_rows]);
 }
 
 }  // namespace

@@ -77,12 +77,12 @@ struct Ahead {
 };
 
 template <class P, int kPanels>
-[[gnu::always_inline]] inline void ask_for_block(Ahead& ahead) {
+[[gnu::always_inline]] inline void ask_for_block(const Ahead& ahead, std::int64_t block) {
+  const std::byte* from = ahead.from + block * P::kQuantBytes;
   for (std::int64_t line = 0; line < ahead.lines; ++line) {
     for (int p = 0; p < kPanels; ++p)
-      __builtin_prefetch(ahead.from + static_cast<std::size_t>(p) * ahead.panel_bytes + 64 * line);
+      __builtin_prefetch(from + static_cast<std::size_t>(p) * ahead.panel_bytes + 64 * line);
   }
-  ahead.from += P::kQuantBytes;
 }
 
 template <class P, int kPanels>
@@ -96,7 +96,7 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
 
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
 template <class P, int kRows, int kPanels>
-void multiply_chunk(const Chunk<P, kPanels>& chunk, Ahead ahead, const Unpacked* unpacked, const ActBlock* tile,
+void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Unpacked* unpacked, const ActBlock* tile,
                     std::int64_t tile_rows, bool first, float* sums) {
   using F = typename Simd::F;
   constexpr int kSpan = Simd::kGemmVecs;
@@ -113,7 +113,7 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, Ahead ahead, const Unpacked*
     }
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
-      if (first_vec == 0) ask_for_block<P, kPanels>(ahead);
+      if (first_vec == 0) ask_for_block<P, kPanels>(ahead, b);
       const auto unpacked_of = [&](int c) -> const Unpacked& {
         return unpacked[(b * kPanels + c / kSpan) * kVecs + vec_of(c)];
       };

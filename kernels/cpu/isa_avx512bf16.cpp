@@ -12,7 +12,7 @@ constexpr KernelTable make_bf16_table() {
   KernelTable table = make_table("avx512bf16");
   table.activation[2] = Activation::kHalves;
   table.gemm[2] = gemm_bf16;
-  table.round_tile = round_tile;
+  table.round_row = round_row;
   return table;
 }
 

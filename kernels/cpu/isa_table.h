@@ -17,9 +17,9 @@ constexpr KernelTable make_table(const char* name) {
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},
       .gemm_scratch = rows_scratch_bytes,
-      .quantize_tile = quantize_tile,
-      .pack_tile = pack_tile,
-      .round_tile = nullptr,
+      .quantize_row = quantize_row,
+      .spread_row = spread_row,
+      .round_row = nullptr,
       // In the order of DType.
       .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ80>,
                gemm_int<PackedQ40>, gemm_int<PackedQ41>, gemm_int<PackedQ50>, gemm_int<PackedQ51>, gemm_int<PackedQ4K>,

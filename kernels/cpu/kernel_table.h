@@ -52,7 +52,7 @@ struct GemmArgs {
   std::int64_t rows = 0;
   const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile]
   const float* floats = nullptr;          // [tile][padded depth][padded rows of the tile]
-  const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_tile
+  const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_row
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
@@ -60,13 +60,11 @@ struct GemmArgs {
   bool accumulate = false;
 };
 
-// One tile of an operation's rows of activations.
-struct RowsOfTile {
-  const float* first = nullptr;
-  std::int64_t stride = 0;
-  std::int64_t row = 0;  // the first one's number
+// One of an operation's rows of activations.
+struct RowOfMany {
+  const float* values = nullptr;  // [depth]
+  std::int64_t row = 0;           // its number
   std::int64_t rows = 0;
-  std::int64_t total_rows = 0;
   std::int64_t depth = 0;
 };
 
@@ -130,10 +128,11 @@ struct KernelTable {
   RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
   std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
-  // Pack the rows of one tile of activations; null where no type wants them.
-  void (*quantize_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, ActBlock* out);
-  void (*pack_tile)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth, float* out);
-  void (*round_tile)(const RowsOfTile& x, std::uint16_t* out);  // `out` of all rows of the operation
+  // Pack one row of activations; null where no type wants them. out: the first block or feature of the row among the
+  // `tile_rows` rows of its tile; of halves, all rows of the operation.
+  void (*quantize_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, ActBlock* out);
+  void (*spread_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, float* out);
+  void (*round_row)(const RowOfMany& x, std::uint16_t* out);
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);

@@ -144,8 +144,8 @@ TEST_CASE("swiglu, embed and linear equal the bf16 goldens") {
   for (LevelBackend& level : level_backends(2)) {
     INFO(level.level);
     Matrix gate_up = read_npy(root / "silu_and_mul_bf16_8x256/x.npy").matrix();
-    Matrix activated(gate_up.rows, gate_up.cols / 2);
-    level.backend->swiglu(gate_up.view(), activated.view());
+    Matrix activated(gate_up.rows, gate_up.cols / 2, 0);
+    activated.data = made_rows(*level.backend, gated(gate_up.view()));
     CHECK(excess(activated, read_npy(root / "silu_and_mul_bf16_8x256/out.npy"), 0.008) <= 0.008);
 
     const Weights table = to_weights(read_npy(root / "embedding_bf16_32ids/table.npy"), false);

@@ -7,6 +7,7 @@
 #include "kernels/half.h"
 #include "tests/kernels/level_backends.h"
 #include "tests/kernels/random_data.h"
+#include "tests/support/made_rows.h"
 
 namespace quire::test {
 namespace {
@@ -179,6 +180,39 @@ TEST_CASE("linear gives a row the same bits where weights and rows are cut into 
         equal = equal && same_bits(alone, 0, together, row);
       }
       CHECK(equal);
+    }
+  }
+}
+
+TEST_CASE("linear gives the same bits for rows made on the way and rows made before") {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_K}) {
+    std::mt19937 random(17);
+    const Weights weights = random_weights(random, type, 70, 512);
+    const WeightSource source = weights.source();
+    const std::vector<float> norm = random_floats(random, 512);
+    for (const std::int64_t rows : {1, 3, 8, 35, 70}) {
+      Matrix x = random_matrix(random, rows, 512);
+      Matrix gate_up = random_matrix(random, rows, 1024, 3.0f);
+      const Matrix residual = random_matrix(random, rows, 70);
+      for (LevelBackend& level : level_backends(3)) {
+        INFO(level.level << " " << dtype_info(type).name << " " << rows << " rows");
+        const auto linear = level.backend->load_linear({&source, 1}, {});
+        for (const ProductInput& input : {normed(x.view(), norm.data(), 1e-5f), gated(gate_up.view())}) {
+          Matrix before(rows, 512, 0);
+          before.data = made_rows(*level.backend, input);
+          Matrix expected = residual;
+          level.backend->linear(*linear, before.view(), expected.view(), true);
+          Matrix out = residual;
+          level.backend->linear(*linear, input, out.view(), true);
+          bool equal = out.padding_untouched();
+          for (std::int64_t row = 0; row < rows; ++row)
+            equal = equal && same_bits(out, row, expected, row);
+          CHECK(equal);
+        }
+        Matrix apart(rows, 512, 0);
+        level.backend->rms_norm(x.view(), norm.data(), 1e-5f, apart.view());
+        CHECK(apart.data == made_rows(*level.backend, normed(x.view(), norm.data(), 1e-5f)));
+      }
     }
   }
 }

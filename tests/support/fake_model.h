@@ -62,13 +62,12 @@ class FakeBackend : public Backend {
   void embed(const Embedding&, std::span<const std::int32_t>, MatrixView) override {}
   void rms_norm(MatrixView, const float*, float, MatrixView) override {}
   void head_rms_norm(MatrixView, std::int64_t, std::int64_t, const float*, float) override {}
-  void linear(const Linear&, MatrixView, MatrixView, bool) override {}
+  void linear(const Linear&, const ProductInput&, MatrixView, bool) override {}
   void rope_angles(std::span<const std::int32_t>, std::span<const double>, float, MatrixView, MatrixView) override {}
   void rope(MatrixView, std::int64_t, std::int64_t, RopeStyle, MatrixView, MatrixView) override {}
   void store_kv(KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, MatrixView) override {}
   void attention(const KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, std::int64_t, float,
                  MatrixView) override {}
-  void swiglu(MatrixView, MatrixView) override {}
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
   void parallel_for(std::int64_t count, std::int64_t,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {

@@ -282,14 +282,11 @@ void LevelBench::attention(KvDType dtype, const std::string& name, std::vector<K
 void LevelBench::elementwise(std::vector<KernelRow>& out) {
   buffers_.clear();
   constexpr std::int64_t kCols = 2048;
-  constexpr std::int64_t kWide = 8192;
   const MatrixView weight = matrix(1, kCols);
   for (const std::int64_t rows : options_.rows) {
     progress_(fmt::format("{} element-wise, {} rows", limits_.level, rows));
     const MatrixView x = matrix(rows, kCols);
     const MatrixView y = matrix(rows, kCols);
-    const MatrixView wide = matrix(rows, 2 * kWide);
-    const MatrixView half = matrix(rows, kWide);
     const auto pass = [&](const char* name, std::int64_t floats_read, const auto& body) {
       const auto bytes = static_cast<std::size_t>(floats_read * rows) * sizeof(float);
       const Work work{static_cast<double>(bytes), 0.0, DType::kF32, bytes};
@@ -297,7 +294,6 @@ void LevelBench::elementwise(std::vector<KernelRow>& out) {
           row_of(name, "f32", fmt::format("{} wide", floats_read), rows), work, [&](std::int64_t) { body(); }, out);
     };
     pass("rms_norm", kCols, [&] { backend_->rms_norm(x, weight.data, 1e-5f, y); });
-    pass("swiglu", 2 * kWide, [&] { backend_->swiglu(wide, half); });
   }
 }
 

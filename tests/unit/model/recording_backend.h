@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "tests/support/made_rows.h"
 
 namespace quire::test {
 
@@ -20,11 +21,11 @@ class RecordingBackend final : public Backend {
 
   Recording take() { return std::exchange(inputs_, {}); }
 
-  void linear(const Linear& weights, MatrixView x, MatrixView out, bool accumulate) override {
+  void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
     auto& rows = inputs_.emplace_back();
-    for (std::int64_t row = 0; row < x.rows; ++row) {
-      rows.emplace_back(x.data + row * x.stride, x.data + row * x.stride + x.cols);
-    }
+    const std::vector<float> made = made_rows(*backend_, x);
+    for (auto row = made.begin(); row != made.end(); row += x.cols())
+      rows.emplace_back(row, row + x.cols());
     backend_->linear(weights, x, out, accumulate);
   }
 
@@ -72,7 +73,6 @@ class RecordingBackend final : public Backend {
                  std::int64_t num_heads, float scale, MatrixView out) override {
     backend_->attention(kv, layer, batch, q, num_heads, scale, out);
   }
-  void swiglu(MatrixView gate_up, MatrixView out) override { backend_->swiglu(gate_up, out); }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override {
     backend_->gather_rows(x, rows, out);
   }

@@ -9,20 +9,22 @@ namespace {
 
 constexpr int kHalvesRun = 32;  // values of one row that lie together
 
-// Rounds depth [begin, end) of a tile of rows to bf16: [(end - begin) / 32][rows][32], the depth padded with zeros.
-inline void round_rows(const RowsOfTile& x, std::int64_t begin, std::int64_t end, std::uint16_t* out) {
+// Rounds depth [begin, end) of a row to bf16, into the row's place of its tile: [(end - begin) / 32][rows of the
+// tile][32], the depth padded with zeros.
+inline void round_depth(const RowOfMany& x, std::int64_t begin, std::int64_t end, std::uint16_t* tile) {
+  const std::int64_t index = x.row % kAmxRowTile;
+  const std::int64_t left = x.rows - x.row + index;
+  const std::int64_t tile_rows = left < kAmxRowTile ? left : kAmxRowTile;
   for (std::int64_t k = begin; k < end; k += Simd::kLanes) {
-    std::uint16_t* block = out + (k - begin) / kHalvesRun * x.rows * kHalvesRun + (k - begin) % kHalvesRun;
-    for (std::int64_t r = 0; r < x.rows; ++r) {
-      Simd::store_bf16(block + r * kHalvesRun, Simd::load_partial(x.first + r * x.stride + k, x.depth - k));
-    }
+    std::uint16_t* run = tile + ((k - begin) / kHalvesRun * tile_rows + index) * kHalvesRun;
+    Simd::store_bf16(run + (k - begin) % kHalvesRun, Simd::load_partial(x.values + k, x.depth - k));
   }
 }
 
 // [tile][depth / 32][rows of the tile][32]
-[[maybe_unused]] void round_tile(const RowsOfTile& x, std::uint16_t* out) {
+[[maybe_unused]] void round_row(const RowOfMany& x, std::uint16_t* out) {
   const std::int64_t depth = padded_depth(x.depth);
-  round_rows(x, 0, depth, out + x.row * depth);
+  round_depth(x, 0, depth, out + x.row / kAmxRowTile * kAmxRowTile * depth);
 }
 
 // [block of depth][tile][depth of the block / 32][rows of the tile][32]: the blocks of several tiles lie together.
@@ -39,11 +41,12 @@ constexpr std::int64_t kHalvesBlock = 256;
          (step * kHalvesRun - begin) * tile_rows;
 }
 
-[[maybe_unused]] void round_tile_in_blocks(const RowsOfTile& x, std::uint16_t* out) {
+[[maybe_unused]] void round_row_in_blocks(const RowOfMany& x, std::uint16_t* out) {
+  const std::int64_t tile_row = x.row / kAmxRowTile * kAmxRowTile;
   for (std::int64_t begin = 0; begin < padded_depth(x.depth); begin += kHalvesBlock) {
     const std::int64_t left = padded_depth(x.depth) - begin;
     const std::int64_t depth = left < kHalvesBlock ? left : kHalvesBlock;
-    round_rows(x, begin, begin + depth, out + begin * x.total_rows + x.row * depth);
+    round_depth(x, begin, begin + depth, out + begin * x.rows + tile_row * depth);
   }
 }
 
