@@ -58,7 +58,7 @@ Json read_function_call(FieldReader& message, std::size_t index) {
   if (call == nullptr) return nullptr;
   FieldReader fields(*call, message.path("function_call."));
   const auto name = fields.string("name");
-  if (!name) fields.fail("name", "A function call needs a 'name'", "missing_required_parameter");
+  if (!name) fields.missing("name");
   Json function{{"name", name.value_or("")}};
   function["arguments"] = parse_arguments(fields.string("arguments").value_or(""));
   if (fields.error()) message.fail("function_call", fields.error()->message, fields.error()->code);
@@ -67,13 +67,10 @@ Json read_function_call(FieldReader& message, std::size_t index) {
 
 Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
   const std::string path = fmt::format("messages[{}]", index);
-  if (!given.is_object()) {
-    reader.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
-    return nullptr;
-  }
+  if (!reader.is_object(path, given)) return nullptr;
   FieldReader fields(given, path + ".");
   auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool", "function"});
-  if (!role) fields.fail("role", fmt::format("'{}.role' is required", path), "missing_required_parameter");
+  if (!role) fields.missing("role");
   Json message{{"role", role.value_or("user")}};
   const auto content = read_content(fields, "content", role == "assistant");
   message["content"] = content ? Json(*content) : Json(nullptr);
@@ -91,21 +88,17 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
     if (!calls.is_null()) message["tool_calls"] = std::move(calls);
   }
   const bool may_be_empty = role == "assistant" && (message.contains("tool_calls") || fields.has("refusal"));
-  if (message["content"].is_null() && !may_be_empty) {
-    fields.fail("content", fmt::format("'{}.content' is required", path), "missing_required_parameter");
-  }
+  if (message["content"].is_null() && !may_be_empty) fields.missing("content");
   // Templates that read content as a string have no use for null; an empty text renders alike.
   if (message["content"].is_null())
     message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
-  if (fields.error()) {
-    reader.fail(fields.error()->param, fields.error()->message, fields.error()->code);
-  }
+  take_error(reader, fields);
   return message;
 }
 
 void read_messages(FieldReader& reader, ChatPromptFields& fields) {
   const Json* messages = reader.array("messages");
-  if (messages == nullptr) return reader.fail("messages", "'messages' is required", "missing_required_parameter");
+  if (messages == nullptr) return reader.missing("messages");
   if (messages->empty()) return reader.fail("messages", "'messages' must not be empty");
   if (messages->size() > kMaxMessages)
     return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));

@@ -19,16 +19,11 @@ bool is_tool_name(std::string_view name) {
 
 // Checks one entry of `tools`; returns its name and whether it is strict.
 std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, const std::string& path) {
-  if (!tool.is_object()) {
-    reader.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
-    return {};
-  }
+  if (!reader.is_object(path, tool)) return {};
   FieldReader fields(tool, path + ".");
-  if (!fields.word("type", {"function"}) && !fields.error())
-    fields.fail("type", fmt::format("'{}.type' is required", path));
+  if (!fields.word("type", {"function"})) fields.missing("type");
   const Json* function = fields.object("function");
-  if (function == nullptr)
-    fields.fail("function", fmt::format("'{}.function' is required", path), "missing_required_parameter");
+  if (function == nullptr) fields.missing("function");
   take_error(reader, fields);
   if (reader.error()) return {};
   FieldReader inner(*function, path + ".function.");

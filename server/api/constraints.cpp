@@ -83,7 +83,7 @@ class DemandReader {
     if (format == nullptr) return;
     FieldReader inner(*format, "response_format.");
     const auto type = inner.word("type", {"text", "json_object", "json_schema"});
-    if (!type) inner.fail("type", "'response_format.type' is required", "missing_required_parameter");
+    if (!type) inner.missing("type");
     // llama-server lets a schema stand beside both types.
     const Json* schema = inner.find("schema");
     std::string field = "response_format.schema";

@@ -57,6 +57,15 @@ void FieldReader::wrong_type(std::string_view name, std::string_view wanted, con
        "invalid_type");
 }
 
+void FieldReader::missing(std::string_view name) {
+  fail(name, fmt::format("Missing required parameter: '{}'", path(name)), "missing_required_parameter");
+}
+
+bool FieldReader::is_object(std::string_view name, const Json& value) {
+  if (!value.is_object()) wrong_type(name, "an object", value);
+  return value.is_object();
+}
+
 std::optional<bool> FieldReader::boolean(std::string_view name) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
@@ -118,9 +127,7 @@ std::optional<std::string> FieldReader::word(std::string_view name, std::initial
 
 const Json* FieldReader::object(std::string_view name) {
   const Json* value = find(name);
-  if (value == nullptr || value->is_object()) return value;
-  wrong_type(name, "an object", *value);
-  return nullptr;
+  return value != nullptr && is_object(name, *value) ? value : nullptr;
 }
 
 const Json* FieldReader::array(std::string_view name) {

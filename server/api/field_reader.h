@@ -47,6 +47,9 @@ class FieldReader {
 
   // Notes an error about a member found elsewhere.
   void fail(std::string_view name, std::string message, std::string code = "invalid_value");
+  void missing(std::string_view name);
+  // Whether a member found elsewhere is an object; notes an error where it is not.
+  bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
   const std::optional<Error>& error() const { return error_; }

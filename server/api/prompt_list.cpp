@@ -28,7 +28,7 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
   const Json wrapped{{name, list}};
   FieldReader inner(wrapped);
   const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
-  if (inner.error()) return reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+  if (inner.error()) return take_error(reader, inner);
   Prompt prompt;
   for (const std::int32_t id : *ids)
     prompt.tokens.push_back(TokenId{id});
@@ -43,7 +43,7 @@ std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, 
   const bool add_special = reader.boolean("add_special_tokens", true);
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
-    reader.fail(field, fmt::format("'{}' is required", field), "missing_required_parameter");
+    reader.missing(field);
   } else if (prompt->is_string()) {
     add_text_prompt(*prompt, add_special, model, prompts);
   } else if (!prompt->is_array() || prompt->empty()) {

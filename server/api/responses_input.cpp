@@ -41,12 +41,10 @@ class ItemReader {
 
   void read(const Json& given) {
     const std::string path = fmt::format("input[{}]", input_.items.size());
-    if (!given.is_object()) {
-      return reader_.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
-    }
+    if (!reader_.is_object(path, given)) return;
     FieldReader fields(given, path + ".");
     Json item = read_kind(fields);
-    if (fields.error()) return reader_.fail(fields.error()->param, fields.error()->message, fields.error()->code);
+    if (fields.error()) return take_error(reader_, fields);
     note_call(item);
     input_.items.push_back(std::move(item));
   }
@@ -79,22 +77,16 @@ class ItemReader {
 
   std::string required(FieldReader& fields, const char* name) {
     auto value = fields.string(name);
-    if (!value) {
-      fields.fail(name, fmt::format("Missing required parameter: '{}'", fields.path(name)),
-                  "missing_required_parameter");
-    }
+    if (!value) fields.missing(name);
     return value.value_or("");
   }
 
   Json read_message(FieldReader& fields) {
     const auto role = fields.word("role", {"user", "assistant", "system", "developer"});
-    if (!role) required(fields, "role");
+    if (!role) fields.missing("role");
     const bool assistant = role == "assistant";
     const auto text = read_content(fields, "content", assistant);
-    if (!text) {
-      fields.fail("content", fmt::format("Missing required parameter: '{}'", fields.path("content")),
-                  "missing_required_parameter");
-    }
+    if (!text) fields.missing("content");
     Json item = begin_item(fields, "msg_", "message");
     item["role"] = role.value_or("");
     Json part{{"type", assistant ? "output_text" : "input_text"}, {"text", text.value_or("")}};
@@ -121,7 +113,7 @@ class ItemReader {
     }
     item["call_id"] = call_id;
     const auto output = read_content(fields, "output", false);
-    if (!output) required(fields, "output");
+    if (!output) fields.missing("output");
     item["output"] = output.value_or("");
     return item;
   }
@@ -276,7 +268,7 @@ ResponseInput read_response_input(FieldReader& reader, const Json& before, Respo
                                   const std::string& owner) {
   const Json* input = reader.find("input");
   if (input == nullptr) {
-    if (before.empty()) reader.fail("input", "Missing required parameter: 'input'", "missing_required_parameter");
+    if (before.empty()) reader.missing("input");
     return {};
   }
   ItemReader items(reader, store, owner);

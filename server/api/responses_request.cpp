@@ -135,13 +135,13 @@ class RequestReader {
   // One tool in the form that chats have it. Its echo is complete, as OpenAI's is.
   Json read_tool(FieldReader& tool, Json& echo) {
     const auto type = tool.string("type");
-    if (!type) require(tool, "type");
+    if (!type) tool.missing("type");
     if (type && type != "function") {
       tool.fail("type", fmt::format("Tools of type '{}' are not supported: the server runs no tools of its own", *type),
                 "unsupported_parameter");
     }
     const auto name = tool.string("name");
-    if (!name) require(tool, "name");
+    if (!name) tool.missing("name");
     tool.refuse_unless("defer_loading", false, "all tools are shown to the model");
     tool.refuse_unless("allowed_callers", Json::array({"direct"}), "only the model calls tools");
     const Json* parameters = tool.object("parameters");
@@ -155,10 +155,6 @@ class RequestReader {
     echo["strict"] = strict;
     if (strict) function["strict"] = true;
     return Json{{"type", "function"}, {"function", std::move(function)}};
-  }
-
-  static void require(FieldReader& fields, const char* name) {
-    fields.fail(name, fmt::format("Missing required parameter: '{}'", fields.path(name)), "missing_required_parameter");
   }
 
   // A choice that names functions has the name beside its type, where chats have it in a member of its own.
@@ -184,8 +180,7 @@ class RequestReader {
       chat["tools"] = Json::array();
       for (std::size_t i = 0; i < tools->size() && !reader_.error(); ++i) {
         const std::string path = fmt::format("tools[{}]", i);
-        if (!(*tools)[i].is_object())
-          return reader_.fail(path, fmt::format("Invalid type for '{}': expected an object", path), "invalid_type");
+        if (!reader_.is_object(path, (*tools)[i])) return;
         FieldReader tool((*tools)[i], path + ".");
         Json echo;
         chat["tools"].push_back(read_tool(tool, echo));
@@ -227,16 +222,16 @@ class RequestReader {
   Json read_format(const Json& given) {
     FieldReader format(given, "text.format.");
     const auto type = format.word("type", {"text", "json_object", "json_schema"});
-    if (!type) require(format, "type");
+    if (!type) format.missing("type");
     Json echo{{"type", type.value_or("text")}};
     GrammarSpec spec;
     spec.kind = GrammarSpec::Kind::kJsonObject;
     std::string field = "text.format";
     if (type == "json_schema") {
       const auto name = format.string("name");
-      if (!name) require(format, "name");
+      if (!name) format.missing("name");
       const Json* schema = format.object("schema");
-      if (schema == nullptr) require(format, "schema");
+      if (schema == nullptr) format.missing("schema");
       spec.kind = GrammarSpec::Kind::kJsonSchema;
       if (schema != nullptr) spec.text = dump_json(*schema);
       field = "text.format.schema";

@@ -44,7 +44,7 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   }
   const bool from_content = reader.has("content");
   const auto text = reader.string(from_content ? "content" : "prompt");
-  if (!text) reader.fail("prompt", "'prompt' is required", "missing_required_parameter");
+  if (!text) reader.missing("prompt");
   // llama-server adds special tokens only when asked to, vLLM unless told not to.
   const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
   const bool parse_special = reader.boolean("parse_special", false);
@@ -103,7 +103,7 @@ Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
   auto& [body, reader, model] = asked;
   const Tokenizer& tokenizer = *model->tokenizer;
   const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1);
-  if (!ids) reader.fail("tokens", "'tokens' is required", "missing_required_parameter");
+  if (!ids) reader.missing("tokens");
   const bool skip_special = reader.boolean("skip_special_tokens", true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});

@@ -115,7 +115,7 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   if (what == What::kLoad) read_load_fields(reader, order.model);
   if (what == What::kReplace) {
     const auto path = reader.string("path");
-    if (!path) reader.fail("path", "'path' is required", "missing_required_parameter");
+    if (!path) reader.missing("path");
     order.model.model.path = path.value_or("");
     order.in_place = reader.word("mode", {"beside", "in_place"}) == "in_place";
   }

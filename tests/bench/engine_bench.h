@@ -72,7 +72,7 @@ class BenchModel {
 
 class BenchEngine {
  public:
-  BenchEngine(BenchModel& model, std::int64_t num_blocks, const EngineOptions& options) : model_(model) {
+  BenchEngine(BenchModel& model, std::int64_t num_blocks, const EngineOptions& options) {
     KvLayout layout = model.model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = KvCacheOptions{}.block_size;
@@ -116,7 +116,6 @@ class BenchEngine {
   std::unique_ptr<Engine> engine;
 
  private:
-  BenchModel& model_;
   int num_submitted_ = 0;
 };
 

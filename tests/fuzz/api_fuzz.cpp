@@ -23,7 +23,7 @@ constexpr int kNumVariants = 8;
 // A model that is quick to refuse a grammar of much work.
 const ModelTable& fuzz_models() {
   static RequestQueue queue({});
-  static const ModelTable models = [] {
+  static const ModelTable kModels = [] {
     auto model = test::fake_model(queue, kMaxModelLen);
     GrammarLimits limits;
     limits.max_steps = 100'000;
@@ -32,7 +32,7 @@ const ModelTable& fuzz_models() {
         std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*model->tokenizer), limits);
     return test::ready_table(std::move(model));
   }();
-  return models;
+  return kModels;
 }
 
 OutputEvent event_of(const Request& request, std::int32_t choice, bool last) {
@@ -64,16 +64,16 @@ void collect(Json& value, std::vector<Json*>& nodes) {
 
 // One value replaced by an unlikely one or by another of the document's: what changing bytes seldom makes of JSON.
 Json variant_of(const Json& body, std::minstd_rand& random) {
-  static const Json unlikely = Json::parse(R"([null, true, 0, -1, 1, 1.5, 1e308, -1e-308, 9223372036854775807,
+  static const Json kUnlikely = Json::parse(R"([null, true, 0, -1, 1, 1.5, 1e308, -1e-308, 9223372036854775807,
     18446744073709551615, 2147483648, "", "x", "\u0000\uffff<|im_end|>", [], {}, [[]], [null], [{}], {"": null},
     {"type": "text"}, {"type": "function", "function": {"name": "f"}}, ["a", "a"], {"type": "json_schema"}])");
   Json made = body;
   std::vector<Json*> nodes;
   collect(made, nodes);
   Json& target = *nodes[random() % nodes.size()];
-  const std::size_t choice = random() % (unlikely.size() + 2);
-  if (choice < unlikely.size()) {
-    target = unlikely[choice];
+  const std::size_t choice = random() % (kUnlikely.size() + 2);
+  if (choice < kUnlikely.size()) {
+    target = kUnlikely[choice];
   } else {
     const Json other = *nodes[random() % nodes.size()];
     target = other;

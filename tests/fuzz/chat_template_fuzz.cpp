@@ -9,11 +9,11 @@
 namespace {
 
 const nlohmann::ordered_json& context() {
-  static const auto value = nlohmann::ordered_json::parse(R"({
+  static const auto kValue = nlohmann::ordered_json::parse(R"({
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Hi <|im_end|> é"},
                  {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {"a": 1.5}}}]}],
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "add_generation_prompt": true, "n": 7})");
-  return value;
+  return kValue;
 }
 
 }  // namespace

@@ -16,14 +16,14 @@ using namespace quire;
 constexpr int kMaxSteps = 24;
 
 const GrammarCompiler& fuzz_compiler() {
-  static const GrammarCompiler compiler = [] {
+  static const GrammarCompiler kCompiler = [] {
     GrammarLimits limits;
     limits.max_steps = 200'000;
     limits.max_time = std::chrono::milliseconds(500);
     limits.max_cached_grammars = 1;
     return GrammarCompiler(std::make_shared<const TokenVocabulary>(TokenVocabulary::bytes_only()), limits);
   }();
-  return compiler;
+  return kCompiler;
 }
 
 // Says yes to whatever is allowed, chosen by `seed`: there is always something, it is accepted, and the rest is not.

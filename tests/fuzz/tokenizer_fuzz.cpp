@@ -96,10 +96,10 @@ void check(const Tokenizer& tokenizer, std::string_view text, bool spaced) {
 
 // Any text through both kinds of tokenizers.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::vector<std::shared_ptr<const Tokenizer>> tokenizers = {
+  static const std::vector<std::shared_ptr<const Tokenizer>> kTokenizers = {
       sentence_pieces(), byte_pairs("llama-bpe"), byte_pairs("gpt-2"), byte_pairs("deepseek-llm")};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const auto& tokenizer : tokenizers)
-    check(*tokenizer, text, tokenizer == tokenizers.front());
+  for (const auto& tokenizer : kTokenizers)
+    check(*tokenizer, text, tokenizer == kTokenizers.front());
   return 0;
 }

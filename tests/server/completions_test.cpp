@@ -94,7 +94,7 @@ TEST_CASE("batched prompts and n give choices in the order of the prompts") {
   HttpClient client(server.port());
   const Json body = Json::parse(client.post("/v1/completions", R"({"prompt":["a","b"],"n":2})").body);
   REQUIRE(body["choices"].size() == 4);
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     CHECK(body["choices"][i]["index"] == i);
     CHECK(body["choices"][i]["text"] == std::string(i < 2 ? "a" : "b") + (i % 2 == 0 ? "0" : "1"));
   }

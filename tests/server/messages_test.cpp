@@ -95,9 +95,10 @@ TEST_CASE("a message is answered in Anthropic's shape") {
 }
 
 TEST_CASE("a streamed message has the same content, reason and usage as a whole one") {
-  const char* const texts[] = {"Hello.", "  spaced", "<think>why</think>\n\nbecause",
-                               "Two:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n"
-                               "</tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>"};
+  const char* const texts[] = {
+      "Hello.", "  spaced", "<think>why</think>\n\nbecause",
+      ("Two:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n"
+       "</tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>")};
   for (const char* text : texts) {
     INFO(text);
     TestServer server(says(text));

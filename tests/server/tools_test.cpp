@@ -175,7 +175,7 @@ TEST_CASE("OpenAI's first form of tools is answered in its own words") {
     arguments += chunk["delta"]["function_call"].value("arguments", "");
   }
   CHECK(name == "add");
-  CHECK(arguments == call["arguments"]);
+  CHECK(arguments == call["arguments"].get<std::string>());
   CHECK(reason == "function_call");
   client.post("/v1/chat/completions", "{\"function_call\":{\"name\":\"add\"}," + fields + "}");
   CHECK(server.engine().last_request()->grammar != nullptr);
