@@ -71,7 +71,8 @@ std::vector<NamedLoop> loops_of(const RateTable& rates) {
 std::string multiplies_with(const KernelTable& kernels, std::size_t type) {
   switch (kernels.activation[type]) {
     case Activation::kBlocks: return kernels.rates.int8.run != nullptr ? "int8" : "fp32";
-    case Activation::kHalves: return kernels.rates.tile_bf16.run != nullptr ? "amx-bf16" : "bf16";
+    case Activation::kHalves:
+    case Activation::kPairs: return kernels.rates.tile_bf16.run != nullptr ? "amx-bf16" : "bf16";
     case Activation::kFloats: return "fp32";
   }
   return "fp32";

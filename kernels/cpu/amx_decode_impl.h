@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/nibble_tables_impl.h"
 #include "kernels/cpu/scaled_pairs_impl.h"
 
 namespace quire {
@@ -24,11 +25,15 @@ struct TileBF16 {
 constexpr int kPrefetchOnce = 4096;
 constexpr int kPrefetchBlock = 2048;
 
-// Decodes one tile of a quantised type.
+// Decodes one tile of a quantised type: of four bits to rows of columns, of others to pairs of features.
 template <class P>
 [[gnu::always_inline]] inline void decode_tile(const std::byte* header, const std::byte* meta, const std::byte* quants,
                                                std::byte* out) {
   const Scales s = load_scales<P>(header, meta, 0);
+  if constexpr (P::kBits == 4) {
+    decode_nibbles<P::kZero>(s.first, s.second, quants, out);
+    return;
+  }
   const ScaledPairs<P::kBits, P::kZero> first(s.first, s.second);
   const ScaledPairs<P::kBits, P::kZero> second(P::kBits == 6 ? s.second : s.first, s.second);
 #pragma GCC unroll 8

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/amx_decode_impl.h"
+#include "kernels/cpu/amx_left_tiles.h"
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/round_row_impl.h"
 
@@ -55,12 +56,27 @@ template <int kPanels, class Tiles>
   }
 }
 
+template <class Tiles>
+constexpr bool kWeightsLeft = requires {
+  Tiles::kWeightsLeft;
+};
+
 template <int kHalf, int kPanel, class Tiles>
 void write_tile(Tiles& tiles, const GemmArgs& args, std::int64_t row, int rows, std::int64_t panel) {
   alignas(64) float block[kTileRows * kPanelCols];
-  tiles.template store<kHalf, kPanel>(block);
-  for (int r = 0; r < rows; ++r) {
-    write_out(args, row + kHalf * kTileRows + r, (panel + kPanel) * kPanelCols, Simd::load(block + r * kPanelCols));
+  const std::int64_t first = row + kHalf * kTileRows;
+  const std::int64_t column = (panel + kPanel) * kPanelCols;
+  if constexpr (kWeightsLeft<Tiles>) {
+    if (rows < kTileRows) __builtin_memset(block, 0, sizeof block);
+    tiles.template store<kHalf, kPanel>(block);
+    typename Simd::F turned[kTileRows];
+    transpose16(block, turned);
+    for (int r = 0; r < rows; ++r)
+      write_out(args, first + r, column, turned[r]);
+  } else {
+    tiles.template store<kHalf, kPanel>(block);
+    for (int r = 0; r < rows; ++r)
+      write_out(args, first + r, column, Simd::load(block + r * kPanelCols));
   }
 }
 

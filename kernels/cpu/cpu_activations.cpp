@@ -44,20 +44,21 @@ PackedActivations ActivationPacker::pack(const ProductInput& input, WantedActiva
   const auto values = padded_rows * static_cast<std::size_t>(padded_depth(depth));
   blocks_ = wanted.blocks ? blocks_scratch_.get<ActBlock>(values / kQuantBlock) : nullptr;
   floats_ = wanted.floats ? floats_scratch_.get<float>(values) : nullptr;
-  halves_ = wanted.halves ? halves_scratch_.get<std::uint16_t>(values) : nullptr;
+  halves_ = wanted.halves || wanted.pairs ? halves_scratch_.get<std::uint16_t>(values) : nullptr;
+  pairs_ = wanted.pairs && rows > 1 ? pairs_scratch_.get<std::uint16_t>(values) : nullptr;
   if (input.form != ProductInput::Form::kPlain) {
     for (std::size_t i = 0; i < row_scratch_.size(); ++i)
       made_row_[i] = row_scratch_[i].get<float>(static_cast<std::size_t>(depth));
   }
-  // Rows of one tile of floats share cache lines: a tile stays with one thread.
-  const std::int64_t unit = wanted.floats ? kRowTile : 1;
+  // Rows of one tile of floats share cache lines: a tile stays with one thread. So do rows that are turned together.
+  const std::int64_t unit = pairs_ != nullptr ? kPairRows : wanted.floats ? kRowTile : 1;
   const std::int64_t num_pieces = std::clamp<std::int64_t>(rows * depth / kPackGrain, 1, (rows + unit - 1) / unit);
   const std::int64_t step = ((rows + num_pieces - 1) / num_pieces + unit - 1) / unit * unit;
   pool_.run((rows + step - 1) / step, [&](int worker, std::int64_t piece) {
     for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row)
       pack_row(make_row(input, row, made_row_[static_cast<std::size_t>(worker)]), row, rows, depth);
   });
-  return {blocks_, floats_, halves_};
+  return {blocks_, floats_, halves_, pairs_ != nullptr ? pairs_ : halves_};  // pairs of one row are in its own order
 }
 
 const float* ActivationPacker::make_row(const ProductInput& input, std::int64_t row, float* room) const {
@@ -83,6 +84,8 @@ void ActivationPacker::pack_row(const float* values, std::int64_t row, std::int6
     if (row + 1 == rows) clear_padding(tile, place, padded_depth(depth));
   }
   if (halves_ != nullptr) kernels_.round_row({values, row, rows, depth}, halves_);
+  if (pairs_ != nullptr && (row % kPairRows == kPairRows - 1 || row + 1 == rows))
+    kernels_.turn_rows({nullptr, row / kPairRows * kPairRows, rows, depth}, halves_, pairs_);
 }
 
 }  // namespace quire

@@ -17,6 +17,7 @@ struct WantedActivations {
   bool blocks = false;
   bool floats = false;
   bool halves = false;
+  bool pairs = false;
 };
 
 // Laid out as GemmArgs says; null where not wanted. Until the next pack().
@@ -24,6 +25,7 @@ struct PackedActivations {
   const ActBlock* blocks = nullptr;
   const float* floats = nullptr;
   const std::uint16_t* halves = nullptr;
+  const std::uint16_t* pairs = nullptr;
 };
 
 class ActivationPacker {
@@ -41,9 +43,11 @@ class ActivationPacker {
   Scratch blocks_scratch_;
   Scratch floats_scratch_;
   Scratch halves_scratch_;
+  Scratch pairs_scratch_;
   ActBlock* blocks_ = nullptr;
   float* floats_ = nullptr;
   std::uint16_t* halves_ = nullptr;
+  std::uint16_t* pairs_ = nullptr;
   std::vector<Scratch> row_scratch_;  // for each worker
   std::vector<float*> made_row_;
 };

@@ -8,7 +8,7 @@ namespace quire {
 namespace {
 
 std::int64_t rows_per_tile(Activation kind) {
-  return kind == Activation::kHalves ? kAmxRowTile : kRowTile;
+  return kind == Activation::kHalves || kind == Activation::kPairs ? kAmxRowTile : kRowTile;
 }
 
 // Weights of one piece stay in the second-level cache while all row tiles pass over them.
@@ -37,8 +37,8 @@ std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
   return bytes;
 }
 
-CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, ThreadPool& pool,
-                     std::span<const std::byte> packed) {
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles,
+                     ThreadPool& pool, std::span<const std::byte> packed) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
   for (const WeightSource& source : parts) {
@@ -58,7 +58,7 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
     const std::int64_t count = num_panels(parts[i].rows);
     if (packed.empty()) {
       pool.run(count, [&](int, std::int64_t panel) {
-        pack_panel(parts[i], panel, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
+        pack_panel(parts[i], panel, nibbles, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
       });
     }
     offset += stride * static_cast<std::size_t>(count);
@@ -74,8 +74,12 @@ void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixVi
   if (out.rows == 0) return;
   WantedActivations wanted;
   for (const CpuLinear::Part& part : weights.parts()) {
-    const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
-    (kind == Activation::kBlocks ? wanted.blocks : kind == Activation::kFloats ? wanted.floats : wanted.halves) = true;
+    switch (kernels_.activation[static_cast<std::size_t>(part.type)]) {
+      case Activation::kBlocks: wanted.blocks = true; break;
+      case Activation::kFloats: wanted.floats = true; break;
+      case Activation::kHalves: wanted.halves = true; break;
+      case Activation::kPairs: wanted.pairs = true; break;
+    }
   }
   plan(weights, packer_.pack(x, wanted), out, accumulate);
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
@@ -107,14 +111,14 @@ void LinearRunner::plan(const CpuLinear& weights, const PackedActivations& x, Ma
                   .rows = out.rows,
                   .blocks = x.blocks,
                   .floats = x.floats,
-                  .halves = x.halves,
+                  .halves = kind == Activation::kPairs ? x.pairs : x.halves,
                   .out = out.data + part.first_output,
                   .out_stride = out.stride,
                   .out_cols = part.rows,
                   .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
                   .accumulate = accumulate};
     const std::int64_t total = num_panels(part.rows);
-    const std::int64_t step = panels_per_piece(part, kind == Activation::kHalves && tiles > 1, pool_.size());
+    const std::int64_t step = panels_per_piece(part, tile_rows == kAmxRowTile && tiles > 1, pool_.size());
     const std::int64_t columns = (total + step - 1) / step;
     const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
     const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;

@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxKernels = make_amx_table<HardwareTiles>("amx");
+const KernelTable kAmxKernels = make_amx_table<HardwareTiles, HardwareLeftTiles>("amx");
 
 }  // namespace quire

@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxEmulatedAvx512Kernels = make_amx_table<EmulatedTiles>("amx");
+const KernelTable kAmxEmulatedAvx512Kernels = make_amx_table<EmulatedTiles, EmulatedLeftTiles>("amx");
 
 }  // namespace quire

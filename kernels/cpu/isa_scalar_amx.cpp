@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxEmulatedKernels = make_amx_table<EmulatedTiles>("amx");
+const KernelTable kAmxEmulatedKernels = make_amx_table<EmulatedTiles, EmulatedLeftTiles>("amx");
 
 }  // namespace quire

@@ -16,10 +16,12 @@ constexpr KernelTable make_table(const char* name) {
       .activation = {Activation::kFloats, Activation::kFloats, Activation::kFloats, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
                      Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},
+      .nibbles = NibbleOrder::kByFeature,
       .gemm_scratch = rows_scratch_bytes,
       .quantize_row = quantize_row,
       .spread_row = spread_row,
       .round_row = nullptr,
+      .turn_rows = nullptr,
       // In the order of DType.
       .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ80>,
                gemm_int<PackedQ40>, gemm_int<PackedQ41>, gemm_int<PackedQ50>, gemm_int<PackedQ51>, gemm_int<PackedQ4K>,

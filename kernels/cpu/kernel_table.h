@@ -12,6 +12,7 @@ namespace quire {
 inline constexpr int kPanelCols = 16;   // output columns interleaved in packed weights
 inline constexpr int kRowTile = 8;      // rows of activations packed together
 inline constexpr int kAmxRowTile = 32;  // the same for bf16 tiles
+inline constexpr int kPairRows = 16;    // rows of which pairs of features lie side by side
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kQueryTile = 8;        // query vectors that share the loads of one K/V head
 inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
@@ -31,7 +32,19 @@ enum class Activation : std::uint8_t {
   kBlocks,  // int8 with a scale per 32
   kFloats,  // f32
   kHalves,  // bf16
+  kPairs,   // bf16, pairs of features of sixteen rows side by side
 };
+
+// In what order 16 columns times 32 features of four bits lie in a panel.
+enum class NibbleOrder : std::uint8_t {
+  kByFeature,  // groups of four features, columns side by side
+  kByColumn,   // one column after the other, each in the order of nibble_place
+};
+
+// Which of the 32 nibbles of a column a feature is, by columns: features 4 to 7 of each eight are in the second half.
+constexpr int nibble_place(int feature) {
+  return feature / 4 % 2 * 16 + feature / 8 * 4 + feature % 4;
+}
 
 // Panels of 16-bit weights, and activations beside float weights, are padded with zeros to this depth.
 constexpr std::int64_t padded_depth(std::int64_t depth) {
@@ -52,7 +65,7 @@ struct GemmArgs {
   std::int64_t rows = 0;
   const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile]
   const float* floats = nullptr;          // [tile][padded depth][padded rows of the tile]
-  const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_row
+  const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_row, or turn_rows
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
@@ -127,12 +140,15 @@ struct KernelTable {
   const char* name;
   RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
+  NibbleOrder nibbles;                     // of its packed weights
   std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
   // Pack one row of activations; null where no type wants them. out: the first block or feature of the row among the
   // `tile_rows` rows of its tile; of halves, all rows of the operation.
   void (*quantize_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, ActBlock* out);
   void (*spread_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, float* out);
   void (*round_row)(const RowOfMany& x, std::uint16_t* out);
+  // Up to kPairRows rows that begin at a multiple of that, from halves to pairs.
+  void (*turn_rows)(const RowOfMany& first, const std::uint16_t* halves, std::uint16_t* pairs);
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);

@@ -88,7 +88,16 @@ void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byt
   if (bits == 6) store_u32(bytes + 64, plane[1]);
 }
 
-void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, std::byte* out) {
+void pack_nibbles_by_column(const QuantGroup& group, std::size_t column, std::byte* out) {
+  for (int feature = 0; feature < static_cast<int>(kSubBlock); ++feature) {
+    const int place = nibble_place(feature);
+    const int quant = group.quants[feature] << (place % 2 * 4);
+    out[16 * column + static_cast<std::size_t>(place) / 2] |= static_cast<std::byte>(quant);
+  }
+}
+
+void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, NibbleOrder nibbles,
+                    std::byte* out) {
   const Format format = format_of(source.type);
   const DTypeInfo& info = dtype_info(source.type);
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
@@ -104,7 +113,11 @@ void pack_quantised(const WeightSource& source, std::int64_t first_row, std::siz
         const std::byte* row = source.data + (static_cast<std::size_t>(first_row) + column) * row_bytes;
         split_quant_group(source.type, row + static_cast<std::size_t>(block) * info.block_bytes, g, group);
         pack_scales(source.type, format, group, g == 0, column, header, meta);
-        pack_quants(format.bits, group, column, quants);
+        if (format.bits == 4 && nibbles == NibbleOrder::kByColumn) {
+          pack_nibbles_by_column(group, column, quants);
+        } else {
+          pack_quants(format.bits, group, column, quants);
+        }
       }
     }
   }
@@ -139,7 +152,7 @@ PanelLayout panel_layout(DType type, std::int64_t cols) {
   return {round_up(meta) + num_blocks * 64 * static_cast<std::size_t>(format.bits), round_up(meta)};
 }
 
-void pack_panel(const WeightSource& source, std::int64_t panel, std::byte* out) {
+void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibbles, std::byte* out) {
   const std::int64_t first_row = panel * kPanelCols;
   const std::int64_t left = source.rows - first_row;
   const auto columns = static_cast<std::size_t>(left < kPanelCols ? left : kPanelCols);
@@ -147,7 +160,7 @@ void pack_panel(const WeightSource& source, std::int64_t panel, std::byte* out) 
   if (format_of(source.type).bits == 0) {
     pack_float(source, first_row, columns, out);
   } else {
-    pack_quantised(source, first_row, columns, out);
+    pack_quantised(source, first_row, columns, nibbles, out);
   }
 }
 

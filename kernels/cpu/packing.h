@@ -1,6 +1,6 @@
-// The packed layout of weights, shared by all levels: panels of 16 output columns, for quantised types first the
-// scales, then the quants interleaved by groups of four input features (the order of VNNI). Any thread. Invariant:
-// scales and quants are the source's own bits; nothing is rounded.
+// The packed layout of weights: panels of 16 output columns, for quantised types first the scales, then the quants
+// interleaved by groups of four input features (the order of VNNI) or, for types of four bits on levels that want it,
+// by columns. Any thread. Invariant: scales and quants are the source's own bits; nothing is rounded.
 #pragma once
 
 #include "kernels/backend.h"
@@ -9,7 +9,9 @@
 namespace quire {
 
 // Changes with every change of the layout: weights packed by one version mean nothing to another.
-inline constexpr const char* kPackingName = "panels of 16, version 1";
+constexpr const char* packing_name(NibbleOrder nibbles) {
+  return nibbles == NibbleOrder::kByColumn ? "panels of 16, nibbles by column, version 1" : "panels of 16, version 1";
+}
 
 struct PanelLayout {
   std::size_t bytes = 0;          // one panel, a multiple of 64
@@ -19,7 +21,7 @@ struct PanelLayout {
 PanelLayout panel_layout(DType type, std::int64_t cols);
 
 // Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`; rows beyond the source's are zeros.
-void pack_panel(const WeightSource& source, std::int64_t panel, std::byte* out);
+void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibbles, std::byte* out);
 
 inline std::int64_t num_panels(std::int64_t rows) {
   return (rows + kPanelCols - 1) / kPanelCols;

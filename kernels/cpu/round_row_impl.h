@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/transpose_impl.h"
 
 namespace quire {
 namespace {
@@ -47,6 +48,34 @@ constexpr std::int64_t kHalvesBlock = 256;
     const std::int64_t left = padded_depth(x.depth) - begin;
     const std::int64_t depth = left < kHalvesBlock ? left : kHalvesBlock;
     round_depth(x, begin, begin + depth, out + begin * x.rows + tile_row * depth);
+  }
+}
+
+// 32 features of up to kPairRows rows: [row][32] to [pair of features][row][2].
+inline void turn_pairs(const std::uint16_t* halves, std::int64_t rows, std::uint16_t* pairs) {
+  static_assert(Simd::kLanes == kPairRows && kHalvesRun == 2 * kPairRows);
+  alignas(64) float turned[kPairRows * kPairRows];  // a pair is one dword
+  if (rows < kPairRows) __builtin_memset(turned, 0, sizeof turned);
+  __builtin_memcpy(turned, halves, static_cast<std::size_t>(rows) * kHalvesRun * 2);
+  typename Simd::F columns[kPairRows];
+  transpose16(turned, columns);
+  for (int pair = 0; pair < kPairRows; ++pair) {
+    Simd::store(turned, columns[pair]);
+    if (rows == kPairRows) {
+      __builtin_memcpy(pairs + 2 * kPairRows * pair, turned, 4 * kPairRows);
+    } else {
+      __builtin_memcpy(pairs + 2 * rows * pair, turned, static_cast<std::size_t>(rows) * 4);
+    }
+  }
+}
+
+[[maybe_unused]] void turn_rows_in_blocks(const RowOfMany& first, const std::uint16_t* halves, std::uint16_t* pairs) {
+  const GemmArgs args{.depth = first.depth, .rows = first.rows};
+  const std::int64_t tile_row = first.row / kAmxRowTile * kAmxRowTile;
+  const std::int64_t left = first.rows - first.row;
+  for (std::int64_t step = 0; step < padded_depth(first.depth) / kHalvesRun; ++step) {
+    const std::int64_t at = halves_offset(args, tile_row, step) + (first.row - tile_row) * kHalvesRun;
+    turn_pairs(halves + at, left < kPairRows ? left : kPairRows, pairs + at);
   }
 }
 

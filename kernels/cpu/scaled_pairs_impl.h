@@ -62,7 +62,7 @@ class ScaledPairs {
     alignas(64) static constexpr float kPowers[16] = {kPower, kPower, kPower, kPower, kPower, kPower, kPower, kPower,
                                                       kPower, kPower, kPower, kPower, kPower, kPower, kPower, kPower};
     __m512i out;
-    asm("vmovdqa64 %1, %0" : "=v"(out) : "m"(kPowers));
+    asm volatile("vmovdqa64 %1, %0" : "=v"(out) : "m"(kPowers));
     return out;
   }
 
