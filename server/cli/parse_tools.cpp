@@ -1,7 +1,6 @@
 #include "server/cli/parse_tools.h"
 
 #include <algorithm>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"
 #include "core/text/tools/output_parser.h"
+#include "server/cli/json_lines.h"
 
 namespace quire {
 namespace {
@@ -117,16 +117,7 @@ OrderedJson parse_line(const OrderedJson& request) {
 }  // namespace
 
 void run_parse_tools(std::istream& in, std::ostream& out) {
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty()) continue;
-    OrderedJson result;
-    try {
-      result = parse_line(OrderedJson::parse(line));
-    } catch (const OrderedJson::exception& problem) {
-      result = {{"error", problem.what()}};
-    }
-    out << result.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n' << std::flush;
-  }
+  answer_json_lines(in, out, parse_line);
 }
 
 }  // namespace quire

@@ -10,28 +10,27 @@
 #include <memory>
 #include <string>
 
+#include "core/base/result.h"
 #include "server/cli/commands.h"
+#include "server/ops/http_url.h"
 
 namespace quire::cli {
 
 namespace {
 
-// The status of GET url, or 0 where nobody answers.
-int http_status(const std::string& url) {
+// The status of GET url, or 0 where nobody answers. Throws StartupError for what is no URL of http.
+int http_status(const std::string& text) {
   namespace asio = boost::asio;
-  const auto host_at = url.find("://") == std::string::npos ? 0 : url.find("://") + 3;
-  const auto path_at = std::min(url.find('/', host_at), url.size());
-  const std::string authority = url.substr(host_at, path_at - host_at);
-  const std::string path = path_at < url.size() ? url.substr(path_at) : "/";
-  const auto colon = authority.rfind(':');
-  const std::string host = authority.substr(0, colon);
-  const std::string port = colon == std::string::npos ? "80" : authority.substr(colon + 1);
+  const auto url = parse_http_url(text.find("://") == std::string::npos ? "http://" + text : text);
+  if (!url || url->secure) throw StartupError(fmt::format("'{}' must be http://HOST[:PORT][/PATH]", text));
+  const std::string host = url->host.find(':') == std::string::npos ? url->host : "[" + url->host + "]";
+  const std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n\r\n",
+                                          url->path.empty() ? "/" : url->path, host, url->port);
   try {
     asio::io_context io;
     asio::ip::tcp::socket socket(io);
-    asio::connect(socket, asio::ip::tcp::resolver(io).resolve(host, port));
-    asio::write(socket,
-                asio::buffer("GET " + path + " HTTP/1.1\r\nHost: " + authority + "\r\nConnection: close\r\n\r\n"));
+    asio::connect(socket, asio::ip::tcp::resolver(io).resolve(url->host, url->port));
+    asio::write(socket, asio::buffer(request));
     asio::streambuf answer;
     asio::read_until(socket, answer, "\r\n");
     std::istream stream(&answer);

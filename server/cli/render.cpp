@@ -1,12 +1,12 @@
 #include "server/cli/render.h"
 
 #include <ctime>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "core/text/chat_template.h"
+#include "server/cli/json_lines.h"
 
 namespace quire {
 namespace {
@@ -56,16 +56,7 @@ OrderedJson render_line(const OrderedJson& request) {
 }  // namespace
 
 void run_render(std::istream& in, std::ostream& out) {
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty()) continue;
-    OrderedJson result;
-    try {
-      result = render_line(OrderedJson::parse(line));
-    } catch (const OrderedJson::exception& problem) {
-      result = error_line(problem.what());
-    }
-    out << result.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n' << std::flush;
-  }
+  answer_json_lines(in, out, render_line);
 }
 
 }  // namespace quire

@@ -19,8 +19,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};
-constexpr std::string_view kPlain = "http://";
-constexpr std::string_view kSecure = "https://";
 
 using Tcp = asio::ip::tcp;
 using Failed = boost::system::error_code;
@@ -28,8 +26,8 @@ using Failed = boost::system::error_code;
 // One request and the first line of its answer. Asynchronous for one reason: that the whole of it can be given up
 // after a time. `shake` is called once there is a connection, and calls what it is given once bytes can be sent.
 template <class Stream, class Shake>
-std::string exchange(asio::io_context& context, Stream& stream, const CollectorAddress& address,
-                     const std::string& request, const Shake& shake) {
+std::string exchange(asio::io_context& context, Stream& stream, const HttpUrl& address, const std::string& request,
+                     const Shake& shake) {
   Tcp::resolver resolver(context);
   asio::streambuf reply(65536);
   Failed failed = asio::error::timed_out;
@@ -75,29 +73,13 @@ struct CollectorLink::Tls {
   asio::ssl::context context{asio::ssl::context::tls_client};
 };
 
-CollectorAddress parse_collector(const std::string& url) {
-  const auto refuse = [&] {
-    return StartupError(fmt::format("tracing.endpoint: '{}' must be http[s]://HOST[:PORT][/PATH]", url));
-  };
-  CollectorAddress address;
-  address.secure = url.starts_with(kSecure);
-  if (!address.secure && !url.starts_with(kPlain)) throw refuse();
-  const std::string rest = url.substr(address.secure ? kSecure.size() : kPlain.size());
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  address.host = rest.substr(0, slash);
-  address.port = address.secure ? "443" : "80";
-  address.path = slash < rest.size() ? rest.substr(slash) : "/v1/traces";
-  const std::size_t colon = address.host.rfind(':');
-  if (colon != std::string::npos && address.host.back() != ']') {
-    address.port = address.host.substr(colon + 1);
-    address.host.resize(colon);
+HttpUrl parse_collector(const std::string& url) {
+  auto address = parse_http_url(url);
+  if (!address) {
+    throw StartupError(fmt::format("tracing.endpoint: '{}' must be http[s]://HOST[:PORT][/PATH]", url));
   }
-  if (address.host.size() > 2 && address.host.front() == '[') {
-    address.host = address.host.substr(1, address.host.size() - 2);
-  }
-  const bool good_port = !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
-  if (address.host.empty() || !good_port) throw refuse();
-  return address;
+  if (address->path.empty()) address->path = "/v1/traces";
+  return *std::move(address);
 }
 
 CollectorLink::CollectorLink(const std::string& url, const std::string& ca) : address_(parse_collector(url)) {

@@ -6,17 +6,12 @@
 #include <string>
 
 #include "core/base/result.h"
+#include "server/ops/http_url.h"
 
 namespace quire {
 
-// Where an endpoint's URL points. Throws StartupError for anything but http[s]://HOST[:PORT][/PATH].
-struct CollectorAddress {
-  bool secure = false;
-  std::string host;
-  std::string port;
-  std::string path;
-};
-CollectorAddress parse_collector(const std::string& url);
+// Where an endpoint's URL points; its path is OTLP's where it has none. Throws StartupError for what is no such URL.
+HttpUrl parse_collector(const std::string& url);
 
 class CollectorLink {
  public:
@@ -31,7 +26,7 @@ class CollectorLink {
 
  private:
   struct Tls;
-  CollectorAddress address_;
+  HttpUrl address_;
   std::unique_ptr<Tls> tls_;  // null: plain
 };
 

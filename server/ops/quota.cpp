@@ -27,6 +27,10 @@ double wait_for(double wanted, double level, std::int64_t per_minute) {
   return std::max(0.0, wanted - level) * kMinute / static_cast<double>(per_minute);
 }
 
+Error too_soon(const std::string& name, const char* what, double wanted, double level, std::int64_t per_minute) {
+  return over(name, fmt::format("{} {} per minute", per_minute, what), wait_for(wanted, level, per_minute));
+}
+
 // As OpenAI writes it: 120ms, 1s, 6m0s.
 std::string show(double seconds) {
   const auto ms = std::llround(std::ceil(seconds * 1000.0));
@@ -74,17 +78,11 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   }
   if (quota.tokens_per_minute > 0) {
     const double level = refill(usage.tokens, quota.tokens_per_minute, now);
-    if (level < 1.0) {
-      return tl::make_unexpected(over(key.name, fmt::format("{} tokens per minute", quota.tokens_per_minute),
-                                      wait_for(1.0, level, quota.tokens_per_minute)));
-    }
+    if (level < 1.0) return tl::make_unexpected(too_soon(key.name, "tokens", 1.0, level, quota.tokens_per_minute));
   }
   if (quota.requests_per_minute > 0) {
     const double level = refill(usage.requests, quota.requests_per_minute, now);
-    if (level < 1.0) {
-      return tl::make_unexpected(over(key.name, fmt::format("{} requests per minute", quota.requests_per_minute),
-                                      wait_for(1.0, level, quota.requests_per_minute)));
-    }
+    if (level < 1.0) return tl::make_unexpected(too_soon(key.name, "requests", 1.0, level, quota.requests_per_minute));
     usage.requests.level -= 1.0;
   }
   ++usage.num_running;
@@ -105,10 +103,7 @@ Result<void> QuotaTable::Lease::take_prompt(std::int64_t num_tokens, Clock::time
   const std::lock_guard lock(table_->mutex_);
   Bucket& bucket = table_->usage_[name_].tokens;
   const double level = refill(bucket, quota_.tokens_per_minute, now);
-  if (level < wanted) {
-    return tl::make_unexpected(over(name_, fmt::format("{} tokens per minute", quota_.tokens_per_minute),
-                                    wait_for(wanted, level, quota_.tokens_per_minute)));
-  }
+  if (level < wanted) return tl::make_unexpected(too_soon(name_, "tokens", wanted, level, quota_.tokens_per_minute));
   bucket.level -= wanted;
   return {};
 }

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/cli/bench/sse_reader.h"
+#include "server/ops/http_url.h"
 
 namespace quire::bench {
 
@@ -29,24 +30,9 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBuffer = 16 * 1024;
 
-struct Endpoint {
-  std::string host;
-  std::string port;
-};
-
-Result<Endpoint> parse_url(std::string url) {
-  constexpr std::string_view kScheme = "http://";
-  if (url.rfind(kScheme, 0) != 0) return invalid("the URL must begin with http://: " + url);
-  url.erase(0, kScheme.size());
-  if (const auto slash = url.find('/'); slash != std::string::npos) url.erase(slash);
-  const auto colon = url.rfind(':');
-  if (colon == std::string::npos) return Endpoint{url, "80"};
-  return Endpoint{url.substr(0, colon), url.substr(colon + 1)};
-}
-
 class LoadRun {
  public:
-  LoadRun(const ServeBenchOptions& options, Endpoint endpoint, const std::vector<PlannedRequest>& workload)
+  LoadRun(const ServeBenchOptions& options, HttpUrl endpoint, const std::vector<PlannedRequest>& workload)
       : options_(options), endpoint_(std::move(endpoint)), workload_(workload), records_(workload.size()) {}
 
   Result<std::vector<RequestRecord>> run(const std::function<void(const Progress&)>& progress) {
@@ -225,7 +211,7 @@ class LoadRun {
   }
 
   const ServeBenchOptions& options_;
-  Endpoint endpoint_;
+  HttpUrl endpoint_;
   const std::vector<PlannedRequest>& workload_;
   std::vector<RequestRecord> records_;
   asio::io_context io_;
@@ -243,8 +229,8 @@ class LoadRun {
 Result<std::vector<RequestRecord>> run_serve_bench(const ServeBenchOptions& options,
                                                    const std::vector<PlannedRequest>& workload,
                                                    const std::function<void(const Progress&)>& progress) {
-  auto endpoint = parse_url(options.url);
-  if (!endpoint) return tl::make_unexpected(endpoint.error());
+  auto endpoint = parse_http_url(options.url);
+  if (!endpoint || endpoint->secure) return invalid("the URL must be http://HOST[:PORT]: " + options.url);
   return LoadRun(options, std::move(*endpoint), workload).run(progress);
 }
 

@@ -1,0 +1,16 @@
+// Subcommands that answer JSON line by line, for scripts that drive them. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+
+namespace quire {
+
+using LineAnswer = std::function<nlohmann::ordered_json(const nlohmann::ordered_json& line)>;
+
+// Answers each line of `in` that is not empty with one line of `out`, at once. {"error": ...} answers what is no JSON,
+// and what `answer` cannot take as the type that it needs.
+void answer_json_lines(std::istream& in, std::ostream& out, const LineAnswer& answer);
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// HttpUrl: where a URL of http or https points, for what this process asks by itself. Value type; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+struct HttpUrl {
+  bool secure = false;
+  std::string host;  // an IPv6 address without its brackets
+  std::string port;
+  std::string path;  // with the query; empty where there is none
+};
+
+// Nothing for anything but http[s]://HOST[:PORT][/PATH].
+std::optional<HttpUrl> parse_http_url(std::string_view url);
+
+}  // namespace quire
