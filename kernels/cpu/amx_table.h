@@ -2,6 +2,7 @@
 // Internal linkage; any thread. F32 weights would lose precision as bf16, so they keep the vector kernels.
 #pragma once
 
+#include "kernels/cpu/amx_attention_impl.h"
 #include "kernels/cpu/amx_gemm_impl.h"
 #include "kernels/cpu/isa_table.h"
 
@@ -34,6 +35,11 @@ constexpr KernelTable make_amx_table(const char* name) {
   table.gemm[8] = gemm_amx<PackedQ4K, LeftTiles>;
   table.gemm[9] = gemm_amx<PackedQ5K, Tiles>;
   table.gemm[10] = gemm_amx<PackedQ6K, Tiles>;
+  table.query_tile = kMaxQueryTile;
+  table.tiles_together = kTilesTogether;
+  table.attend_scratch = tile_attention_scratch;
+  table.pack_queries = pack_split_queries;
+  table.attend = attend_amx<Tiles>;
   return table;
 }
 

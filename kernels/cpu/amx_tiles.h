@@ -21,6 +21,7 @@ constexpr int kTileBytes = 1024;
 
 #ifdef __AMX_BF16__
 
+// Strides are bytes from one row of a tile to the next.
 class HardwareTiles {
  public:
   // first, second: rows in use of the two halves, 0 to 16.
@@ -39,10 +40,10 @@ class HardwareTiles {
     _tile_zero(3);
   }
   template <int kHalf>
-  void load_rows(const std::uint16_t* from) {
+  void load_rows(const void* from, std::int64_t stride = 64) {
     complete_stores();
-    if constexpr (kHalf == 0) _tile_loadd(4, from, 64);
-    if constexpr (kHalf == 1) _tile_loadd(5, from, 64);
+    if constexpr (kHalf == 0) _tile_loadd(4, from, stride);
+    if constexpr (kHalf == 1) _tile_loadd(5, from, stride);
   }
   template <int kPanel>
   void load_weights(const std::byte* from) {
@@ -58,19 +59,19 @@ class HardwareTiles {
     if constexpr (kHalf == 1 && kPanel == 1) _tile_dpbf16ps(3, 5, 7);
   }
   template <int kHalf, int kPanel>
-  void load_sums(const float* from) {
+  void load_sums(const float* from, std::int64_t stride = 64) {
     complete_stores();
-    if constexpr (kHalf == 0 && kPanel == 0) _tile_loadd(0, from, 64);
-    if constexpr (kHalf == 0 && kPanel == 1) _tile_loadd(1, from, 64);
-    if constexpr (kHalf == 1 && kPanel == 0) _tile_loadd(2, from, 64);
-    if constexpr (kHalf == 1 && kPanel == 1) _tile_loadd(3, from, 64);
+    if constexpr (kHalf == 0 && kPanel == 0) _tile_loadd(0, from, stride);
+    if constexpr (kHalf == 0 && kPanel == 1) _tile_loadd(1, from, stride);
+    if constexpr (kHalf == 1 && kPanel == 0) _tile_loadd(2, from, stride);
+    if constexpr (kHalf == 1 && kPanel == 1) _tile_loadd(3, from, stride);
   }
   template <int kHalf, int kPanel>
-  void store(float* out) {
-    if constexpr (kHalf == 0 && kPanel == 0) _tile_stored(0, out, 64);
-    if constexpr (kHalf == 0 && kPanel == 1) _tile_stored(1, out, 64);
-    if constexpr (kHalf == 1 && kPanel == 0) _tile_stored(2, out, 64);
-    if constexpr (kHalf == 1 && kPanel == 1) _tile_stored(3, out, 64);
+  void store(float* out, std::int64_t stride = 64) {
+    if constexpr (kHalf == 0 && kPanel == 0) _tile_stored(0, out, stride);
+    if constexpr (kHalf == 0 && kPanel == 1) _tile_stored(1, out, stride);
+    if constexpr (kHalf == 1 && kPanel == 0) _tile_stored(2, out, stride);
+    if constexpr (kHalf == 1 && kPanel == 1) _tile_stored(3, out, stride);
   }
 };
 
@@ -86,8 +87,8 @@ class EmulatedTiles {
   void release() {}
   void clear() { __builtin_memset(sums_, 0, sizeof sums_); }
   template <int kHalf>
-  void load_rows(const std::uint16_t* from) {
-    __builtin_memcpy(left_[kHalf], from, static_cast<std::size_t>(rows_[kHalf]) * 64);
+  void load_rows(const void* from, std::int64_t stride = 64) {
+    copy(from, stride, left_[kHalf], 64, rows_[kHalf]);
   }
   template <int kPanel>
   void load_weights(const std::byte* from) {
@@ -111,17 +112,22 @@ class EmulatedTiles {
     }
   }
   template <int kHalf, int kPanel>
-  void load_sums(const float* from) {
-    __builtin_memcpy(sums_[2 * kHalf + kPanel], from, static_cast<std::size_t>(rows_[kHalf]) * 64);
+  void load_sums(const float* from, std::int64_t stride = 64) {
+    copy(from, stride, sums_[2 * kHalf + kPanel], 64, rows_[kHalf]);
   }
   template <int kHalf, int kPanel>
-  void store(float* out) {
-    __builtin_memcpy(out, sums_[2 * kHalf + kPanel], static_cast<std::size_t>(rows_[kHalf]) * 64);
+  void store(float* out, std::int64_t stride = 64) {
+    copy(sums_[2 * kHalf + kPanel], 64, out, stride, rows_[kHalf]);
   }
 
  private:
   static float flush(float x) {
     return (float_to_bits(x) & 0x7f800000u) == 0 ? bits_to_float(float_to_bits(x) & 0x80000000u) : x;
+  }
+  static void copy(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, int rows) {
+    for (int row = 0; row < rows; ++row)
+      __builtin_memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
+                       64);
   }
   static float value(std::uint16_t bits) { return flush(bf16_to_float(bits)); }
 

@@ -107,6 +107,15 @@ inline void find_places(const KvHeadView& kv, const std::int32_t* table, std::in
   }
 }
 
+// Bytes from a block's keys to the f32 scales of a vector's int8 keys.
+inline std::int64_t key_scale_offset(const KvHeadView& kv, const Place& place) {
+  return kv.head_dim * kv.block_size + place.inside * std::int64_t{4};
+}
+
+inline const float* key_scales(const KvHeadView& kv, const Place& place) {
+  return reinterpret_cast<const float*>(kv.base + place.block + key_scale_offset(kv, place));
+}
+
 // The f32 scales of a vector's int8 values.
 inline const float* value_scales(const KvHeadView& kv, const Place& place) {
   const std::byte* value = kv.base + place.block + kv.value_offset;
@@ -158,9 +167,8 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
     F factor = scale;
     if constexpr (E::kScaled) {
       const Place& place = places[v];
-      const std::int64_t at = kv.head_dim * kv.block_size + place.inside * std::int64_t{4};
-      factor = Simd::mul(scale, Simd::load(reinterpret_cast<const float*>(kv.base + place.block + at)));
-      __builtin_prefetch(kv.base + place.ahead_of_key + at);
+      factor = Simd::mul(scale, Simd::load(key_scales(kv, place)));
+      __builtin_prefetch(kv.base + place.ahead_of_key + key_scale_offset(kv, place));
       __builtin_prefetch(value_scales(kv, place));
     }
     for (int q = 0; q < kCount; ++q)
@@ -183,10 +191,11 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
   return Simd::reduce_max(largest);
 }
 
-// Turns a query's scores into 2^(score - maximum), zero where it may not see, and gives their sum. For int8 values the
-// scale of a token is then folded into its probability.
+// Turns a query's scores of `num_vecs` vectors into 2^(score - maximum), zero where it may not see, and gives their
+// sum. For int8 values the scale of a token is then folded into its probability.
 template <class E>
-float soften(const KvHeadView& kv, const Places& places, std::int64_t visible, float maximum, float* scores) {
+float soften(const KvHeadView& kv, const Places& places, std::int64_t num_vecs, std::int64_t visible, float maximum,
+             float* scores) {
   using F = typename Simd::F;
   const std::int64_t whole = visible / Simd::kLanes;
   const std::int64_t rest = visible % Simd::kLanes;
@@ -206,9 +215,16 @@ float soften(const KvHeadView& kv, const Places& places, std::int64_t visible, f
     const F p = exp2_vector(Simd::keep_first(Simd::sub(Simd::load(at), shift), rest, 0.0f));
     Simd::store(at, Simd::keep_first(put(whole, Simd::keep_first(p, rest, 0.0f)), rest, 0.0f));
   }
-  for (std::int64_t i = whole + (rest > 0); i < places.num_vecs; ++i)
+  for (std::int64_t i = whole + (rest > 0); i < num_vecs; ++i)
     Simd::store(scores + i * Simd::kLanes, Simd::zero());
   return Simd::reduce_add(total);
+}
+
+// Tokens that a query sees of those from `first_token` on.
+inline std::int64_t tokens_seen(const QueryTile& tile, std::int64_t query, std::int64_t first_token,
+                                const Places& places) {
+  const std::int64_t seen = tile.visible[query] - first_token;
+  return seen < 0 ? 0 : seen > places.num_tokens ? places.num_tokens : seen;
 }
 
 // All maxima first: a reduction across lanes takes long, but those of several queries overlap.
@@ -217,12 +233,11 @@ void soften_tile(const KvHeadView& kv, const Places& places, const QueryTile& ti
                  float* scores, const SoftmaxState& out) {
   std::int64_t visible[kQueryTile];
   for (std::int64_t q = 0; q < tile.count; ++q) {
-    const std::int64_t seen = tile.visible[q] - first_token;
-    visible[q] = seen < 0 ? 0 : seen > places.num_tokens ? places.num_tokens : seen;
+    visible[q] = tokens_seen(tile, q, first_token, places);
     out.maximum[q] = largest_score(scores + q * kPartition, visible[q]);
   }
   for (std::int64_t q = 0; q < tile.count; ++q)
-    out.sum[q] = soften<E>(kv, places, visible[q], out.maximum[q], scores + q * kPartition);
+    out.sum[q] = soften<E>(kv, places, places.num_vecs, visible[q], out.maximum[q], scores + q * kPartition);
 }
 
 // weighted[q][d..] += probability * V over the vectors of tokens [begin, end), for kWidth vectors of columns; from zero
@@ -315,8 +330,22 @@ void attend_element(const KvHeadView* kv, const std::int32_t* table, const Query
   attend_tiles<E, 1>(kv, table, tiles, num_heads, partition, scores, out);
 }
 
+std::int64_t attend_scratch(std::int64_t /*head_dim*/) {
+  return kHeadsTogether * kQueryTile * kPartition;
+}
+
+// [head_dim][kQueryTile], padded to padded_tile_rows(count) by finite values.
+void pack_queries(const float* const* rows, std::int64_t count, std::int64_t head_dim, float /*scale*/, float* out) {
+  for (std::int64_t i = 0; i < padded_tile_rows(count); ++i) {
+    const float* from = rows[i < count ? i : 0];
+    for (std::int64_t d = 0; d < head_dim; ++d)
+      out[d * kQueryTile + i] = from[d];
+  }
+}
+
+// scores: [num_heads][kQueryTile][kPartition]. One tile of each head at a time.
 void attend(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
-            std::int64_t partition, float* scores, const SoftmaxState* out) {
+            std::int64_t /*num_tiles*/, std::int64_t partition, float* scores, const SoftmaxState* out) {
   switch (kv[0].element) {
     case KvElement::kF32: return attend_element<KvF32>(kv, table, tiles, num_heads, partition, scores, out);
     case KvElement::kF16: return attend_element<KvF16>(kv, table, tiles, num_heads, partition, scores, out);
@@ -330,21 +359,24 @@ void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t cou
   float top[Simd::kLanes];
   float keep[Simd::kLanes];
   float add[Simd::kLanes];
-  const F before = Simd::load_partial(state.maximum, kQueryTile);
-  const F now = Simd::load_partial(part.maximum, kQueryTile);
-  const F larger = Simd::max(before, now);
-  Simd::store(top, larger);
-  Simd::store(keep, exp2_vector(Simd::sub(before, larger)));
-  Simd::store(add, exp2_vector(Simd::sub(now, larger)));
   for (std::int64_t q = 0; q < count; ++q) {
+    const std::int64_t lane = q % kQueryTile;
+    if (lane == 0) {
+      const F before = Simd::load_partial(state.maximum + q, kQueryTile);
+      const F now = Simd::load_partial(part.maximum + q, kQueryTile);
+      const F larger = Simd::max(before, now);
+      Simd::store(top, larger);
+      Simd::store(keep, exp2_vector(Simd::sub(before, larger)));
+      Simd::store(add, exp2_vector(Simd::sub(now, larger)));
+    }
     if (part.sum[q] == 0.0f) continue;
-    state.maximum[q] = top[q];
-    state.sum[q] = state.sum[q] * keep[q] + part.sum[q] * add[q];
+    state.maximum[q] = top[lane];
+    state.sum[q] = state.sum[q] * keep[lane] + part.sum[q] * add[lane];
     float* into = state.weighted + q * padded_dim;
     const float* from = part.weighted + q * padded_dim;
     for (std::int64_t d = 0; d < padded_dim; d += Simd::kLanes) {
-      const F kept = Simd::mul(Simd::load(into + d), Simd::set1(keep[q]));
-      Simd::store(into + d, Simd::fma(Simd::load(from + d), Simd::set1(add[q]), kept));
+      const F kept = Simd::mul(Simd::load(into + d), Simd::set1(keep[lane]));
+      Simd::store(into + d, Simd::fma(Simd::load(from + d), Simd::set1(add[lane]), kept));
     }
   }
 }

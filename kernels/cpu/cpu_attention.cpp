@@ -2,35 +2,31 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "kernels/check.h"
 
 namespace quire {
 namespace {
 
-// Query vectors of an item: enough to reuse a partition's K and V from cache, few enough to share the work out.
-constexpr std::int64_t kMinItemQueries = 16;
-constexpr std::int64_t kMaxItemQueries = 64;
+// Tiles of an item for each K/V head: enough to reuse a partition's K and V, few enough to share the work out. A kernel
+// that takes several at once prepares K and V for them once.
+constexpr std::int64_t kMinItemTiles = 2;
+constexpr std::int64_t kMaxItemTiles = 8;
 // Units of each thread, where there is work for so many; the last ones decide how long threads wait for each other.
 constexpr std::int64_t kUnitsPerThread = 12;
-// K/V heads of a unit at most.
-constexpr std::int64_t kHeadsTogether = 8;
 // Split sharing pays only while its states are small beside K and V.
-constexpr std::int64_t kMaxSplitStates = 1 << 16;
+constexpr std::int64_t kMaxSplitQueries = 1 << 19;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Scores of one head; packed queries of one tile.
-constexpr std::int64_t kScoreFloats = kQueryTile * kPartition;
-
-std::int64_t query_floats(std::int64_t padded_dim) {
-  return kQueryTile * padded_dim;
-}
-
-std::int64_t state_floats(std::int64_t padded_dim) {
-  return kQueryTile * (padded_dim + 2);
+// Rows of `group` query vectors each for about `queries` of them, as whole tiles where there are enough.
+std::int64_t rows_of_items(std::int64_t queries, std::int64_t group, std::int64_t query_tile) {
+  const std::int64_t rows = std::max<std::int64_t>(1, queries / group);
+  const std::int64_t whole = query_tile / std::gcd(query_tile, group);
+  return rows > whole ? rows / whole * whole : rows;
 }
 
 }  // namespace
@@ -43,16 +39,18 @@ void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const Atte
   const std::int64_t group = num_heads / layout.num_kv_heads;
   const std::int64_t padded_dim = ceil_div(layout.head_dim, 16) * 16;
   const Call call{&kv, layer, q, out, num_heads, layout.num_kv_heads, group, padded_dim, scale};
-  const std::int64_t item_queries =
-      std::clamp<std::int64_t>(q.rows * num_heads / (kUnitsPerThread * pool_.size()), kMinItemQueries, kMaxItemQueries);
-  plan(batch, std::max<std::int64_t>(1, item_queries / group), group, layout.num_kv_heads);
+  const std::int64_t least = std::max(kMinItemTiles, kernels_.tiles_together / 2);
+  const std::int64_t most = std::max(kMaxItemTiles, kernels_.tiles_together);
+  const std::int64_t item_queries = std::clamp(q.rows * num_heads / (kUnitsPerThread * pool_.size()),
+                                               least * kernels_.query_tile, most * kernels_.query_tile);
+  plan(batch, rows_of_items(item_queries, group, kernels_.query_tile), group, layout.num_kv_heads);
   if (items_.empty()) return;
   const auto whole_units = static_cast<std::int64_t>(items_.size()) * layout.num_kv_heads;
   const bool long_context = std::ranges::any_of(items_, [](const Item& item) { return item.partitions > 1; });
-  const bool split =
-      pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() && num_states_ <= kMaxSplitStates;
+  const bool split = pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() &&
+                     num_states_ * kernels_.query_tile <= kMaxSplitQueries;
   plan_units(layout.num_kv_heads, split);
-  prepare_workers(padded_dim);
+  prepare_workers(call);
   if (split) {
     run_split(call);
   } else {
@@ -75,7 +73,7 @@ void AttentionRunner::plan(const AttentionBatch& batch, std::int64_t max_rows, s
       item.first_position = context - (end - row);
       item.block_table = batch.block_tables.data() + batch.block_table_start[s];
       item.partitions = ceil_div(item.first_position + item.num_rows, kPartition);
-      item.tiles = ceil_div(item.num_rows * group, kQueryTile);
+      item.tiles = ceil_div(item.num_rows * group, kernels_.query_tile);
       item.first_state = num_states_;
       num_states_ += num_kv_heads * item.partitions * item.tiles;
       items_.push_back(item);
@@ -100,25 +98,38 @@ void AttentionRunner::plan_units(std::int64_t num_kv_heads, bool split) {
   }
 }
 
-SoftmaxState AttentionRunner::state_at(float* base, std::int64_t index, std::int64_t padded_dim) const {
-  float* at = base + index * state_floats(padded_dim);
-  return {at, at + kQueryTile, at + 2 * kQueryTile};
+std::int64_t AttentionRunner::state_floats(std::int64_t padded_dim) const {
+  return kernels_.query_tile * (padded_dim + 2);
 }
 
-void AttentionRunner::prepare_workers(std::int64_t padded_dim) {
+SoftmaxState AttentionRunner::state_at(float* base, std::int64_t index, std::int64_t padded_dim) const {
+  float* at = base + index * state_floats(padded_dim);
+  return {at, at + kernels_.query_tile, at + 2 * kernels_.query_tile};
+}
+
+void AttentionRunner::reset(const SoftmaxState& state, std::int64_t padded_dim) const {
+  std::fill_n(state.maximum, kernels_.query_tile, -std::numeric_limits<float>::infinity());
+  std::fill_n(state.sum, kernels_.query_tile, 0.0f);
+  std::fill_n(state.weighted, kernels_.query_tile * padded_dim, 0.0f);
+}
+
+float* AttentionRunner::queries_at(const Call& call, const Worker& worker, std::int64_t index) const {
+  return worker.queries + index * kernels_.query_tile * padded_depth(call.kv->layout().head_dim);
+}
+
+void AttentionRunner::prepare_workers(const Call& call) {
   workers_.resize(static_cast<std::size_t>(pool_.size()));
   std::int64_t tiles = kHeadsTogether;
-  std::int64_t states = 2 * kHeadsTogether;
-  for (const Item& item : items_) {
+  for (const Item& item : items_)
     tiles = std::max(tiles, item.tiles);
-    states = std::max(states, 1 + item.tiles);
-  }
-  const std::int64_t floats =
-      kHeadsTogether * kScoreFloats + tiles * query_floats(padded_dim) + states * state_floats(padded_dim);
+  const std::int64_t head_dim = call.kv->layout().head_dim;
+  const std::int64_t scratch = kernels_.attend_scratch(head_dim);
+  const std::int64_t queries = tiles * kernels_.query_tile * padded_depth(head_dim);
+  const std::int64_t states = (kTilesTogether + tiles) * state_floats(call.padded_dim);
   for (Worker& worker : workers_) {
-    worker.scores = worker.memory.get<float>(static_cast<std::size_t>(floats));
-    worker.queries = worker.scores + kHeadsTogether * kScoreFloats;
-    worker.states = worker.queries + tiles * query_floats(padded_dim);
+    worker.scratch = worker.memory.get<float>(static_cast<std::size_t>(scratch + queries + states));
+    worker.queries = worker.scratch + scratch;
+    worker.states = worker.queries + queries;
     worker.tiles.resize(static_cast<std::size_t>(tiles));
   }
 }
@@ -127,36 +138,30 @@ void AttentionRunner::prepare_workers(std::int64_t padded_dim) {
 QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                                      float* queries) const {
   QueryTile out;
-  const std::int64_t first = tile * kQueryTile;
+  const std::int64_t first = tile * kernels_.query_tile;
   const std::int64_t head_dim = call.kv->layout().head_dim;
-  out.count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
+  out.count = std::min(kernels_.query_tile, item.num_rows * call.group - first);
   out.scale = call.scale;
   out.queries = queries;
-  const float* rows[kQueryTile];
-  for (std::int64_t i = 0; i < padded_tile_rows(out.count); ++i) {
-    const std::int64_t query = first + (i < out.count ? i : 0);
-    const std::int64_t row = query / call.group;
-    const std::int64_t head = kv_head * call.group + query % call.group;
-    const float* from = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
+  const float* rows[kMaxQueryTile];
+  for (std::int64_t i = 0; i < out.count; ++i) {
+    const std::int64_t row = (first + i) / call.group;
+    const std::int64_t head = kv_head * call.group + (first + i) % call.group;
+    rows[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
     out.visible[i] = item.first_position + row + 1;
     // Rows come from the caches of whoever computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
-      __builtin_prefetch(from + d);
-    rows[i] = from;
+      __builtin_prefetch(rows[i] + d);
   }
-  for (std::int64_t i = 0; i < padded_tile_rows(out.count); ++i) {
-    const float* from = rows[i];
-    for (std::int64_t d = 0; d < head_dim; ++d)
-      queries[d * kQueryTile + i] = from[d];
-  }
+  kernels_.pack_queries(rows, out.count, head_dim, call.scale, queries);
   return out;
 }
 
 void AttentionRunner::write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                                  const SoftmaxState& state) {
-  const std::int64_t first = tile * kQueryTile;
+  const std::int64_t first = tile * kernels_.query_tile;
   const std::int64_t head_dim = call.kv->layout().head_dim;
-  const std::int64_t count = std::min<std::int64_t>(kQueryTile, item.num_rows * call.group - first);
+  const std::int64_t count = std::min(kernels_.query_tile, item.num_rows * call.group - first);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = item.first_row + (first + i) / call.group;
     const std::int64_t head = kv_head * call.group + (first + i) % call.group;
@@ -165,23 +170,13 @@ void AttentionRunner::write_tile(const Call& call, const Item& item, std::int64_
   }
 }
 
-namespace {
-
-void reset(const SoftmaxState& state, std::int64_t padded_dim) {
-  std::fill_n(state.maximum, kQueryTile, -std::numeric_limits<float>::infinity());
-  std::fill_n(state.sum, kQueryTile, 0.0f);
-  std::fill_n(state.weighted, kQueryTile * padded_dim, 0.0f);
-}
-
-}  // namespace
-
 // The views of a unit's heads, and their only tiles to worker.tiles.
 void AttentionRunner::make_head_tiles(const Call& call, const Unit& unit, Worker& worker, KvHeadView* views) const {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
   for (std::int64_t h = 0; h < unit.num_heads; ++h) {
     views[h] = call.kv->head(call.layer, unit.first_head + h);
     worker.tiles[static_cast<std::size_t>(h)] =
-        make_tile(call, item, unit.first_head + h, 0, worker.queries + h * query_floats(call.padded_dim));
+        make_tile(call, item, unit.first_head + h, 0, queries_at(call, worker, h));
   }
 }
 
@@ -197,7 +192,7 @@ void AttentionRunner::run_heads(const Call& call, const Unit& unit, Worker& work
     reset(totals[h], call.padded_dim);
   }
   for (std::int64_t p = 0; p < item.partitions; ++p) {
-    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, p, worker.scores, parts);
+    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, 1, p, worker.scratch, parts);
     for (std::int64_t h = 0; h < unit.num_heads; ++h)
       kernels_.merge(totals[h], parts[h], item.num_rows * call.group, call.padded_dim);
   }
@@ -205,23 +200,42 @@ void AttentionRunner::run_heads(const Call& call, const Unit& unit, Worker& work
     write_tile(call, item, unit.first_head + h, 0, totals[h]);
 }
 
+// The tiles of one head to worker.tiles.
+void AttentionRunner::make_tiles(const Call& call, const Unit& unit, Worker& worker) const {
+  const Item& item = items_[static_cast<std::size_t>(unit.item)];
+  for (std::int64_t t = 0; t < item.tiles; ++t) {
+    worker.tiles[static_cast<std::size_t>(t)] = make_tile(call, item, unit.first_head, t, queries_at(call, worker, t));
+  }
+}
+
+// The first of worker.tiles that sees some of a partition: what tiles see never decreases.
+std::int64_t AttentionRunner::first_tile(const Item& item, const Worker& worker, std::int64_t partition) const {
+  std::int64_t t = 0;
+  for (; t < item.tiles; ++t) {
+    const QueryTile& tile = worker.tiles[static_cast<std::size_t>(t)];
+    if (tile.visible[tile.count - 1] > partition * kPartition) break;
+  }
+  return t;
+}
+
 // All tiles of one head, partition by partition, so that its K and V stay in the cache for the tiles.
 void AttentionRunner::run_tiles(const Call& call, const Unit& unit, Worker& worker) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
   const KvHeadView view = call.kv->head(call.layer, unit.first_head);
-  const SoftmaxState part = state_at(worker.states, 0, call.padded_dim);
-  const auto total = [&](std::int64_t t) { return state_at(worker.states, 1 + t, call.padded_dim); };
-  for (std::int64_t t = 0; t < item.tiles; ++t) {
-    worker.tiles[static_cast<std::size_t>(t)] =
-        make_tile(call, item, unit.first_head, t, worker.queries + t * query_floats(call.padded_dim));
+  const auto total = [&](std::int64_t t) { return state_at(worker.states, kTilesTogether + t, call.padded_dim); };
+  SoftmaxState parts[kTilesTogether];
+  for (std::int64_t i = 0; i < kernels_.tiles_together; ++i)
+    parts[i] = state_at(worker.states, i, call.padded_dim);
+  make_tiles(call, unit, worker);
+  for (std::int64_t t = 0; t < item.tiles; ++t)
     reset(total(t), call.padded_dim);
-  }
   for (std::int64_t p = 0; p < item.partitions; ++p) {
-    for (std::int64_t t = 0; t < item.tiles; ++t) {
-      const QueryTile& tile = worker.tiles[static_cast<std::size_t>(t)];
-      if (tile.visible[tile.count - 1] <= p * kPartition) continue;
-      kernels_.attend(&view, item.block_table, &tile, 1, p, worker.scores, &part);
-      kernels_.merge(total(t), part, tile.count, call.padded_dim);
+    for (std::int64_t t = first_tile(item, worker, p); t < item.tiles; t += kernels_.tiles_together) {
+      const QueryTile* tiles = &worker.tiles[static_cast<std::size_t>(t)];
+      const std::int64_t count = std::min(kernels_.tiles_together, item.tiles - t);
+      kernels_.attend(&view, item.block_table, tiles, 1, count, p, worker.scratch, parts);
+      for (std::int64_t i = 0; i < count; ++i)
+        kernels_.merge(total(t + i), parts[i], tiles[i].count, call.padded_dim);
     }
   }
   for (std::int64_t t = 0; t < item.tiles; ++t)
@@ -244,23 +258,26 @@ template <class StateOf>
 void AttentionRunner::run_partition(const Call& call, const Unit& unit, Worker& worker, const StateOf& state_of) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
   KvHeadView views[kHeadsTogether];
+  SoftmaxState states[kTilesTogether];
   if (item.tiles == 1) {
     make_head_tiles(call, unit, worker, views);
-    SoftmaxState parts[kHeadsTogether];
     for (std::int64_t h = 0; h < unit.num_heads; ++h)
-      parts[h] = state_of(unit.first_head + h, std::int64_t{0});
-    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, unit.partition, worker.scores, parts);
+      states[h] = state_of(unit.first_head + h, std::int64_t{0});
+    kernels_.attend(views, item.block_table, worker.tiles.data(), unit.num_heads, 1, unit.partition, worker.scratch,
+                    states);
     return;
   }
   views[0] = call.kv->head(call.layer, unit.first_head);
-  for (std::int64_t t = 0; t < item.tiles; ++t) {
-    const QueryTile tile = make_tile(call, item, unit.first_head, t, worker.queries);
-    const SoftmaxState state = state_of(unit.first_head, t);
-    if (tile.visible[tile.count - 1] <= unit.partition * kPartition) {
-      reset(state, call.padded_dim);
-    } else {
-      kernels_.attend(views, item.block_table, &tile, 1, unit.partition, worker.scores, &state);
-    }
+  make_tiles(call, unit, worker);
+  const std::int64_t first = first_tile(item, worker, unit.partition);
+  for (std::int64_t t = 0; t < first; ++t)
+    reset(state_of(unit.first_head, t), call.padded_dim);
+  for (std::int64_t t = first; t < item.tiles; t += kernels_.tiles_together) {
+    const std::int64_t count = std::min(kernels_.tiles_together, item.tiles - t);
+    for (std::int64_t i = 0; i < count; ++i)
+      states[i] = state_of(unit.first_head, t + i);
+    kernels_.attend(views, item.block_table, &worker.tiles[static_cast<std::size_t>(t)], 1, count, unit.partition,
+                    worker.scratch, states);
   }
 }
 
@@ -283,7 +300,7 @@ void AttentionRunner::run_split(const Call& call) {
     const std::int64_t queries = item.num_rows * call.group;
     for (std::int64_t t = 0; t < item.tiles; ++t) {
       reset(total, call.padded_dim);
-      const std::int64_t count = std::min<std::int64_t>(kQueryTile, queries - t * kQueryTile);
+      const std::int64_t count = std::min(kernels_.query_tile, queries - t * kernels_.query_tile);
       for (std::int64_t p = 0; p < item.partitions; ++p)
         kernels_.merge(total, state_of(item, kv_head, p, t), count, call.padded_dim);
       write_tile(call, item, kv_head, t, total);

@@ -38,11 +38,11 @@ class AttentionRunner {
     std::int64_t num_heads = 0;
     std::int64_t partition = 0;
   };
-  // What one thread works in: scores of each head, packed queries of each head or tile, and states: a partition's and
-  // the running ones of its heads or tiles.
+  // What one thread works in: the kernel's scratch, packed queries of each head or tile, and states: kTilesTogether of
+  // a partition, and the running ones of its heads or tiles.
   struct Worker {
     Scratch memory;
-    float* scores = nullptr;
+    float* scratch = nullptr;
     float* queries = nullptr;
     float* states = nullptr;
     std::vector<QueryTile> tiles;
@@ -69,12 +69,17 @@ class AttentionRunner {
   void run_tiles(const Call& call, const Unit& unit, Worker& worker);
   void run_heads(const Call& call, const Unit& unit, Worker& worker);
   void make_head_tiles(const Call& call, const Unit& unit, Worker& worker, KvHeadView* views) const;
+  void make_tiles(const Call& call, const Unit& unit, Worker& worker) const;
+  std::int64_t first_tile(const Item& item, const Worker& worker, std::int64_t partition) const;
   QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                       float* queries) const;
   void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                   const SoftmaxState& state);
+  std::int64_t state_floats(std::int64_t padded_dim) const;
   SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
-  void prepare_workers(std::int64_t padded_dim);
+  void reset(const SoftmaxState& state, std::int64_t padded_dim) const;
+  float* queries_at(const Call& call, const Worker& worker, std::int64_t index) const;
+  void prepare_workers(const Call& call);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;

@@ -15,6 +15,9 @@ inline constexpr int kAmxRowTile = 32;  // the same for bf16 tiles
 inline constexpr int kPairRows = 16;    // rows of which pairs of features lie side by side
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kQueryTile = 8;        // query vectors that share the loads of one K/V head
+inline constexpr int kMaxQueryTile = 32;    // the same on any level
+inline constexpr int kHeadsTogether = 8;    // K/V heads that attention works on together at most
+inline constexpr int kTilesTogether = 16;   // or tiles of queries of one head
 inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
 inline constexpr int kNumWeightTypes = 11;  // indexed by DType
 
@@ -103,20 +106,20 @@ struct KvHeadView {
   KvElement element = KvElement::kF16;
 };
 
-// Up to kQueryTile query vectors over the same sequence and K/V head.
+// Query vectors over the same sequence and K/V head, up to the level's query_tile.
 struct QueryTile {
   std::int64_t count = 0;
-  const float* queries = nullptr;    // [head_dim][kQueryTile], padded to padded_tile_rows(count) by finite values
-  std::int64_t visible[kQueryTile];  // tokens of context that this query may see; never decreasing
+  const float* queries = nullptr;       // as pack_queries leaves them
+  std::int64_t visible[kMaxQueryTile];  // tokens of context that this query may see; never decreasing
   float scale = 1.0f;
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
 // 2^(score - maximum), and the weighted sum of V [padded_dim].
 struct SoftmaxState {
-  float* maximum = nullptr;   // [kQueryTile]
-  float* sum = nullptr;       // [kQueryTile]
-  float* weighted = nullptr;  // [kQueryTile][padded_dim]
+  float* maximum = nullptr;   // [query_tile]
+  float* sum = nullptr;       // [query_tile]
+  float* weighted = nullptr;  // [query_tile][padded_dim]
 };
 
 // A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
@@ -158,11 +161,16 @@ struct KernelTable {
 
   void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
   void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
-  // Tokens [partition * kPartition, ...) of the context, for one tile of each of `num_heads` heads with equal counts
-  // and visible tokens; together, because what they read of a block lies together.
-  // scores: [num_heads][kQueryTile][kPartition] of scratch.
+  std::int64_t query_tile;      // query vectors of a tile
+  std::int64_t tiles_together;  // tiles of one head that attend takes at once, up to kTilesTogether
+  std::int64_t (*attend_scratch)(std::int64_t head_dim);  // floats that each thread needs to attend
+  // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
+  void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
+  // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
+  // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
+  // order of what they see, each of which sees some of the partition.
   void (*attend)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
-                 std::int64_t partition, float* scores, const SoftmaxState* out);
+                 std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);

@@ -96,6 +96,22 @@ struct Simd {
     return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   }
 #endif
+  static void store_exact_pairs(void* p, F even, F odd) {
+    _mm512_storeu_si512(p, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even), 16), _mm512_castps_si512(odd)));
+  }
+  static void store_bf16_both(void* p, F first, F second) {
+#ifdef __AVX512BF16__
+    _mm512_storeu_si512(p, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
+#else
+    auto* halves = static_cast<std::uint16_t*>(p);
+    store_bf16(halves, first);
+    store_bf16(halves + kLanes, second);
+#endif
+  }
+  static F nearest_bf16(F a) {
+    const __m512i moved = _mm512_add_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(0x8000));
+    return _mm512_castsi512_ps(_mm512_and_si512(moved, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
   static void store_i8(std::int8_t* p, F a) {
     const __m512i rounded = _mm512_max_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(-127));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(rounded));

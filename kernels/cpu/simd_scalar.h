@@ -89,6 +89,28 @@ struct Simd {
     }
     __builtin_memcpy(p, wide, sizeof wide);
   }
+  // The same for values that bf16 holds exactly.
+  static void store_exact_pairs(void* p, F even, F odd) {
+    std::uint16_t wide[2 * kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      wide[2 * i] = static_cast<std::uint16_t>(float_to_bits(even.v[i]) >> 16);
+      wide[2 * i + 1] = static_cast<std::uint16_t>(float_to_bits(odd.v[i]) >> 16);
+    }
+    __builtin_memcpy(p, wide, sizeof wide);
+  }
+  // Two vectors one behind the other, as bf16.
+  static void store_bf16_both(void* p, F first, F second) {
+    std::uint16_t wide[2 * kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      wide[i] = float_to_bf16(first.v[i]);
+      wide[kLanes + i] = float_to_bf16(second.v[i]);
+    }
+    __builtin_memcpy(p, wide, sizeof wide);
+  }
+  // The nearest values that bf16 holds, of two as near the one away from zero. Finite values only.
+  static F nearest_bf16(F a) {
+    return map([&](int i) { return bits_to_float((float_to_bits(a.v[i]) + 0x8000u) & 0xffff0000u); });
+  }
   // Rounds half to even; |a| <= 127.5 or the result is clamped.
   static void store_i8(std::int8_t* p, F a) {
     const F rounded = round(a);

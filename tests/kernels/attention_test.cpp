@@ -17,7 +17,12 @@ const char* name_of(KvDType dtype) {
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-void check_scene(Backend& backend, AttentionScene& scene) {
+// Tiles of the AMX level take queries, probabilities, K and V to 16 bits; other levels compute in f32.
+double attention_tolerance(const std::string& level) {
+  return level.starts_with("amx") ? 1e-4 : 2e-5;
+}
+
+void check_scene(Backend& backend, AttentionScene& scene, double tolerance) {
   const auto kv = scene.make_cache(backend);
   const std::vector<Chunk> chunks = scene.everything();
   Matrix out(scene.num_rows(chunks), scene.width());
@@ -36,7 +41,7 @@ void check_scene(Backend& backend, AttentionScene& scene) {
       }
     }
   }
-  CHECK(worst < 2e-5);
+  CHECK(worst < tolerance);
 }
 
 // Rows of all sequences, in order, computed by calls with the given chunks each.
@@ -67,15 +72,15 @@ bool equal_bits(const Matrix& a, const Matrix& b) {
 }  // namespace
 
 TEST_CASE("attention agrees with double precision for every cache type and head shape") {
-  const Heads shapes[] = {{8, 4, 8},  {3, 1, 24},  {4, 4, 16},  {6, 2, 32}, {14, 2, 64}, {4, 1, 80},
-                          {2, 2, 96}, {4, 2, 128}, {2, 1, 256}, {9, 1, 16}, {16, 1, 8}};
+  const Heads shapes[] = {{8, 4, 8},   {3, 1, 24},  {4, 4, 16}, {6, 2, 32}, {14, 2, 64}, {4, 1, 80}, {2, 2, 96},
+                          {4, 2, 128}, {2, 1, 256}, {9, 1, 16}, {16, 1, 8}, {40, 1, 16}, {64, 8, 16}};
   for (LevelBackend& level : level_backends(2)) {
     for (const KvDType dtype : kKvTypes) {
       for (const Heads heads : shapes) {
         INFO(level.level << " " << name_of(dtype) << " heads " << heads.num_heads << "/" << heads.num_kv_heads << " of "
                          << heads.head_dim);
         AttentionScene scene(3, heads, dtype, {1, 15, 33, 70});
-        check_scene(*level.backend, scene);
+        check_scene(*level.backend, scene, attention_tolerance(level.level));
       }
     }
   }
@@ -86,14 +91,14 @@ TEST_CASE("attention agrees with double precision across partitions and block si
     for (const std::int64_t block_size : {16, 32, 48, 128, 256}) {
       INFO(level.level << " block size " << block_size);
       AttentionScene scene(4, {4, 2, 16}, KvDType::kF16, {255, 256, 257, 600}, block_size);
-      check_scene(*level.backend, scene);
+      check_scene(*level.backend, scene, attention_tolerance(level.level));
     }
   }
 }
 
 TEST_CASE("attention gives the same bits however the rows come") {
   for (const KvDType dtype : kKvTypes) {
-    AttentionScene scene(5, {6, 2, 32}, dtype, {700, 5, 260});
+    AttentionScene scene(5, {6, 2, 32}, dtype, {530, 5, 260});
     std::vector<std::vector<Chunk>> one_by_one;
     for (const Chunk& chunk : scene.everything()) {
       for (std::int64_t at = 0; at < chunk.end; ++at)
@@ -102,7 +107,7 @@ TEST_CASE("attention gives the same bits however the rows come") {
     const std::vector<std::vector<Chunk>> in_chunks = {{{0, 0, 17}, {1, 0, 2}},
                                                        {{1, 2, 3}, {0, 17, 300}},
                                                        {{2, 0, 259}, {0, 300, 301}, {1, 3, 5}},
-                                                       {{0, 301, 700}, {2, 259, 260}}};
+                                                       {{0, 301, 530}, {2, 259, 260}}};
     for (LevelBackend& level : level_backends(1)) {
       INFO(level.level << " " << name_of(dtype));
       const Matrix whole = run_in_calls(scene, *level.backend, {scene.everything()});

@@ -12,11 +12,12 @@ using namespace quire::test;
 namespace {
 
 // The references of the material: 48 greedy ids and the logits after the prompt, computed in 64-bit arithmetic.
-void check_against_reference(const std::filesystem::path& model_path, const std::filesystem::path& reference_path) {
+void check_against_reference(const std::filesystem::path& model_path, const std::filesystem::path& reference_path,
+                             KvDType kv_dtype) {
   const auto model = open_model(model_path);
   const auto cases = nlohmann::json::parse(read_file(reference_path));
   for (const std::string& isa : supported_isa_levels()) {
-    ModelRunner runner(*model, isa);
+    ModelRunner runner(*model, isa, kv_dtype);
     for (const auto& reference : cases) {
       INFO(isa << ": " << reference.at("prompt"));
       const auto prompt = reference.at("prompt_ids").get<std::vector<std::int32_t>>();
@@ -33,7 +34,7 @@ void check_against_reference(const std::filesystem::path& model_path, const std:
         scale = std::max(scale, std::fabs(exact[i]));
         difference = std::max(difference, std::fabs(exact[i] - static_cast<double>(logits[i])));
       }
-      CHECK(difference / scale < 1e-3);
+      CHECK(difference / scale < (kv_dtype == KvDType::kF32 ? 1e-3 : 3e-3));  // f16 rounds K and V
     }
   }
 }
@@ -42,10 +43,13 @@ void check_against_reference(const std::filesystem::path& model_path, const std:
 
 TEST_CASE("stories260K continues as the 64-bit reference does on every level", "[model]") {
   QUIRE_REQUIRE_MATERIAL(folder, "weights/stories260K-gguf");
-  check_against_reference(folder / "stories260K.gguf", folder / "greedy-f64-reference.dev.json.gz");
+  // As the reference keeps K and V, and as Quire does unless told otherwise.
+  for (const KvDType kv_dtype : {KvDType::kF32, KvDType::kF16})
+    check_against_reference(folder / "stories260K.gguf", folder / "greedy-f64-reference.dev.json.gz", kv_dtype);
 }
 
 TEST_CASE("TinyStories-656K continues as the 64-bit reference does on every level", "[model]") {
   QUIRE_REQUIRE_MATERIAL(folder, "weights/TinyStories-656K-hf");
-  check_against_reference(folder, folder / "greedy-f64-reference.dev.json.gz");
+  for (const KvDType kv_dtype : {KvDType::kF32, KvDType::kF16})
+    check_against_reference(folder, folder / "greedy-f64-reference.dev.json.gz", kv_dtype);
 }
