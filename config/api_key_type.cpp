@@ -83,13 +83,8 @@ std::string check(const ApiKeyOptions& key) {
 }
 
 std::string read_key(const ConfigValue& item, ApiKeyOptions& key) {
-  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? mapping_of_flag(item.text) : item;
-  if (map.kind != Kind::kMap) return "is not a mapping";
-  for (const ConfigMember& member : map.members) {
-    const std::string complaint = set_member(key, member.name, member.value);
-    if (!complaint.empty()) return complaint;
-  }
-  return check(key);
+  std::string complaint = read_members(item, key, set_member);
+  return complaint.empty() ? check(key) : complaint;
 }
 
 std::string show_key(const ApiKeyOptions& key) {

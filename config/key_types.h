@@ -90,6 +90,20 @@ ConfigKey choice(Description description, Field<Enum> field, std::vector<std::pa
   return key;
 }
 
+// Reads a mapping, or a flag's text that stands for one, member by member. The first complaint of `set`, or none.
+template <class T>
+std::string read_members(const ConfigValue& item, T& entry,
+                         std::string (*set)(T& entry, const std::string& name, const ConfigValue& value)) {
+  const bool is_flag = item.kind == ConfigValue::Kind::kScalar && item.line == 0;
+  const ConfigValue map = is_flag ? mapping_of_flag(item.text) : item;
+  if (map.kind != ConfigValue::Kind::kMap) return "is not a mapping";
+  for (const ConfigMember& member : map.members) {
+    std::string complaint = set(entry, member.name, member.value);
+    if (!complaint.empty()) return complaint;
+  }
+  return {};
+}
+
 // How a list of mappings is read and shown; complaints are empty where there is none.
 template <class T>
 struct EntryType {

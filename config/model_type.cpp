@@ -135,12 +135,7 @@ std::string set_model_member(ModelEntry& entry, const std::string& name, const C
 }
 
 std::string read_entry(const ConfigValue& item, ModelEntry& entry) {
-  const ConfigValue map = item.kind == Kind::kScalar && item.line == 0 ? mapping_of_flag(item.text) : item;
-  if (map.kind != Kind::kMap) return "is not a mapping";
-  for (const ConfigMember& member : map.members) {
-    const std::string complaint = set_model_member(entry, member.name, member.value);
-    if (!complaint.empty()) return complaint;
-  }
+  if (std::string complaint = read_members(item, entry, set_model_member); !complaint.empty()) return complaint;
   if (entry.name.empty()) return "needs a 'name'";
   return entry.model.path.empty() ? fmt::format("needs a 'path' for '{}'", entry.name) : std::string();
 }
