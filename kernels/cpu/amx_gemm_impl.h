@@ -193,10 +193,11 @@ class BlockOfWeights {
   const std::byte* weights_[kBlockSteps][2];
 };
 
-// A block of weights times one row tile; `sums` of unfinished outputs has kPairSums floats.
+// A block of weights times one row tile; `sums` of unfinished outputs has kPairSums floats. Each of the first steps
+// decodes one of the next block: little enough at a time for the processor to do both at once.
 template <int kPanels, class P, class Tiles>
-void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>& weights, std::int64_t row,
-                    TileShape shape, float* sums) {
+void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>& weights, BlockOfWeights<P>& next,
+                    std::int64_t steps_of_next, std::int64_t row, TileShape shape, float* sums) {
   const std::int64_t first_step = weights.block() * kBlockSteps;
   if (first_step == 0) {
     tiles.clear();
@@ -204,8 +205,10 @@ void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>&
     load_sums<kPanels>(tiles, sums, shape);
   }
   const std::uint16_t* x = args.halves + halves_offset(args, row, first_step);
-  for (std::int64_t step = 0; step < weights.steps(); ++step, x += shape.rows() * kTileDepth)
+  for (std::int64_t step = 0; step < weights.steps(); ++step, x += shape.rows() * kTileDepth) {
+    if (step < steps_of_next) next.decode(1);
     multiply_step<kPanels>(tiles, x, shape, weights.weights(step));
+  }
   if ((first_step + weights.steps()) * kTileDepth < padded_depth(args.depth)) {
     store_sums<kPanels>(tiles, sums, shape);
   } else {
@@ -238,17 +241,17 @@ void amx_blocks(const GemmArgs& args, const GemmRange& range, std::byte* scratch
     if (!last) begin(item + 1);
     float* pair_sums = sums + item % pairs * kBlockTiles * kPairSums;
     for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile, pair_sums += kPairSums) {
-      if (!last) next.decode(share);
       const std::int64_t row = tile * kAmxRowTile;
       const TileShape shape = tile_shape(args.rows - row);
       if (shape.rows() != configured) tiles.configure(shape.first, shape.second);
       configured = shape.rows();
       if (now.panels() == 2) {
-        multiply_block<2>(tiles, args, now, row, shape, pair_sums);
+        multiply_block<2>(tiles, args, now, next, last ? 0 : share, row, shape, pair_sums);
       } else {
-        multiply_block<1>(tiles, args, now, row, shape, pair_sums);
+        multiply_block<1>(tiles, args, now, next, last ? 0 : share, row, shape, pair_sums);
       }
     }
+    if (!last) next.decode(kBlockSteps);  // a last block of fewer steps has left some
   }
   tiles.release();
 }
