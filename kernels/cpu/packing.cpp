@@ -88,11 +88,17 @@ void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byt
   if (bits == 6) store_u32(bytes + 64, plane[1]);
 }
 
+// In the order of nibble_place: of each eight quants, four are two bytes of the first half, four of the second.
 void pack_nibbles_by_column(const QuantGroup& group, std::size_t column, std::byte* out) {
-  for (int feature = 0; feature < static_cast<int>(kSubBlock); ++feature) {
-    const int place = nibble_place(feature);
-    const int quant = group.quants[feature] << (place % 2 * 4);
-    out[16 * column + static_cast<std::size_t>(place) / 2] |= static_cast<std::byte>(quant);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(out) + 16 * column;
+  for (std::size_t eight = 0; eight < 4; ++eight) {
+    std::uint64_t quants = load_u64(&group.quants[8 * eight]);
+    quants = (quants | (quants >> 4)) & 0x00ff00ff00ff00ffull;
+    quants |= quants >> 8;
+    const auto first = static_cast<std::uint16_t>(quants);
+    const auto second = static_cast<std::uint16_t>(quants >> 32);
+    std::memcpy(bytes + 2 * eight, &first, sizeof first);
+    std::memcpy(bytes + 8 + 2 * eight, &second, sizeof second);
   }
 }
 
