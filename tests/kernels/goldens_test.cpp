@@ -7,6 +7,7 @@
 #include "kernels/half.h"
 #include "tests/kernels/level_backends.h"
 #include "tests/kernels/npy.h"
+#include "tests/support/made_rows.h"
 #include "tests/support/material.h"
 
 namespace quire::test {
