@@ -28,6 +28,18 @@ std::int64_t panels_per_piece(const CpuLinear::Part& part, bool blocks_of_depth,
   return wanted >= kPanelStep ? wanted / kPanelStep * kPanelStep : wanted;
 }
 
+// Logits of many rows are more than a cache keeps until they are sampled from: written around the caches, their lines
+// are not read first. Narrower results are read soon by the next operation.
+constexpr std::int64_t kLogitColumns = 1 << 16;
+constexpr std::int64_t kKeptBytes = 8 << 20;
+
+bool goes_past_caches(MatrixView out, const CpuLinear::Part& part) {
+  constexpr std::int64_t kLineFloats = 64 / sizeof(float);
+  const bool on_lines = reinterpret_cast<std::uintptr_t>(out.data + part.first_output) % 64 == 0;
+  return part.rows >= kLogitColumns && out.rows * part.rows * 4 > kKeptBytes && on_lines &&
+         out.stride % kLineFloats == 0;
+}
+
 }  // namespace
 
 std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
@@ -94,6 +106,7 @@ void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixVi
       kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range,
                                                           worker_memory_[static_cast<std::size_t>(worker)]);
     }
+    __builtin_ia32_sfence();  // what went past the caches is seen before the end of the range is
   });
 }
 
@@ -116,7 +129,8 @@ void LinearRunner::plan(const CpuLinear& weights, const PackedActivations& x, Ma
                   .out_stride = out.stride,
                   .out_cols = part.rows,
                   .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
-                  .accumulate = accumulate};
+                  .accumulate = accumulate,
+                  .past_caches = !accumulate && goes_past_caches(out, part)};
     const std::int64_t total = num_panels(part.rows);
     const std::int64_t step = panels_per_piece(part, tile_rows == kAmxRowTile && tiles > 1, pool_.size());
     const std::int64_t columns = (total + step - 1) / step;

@@ -132,8 +132,8 @@ template <class P, int kPanels, int kRows, class W>
   if (valid >= Simd::kLanes) {
     if (args.bias != nullptr) value = Simd::add(value, Simd::load(args.bias + col));
     if (args.accumulate) value = Simd::add(Simd::load(out), value);
-    Simd::store(out, value);
-    return;
+    if (args.past_caches) return Simd::store_past_caches(out, value);
+    return Simd::store(out, value);
   }
   if (args.bias != nullptr) value = Simd::add(value, Simd::load_partial(args.bias + col, valid));
   if (args.accumulate) value = Simd::add(Simd::load_partial(out, valid), value);

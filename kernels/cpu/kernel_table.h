@@ -74,6 +74,7 @@ struct GemmArgs {
   std::int64_t out_cols = 0;
   const float* bias = nullptr;  // [out_cols] or null
   bool accumulate = false;
+  bool past_caches = false;  // more results than a cache keeps; out lies at multiples of a line
 };
 
 // One of an operation's rows of activations.

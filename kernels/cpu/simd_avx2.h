@@ -50,6 +50,9 @@ struct Simd {
   static void store(float* p, F a) {
     _mm256_storeu_ps(p, a);
   }
+  static void store_past_caches(float* p, F a) {
+    _mm256_stream_ps(p, a);
+  }
   static F load_partial(const float* p, std::int64_t n) {
     return _mm256_maskload_ps(p, first_lanes(n));
   }

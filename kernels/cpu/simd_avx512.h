@@ -35,6 +35,7 @@ struct Simd {
   static F set1(float x) { return _mm512_set1_ps(x); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+  static void store_past_caches(float* p, F a) { _mm512_stream_ps(p, a); }
   static F load_partial(const float* p, std::int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
   static void store_partial(float* p, F a, std::int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), a); }
   static __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }

@@ -47,6 +47,8 @@ struct Simd {
     for (int i = 0; i < kLanes; ++i)
       p[i] = a.v[i];
   }
+  // Where the level can, without reading the line first or keeping it; p is aligned to the vector.
+  static void store_past_caches(float* p, F a) { store(p, a); }
   static F load_partial(const float* p, std::int64_t n) {
     return map([&](int i) { return i < n ? p[i] : 0.0f; });
   }
