@@ -88,6 +88,7 @@ class FakeModel : public Model {
   KvLayout kv_layout() const override { return {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1}; }
 
   std::int64_t num_rows = 0;                   // computed so far
+  std::int64_t num_logit_rows = 0;             // of them, those of which logits or hidden states were asked
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
 
@@ -102,6 +103,7 @@ class FakeModel : public Model {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
     const AttentionBatch& batch = input.attention;
     num_rows += static_cast<std::int64_t>(input.token_ids.size());
+    num_logit_rows += static_cast<std::int64_t>(input.logit_rows.size());
     if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
     for (std::size_t row = 0; row < input.token_ids.size(); ++row) {

@@ -1,5 +1,9 @@
 #include "tests/unit/engine/allocations.h"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -14,6 +18,12 @@ void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
+}
+// Weights, caches and scratch of the kernels are mapped. The C library does not come this way.
+extern "C" void* mmap(void* address, std::size_t size, int protection, int flags, int file, off_t offset) noexcept {
+  count.fetch_add(1, std::memory_order_relaxed);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel answers with an address
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, file, offset));
 }
 void operator delete(void* memory) noexcept {
   std::free(memory);

@@ -1,4 +1,4 @@
-// Counts the calls of operator new in this program, on all threads. Any thread.
+// Counts the calls of operator new and mmap in this program, on all threads. Any thread.
 #pragma once
 
 #include <cstdint>

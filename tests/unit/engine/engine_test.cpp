@@ -33,6 +33,17 @@ TEST_CASE("a request gets max_tokens tokens and one finish event", "[engine]") {
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
+TEST_CASE("logits are asked for where a token is drawn, and nowhere else", "[engine]") {
+  HarnessOptions options;
+  options.engine.scheduler.max_num_batched_tokens = 6;  // prompts go in chunks, beside those who stream
+  Harness harness(options);
+  for (int i = 0; i < 3; ++i)
+    harness.submit(request_of(made_tokens(10 + 3 * i, i), 5));
+  harness.run();
+  CHECK(harness.model.num_rows == 10 + 13 + 16 + 3 * 4);
+  CHECK(harness.model.num_logit_rows == 3 * 5);
+}
+
 TEST_CASE("a trace holds every step with what it computed, and nothing while nobody asks", "[engine]") {
   Harness harness;
   harness.submit(request_of(made_tokens(10, 1), 3));

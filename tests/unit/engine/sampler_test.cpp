@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <thread>
 
 #include "core/sampling/dry.h"
 #include "core/sampling/philox.h"
@@ -170,6 +172,49 @@ TEST_CASE("filters over a wide vocabulary agree with a full sort", "[sampler]") 
   }
   CHECK(largest < limit);
   CHECK(largest > limit * 8 / 10);
+}
+
+TEST_CASE("the rows of a batch are sampled on the compute threads, each as it would be alone", "[sampler]") {
+  // Gives every piece of work to a thread of its own, all at once.
+  struct ThreadedBackend final : FakeBackend {
+    void parallel_for(std::int64_t count, std::int64_t grain,
+                      const std::function<void(std::int64_t, std::int64_t)>& body) override {
+      std::vector<std::thread> threads;
+      for (std::int64_t begin = 0; begin < count; begin += grain)
+        threads.emplace_back([=, &body] { body(begin, std::min(count, begin + grain)); });
+      num_pieces += static_cast<std::int64_t>(threads.size());
+      for (std::thread& thread : threads)
+        thread.join();
+    }
+    std::int64_t num_pieces = 0;
+  };
+  constexpr std::size_t kRows = 12;
+  const std::vector<TokenId> tokens = tokens_of({0, 3});
+  std::vector<SamplingParams> params(kRows);
+  std::vector<std::vector<float>> logits(kRows);
+  std::vector<Sampled> alone;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    params[i].temperature = i % 4 == 0 ? 0.0F : 0.7F;
+    params[i].top_k = i % 4 == 1 ? 50 : 0;
+    params[i].top_p = i % 4 == 2 ? 0.8F : 1.0F;
+    for (const TokenId token : made_tokens(3000, static_cast<int>(i), 100'000))
+      logits[i].push_back(static_cast<float>(token.value) * 1e-4F);
+    alone.push_back(sample(params[i], logits[i], tokens, 1, i));
+  }
+  ThreadedBackend backend;
+  Sampler sampler(backend);
+  std::vector<std::unique_ptr<SamplerState>> states;
+  std::vector<SampleRow> rows;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    states.push_back(
+        std::make_unique<SamplerState>(params[i], std::span(tokens).first(1), std::span<const TokenId>(), 3000, i, 0));
+    rows.push_back(
+        {.logits = logits[i], .state = states[i].get(), .tokens = tokens, .num_prompt_tokens = 1, .mask = {}});
+  }
+  sampler.sample(rows);
+  CHECK(backend.num_pieces == kRows);
+  for (std::size_t i = 0; i < kRows; ++i)
+    CHECK(rows[i].token == alone[i].token);
 }
 
 TEST_CASE("penalties", "[sampler]") {

@@ -54,6 +54,18 @@ TEST_CASE("A step longer than a slice gives the same bits, for every sequence in
   }
 }
 
+TEST_CASE("The head multiplies the rows whose logits are wanted, and no others", "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q8_0");
+  ModelRunner runner(*model, "scalar");
+  const auto ids = tokens(600, 4);  // more than a slice
+  const std::vector<float> last = runner.append_for_last(ids);
+  CHECK(runner.take_recording().back().size() == 1);
+  runner.reset();
+  CHECK(runner.append(ids).back() == last);
+  CHECK(runner.take_recording().back().size() == 600);
+}
+
 TEST_CASE("Hidden states are those that the logits are made of", "[model]") {
   const TemporaryFolder folder;
   const auto model = small_model(folder, "F32");

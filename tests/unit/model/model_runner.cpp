@@ -42,7 +42,7 @@ void ModelRunner::reset() {
 
 // Every sequence has kBlocksPerSequence blocks of its own and `context` tokens in them already.
 Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context,
-                         Forward forward) {
+                         Forward forward, bool last_only) {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> slots;
@@ -67,8 +67,8 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
     context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  std::vector<std::int32_t> logit_rows(ids.size());
-  std::iota(logit_rows.begin(), logit_rows.end(), 0);
+  std::vector<std::int32_t> logit_rows(last_only ? 1 : ids.size());
+  std::iota(logit_rows.begin(), logit_rows.end(), static_cast<std::int32_t>(ids.size() - logit_rows.size()));
   const ModelInput input{.token_ids = ids,
                          .positions = positions,
                          .attention = {.query_start = query_start,
@@ -90,6 +90,12 @@ Logits ModelRunner::append(std::span<const std::int32_t> ids) {
   Logits out = step({ids}, context_, &Model::forward);
   context_ += static_cast<std::int32_t>(ids.size());
   return out;
+}
+
+std::vector<float> ModelRunner::append_for_last(std::span<const std::int32_t> ids) {
+  Logits out = step({ids}, context_, &Model::forward, true);
+  context_ += static_cast<std::int32_t>(ids.size());
+  return std::move(out.front());
 }
 
 Logits ModelRunner::append_hidden(std::span<const std::int32_t> ids) {

@@ -26,7 +26,9 @@ class ModelRunner {
   void reset();
   // Appends the tokens in one step; the logits of every one of them.
   Logits append(std::span<const std::int32_t> ids);
-  // The same in steps of at most `chunk` tokens.
+  // The same, but the logits of the last one alone.
+  std::vector<float> append_for_last(std::span<const std::int32_t> ids);
+  // The same as append, in steps of at most `chunk` tokens.
   Logits append_chunked(std::span<const std::int32_t> ids, std::size_t chunk);
   // Several new sequences in one step; the logits of each.
   std::vector<Logits> append_together(const std::vector<std::vector<std::int32_t>>& sequences);
@@ -42,7 +44,8 @@ class ModelRunner {
 
  private:
   using Forward = MatrixView (Model::*)(const ModelInput&, KvStorage&);
-  Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Forward forward);
+  Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Forward forward,
+              bool last_only = false);
 
   RecordingBackend backend_;
   std::unique_ptr<Model> model_;
