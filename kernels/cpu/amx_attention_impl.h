@@ -193,25 +193,25 @@ struct TileAttention {
   std::int64_t key_products() const { return token_runs() * tile_runs(kv->head_dim); }
   std::int64_t value_products() const { return token_runs() * tile_runs(kv->padded_dim); }
 
-  void multiply_keys(Tiles& tiles, TileShape shape, std::int64_t index) const {
-    const std::int64_t runs = tile_runs(kv->head_dim);
-    const std::int64_t tokens = index / runs;
-    const std::int64_t run = index % runs;
+  // Two vectors of tokens, `tokens` such pairs from the first, by one run of dimensions.
+  void multiply_keys(Tiles& tiles, TileShape shape, std::int64_t tokens, std::int64_t run) const {
     constexpr std::int64_t kStep = kTerms<E> * kTileBytes;
+    const std::int64_t runs = tile_runs(kv->head_dim);
     if (run == 0) tiles.clear();
     multiply_run<E, 2>(tiles, shape, queries->queries + run * kRun, runs * kRun,
                        operands.keys + (2 * tokens * runs + run) * kStep, runs * kStep);
     if (run == runs - 1) store_block<2>(tiles, shape, scores + tokens * kRun, kPartition);
   }
 
-  // Of the products from token run `begin` to `end`: sums go on from those of the runs before `begin`.
-  void multiply_values(Tiles& tiles, TileShape shape, std::int64_t begin, std::int64_t end, std::int64_t index) const {
-    const std::int64_t column = index / (end - begin) * kRun;
-    const std::int64_t run = begin + index % (end - begin);
+  // Two vectors of dimensions, `pair` such pairs from the first, by the `run`-th of the runs of tokens from `begin` to
+  // `end`: sums go on from those of the runs before `begin`.
+  void multiply_values(Tiles& tiles, TileShape shape, std::int64_t begin, std::int64_t end, std::int64_t pair,
+                       std::int64_t run) const {
+    const std::int64_t column = pair * kRun;
     if (column + Simd::kLanes < kv->padded_dim) {
-      multiply_columns<2>(tiles, shape, begin, end, column, run);
+      multiply_columns<2>(tiles, shape, begin, end, column, begin + run);
     } else {
-      multiply_columns<1>(tiles, shape, begin, end, column, run);
+      multiply_columns<1>(tiles, shape, begin, end, column, begin + run);
     }
   }
 
@@ -254,6 +254,21 @@ struct TileAttention {
   }
 };
 
+// Products of one tile in order: all runs of one pair of vectors before the next pair.
+struct ProductCursor {
+  std::int64_t left;
+  std::int64_t runs;
+  std::int64_t pair = 0;
+  std::int64_t run = 0;
+  void advance() {
+    --left;
+    if (++run == runs) {
+      run = 0;
+      ++pair;
+    }
+  }
+};
+
 // Some tiles of one head. Products of other tiles go between the rows that are softened: they take the tile unit, these
 // the vector units.
 template <class E, class Tiles>
@@ -264,22 +279,29 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
     const TileAttention<E, Tiles>* const scored = t < count ? work + t : nullptr;
     const TileAttention<E, Tiles>* const softened = t >= 1 && t <= count ? work + t - 1 : nullptr;
     const TileAttention<E, Tiles>* const weighed = t >= 2 ? work + t - 2 : nullptr;
-    const std::int64_t to_score = scored == nullptr ? 0 : scored->key_products();
-    const std::int64_t products = to_score + (weighed == nullptr ? 0 : weighed->value_products());
-    std::int64_t done = 0;
-    const auto multiply_until = [&](std::int64_t end) {
-      for (; done < end && done < to_score; ++done)
-        scored->multiply_keys(tiles, shape, done);
-      for (; done < end; ++done)
-        weighed->multiply_values(tiles, shape, 0, weighed->token_runs(), done - to_score);
+    ProductCursor keys{scored == nullptr ? 0 : scored->key_products(), tile_runs(work->kv->head_dim)};
+    ProductCursor values{weighed == nullptr ? 0 : weighed->value_products(),
+                         weighed == nullptr ? 0 : weighed->token_runs()};
+    const auto multiply_next = [&] {
+      if (keys.left > 0) {
+        scored->multiply_keys(tiles, shape, keys.pair, keys.run);
+        keys.advance();
+      } else {
+        weighed->multiply_values(tiles, shape, 0, values.runs, values.pair, values.run);
+        values.advance();
+      }
     };
+    const std::int64_t products = keys.left + values.left;
     const std::int64_t rows = softened == nullptr ? 0 : softened->queries->count;
+    std::int64_t due = 0;  // in parts of a row
     for (std::int64_t q = 0; q < rows; ++q) {
       if (q % kMaximaTogether == 0) softened->find_maxima(q);
       softened->soften_row(q);
-      multiply_until(products * (q + 1) / rows);
+      for (due += products; due >= rows; due -= rows)
+        multiply_next();
     }
-    multiply_until(products);
+    while (keys.left + values.left > 0)
+      multiply_next();
   }
   tiles.release();
 }
@@ -298,8 +320,10 @@ void attend_head_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, 
     const std::int64_t end = bounded(run + kStepRuns, token_runs);
     for (std::int64_t h = 0; h < count; ++h) {
       convert_keys<E>(*work[h].kv, *work[h].places, run * 2, bounded(end * 2, num_vecs), work[h].operands.keys);
-      for (std::int64_t i = run * key_runs; i < end * key_runs; ++i)
-        work[h].multiply_keys(tiles, shape, i);
+      for (std::int64_t i = run; i < end; ++i) {
+        for (std::int64_t k = 0; k < key_runs; ++k)
+          work[h].multiply_keys(tiles, shape, i, k);
+      }
     }
   }
   for (std::int64_t h = 0; h < count; ++h) {
@@ -312,8 +336,10 @@ void attend_head_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, 
     const std::int64_t end = bounded(run + kStepRuns, token_runs);
     for (std::int64_t h = 0; h < count; ++h) {
       convert_values<E>(*work[h].kv, *work[h].places, run, end, work[h].operands.values);
-      for (std::int64_t i = 0; i < (end - run) * tile_runs(work[h].kv->padded_dim); ++i)
-        work[h].multiply_values(tiles, shape, run, end, i);
+      for (std::int64_t pair = 0; pair < tile_runs(work[h].kv->padded_dim); ++pair) {
+        for (std::int64_t i = 0; i < end - run; ++i)
+          work[h].multiply_values(tiles, shape, run, end, pair, i);
+      }
     }
   }
   tiles.release();

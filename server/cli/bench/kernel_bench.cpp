@@ -178,6 +178,8 @@ constexpr std::int64_t kHeads = 32;
 constexpr std::int64_t kKvHeads = 8;
 constexpr std::int64_t kHeadDim = 64;
 constexpr std::int64_t kBlockSize = 16;
+// As weights of this type, attention is multiplied with tiles where there are any, in f32 elsewhere.
+constexpr DType kAttentionProducts = DType::kF16;
 
 // The views of one step over a cache whose blocks are handed out in a shuffled order.
 struct Scene {
@@ -230,7 +232,7 @@ void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t seq
   const MatrixView q = matrix(sequences, kHeads * kHeadDim);
   const MatrixView y = matrix(sequences, kHeads * kHeadDim);
   const auto tokens = static_cast<double>(sequences * context);
-  const Work work{tokens * kv_token_bytes(*backend_, layout), tokens * 4.0 * kHeads * kHeadDim, DType::kF32,
+  const Work work{tokens * kv_token_bytes(*backend_, layout), tokens * 4.0 * kHeads * kHeadDim, kAttentionProducts,
                   kColdBytes};
   measure(
       row_of("attention, decode", name, fmt::format("context {}", context), sequences), work,
@@ -251,7 +253,7 @@ void LevelBench::prefill(KvStorage& kv, const std::string& name, std::int64_t co
   const MatrixView y = matrix(rows, kHeads * kHeadDim);
   const double pairs = static_cast<double>(rows) * (static_cast<double>(context) - static_cast<double>(rows - 1) / 2.0);
   const Work work{static_cast<double>(context) * kv_token_bytes(*backend_, kv.layout()),
-                  pairs * 4.0 * kHeads * kHeadDim, DType::kF32, std::size_t{16} << 20};
+                  pairs * 4.0 * kHeads * kHeadDim, kAttentionProducts, std::size_t{16} << 20};
   measure(
       row_of("attention, prefill", name, fmt::format("context {}", context), rows), work,
       [&](std::int64_t) { backend_->attention(kv, 0, scene.batch(), q, kHeads, 0.125f, y); }, out);
