@@ -1,4 +1,4 @@
-// The AMX level: matrix products on bf16 tiles, all else as on AVX-512.
+// The AMX level: matrix products and attention on bf16 tiles, all else as on AVX-512.
 #include "kernels/cpu/simd_avx512.h"
 
 #include "kernels/cpu/amx_table.h"
