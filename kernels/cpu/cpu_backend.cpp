@@ -40,6 +40,7 @@ class CpuEmbedding final : public Embedding {
 
 // Elements that one piece of an element-wise operation should have at least: less is not worth waking a thread.
 constexpr std::int64_t kGrain = 8192;
+constexpr std::int64_t kManyRows = 64;
 
 class CpuBackend final : public Backend {
  public:
@@ -173,7 +174,9 @@ void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatc
   const auto& storage = static_cast<const CpuKvStorage&>(kv);
   const KvLayout& layout = storage.layout();
   // Keys are scattered over a block's lines, few of which are in a cache: each is worth some eight of other elements.
-  for_rows(k.rows, 8 * (k.cols + v.cols), [&](std::int64_t row) {
+  // Many rows are neighbours in a prompt, which share those lines: runs of them stay on one thread.
+  const std::int64_t cost = k.rows < kManyRows ? 8 * (k.cols + v.cols) : k.cols;
+  for_rows(k.rows, cost, [&](std::int64_t row) {
     const std::int64_t place = batch.slots[static_cast<std::size_t>(row)];
     QUIRE_CHECK(place >= 0 && place < layout.num_blocks * layout.block_size, "KV position out of range");
     for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
