@@ -17,6 +17,7 @@ export CCACHE_SLOPPINESS ?= time_macros
   check-deploy clean
 
 run: build
+	@deploy/install-packages.sh curl  # for the line that the daemon prints
 	@exec build/release/quire serve --model $(MODEL) $(ARGS)
 
 build: packages
