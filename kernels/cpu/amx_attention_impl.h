@@ -126,11 +126,7 @@ void convert_values(const KvHeadView& kv, const Places& places, std::int64_t beg
 
 template <int kPanels, class Tiles>
 [[gnu::always_inline]] inline void multiply_all(Tiles& tiles, TileShape shape) {
-  tiles.template multiply<0, 0>();
-  if constexpr (kPanels == 2) tiles.template multiply<0, 1>();
-  if (shape.second == 0) return;
-  tiles.template multiply<1, 0>();
-  if constexpr (kPanels == 2) tiles.template multiply<1, 1>();
+  each_sum<kPanels>(shape, [&]<int kHalf, int kPanel>() { tiles.template multiply<kHalf, kPanel>(); });
 }
 
 // Sums += one run of the rows times one or two right operands: low times high, high times high, high times low. Rows
@@ -157,22 +153,9 @@ template <class E, int kPanels, class Tiles>
   }
 }
 
-template <int kPanels, class Tiles>
-void store_block(Tiles& tiles, TileShape shape, float* out, std::int64_t stride) {
-  tiles.template store<0, 0>(out, stride * 4);
-  if constexpr (kPanels == 2) tiles.template store<0, 1>(out + kTileRows, stride * 4);
-  if (shape.second == 0) return;
-  tiles.template store<1, 0>(out + kTileRows * stride, stride * 4);
-  if constexpr (kPanels == 2) tiles.template store<1, 1>(out + kTileRows * stride + kTileRows, stride * 4);
-}
-
-template <int kPanels, class Tiles>
-void load_block(Tiles& tiles, TileShape shape, const float* from, std::int64_t stride) {
-  tiles.template load_sums<0, 0>(from, stride * 4);
-  if constexpr (kPanels == 2) tiles.template load_sums<0, 1>(from + kTileRows, stride * 4);
-  if (shape.second == 0) return;
-  tiles.template load_sums<1, 0>(from + kTileRows * stride, stride * 4);
-  if constexpr (kPanels == 2) tiles.template load_sums<1, 1>(from + kTileRows * stride + kTileRows, stride * 4);
+// Two halves of rows by two panels of columns, in a matrix whose rows are `stride` floats apart.
+inline SumsPlace in_matrix(float* first, std::int64_t stride) {
+  return {first, stride, kTileRows * stride, kTileRows};
 }
 
 // One tile of queries over one partition of one head. Rows of `scores` turn from scores to split weights in place.
@@ -200,7 +183,7 @@ struct TileAttention {
     if (run == 0) tiles.clear();
     multiply_run<E, 2>(tiles, shape, queries->queries + run * kRun, runs * kRun,
                        operands.keys + (2 * tokens * runs + run) * kStep, runs * kStep);
-    if (run == runs - 1) store_block<2>(tiles, shape, scores + tokens * kRun, kPartition);
+    if (run == runs - 1) store_sums<2>(tiles, shape, in_matrix(scores + tokens * kRun, kPartition));
   }
 
   // Two vectors of dimensions, `pair` such pairs from the first, by the `run`-th of the runs of tokens from `begin` to
@@ -219,15 +202,15 @@ struct TileAttention {
   void multiply_columns(Tiles& tiles, TileShape shape, std::int64_t begin, std::int64_t end, std::int64_t column,
                         std::int64_t run) const {
     constexpr std::int64_t kStep = kTerms<E> * kTileBytes;
-    float* sums = out.weighted + column;
+    const SumsPlace sums = in_matrix(out.weighted + column, kv->padded_dim);
     if (run == 0) {
       tiles.clear();
     } else if (run == begin) {
-      load_block<kPanels>(tiles, shape, sums, kv->padded_dim);
+      load_sums<kPanels>(tiles, shape, sums);
     }
     multiply_run<E, kPanels>(tiles, shape, scores + run * kRun, kPartition,
                              operands.values + (run * kv->padded_dim + column) / Simd::kLanes * kStep, kStep);
-    if (run == end - 1) store_block<kPanels>(tiles, shape, sums, kv->padded_dim);
+    if (run == end - 1) store_sums<kPanels>(tiles, shape, sums);
   }
 
   void find_maxima(std::int64_t begin) const {

@@ -32,14 +32,14 @@ template <class P>
   const Scales s = load_scales<P>(header, meta, 0);
   if constexpr (P::kBits == 4) {
     decode_nibbles<P::kZero>(s.first, s.second, quants, out);
-    return;
-  }
-  const ScaledPairs<P::kBits, P::kZero> first(s.first, s.second);
-  const ScaledPairs<P::kBits, P::kZero> second(P::kBits == 6 ? s.second : s.first, s.second);
+  } else {
+    const ScaledPairs<P::kBits, P::kZero> first(s.first, s.second);
+    const ScaledPairs<P::kBits, P::kZero> second(P::kBits == 6 ? s.second : s.first, s.second);
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    const auto& scaled = P::kBits == 6 && i >= 4 ? second : first;
-    scaled.store(out + 128 * i, quant_group<P::kBits>(quants, i));
+    for (int i = 0; i < 8; ++i) {
+      const auto& scaled = P::kBits == 6 && i >= 4 ? second : first;
+      scaled.store(out + 128 * i, quant_group<P::kBits>(quants, i));
+    }
   }
 }
 

@@ -38,6 +38,16 @@ inline TileShape tile_shape(std::int64_t rows) {
   return {count < kTileRows ? count : kTileRows, count > kTileRows ? count - kTileRows : 0};
 }
 
+// Calls visit<half, panel>() for each tile of sums in use.
+template <int kPanels, class Visit>
+[[gnu::always_inline]] inline void each_sum(TileShape shape, const Visit& visit) {
+  visit.template operator()<0, 0>();
+  if constexpr (kPanels == 2) visit.template operator()<0, 1>();
+  if (shape.second == 0) return;
+  visit.template operator()<1, 0>();
+  if constexpr (kPanels == 2) visit.template operator()<1, 1>();
+}
+
 // One step of depth: 32 features.
 template <int kPanels, class Tiles>
 [[gnu::always_inline]] inline void multiply_step(Tiles& tiles, const std::uint16_t* x, TileShape shape,
@@ -82,11 +92,9 @@ void write_tile(Tiles& tiles, const GemmArgs& args, std::int64_t row, int rows, 
 
 template <int kPanels, class Tiles>
 void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape shape, std::int64_t panel) {
-  write_tile<0, 0>(tiles, args, row, shape.first, panel);
-  if constexpr (kPanels == 2) write_tile<0, 1>(tiles, args, row, shape.first, panel);
-  if (shape.second == 0) return;
-  write_tile<1, 0>(tiles, args, row, shape.second, panel);
-  if constexpr (kPanels == 2) write_tile<1, 1>(tiles, args, row, shape.second, panel);
+  each_sum<kPanels>(shape, [&]<int kHalf, int kPanel>() {
+    write_tile<kHalf, kPanel>(tiles, args, row, kHalf == 0 ? shape.first : shape.second, panel);
+  });
 }
 
 // All panels of the range, a number divisible by kPanels, times one row tile: sums stay in the tiles for the whole
@@ -132,22 +140,26 @@ void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch
   tiles.release();
 }
 
+// Where the sums of a row tile times two panels are in memory: floats from one row, half and panel to the next.
+struct SumsPlace {
+  float* first;
+  std::int64_t row;
+  std::int64_t half;
+  std::int64_t panel;
+  float* of(int half_index, int panel_index) const { return first + half_index * half + panel_index * panel; }
+};
+
 template <int kPanels, class Tiles>
-void load_sums(Tiles& tiles, const float* from, TileShape shape) {
-  tiles.template load_sums<0, 0>(from);
-  if constexpr (kPanels == 2) tiles.template load_sums<0, 1>(from + kPairSums / 4);
-  if (shape.second == 0) return;
-  tiles.template load_sums<1, 0>(from + kPairSums / 2);
-  if constexpr (kPanels == 2) tiles.template load_sums<1, 1>(from + kPairSums / 4 * 3);
+[[gnu::always_inline]] inline void load_sums(Tiles& tiles, TileShape shape, const SumsPlace& from) {
+  each_sum<kPanels>(shape, [&]<int kHalf, int kPanel>() {
+    tiles.template load_sums<kHalf, kPanel>(from.of(kHalf, kPanel), from.row * 4);
+  });
 }
 
 template <int kPanels, class Tiles>
-void store_sums(Tiles& tiles, float* to, TileShape shape) {
-  tiles.template store<0, 0>(to);
-  if constexpr (kPanels == 2) tiles.template store<0, 1>(to + kPairSums / 4);
-  if (shape.second == 0) return;
-  tiles.template store<1, 0>(to + kPairSums / 2);
-  if constexpr (kPanels == 2) tiles.template store<1, 1>(to + kPairSums / 4 * 3);
+[[gnu::always_inline]] inline void store_sums(Tiles& tiles, TileShape shape, const SumsPlace& to) {
+  each_sum<kPanels>(
+      shape, [&]<int kHalf, int kPanel>() { tiles.template store<kHalf, kPanel>(to.of(kHalf, kPanel), to.row * 4); });
 }
 
 // One or two panels of a block of depth, and how far they are decoded.
@@ -199,10 +211,11 @@ template <int kPanels, class P, class Tiles>
 void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>& weights, BlockOfWeights<P>& next,
                     std::int64_t steps_of_next, std::int64_t row, TileShape shape, float* sums) {
   const std::int64_t first_step = weights.block() * kBlockSteps;
+  const SumsPlace place{sums, kTileRows, kPairSums / 2, kPairSums / 4};
   if (first_step == 0) {
     tiles.clear();
   } else {
-    load_sums<kPanels>(tiles, sums, shape);
+    load_sums<kPanels>(tiles, shape, place);
   }
   const std::uint16_t* x = args.halves + halves_offset(args, row, first_step);
   for (std::int64_t step = 0; step < weights.steps(); ++step, x += shape.rows() * kTileDepth) {
@@ -210,7 +223,7 @@ void multiply_block(Tiles& tiles, const GemmArgs& args, const BlockOfWeights<P>&
     multiply_step<kPanels>(tiles, x, shape, weights.weights(step));
   }
   if ((first_step + weights.steps()) * kTileDepth < padded_depth(args.depth)) {
-    store_sums<kPanels>(tiles, sums, shape);
+    store_sums<kPanels>(tiles, shape, place);
   } else {
     write_tiles<kPanels>(tiles, args, row, shape, weights.panel());
   }

@@ -11,7 +11,7 @@ namespace {
 
 #ifdef __AMX_BF16__
 
-class HardwareLeftTiles {
+class HardwareLeftTiles : public HardwareTiles {
  public:
   static constexpr bool kWeightsLeft = true;
 
@@ -23,17 +23,11 @@ class HardwareLeftTiles {
     config.column_bytes[2] = config.column_bytes[3] = config.column_bytes[5] = static_cast<std::uint16_t>(stride_[1]);
     load_tile_config(config);
   }
-  void release() { tiles_.release(); }
-  void clear() { tiles_.clear(); }
   template <int kHalf>
   void load_rows(const std::uint16_t* from) {
     complete_stores();
     if constexpr (kHalf == 0) _tile_loadd(4, from, stride_[0]);
     if constexpr (kHalf == 1) _tile_loadd(5, from, stride_[1]);
-  }
-  template <int kPanel>
-  void load_weights(const std::byte* from) {
-    tiles_.load_weights<kPanel>(from);
   }
   template <int kHalf, int kPanel>
   void multiply() {
@@ -42,33 +36,17 @@ class HardwareLeftTiles {
     if constexpr (kHalf == 1 && kPanel == 0) _tile_dpbf16ps(2, 6, 5);
     if constexpr (kHalf == 1 && kPanel == 1) _tile_dpbf16ps(3, 7, 5);
   }
-  template <int kHalf, int kPanel>
-  void load_sums(const float* from) {
-    tiles_.load_sums<kHalf, kPanel>(from);
-  }
-  template <int kHalf, int kPanel>
-  void store(float* out) {
-    tiles_.store<kHalf, kPanel>(out);
-  }
 
  private:
   std::int64_t stride_[2];
-  HardwareTiles tiles_;  // where the sides make no difference
 };
 
 #endif
 
-class EmulatedLeftTiles {
+class EmulatedLeftTiles : public EmulatedTiles {
  public:
   static constexpr bool kWeightsLeft = true;
 
-  void configure(int first, int second) {
-    rows_[0] = first;
-    rows_[1] = second;
-    tiles_.configure(first, second);
-  }
-  void release() {}
-  void clear() { tiles_.clear(); }
   template <int kHalf>
   void load_rows(const std::uint16_t* from) {
     std::uint16_t rows[kTileRows * kTileDepth];
@@ -76,7 +54,7 @@ class EmulatedLeftTiles {
       for (int k = 0; k < kTileDepth; ++k)
         rows[row * kTileDepth + k] = from[(k / 2 * rows_[kHalf] + row) * 2 + k % 2];
     }
-    tiles_.template load_rows<kHalf>(rows);
+    EmulatedTiles::load_rows<kHalf>(rows);
   }
   template <int kPanel>
   void load_weights(const std::byte* from) {
@@ -87,34 +65,26 @@ class EmulatedLeftTiles {
       for (int k = 0; k < kTileDepth; ++k)
         pairs[(k / 2 * kTileRows + column) * 2 + k % 2] = columns[column * kTileDepth + k];
     }
-    tiles_.template load_weights<kPanel>(reinterpret_cast<const std::byte*>(pairs));
+    EmulatedTiles::load_weights<kPanel>(reinterpret_cast<const std::byte*>(pairs));
   }
   template <int kHalf, int kPanel>
-  void multiply() {
-    tiles_.template multiply<kHalf, kPanel>();
-  }
-  template <int kHalf, int kPanel>
-  void load_sums(const float* from) {
+  void load_sums(const float* from, std::int64_t stride) {
     float sums[kTileRows * kTileRows];
     for (int row = 0; row < rows_[kHalf]; ++row) {
       for (int column = 0; column < kTileRows; ++column)
-        sums[row * kTileRows + column] = from[column * kTileRows + row];
+        sums[row * kTileRows + column] = from[column * stride / 4 + row];
     }
-    tiles_.template load_sums<kHalf, kPanel>(sums);
+    EmulatedTiles::load_sums<kHalf, kPanel>(sums);
   }
   template <int kHalf, int kPanel>
-  void store(float* out) {
+  void store(float* out, std::int64_t stride = 64) {
     float sums[kTileRows * kTileRows];
-    tiles_.template store<kHalf, kPanel>(sums);
+    EmulatedTiles::store<kHalf, kPanel>(sums);
     for (int row = 0; row < rows_[kHalf]; ++row) {
       for (int column = 0; column < kTileRows; ++column)
-        out[column * kTileRows + row] = sums[row * kTileRows + column];
+        out[column * stride / 4 + row] = sums[row * kTileRows + column];
     }
   }
-
- private:
-  int rows_[2] = {0, 0};
-  EmulatedTiles tiles_;
 };
 
 }  // namespace

@@ -120,6 +120,9 @@ class EmulatedTiles {
     copy(sums_[2 * kHalf + kPanel], 64, out, stride, rows_[kHalf]);
   }
 
+ protected:
+  int rows_[2] = {0, 0};
+
  private:
   static float flush(float x) {
     return (float_to_bits(x) & 0x7f800000u) == 0 ? bits_to_float(float_to_bits(x) & 0x80000000u) : x;
@@ -131,7 +134,6 @@ class EmulatedTiles {
   }
   static float value(std::uint16_t bits) { return flush(bf16_to_float(bits)); }
 
-  int rows_[2] = {0, 0};
   float sums_[4][kTileRows * kTileRows];
   std::uint16_t left_[2][kTileRows * kTileDepth];
   std::uint16_t right_[2][kTileRows * kTileDepth];

@@ -2,12 +2,9 @@
 // kernels over tiles emulated in C++: bit for bit, for prompts, for single rows and for several threads; and how many
 // products it asks of the tiles.
 #include <catch2/catch.hpp>
-#include <cstring>
-#include <optional>
 
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/isa_levels.h"
-#include "tests/kernels/amx_trap.h"
+#include "tests/kernels/amx_level.h"
 #include "tests/kernels/attention_scene.h"
 
 namespace quire::test {
@@ -17,7 +14,7 @@ constexpr KvDType kTiledKvTypes[] = {KvDType::kF32, KvDType::kF16, KvDType::kBF1
 
 Matrix attention_over(const KernelTable& kernels, int threads, AttentionScene& scene,
                       const std::vector<std::vector<Chunk>>& calls) {
-  const auto backend = make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false});
+  const auto backend = backend_over(kernels, threads);
   const auto kv = scene.make_cache(*backend);
   Matrix last(scene.num_rows(calls.back()), scene.width());
   for (const std::vector<Chunk>& call : calls) {
@@ -32,7 +29,7 @@ Matrix attention_over(const KernelTable& kernels, int threads, AttentionScene& s
 // Products of one call that computes rows [begin, end) of a sequence; the rows before are there already.
 AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64_t begin, std::int64_t end) {
   AttentionScene scene(9, heads, dtype, {end});
-  const auto backend = make_cpu_backend({.kernels = &kAmxKernels, .threads = 1, .pin = false});
+  const auto backend = backend_over(kAmxKernels, 1);
   const auto kv = scene.make_cache(*backend);
   if (begin > 0) {
     Matrix before(begin, scene.width());
@@ -48,12 +45,8 @@ AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64
 }  // namespace
 
 TEST_CASE("attention in the AMX level's machine code gives the bits of its emulation") {
-  if (!has_amx_vectors()) {
-    WARN("skipped: the vector part of the AMX level needs a processor with AVX-512 BF16");
-    return;
-  }
-  std::optional<AmxTrap> trap;
-  if (!has_amx_tiles()) trap.emplace();
+  REQUIRE_AMX_VECTORS();
+  const AmxTiles tiles;
   const Heads shapes[] = {{14, 2, 64}, {4, 1, 80}, {2, 2, 96}, {4, 4, 128}, {8, 1, 256}, {9, 1, 16}};
   for (const KvDType dtype : kTiledKvTypes) {
     for (const Heads heads : shapes) {
@@ -67,7 +60,7 @@ TEST_CASE("attention in the AMX level's machine code gives the bits of its emula
         const Matrix expected = attention_over(kAmxEmulatedAvx512Kernels, 1, scene, calls);
         for (const int threads : {1, 2}) {
           const Matrix out = attention_over(kAmxKernels, threads, scene, calls);
-          CHECK(std::memcmp(out.data.data(), expected.data.data(), out.data.size() * sizeof(float)) == 0);
+          CHECK(same_rows(out, 0, expected, 0, out.rows));
         }
       }
     }
@@ -75,10 +68,8 @@ TEST_CASE("attention in the AMX level's machine code gives the bits of its emula
 }
 
 TEST_CASE("attention on the AMX level multiplies no tile of tokens that no query of the tile sees") {
-  if (!has_amx_vectors() || has_amx_tiles()) {
-    WARN("skipped: products are counted where tile instructions are trapped");
-    return;
-  }
+  REQUIRE_AMX_VECTORS();
+  REQUIRE_TRAPPED_TILES();
   AmxTrap trap;
   // Products of 16 query vectors with 16 tokens, for 64 dimensions: two with K, two with V; f16 K and V have a low and
   // a high part, as queries and weights do, and low times low is left out.

@@ -6,41 +6,15 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <optional>
 #include <string>
 
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/isa_levels.h"
 #include "kernels/half.h"
-#include "tests/kernels/amx_trap.h"
+#include "tests/kernels/amx_level.h"
 #include "tests/kernels/random_data.h"
-
-#define REQUIRE_AMX_VECTORS()                                                                       \
-  if (!has_amx_vectors()) {                                                                         \
-    WARN("skipped: the vector part of the AMX level needs a processor with AVX-512 BF16 and VBMI"); \
-    return;                                                                                         \
-  }
-
-#define REQUIRE_TRAPPED_TILES()                                                                   \
-  if (has_amx_tiles()) {                                                                          \
-    WARN("skipped: this processor executes tile instructions itself, where nothing counts them"); \
-    return;                                                                                       \
-  }
 
 namespace quire::test {
 namespace {
-
-// Traps tile instructions where the processor has none.
-struct Tiles {
-  std::optional<AmxTrap> trap;
-  Tiles() {
-    if (!has_amx_tiles()) trap.emplace();
-  }
-};
-
-std::unique_ptr<Backend> backend_over(const KernelTable& kernels, int threads) {
-  return make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false});
-}
 
 struct AmxShape {
   std::int64_t outputs;
@@ -53,15 +27,6 @@ std::vector<AmxShape> amx_shapes(DType type) {
   if (block == 1) return {{37, 173}, {80, 1064}};
   if (block == 32) return {{37, 160}, {80, 1120}};
   return {{37, 256}, {80, 1280}};
-}
-
-bool equal_rows(Matrix& a, std::int64_t first_a, Matrix& b, std::int64_t first_b, std::int64_t rows) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const void* left = &a.at(first_a + row, 0);
-    const void* right = &b.at(first_b + row, 0);
-    if (std::memcmp(left, right, static_cast<std::size_t>(a.cols) * sizeof(float)) != 0) return false;
-  }
-  return true;
 }
 
 void check_machine_code(DType type, AmxShape shape, const std::vector<std::int64_t>& row_counts) {
@@ -83,12 +48,12 @@ void check_machine_code(DType type, AmxShape shape, const std::vector<std::int64
     Matrix out(rows, shape.outputs);
     machine->linear(*on_machine, x.rows_from(first, rows), out.view(), false);
     CHECK(out.padding_untouched());
-    CHECK(equal_rows(out, 0, expected, first, rows));
+    CHECK(same_rows(out, 0, expected, first, rows));
     Matrix twice = out;
     Matrix expected_twice = out;
     machine->linear(*on_machine, x.rows_from(first, rows), twice.view(), true);
     emulated->linear(*on_emulated, x.rows_from(first, rows), expected_twice.view(), true);
-    CHECK(equal_rows(twice, 0, expected_twice, 0, rows));
+    CHECK(same_rows(twice, 0, expected_twice, 0, rows));
   }
 }
 
@@ -171,7 +136,7 @@ void store_tile(void* to) {
 
 TEST_CASE("the AMX level's machine code gives the bits of its emulation for every type and number of rows") {
   REQUIRE_AMX_VECTORS();
-  const Tiles tiles;
+  const AmxTiles tiles;
   for (const DType type : kAllTypes) {
     for (const AmxShape shape : amx_shapes(type)) {
       INFO(dtype_info(type).name);
@@ -182,7 +147,7 @@ TEST_CASE("the AMX level's machine code gives the bits of its emulation for ever
 
 TEST_CASE("the AMX level's machine code gives the same bits where rows and panels are cut into blocks") {
   REQUIRE_AMX_VECTORS();
-  const Tiles tiles;
+  const AmxTiles tiles;
   for (const DType type : {DType::kBF16, DType::kQ4_K})
     check_machine_code(type, {310, 768}, {1, 40, 550});
 }
@@ -212,7 +177,7 @@ TEST_CASE("a tile product of the AMX level loads no more than one tile, and leav
 
 TEST_CASE("trapped tiles multiply as the instructions' description says") {
   REQUIRE_AMX_VECTORS();
-  const Tiles tiles;
+  const AmxTiles tiles;
   configure(three_tiles(2, 8));
   // Two rows of two pairs times two pairs of two columns, in bf16 and as bytes.
   const std::uint16_t a[2][4] = {{0x3f80, 0x4000, 0x4040, 0x4080}, {0xbf80, 0x0001, 0x3f80, 0x7f80}};

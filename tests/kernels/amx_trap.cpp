@@ -1,5 +1,6 @@
 #include "tests/kernels/amx_trap.h"
 
+#include <signal.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <xmmintrin.h>
@@ -218,14 +219,12 @@ AmxTrap::AmxTrap() {
   action.sa_sigaction = on_illegal_instruction;
   action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGILL, nullptr, &handler_before);
-  previous_ = handler_before;
   take_counts();
-  sigaction(SIGILL, &action, nullptr);
+  sigaction(SIGILL, &action, &handler_before);
 }
 
 AmxTrap::~AmxTrap() {
-  sigaction(SIGILL, &previous_, nullptr);
+  sigaction(SIGILL, &handler_before, nullptr);
 }
 
 AmxCounts AmxTrap::take_counts() {

@@ -5,8 +5,6 @@
 // with a line on stderr that says why.
 #pragma once
 
-#include <signal.h>
-
 #include <cstdint>
 
 namespace quire::test {
@@ -31,9 +29,6 @@ class AmxTrap {
   AmxCounts take_counts();
   // Threads whose tiles are configured now: a processor would save 8 KiB for each whenever it switches them.
   int configured_threads() const;
-
- private:
-  struct sigaction previous_ {};
 };
 
 // Whether this processor executes tile instructions itself, for this process.

@@ -109,13 +109,6 @@ void check_against_double(const LevelBackend& level, DType type, Shape shape, st
   }
 }
 
-bool same_bits(Matrix& a, std::int64_t row_a, Matrix& b, std::int64_t row_b) {
-  for (std::int64_t col = 0; col < a.cols; ++col) {
-    if (float_to_bits(a.at(row_a, col)) != float_to_bits(b.at(row_b, col))) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("linear agrees with double precision for every type, level and row count") {
@@ -151,9 +144,7 @@ TEST_CASE("linear gives a row the same bits alone, among others and on any numbe
           Matrix out(rows, 200);
           const std::int64_t first = 64 - rows;
           same->backend->linear(*again, x.rows_from(first, rows), out.view(), false);
-          bool equal = true;
-          for (std::int64_t row = 0; row < rows; ++row)
-            equal = equal && same_bits(out, row, alone, first + row);
+          const bool equal = same_rows(out, 0, alone, first, rows);
           INFO(rows << " rows on " << threads << " threads");
           CHECK(equal);
         }
@@ -177,7 +168,7 @@ TEST_CASE("linear gives a row the same bits where weights and rows are cut into 
       for (const std::int64_t row : {0, 31, 32, 76}) {
         Matrix alone(1, 650);
         level.backend->linear(*linear, x.rows_from(row, 1), alone.view(), false);
-        equal = equal && same_bits(alone, 0, together, row);
+        equal = equal && same_rows(alone, 0, together, row, 1);
       }
       CHECK(equal);
     }
@@ -204,10 +195,8 @@ TEST_CASE("linear gives the same bits for rows made on the way and rows made bef
           level.backend->linear(*linear, before.view(), expected.view(), true);
           Matrix out = residual;
           level.backend->linear(*linear, input, out.view(), true);
-          bool equal = out.padding_untouched();
-          for (std::int64_t row = 0; row < rows; ++row)
-            equal = equal && same_bits(out, row, expected, row);
-          CHECK(equal);
+          CHECK(out.padding_untouched());
+          CHECK(same_rows(out, 0, expected, 0, rows));
         }
         Matrix apart(rows, 512, 0);
         level.backend->rms_norm(x.view(), norm.data(), 1e-5f, apart.view());

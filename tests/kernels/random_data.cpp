@@ -59,6 +59,15 @@ bool Matrix::padding_untouched() const {
   return true;
 }
 
+bool same_rows(const Matrix& a, std::int64_t row_a, const Matrix& b, std::int64_t row_b, std::int64_t count) {
+  for (std::int64_t row = 0; row < count; ++row) {
+    const float* left = a.data.data() + (row_a + row) * a.stride;
+    const float* right = b.data.data() + (row_b + row) * b.stride;
+    if (std::memcmp(left, right, static_cast<std::size_t>(a.cols) * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
 Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols, float deviation) {
   Matrix out(rows, cols);
   std::normal_distribution<float> normal(0.0f, deviation);

@@ -30,6 +30,9 @@ struct Matrix {
   std::vector<float> data;
 };
 
+// Whether `count` rows of a and of b, from `row_a` and `row_b` on, are the same bits, padding aside.
+bool same_rows(const Matrix& a, std::int64_t row_a, const Matrix& b, std::int64_t row_b, std::int64_t count);
+
 Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols, float deviation = 1.0f);
 std::vector<float> random_floats(std::mt19937& random, std::int64_t count, float deviation = 1.0f);
 
