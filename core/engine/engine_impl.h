@@ -84,6 +84,7 @@ class Engine::Impl {
   // engine_step.cpp
   void begin_phases();
   void end_phase(StepPhase phase);
+  void count_step();
   void note_step();
   void trace_entries();
   void build_input();
@@ -103,7 +104,7 @@ class Engine::Impl {
   void finish_prompt_only(Generation& generation);
   void emit();
   void fail(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void publish() QUIRE_REQUIRES(kEngineThread);
+  void publish();
   void note_rate() QUIRE_REQUIRES(kEngineThread);
 
   Model& model_;

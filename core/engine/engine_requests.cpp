@@ -44,7 +44,6 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
       OutputEvent event{.choice = choice};
       event.finish = FinishInfo{.reason = FinishReason::kError, .error = fits.error()};
       submission.sink->send(std::move(event));
-      ++stats_.num_finished_error;
     }
     return;
   }
@@ -196,18 +195,14 @@ FinishInfo Engine::Impl::finish_info(const Generation& generation, FinishReason 
   return info;
 }
 
-// Sends the last event; the generation, and with its last choice the request, is gone afterwards.
+// Sends the last event; the generation, and with its last choice the request, is gone afterwards. Published before it
+// is told: a client that has its whole answer finds it counted.
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
-  switch (info.reason) {
-    case FinishReason::kStop: ++stats_.num_finished_stop; break;
-    case FinishReason::kLength: ++stats_.num_finished_length; break;
-    case FinishReason::kAbort: ++stats_.num_finished_abort; break;
-    case FinishReason::kError: ++stats_.num_finished_error; break;
-  }
   generation.event.num_cached_tokens = info.num_cached_tokens;
   generation.event.finish = std::move(info);
   scheduler_.finish(generation.sequence);
+  publish();
   live.sink->send(std::move(generation.event));
   live.choices[static_cast<std::size_t>(generation.choice)].reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
@@ -221,7 +216,6 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
       event.finish = finish_info(*live.choices[0], reason);
       event.finish->error = error;
       live.sink->send(std::move(event));
-      ++(reason == FinishReason::kAbort ? stats_.num_finished_abort : stats_.num_finished_error);
       ++live.num_ended;
     }
   }

@@ -42,10 +42,6 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
   std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;
-  std::uint64_t num_finished_stop = 0;  // choices
-  std::uint64_t num_finished_length = 0;
-  std::uint64_t num_finished_abort = 0;
-  std::uint64_t num_finished_error = 0;
   std::uint64_t num_blocks_copied = 0;                                             // copy-on-write
   std::uint64_t num_blocks_restored = 0;                                           // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens

@@ -31,6 +31,14 @@ void Engine::Impl::end_phase(StepPhase phase) {
   phase_began_ = now;
 }
 
+void Engine::Impl::count_step() {
+  ++stats_.num_steps;
+  stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
+  window_.num_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
+  const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
+  ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
+}
+
 void Engine::Impl::note_step() {
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
     const Clock::duration time = step_record_.phases[i];
@@ -82,10 +90,12 @@ bool Engine::Impl::step(Clock::time_point now) {
   sampler_.sample(rows_);
   end_phase(StepPhase::kSample);
   commit(began);
+  count_step();
   emit();
   window_.busy_s += std::chrono::duration<double>(Clock::now() - began).count();
   end_phase(StepPhase::kEmit);
   note_step();
+  if (window_.busy_s >= kRateWindow) note_rate();
   publish();
   return true;
 }
@@ -383,14 +393,6 @@ void Engine::Impl::publish() {
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
-  if (!batch_.empty()) {
-    ++stats_.num_steps;
-    stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-    window_.num_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-    const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
-    ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
-  }
-  if (window_.busy_s >= kRateWindow) note_rate();
   board.publish(stats_);
 }
 

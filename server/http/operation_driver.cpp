@@ -153,21 +153,20 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   co_return sent || saved_ != nullptr;
 }
 
-asio::awaitable<void> OperationDriver::fail(Outcome& outcome, const Error& error) {
+void OperationDriver::fail(Outcome& outcome, const Error& error) {
   abort_open();
   Response response = error_response(error);
   outcome.status = response.status;
   if (!head_sent_ && !expiry_) {
     outcome.response = std::move(response);
-    co_return;
+  } else {
+    operation_.fail(error, last_.emplace());
   }
-  std::string out;
-  operation_.fail(error, out);
-  co_await end_stream(outcome, std::move(out));
 }
 
-asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome, std::string out) {
-  outcome.connection_ok = co_await send(out);
+asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome) {
+  if (!last_) co_return;
+  outcome.connection_ok = co_await send(*last_);
   if (expiry_) outcome.connection_ok = false;
   if (outcome.connection_ok && framing_.minor_version == 1) {
     outcome.connection_ok = co_await transport_.write("0\r\n\r\n", write_timeout_);
@@ -187,7 +186,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   Outcome outcome;
   const auto accepted = submit();
   if (!accepted) {
-    co_await fail(outcome, accepted.error());
+    fail(outcome, accepted.error());
     co_return outcome;
   }
   transport_.watch([this] {
@@ -200,12 +199,12 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
     auto batch = co_await mailbox_->take();
     if (batch.interrupted) {
       outcome.connection_ok = batch.error.has_value();
-      if (batch.error) co_await fail(outcome, *batch.error);
+      if (batch.error) fail(outcome, *batch.error);
       co_return outcome;
     }
     take_mail(std::move(batch.mail), out);
     if (operation_.error()) {
-      co_await fail(outcome, *operation_.error());
+      fail(outcome, *operation_.error());
       co_return outcome;
     }
     if (!operation_.streams() || !has_open()) continue;
@@ -218,7 +217,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   outcome.finished = true;
   operation_.finish(out);
   if (operation_.streams()) {
-    co_await end_stream(outcome, std::move(out));
+    last_ = std::move(out);
   } else {
     outcome.response.emplace().body = std::move(out);
   }

@@ -35,7 +35,10 @@ class OperationDriver {
     bool finished = false;  // by itself, not by an error or the client's leaving
     OperationTimes times;
   };
+  // All but a stream's last bytes: so that a request can be counted before its client knows that it is over.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
+  // Writes them, if there was a stream. After run(), with what it returned.
+  boost::asio::awaitable<void> end_stream(Outcome& outcome);
 
  private:
   boost::asio::awaitable<Outcome> drive();
@@ -45,8 +48,7 @@ class OperationDriver {
   void take_mail(std::vector<Mail> mail, std::string& out);
   void note_progress(const OutputEvent& event);
   boost::asio::awaitable<bool> send(std::string_view data);
-  boost::asio::awaitable<void> end_stream(Outcome& outcome, std::string out);
-  boost::asio::awaitable<void> fail(Outcome& outcome, const Error& error);
+  void fail(Outcome& outcome, const Error& error);
   bool has_open() const;
 
   ServerState& state_;
@@ -57,6 +59,7 @@ class OperationDriver {
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<bool> open_;  // by request: submitted and still wanted
   bool head_sent_ = false;
+  std::optional<std::string> last_;     // a stream's last events, not written yet
   std::shared_ptr<SavedStream> saved_;  // null: nothing is kept
   std::chrono::milliseconds window_{0};
   std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there

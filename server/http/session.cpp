@@ -10,7 +10,6 @@
 #include "core/base/log.h"
 #include "server/http/body_decoder.h"
 #include "server/http/head_parser.h"
-#include "server/http/operation_driver.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -195,8 +194,7 @@ asio::awaitable<bool> Session::resume_stream() {
 }
 
 asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, std::size_t number) {
-  record_.status = 200;
-  state_.metrics.count_response(200);
+  count(200);
   auto timer = std::make_shared<asio::steady_timer>(transport_->executor());
   bool gone = false;
   transport_->watch([&gone, timer] {
@@ -356,10 +354,24 @@ void Session::begin_record() {
 void Session::note_end() {
   admission_.lease = {};
   if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
-  state_.metrics.key_request(record_);
   state_.request_trace.add(record_);
   log_access(record_, options().access_log);
   if (state_.spans && record_.trace.sampled) state_.spans->offer(record_);
+}
+
+// Before the last bytes of the answer: a client that has them finds its request counted, and room for the next.
+void Session::count(int status) {
+  admission_.lease = {};
+  record_.status = status;
+  state_.metrics.count_response(status);
+  state_.metrics.key_request(record_);
+}
+
+void Session::note_outcome(const Operation& operation, const OperationDriver::Outcome& outcome) {
+  record_.times = outcome.times;
+  record_.summary = operation.summary();
+  admission_.lease.take_generated(record_.summary.num_generated_tokens, outcome.times.end);
+  if (outcome.finished && outcome.times.first_token) state_.metrics.finished(record_.summary, outcome.times);
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
@@ -376,14 +388,13 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
     if (saved) driver.keep(saved, options().resume.window);
     outcome = co_await driver.run(call.arrival);
+    note_outcome(*operation, outcome);
+    if (!outcome.response) {
+      count(outcome.status);
+      co_await driver.end_stream(outcome);
+    }
   }
-  record_.times = outcome.times;
-  record_.summary = operation->summary();
-  admission_.lease.take_generated(record_.summary.num_generated_tokens, outcome.times.end);
-  if (outcome.finished && outcome.times.first_token) state_.metrics.finished(record_.summary, outcome.times);
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
-  state_.metrics.count_response(outcome.status);
-  record_.status = outcome.status;
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;
 }
@@ -437,8 +448,7 @@ asio::awaitable<bool> Session::discard_body() {
 asio::awaitable<bool> Session::respond(Response response) {
   write_failure(response, framing());
   if (response.failure) record_.error = response.failure->code;
-  state_.metrics.count_response(response.status);
-  record_.status = response.status;
+  count(response.status);
   std::string message = response_head(response, framing());
   if (head_.method != "HEAD") message += response.body;
   co_return co_await transport_->write(message, options().timeout.write) && keep_alive_;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "server/http/gate.h"
+#include "server/http/operation_driver.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
 #include "server/http/told_wait.h"
@@ -57,7 +58,9 @@ class Session {
   boost::asio::awaitable<Result<ReadCall>> read_once(const Call& call);
   boost::asio::awaitable<Waited> wake(const std::string& model, const Call& call, Clock::time_point since);
   void note_end();
+  void count(int status);
   Result<void> take_prompt_quota(const Operation& operation);
+  void note_outcome(const Operation& operation, const OperationDriver::Outcome& outcome);
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();

@@ -244,22 +244,34 @@ TEST_CASE("a key over its share gets 429 and the connection stays") {
 TEST_CASE("a running stream holds its key's place until it ends") {
   TestServer server({}, with_keys({from_env("bob", "bob-secret", {.max_concurrent = 1})}));
   const std::string bob = "x-api-key: bob-secret\r\n";
-  server.engine().hold(true);
+  const std::string body = R"({"prompt":"abc","stream":true})";
+  HttpClient first(server.port());
   HttpClient second(server.port());
-  {
-    HttpClient first(server.port());
-    const std::string body = R"({"prompt":"abc","stream":true})";
-    first.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + bob + "Content-Length: " + std::to_string(body.size()) +
-               "\r\n\r\n" + body);
-    server.engine().wait_live(1);
-    CHECK(complete_with(second, bob).status == 429);
-    server.engine().hold(false);
-    CHECK(first.receive().status == 200);
+  server.engine().hold(true);
+  first.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + bob + "Content-Length: " + std::to_string(body.size()) +
+             "\r\n\r\n" + body);
+  server.engine().wait_live(1);
+  CHECK(complete_with(second, bob).status == 429);
+  server.engine().hold(false);
+  CHECK(first.receive().status == 200);
+  CHECK(complete_with(second, bob).status == 200);
+}
+
+TEST_CASE("who has an answer finds it counted, and room for his next request") {
+  TestServer server({}, with_keys({from_env("bob", "bob-secret", {.max_concurrent = 1})}));
+  const std::string bob = "x-api-key: bob-secret\r\n";
+  HttpClient clients[2] = {HttpClient(server.port()), HttpClient(server.port())};
+  for (int i = 1; i <= 200; ++i) {
+    const char* const body = i % 3 == 0 ? R"({"prompt":"abc"})" : R"({"prompt":"abc","stream":true})";
+    REQUIRE(complete_with(clients[i % 2], bob, body).status == 200);
+    const std::string metrics = clients[(i + 1) % 2].get("/metrics").body;
+    const std::string number = std::to_string(i) + "\n";
+    for (const std::string name : {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"fake\"} ",
+                                   "quire:key_requests_total{code=\"200\",key=\"bob\"} "}) {
+      INFO(name << number);
+      REQUIRE(metrics.find(name + number) != std::string::npos);
+    }
   }
-  HttpReply reply = complete_with(second, bob);
-  while (reply.status == 429)
-    reply = complete_with(second, bob);  // the first session may still be on its last lines
-  CHECK(reply.status == 200);
 }
 
 TEST_CASE("a key's context bound is the model's as far as it is concerned") {

@@ -33,6 +33,32 @@ TEST_CASE("a request gets max_tokens tokens and one finish event", "[engine]") {
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
+TEST_CASE("who is told of an end finds it counted") {
+  class AskingSink : public OutputSink {
+   public:
+    explicit AskingSink(const Engine& engine) : engine_(engine) {}
+    void send(OutputEvent event) noexcept override {
+      if (event.finish) at_end = engine_.stats();
+    }
+    EngineStats at_end;
+
+   private:
+    const Engine& engine_;
+  };
+  Harness harness;
+  Request request = request_of(made_tokens(10, 1), 7);
+  request.id = "asked";
+  const auto sink = std::make_shared<AskingSink>(harness.engine);
+  REQUIRE(harness.engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  harness.run();
+  CHECK(sink->at_end.generation_tokens == 7);
+  CHECK(sink->at_end.prompt_tokens == 10);
+  CHECK(sink->at_end.computed_tokens == 10 + 6);
+  CHECK(sink->at_end.num_steps == 7);
+  CHECK(sink->at_end.num_running == 0);
+  CHECK(sink->at_end.num_blocks_used == 0);
+}
+
 TEST_CASE("logits are asked for where a token is drawn, and nowhere else", "[engine]") {
   HarnessOptions options;
   options.engine.scheduler.max_num_batched_tokens = 6;  // prompts go in chunks, beside those who stream
