@@ -94,10 +94,8 @@ function check(level, budget) {
     const together = await Promise.all(work.map((body) => text_of(server, body)));
     await Promise.all(abandoned);
     together.forEach((text, index) => assert.equal(text, alone[index], `stream ${index}`));
-    await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
-    const metrics = await server.metrics();
-    assert.ok(metrics["vllm:num_preemptions_total"] > 0, "the pool was too small for all");
-    assert.equal(metrics["quire:kv_blocks_used"], 0);
+    await server.metric_becomes("quire:kv_blocks_used", (value) => value === 0);  // the last abandoned one may be on its way
+    assert.ok((await server.metrics())["vllm:num_preemptions_total"] > 0, "the pool was too small for all");
     await server.stop();
   });
 }

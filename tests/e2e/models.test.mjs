@@ -74,8 +74,10 @@ test("a model that was not preloaded is there, and wakes with its first request"
   const answers = await Promise.all([...Array(6)].map(() => ask("lazy").then(text_of)));
   const said = await text_of(await ask("default"));
   assert.ok(answers.every((text) => text === said), "the same file says the same, woken or not");
-  assert.equal(server.log.filter((line) => / lazy is loaded after /.test(line)).length, 1);
-  assert.ok(server.log.some((line) => /a request wakes lazy/.test(line)));
+  const is_loaded = (line) => / lazy is loaded after /.test(line);
+  await server.logged(is_loaded);
+  await server.logged((line) => /a request wakes lazy/.test(line));
+  assert.equal(server.log.filter(is_loaded).length, 1);
 });
 
 test("a model that sleeps gives its memory back, and says the same when it is woken", async () => {
@@ -116,7 +118,7 @@ test("a model is loaded under a new name, limited, asked and unloaded", async ()
   assert.ok(tokens > 0);
   assert.equal((await unloaded).status, 200);
   assert.equal((await ask("extra")).status, 404);
-  assert.ok(server.log.some((line) => /admin: the key root asks to unload the model extra/.test(line)));
+  await server.logged((line) => /admin: the key root asks to unload the model extra/.test(line));
 });
 
 test("a load that is unloaded before its end leaves nothing behind", async () => {

@@ -27,14 +27,8 @@ const ask = (secret, options = {}) => server.post("/v1/completions", {
 }, { headers: { "Content-Type": "application/json", Authorization: `Bearer ${secret}`, "X-Request-Id": options.user ?? "a" } });
 const admin = (path) => fetch(server.url + path, { method: "POST", headers: { "x-api-key": "root-secret" } });
 
-// The `count`th line that is wanted, once it is there.
-async function logged(wanted, count = 1) {
-  for (;;) {
-    const found = server.log.map((line) => JSON.parse(line)).filter(wanted);
-    if (found.length >= count) return found[count - 1];
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-}
+// The `count`th line that is wanted, read.
+const logged = async (wanted, count = 1) => JSON.parse(await server.logged((line) => wanted(JSON.parse(line)), count));
 
 test("a request is one line of JSON with its key, tokens and times", async () => {
   const response = await ask("alice-secret", { user: "seen-in-the-log" });
@@ -99,16 +93,18 @@ test("a reload brings new keys and takes old ones away, or changes nothing", asy
 });
 
 test("a trace shows the engine's steps and the requests in them", async () => {
-  const traced = admin("/admin/trace?seconds=4");
-  for (let i = 0; i < 3; ++i) assert.equal((await ask("alice-secret", { max_tokens: 20, ignore_eos: true })).status, 200);
-  const second = await admin("/admin/trace?seconds=1");
-  assert.equal(second.status, 429);
-  const events = (await (await traced).json()).traceEvents;
+  let over = false;
+  const traces = Promise.all([1, 2].map(() => admin("/admin/trace?seconds=2"))).finally(() => { over = true; });
+  // For as long as the trace lasts, so that some requests are whole within it.
+  while (!over) assert.equal((await ask("alice-secret", { max_tokens: 20, ignore_eos: true })).status, 200);
+  const [traced, second] = (await traces).sort((a, b) => a.status - b.status);
+  assert.deepEqual([traced.status, second.status], [200, 429]);
+  const events = (await traced.json()).traceEvents;
   const named = (name) => events.filter((event) => event.name === name);
-  assert.ok(named("step").length >= 60);
+  assert.ok(named("step").length >= 20);
   assert.equal(named("forward").length, named("step").length);
-  assert.ok(named("prefill").length >= 3);
-  assert.ok(named("POST /v1/completions").length >= 3);
+  assert.ok(named("prefill").length >= 1);
+  assert.ok(named("POST /v1/completions").length >= 1);
   assert.ok(events.every((event) => event.ph === "M" || event.ts >= 0));
 });
 

@@ -80,6 +80,15 @@ export class QuireServer {
     }
   }
 
+  // The `count`th line of the log that is wanted, once it is there: lines come by another way than answers.
+  async logged(wanted, count = 1) {
+    for (;;) {
+      const found = this.log.filter(wanted);
+      if (found.length >= count) return found[count - 1];
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
   post(path, body, options = {}) {
     return fetch(this.url + path, {
       method: "POST",
