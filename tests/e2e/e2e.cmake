@@ -13,7 +13,7 @@ set(e2e_folder ${CMAKE_CURRENT_BINARY_DIR}/e2e)
 file(GLOB e2e_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.mjs ${CMAKE_CURRENT_LIST_DIR}/package*.json)
 add_custom_target(e2e_scripts ALL COMMAND ${CMAKE_COMMAND} -E make_directory ${e2e_folder}
   COMMAND ${CMAKE_COMMAND} -E copy_if_different ${e2e_files} ${e2e_folder})
-add_test(NAME e2e_packages COMMAND ${NPM} ci --no-audit --no-fund --omit=optional WORKING_DIRECTORY ${e2e_folder})
+add_test(NAME e2e_packages COMMAND ${NPM} ci --no-audit --no-fund --omit=optional --prefer-offline --fetch-retries 5 WORKING_DIRECTORY ${e2e_folder})
 set_tests_properties(e2e_packages PROPERTIES FIXTURES_SETUP e2e_packages LABELS "e2e;threads")
 
 file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.test.mjs)
