@@ -38,6 +38,10 @@ bool top_p_is_first(const SamplingParams& params) {
   return params.top_p < 1.0F && params.top_k <= 0 && params.typical_p >= 1.0F;
 }
 
+float filter_temperature(const SamplingParams& params) {
+  return params.temperature_last ? 1.0F : params.temperature;
+}
+
 template <class Candidates>
 double total_weight(const Candidates& candidates) {
   double total = 0.0;
@@ -94,6 +98,11 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
   }
   if (params.min_p > 0.0F) cut_min_p(candidates, params.min_p);
   if (xtc) cut_xtc(candidates, params.xtc_threshold);
+  if (params.temperature_last) {
+    const float best = candidates.front().logit;
+    for (Candidate& candidate : candidates)
+      candidate.weight = exp_nonpositive((candidate.logit - best) / params.temperature);
+  }
   const double target = u * total_weight(candidates);
   double sum = 0.0;
   for (const Candidate& candidate : candidates) {
@@ -107,14 +116,15 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
 void Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
                       Scratch& scratch) {
   Candidates& out = scratch.candidates;
-  const float scale = 1.0F / params.temperature;
+  const float temperature = filter_temperature(params);
+  const float scale = 1.0F / temperature;
   const bool by_count = params.top_k > 0;
   const bool by_mass = top_p_is_first(params);
   const bool by_min_p = !by_count && !by_mass && params.typical_p >= 1.0F && params.min_p > 0.0F && !xtc;
   const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
   for (float threshold : kThresholds) {
     if (by_min_p) threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
-    find_above(logits, maximum + threshold * params.temperature, scratch.ids);
+    find_above(logits, maximum + threshold * temperature, scratch.ids);
     out.clear();
     for (const std::int32_t id : scratch.ids) {
       const float logit = (logits[static_cast<std::size_t>(id)] - maximum) * scale;

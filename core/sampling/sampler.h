@@ -2,7 +2,7 @@
 // SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
 // threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
 // position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), temperature, top_k,
-// typical_p, top_p, min_p, XTC.
+// typical_p, top_p, min_p, XTC, temperature where it was to be last.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,8 @@ class SamplerState {
   void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens) const;
   void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
   void apply_penalties(std::span<float> logits) const;
+  void apply_penalties(std::span<float> logits, std::span<const TokenId> window) const;
+  void penalize(float& logit, std::int32_t count) const;
 
   const SamplingParams& params_;
   const std::vector<TokenId> ends_;

@@ -17,8 +17,13 @@ void ban(std::span<float> logits, TokenId token) {
   }
 }
 
-bool counts_needed(const SamplingParams& params) {
+bool penalizes(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F || params.presence_penalty != 0.0F;
+}
+
+// A window is counted anew at each token: it is short, and what leaves it would have to be counted back.
+bool counts_needed(const SamplingParams& params) {
+  return penalizes(params) && !params.penalty_last_n;
 }
 
 }  // namespace
@@ -53,7 +58,12 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
       logits[static_cast<std::size_t>(token.value)] += bias;
     }
   }
-  apply_penalties(logits);
+  if (params_.penalty_last_n && penalizes(params_)) {
+    const auto wanted = static_cast<std::uint32_t>(*params_.penalty_last_n);  // -1: more than there can be
+    apply_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())));
+  } else {
+    apply_penalties(logits);
+  }
   for (const DryPenalty& dry : dry_penalties(params_.dry, tokens)) {
     if (static_cast<std::size_t>(dry.token.value) < logits.size()) {
       logits[static_cast<std::size_t>(dry.token.value)] -= dry.penalty;
@@ -75,17 +85,33 @@ void SamplerState::apply_bans(std::span<float> logits, std::span<const TokenId> 
   }
 }
 
+void SamplerState::penalize(float& logit, std::int32_t count) const {
+  if (params_.repetition_penalty != 1.0F) {
+    logit = logit > 0.0F ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
+  }
+  if (count == 0) return;
+  logit -= params_.frequency_penalty * static_cast<float>(count);
+  logit -= params_.presence_penalty;
+}
+
 // Each token's penalty is its own, so that the order in which the counts are visited does not matter.
 void SamplerState::apply_penalties(std::span<float> logits) const {
   for (const auto& [token, count] : counts_) {
     if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
-    float& logit = logits[static_cast<std::size_t>(token)];
-    if (params_.repetition_penalty != 1.0F) {
-      logit = logit > 0.0F ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
-    }
-    if (count.num_generated == 0) continue;
-    logit -= params_.frequency_penalty * static_cast<float>(count.num_generated);
-    logit -= params_.presence_penalty;
+    penalize(logits[static_cast<std::size_t>(token)], count.num_generated);
+  }
+}
+
+void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> window) const {
+  std::vector<std::int32_t> ids;
+  for (const TokenId token : window) {
+    if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) ids.push_back(token.value);
+  }
+  std::sort(ids.begin(), ids.end());
+  for (auto begin = ids.begin(); begin != ids.end();) {
+    const auto end = std::upper_bound(begin, ids.end(), *begin);
+    penalize(logits[static_cast<std::size_t>(*begin)], static_cast<std::int32_t>(end - begin));
+    begin = end;
   }
 }
 

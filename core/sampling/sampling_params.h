@@ -21,7 +21,8 @@ struct DryParams {
 };
 
 struct SamplingParams {
-  float temperature = 1.0F;  // 0: greedy
+  float temperature = 1.0F;       // 0: greedy
+  bool temperature_last = false;  // the filters judge the model's own distribution, as llama.cpp's do
   float top_p = 1.0F;
   std::int32_t top_k = 0;  // 0 or negative: off
   float min_p = 0.0F;
@@ -29,6 +30,9 @@ struct SamplingParams {
   float repetition_penalty = 1.0F;
   float frequency_penalty = 0.0F;
   float presence_penalty = 0.0F;
+  // The three penalties count these last tokens, prompt or not, as llama.cpp's do (-1: all). Absent: as OpenAI and vLLM
+  // have them, repetition counts all tokens and the other two those that were generated.
+  std::optional<std::int32_t> penalty_last_n;
   float xtc_probability = 0.0F;
   float xtc_threshold = 0.1F;
   DryParams dry;

@@ -45,6 +45,8 @@ void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokeniz
   // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
   set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
   set(sampling.repetition_penalty, reader.number("repetition_penalty", 1e-6, 100.0));
+  if (const auto count = reader.integer("repeat_last_n", -1, kMaxInt32))
+    sampling.penalty_last_n = static_cast<std::int32_t>(*count);
   set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));
   set(sampling.presence_penalty, reader.number("presence_penalty", -2.0, 2.0));
   set(sampling.dry.multiplier, reader.number("dry_multiplier", 0.0, 100.0));
@@ -60,9 +62,33 @@ void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokeniz
   }
 }
 
-void read_logit_bias(FieldReader& reader, SamplingParams& sampling, std::int32_t vocab_size) {
-  const Json* bias = reader.object("logit_bias");
+// llama-server's form: [[token id or text, bias], ...], where false forbids.
+void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  for (const Json& pair : pairs) {
+    const bool is_pair = pair.is_array() && pair.size() == 2 && (pair[0].is_string() || pair[0].is_number_integer()) &&
+                         (pair[1].is_number() || pair[1] == false);
+    if (!is_pair) return reader.fail("logit_bias", "'logit_bias' must hold pairs of a token, or a text, and its bias");
+    const float value = pair[1].is_number() ? pair[1].get<float>() : -std::numeric_limits<float>::infinity();
+    std::vector<TokenId> tokens;
+    if (pair[0].is_string()) {
+      tokens = tokenizer.encode(pair[0].get_ref<const std::string&>(), false, false);
+    } else if (pair[0] >= 0 && pair[0] < tokenizer.vocab_size()) {
+      tokens = {TokenId{pair[0].get<std::int32_t>()}};
+    } else {
+      return reader.fail("logit_bias",
+                         fmt::format("'logit_bias' names a token that is not below {}", tokenizer.vocab_size()));
+    }
+    for (const TokenId token : tokens)
+      sampling.logit_bias.emplace_back(token, value);
+  }
+}
+
+void read_logit_bias(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  const Json* bias = reader.find("logit_bias");
   if (bias == nullptr) return;
+  if (bias->is_array()) return read_bias_pairs(reader, *bias, sampling, tokenizer);
+  if (reader.object("logit_bias") == nullptr) return;
+  const std::int32_t vocab_size = tokenizer.vocab_size();
   for (const auto& [key, value] : bias->items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -171,13 +197,14 @@ void refuse_known(FieldReader& reader) {
 
 }  // namespace
 
-GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model) {
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
   GenerationFields fields;
+  fields.sampling = neutral;
   apply_defaults(fields.sampling, model.defaults);
   read_counts(reader, fields, model);
   read_filters(reader, fields.sampling);
   read_penalties(reader, fields.sampling, *model.tokenizer);
-  read_logit_bias(reader, fields.sampling, model.tokenizer->vocab_size());
+  read_logit_bias(reader, fields.sampling, *model.tokenizer);
   read_token_lists(reader, fields.sampling, *model.tokenizer);
   read_stops(reader, fields);
   read_stream(reader, fields);

@@ -36,8 +36,10 @@ struct GenerationFields {
   std::optional<std::chrono::milliseconds> timeout;
 };
 
-// Errors stay in the reader. `model` gives the defaults and the tokenizer that bad_words and token ids are judged by.
-GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model);
+// Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own
+// defaults, which come before `neutral`, those of the API.
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model,
+                                        const SamplingParams& neutral = {});
 
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);

@@ -6,8 +6,8 @@
 
 namespace quire {
 
-std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
-  Detokenizer detokenizer(tokenizer, DetokenizerOptions{true, true});
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, bool skip_special_tokens) {
+  Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special_tokens, true});
   std::string text;
   for (const TokenId token : tokens)
     text += detokenizer.push(token);
@@ -15,8 +15,6 @@ std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& toke
 }
 
 namespace {
-
-constexpr std::size_t kMaxPrompts = 1024;
 
 void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
   prompts.push_back(

@@ -9,6 +9,8 @@
 
 namespace quire {
 
+inline constexpr std::size_t kMaxPrompts = 1024;  // in one request
+
 struct Prompt {
   std::string text;  // what echo shows
   std::vector<TokenId> tokens;
@@ -18,6 +20,6 @@ struct Prompt {
 std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model);
 
 // The text that tokens stand for, from a text's beginning.
-std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens);
+std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, bool skip_special_tokens = true);
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "server/api/chat.h"
 #include "server/api/completions.h"
 #include "server/api/embeddings.h"
+#include "server/api/llama_completion.h"
 #include "server/api/messages.h"
 #include "server/api/responses.h"
 #include "server/api/stored_chats.h"
@@ -50,6 +51,8 @@ constexpr Route kRoutes[] = {
     {"/v1/models/*", "GET", &get_model},
     {"/v1/completions", "POST", &parse_completion},
     {"/completions", "POST", &parse_completion},
+    {"/completion", "POST", &parse_llama_completion},
+    {"/props", "GET", &llama_props},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},

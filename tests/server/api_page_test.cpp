@@ -38,7 +38,7 @@ Json minimal(const std::string& path) {
   const Json question{{"role", "user"}, {"content", "x"}};
   if (path == "/v1/messages") return {{"max_tokens", 5}, {"messages", Json::array({question})}};
   if (path == "/v1/chat/completions") return {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}};
-  return {{path == "/v1/completions" ? "prompt" : "input", "x"}};
+  return {{path == "/v1/completions" || path == "/completion" ? "prompt" : "input", "x"}};
 }
 
 }  // namespace

@@ -140,6 +140,18 @@ TEST_CASE("the filters keep what they say", "[sampler]") {
   }
 }
 
+TEST_CASE("a temperature that comes last changes what is drawn, not what is kept", "[sampler]") {
+  const std::vector<float> logits = of_probabilities({0.4, 0.1, 0.3, 0.15, 0.05});
+  SamplingParams params;
+  params.temperature = 2.0F;
+  params.top_p = 0.65F;
+  CHECK(kept(params, logits) == std::vector<int>{0, 2, 3});
+  params.temperature_last = true;
+  CHECK(kept(params, logits) == std::vector<int>{0, 2});
+  const double share = std::sqrt(0.4) / (std::sqrt(0.4) + std::sqrt(0.3));
+  CHECK(shares(params, logits).at(0) == Approx(share).margin(0.03));
+}
+
 TEST_CASE("filters over a wide vocabulary agree with a full sort", "[sampler]") {
   std::vector<float> logits;
   for (const TokenId token : made_tokens(20'000, 3, 100'000))
@@ -233,6 +245,18 @@ TEST_CASE("penalties", "[sampler]") {
     params.presence_penalty = 1.0F;
     CHECK(sample(params, {0.7F, 2.0F, 1.5F, 0.0F}, tokens, 1).token == TokenId{1});
     CHECK(sample(params, {1.1F, 2.0F, 1.5F, 0.0F}, tokens, 1).token == TokenId{0});
+  }
+  SECTION("in a window all three count its tokens, prompt or not, and no others") {
+    params.penalty_last_n = 3;  // 1, 1, 2
+    params.repetition_penalty = 2.0F;
+    CHECK(sample(params, {1.0F, 1.9F, 1.9F, 0.0F}, tokens, 1).token == TokenId{0});
+    params.repetition_penalty = 1.0F;
+    params.frequency_penalty = 0.6F;
+    CHECK(sample(params, {0.7F, 2.0F, 1.5F, 0.0F}, tokens, 4).token == TokenId{2});
+    params.penalty_last_n = -1;
+    CHECK(sample(params, {1.0F, 1.5F, 0.9F, 0.0F}, tokens, 4).token == TokenId{0});
+    params.penalty_last_n = 0;
+    CHECK(sample(params, {0.7F, 2.0F, 1.5F, 0.0F}, tokens, 4).token == TokenId{1});
   }
   SECTION("bias") {
     params.logit_bias = {{TokenId{3}, 5.0F}, {TokenId{1}, -100.0F}};

@@ -1,0 +1,17 @@
+// llama-server's own completion endpoint and its /props, for applications that were written for it.
+// On a text thread. Source: llama.cpp, tools/server/README.md.
+#pragma once
+
+#include <memory>
+
+#include "server/api/model_table.h"
+#include "server/api/operation.h"
+
+namespace quire {
+
+// POST /completion.
+Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call);
+// GET /props: of the first model.
+Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call);
+
+}  // namespace quire

@@ -1,0 +1,160 @@
+#include <catch2/catch.hpp>
+
+#include "server/api/json.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+// Of a request that is answered.
+Json completion(HttpClient& client, const std::string& body) {
+  const HttpReply reply = client.post("/completion", body);
+  INFO(reply.body);
+  REQUIRE(reply.status == 200);
+  return Json::parse(reply.body);
+}
+
+}  // namespace
+
+TEST_CASE("llama-server's completion is answered in its own shape") {
+  TestServer server;
+  HttpClient client(server.port());
+  const Json body = completion(client, R"({"prompt":"hello\n!","n_predict":7,"return_tokens":true,"seed":5})");
+  CHECK(body["content"] == "hello\n!");
+  CHECK(body["tokens"] == Json::parse("[104,101,108,108,111,10,33]"));
+  CHECK(body["stop"] == true);
+  CHECK(body["stop_type"] == "limit");
+  CHECK(body["truncated"] == false);
+  CHECK(body["has_new_line"] == true);
+  CHECK(body["tokens_predicted"] == 7);
+  CHECK(body["tokens_evaluated"] == 8);  // with BOS
+  CHECK(body["timings"]["prompt_n"] == 8);
+  CHECK(body["timings"]["predicted_n"] == 7);
+  CHECK(body["generation_settings"]["n_predict"] == 7);
+  CHECK(body["generation_settings"]["seed"] == 5);
+  CHECK(body["generation_settings"]["top_k"] == 40);
+  const auto& sampling = server.engine().last_request()->sampling;
+  CHECK(sampling.temperature == 0.8F);
+  CHECK(sampling.temperature_last);
+  CHECK(sampling.penalty_last_n == 64);
+}
+
+TEST_CASE("its ends are told apart: the model's, a stop string's, the context's") {
+  TestServer server;
+  HttpClient client(server.port());
+  CHECK(completion(client, R"({"prompt":"hello"})")["stop_type"] == "eos");
+  const Json word = completion(client, R"({"prompt":"hello","stop":["x","ll"]})");
+  CHECK(word["content"] == "he");
+  CHECK(word["stop_type"] == "word");
+  CHECK(word["stopping_word"] == "ll");
+  CHECK(word["tokens"].empty());
+}
+
+TEST_CASE("its prompt is a text, token ids, both in turn, or several of those") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto content = [&](const std::string& prompt) {
+    return completion(client, R"({"n_predict":9,"prompt":)" + prompt + "}");
+  };
+  CHECK(content(R"([97,98,"cd",101])")["content"] == "abcde");
+  CHECK(content(R"(["abc"])")["content"] == "abc");
+  const Json several = content(R"([[97,98],"ab",["a",98]])");
+  REQUIRE(several.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(several[i]["index"] == i);
+    CHECK(several[i]["content"] == "ab");
+  }
+  for (const char* const wrong : {"[]", "7", "null", R"({"prompt_string":"a"})", "[1e9]", "[[97],true]"}) {
+    INFO(wrong);
+    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":)") + wrong + "}");
+    CHECK(reply.status == 400);
+    CHECK(Json::parse(reply.body)["error"]["param"] == "prompt");
+  }
+}
+
+TEST_CASE("its stream ends with the result, and has no DONE") {
+  TestServer server;
+  HttpClient client(server.port());
+  const HttpReply reply = client.post("/completion", R"({"prompt":"hey","stream":true,"n_probs":1})");
+  REQUIRE(reply.status == 200);
+  const auto data = sse_data(reply.body);
+  std::string text;
+  for (std::size_t i = 0; i + 1 < data.size(); ++i) {
+    const Json part = Json::parse(data[i]);
+    CHECK(part["stop"] == false);
+    CHECK(part["completion_probabilities"].size() == part["tokens"].size());
+    text += part["content"].get<std::string>();
+  }
+  CHECK(text == "hey");
+  const Json last = Json::parse(data.back());
+  CHECK(last["stop"] == true);
+  CHECK(last["content"] == "");
+  CHECK(last["timings"]["predicted_n"] == 4);  // with EOS
+}
+
+TEST_CASE("its result can be asked for in part") {
+  TestServer server;
+  HttpClient client(server.port());
+  CHECK(completion(client,
+                   R"({"prompt":"a","response_fields":["content","generation_settings/n_predict","absent/~x"]})") ==
+        Json::parse(R"({"content":"a","generation_settings/n_predict":-1})"));
+}
+
+TEST_CASE("samplers that are left out are off, an order that is not served is refused") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto sampling = [&](const std::string& samplers) {
+    completion(client, R"({"prompt":"a","repeat_penalty":1.5,"typical_p":0.5,"samplers":)" + samplers + "}");
+    return server.engine().last_request()->sampling;
+  };
+  const SamplingParams few = sampling(R"(["typ_p","top_p","temperature"])");
+  CHECK(few.repetition_penalty == 1.0F);
+  CHECK(few.top_k == 0);
+  CHECK(few.typical_p == 0.5F);
+  CHECK(few.top_p == 0.95F);
+  CHECK(few.min_p == 0.0F);
+  CHECK(few.temperature_last);
+  const SamplingParams first = sampling(R"(["penalties","temperature","top_k"])");
+  CHECK(first.repetition_penalty == 1.5F);
+  CHECK(first.top_k == 40);
+  CHECK_FALSE(first.temperature_last);
+  CHECK(sampling("[]").temperature == 1.0F);
+  for (const char* const wrong : {R"(["top_p","top_k"])", R"(["top_k","temperature","top_p"])", R"(["infill"])",
+                                  R"(["temperature","temperature"])", R"("top_k")"}) {
+    INFO(wrong);
+    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":"a","samplers":)") + wrong + "}");
+    CHECK(reply.status == 400);
+    CHECK(Json::parse(reply.body)["error"]["param"] == "samplers");
+  }
+}
+
+TEST_CASE("a bias is given by token or by text, and false forbids") {
+  TestServer server;
+  HttpClient client(server.port());
+  completion(client, R"({"prompt":"a","logit_bias":[[97,1.5],["bc",false]]})");
+  const auto bias = server.engine().last_request()->sampling.logit_bias;
+  REQUIRE(bias.size() == 3);
+  CHECK(bias[0] == std::pair(TokenId{97}, 1.5F));
+  CHECK(bias[1] == std::pair(TokenId{98}, -std::numeric_limits<float>::infinity()));
+  CHECK(bias[2].first == TokenId{99});
+  for (const char* const wrong : {"[[97]]", "[[97,true]]", "[[1000000,1]]", "[[-1,1]]", "7"}) {
+    INFO(wrong);
+    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":"a","logit_bias":)") + wrong + "}");
+    CHECK(reply.status == 400);
+    CHECK(Json::parse(reply.body)["error"]["param"] == "logit_bias");
+  }
+}
+
+TEST_CASE("/props tells of the first model") {
+  TestServer server;
+  HttpClient client(server.port());
+  const HttpReply reply = client.get("/props");
+  REQUIRE(reply.status == 200);
+  const Json props = Json::parse(reply.body);
+  CHECK(props["default_generation_settings"]["n_ctx"] > 0);
+  CHECK(props["default_generation_settings"]["params"]["temperature"] == Approx(0.8));
+  CHECK(props["total_slots"] > 0);
+  CHECK(props["model_alias"] == "fake");
+}
