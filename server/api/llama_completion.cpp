@@ -166,18 +166,19 @@ Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, cons
   LlamaCompletionRequest request = read_llama_completion(reader, *model);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
+  std::vector<std::vector<TokenId>> prompts;
   std::vector<std::int32_t> max_tokens;
   for (Prompt& prompt : request.prompts) {
-    prompt.tokens = truncate_prompt(std::move(prompt.tokens), request.fields, *model);
-    const auto limit = resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), request.fields.max_tokens,
-                                          *model, "prompt");
+    prompts.push_back(truncate_prompt(std::move(prompt.tokens), request.fields, *model));
+    const auto num_tokens = static_cast<std::int64_t>(prompts.back().size());
+    const auto limit = resolve_max_tokens(num_tokens, request.fields.max_tokens, *model, "prompt");
     if (!limit) return tl::make_unexpected(limit.error());
     max_tokens.push_back(*limit);
   }
   ResponseHeader header{response_id("cmpl-", request.fields), call.created, model->name};
-  auto operation = std::make_unique<LlamaCompletion>(model, request, std::move(header));
-  for (std::size_t i = 0; i < max_tokens.size(); ++i)
-    operation->add_prompt(std::move(request.prompts[i].tokens), max_tokens[i], grammar, call, false);
+  auto operation = std::make_unique<LlamaCompletion>(model, std::move(request), std::move(header));
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    operation->add_prompt(std::move(prompts[i]), max_tokens[i], grammar, call, false);
   return operation;
 }
 

@@ -16,9 +16,15 @@ std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& toke
 
 namespace {
 
-void add_text_prompt(const Json& text, bool add_special, const ServedModel& model, std::vector<Prompt>& prompts) {
-  prompts.push_back(
-      {text.get<std::string>(), model.tokenizer->encode(text.get_ref<const std::string&>(), add_special, false)});
+struct TextOptions {
+  bool add_special;
+  bool parse_special;
+};
+
+void add_text_prompt(const Json& json, const TextOptions& options, const ServedModel& model,
+                     std::vector<Prompt>& prompts) {
+  const auto& text = json.get_ref<const std::string&>();
+  prompts.push_back({text, model.tokenizer->encode(text, options.add_special, options.parse_special)});
 }
 
 void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
@@ -38,12 +44,12 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 
 std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model) {
   std::vector<Prompt> prompts;
-  const bool add_special = reader.boolean("add_special_tokens", true);
+  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false)};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
     reader.missing(field);
   } else if (prompt->is_string()) {
-    add_text_prompt(*prompt, add_special, model, prompts);
+    add_text_prompt(*prompt, options, model, prompts);
   } else if (!prompt->is_array() || prompt->empty()) {
     reader.fail(field,
                 fmt::format("'{}' must be a string, an array of strings, or one or more arrays of token ids", field),
@@ -56,7 +62,7 @@ std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, 
     for (const Json& element : *prompt) {
       const std::string name = fmt::format("{}[{}]", field, prompts.size());
       if (element.is_string()) {
-        add_text_prompt(element, add_special, model, prompts);
+        add_text_prompt(element, options, model, prompts);
       } else if (element.is_array()) {
         add_token_prompt(reader, element, name, model, prompts);
       } else {
