@@ -159,11 +159,12 @@ class LlamaCompletion final : public GenerationOperation {
   std::vector<Progress> progress_;
 };
 
-}  // namespace
+using PromptReader = void (*)(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
 
-Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call) {
+Result<std::unique_ptr<Operation>> parse_with(PromptReader read_prompt, ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  LlamaCompletionRequest request = read_llama_completion(reader, *model);
+  LlamaCompletionRequest request = read_llama_fields(reader, *model);
+  read_prompt(reader, *model, request);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   std::vector<std::vector<TokenId>> prompts;
@@ -180,6 +181,16 @@ Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, cons
   for (std::size_t i = 0; i < prompts.size(); ++i)
     operation->add_prompt(std::move(prompts[i]), max_tokens[i], grammar, call, false);
   return operation;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call) {
+  return parse_with(&read_llama_prompts, asked, call);
+}
+
+Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& call) {
+  return parse_with(&read_infill_prompt, asked, call);
 }
 
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call&) {

@@ -1,4 +1,4 @@
-// llama-server's own completion endpoint and its /props, for applications that were written for it.
+// llama-server's own completion endpoints and its /props, for applications that were written for it.
 // On a text thread. Source: llama.cpp, tools/server/README.md.
 #pragma once
 
@@ -11,6 +11,8 @@ namespace quire {
 
 // POST /completion.
 Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call);
+// POST /infill: what belongs between two texts, where the model has tokens for that.
+Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& call);
 // GET /props: of the first model.
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call);
 

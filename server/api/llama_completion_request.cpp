@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/text/fill_in_the_middle.h"
+
 namespace quire {
 
 namespace {
@@ -38,23 +40,6 @@ void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model,
   }
   prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
   prompts.push_back(std::move(prompt));
-}
-
-// An array is one prompt where a token id stands in it, else several.
-void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
-  const Json* prompt = reader.find("prompt");
-  if (prompt == nullptr) return reader.missing("prompt");
-  if (prompt->is_string()) return add_parts(reader, Json::array({*prompt}), model, request.prompts);
-  if (!prompt->is_array()) return reader.fail("prompt", kPromptForms, "invalid_type");
-  const bool has_ids = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_number(); });
-  const bool has_lists = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_array(); });
-  if (has_ids && !has_lists) return add_parts(reader, *prompt, model, request.prompts);
-  if (prompt->empty() || prompt->size() > kMaxPrompts) {
-    return reader.fail("prompt", "'prompt' must hold at least one prompt, and not more than a thousand");
-  }
-  for (const Json& each : *prompt)
-    add_parts(reader, each.is_array() ? each : Json::array({each}), model, request.prompts);
-  request.wants_list = request.prompts.size() > 1;
 }
 
 struct LlamaSampler {
@@ -124,7 +109,7 @@ void refuse_llama_fields(FieldReader& reader) {
 
 }  // namespace
 
-LlamaCompletionRequest read_llama_completion(FieldReader& reader, const ServedModel& model) {
+LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
   GenerationFields& fields = request.fields;
@@ -147,9 +132,58 @@ LlamaCompletionRequest read_llama_completion(FieldReader& reader, const ServedMo
   reader.integer("n_keep", -1, kMaxInt32);
   read_samplers(reader, fields.sampling);
   refuse_llama_fields(reader);
-  read_llama_prompts(reader, model, request);
-  request.wants_list = request.wants_list || fields.num_choices > 1;
+  request.wants_list = fields.num_choices > 1;
   return request;
+}
+
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+  const Json* prompt = reader.find("prompt");
+  if (prompt == nullptr) return reader.missing("prompt");
+  if (prompt->is_string()) return add_parts(reader, Json::array({*prompt}), model, request.prompts);
+  if (!prompt->is_array()) return reader.fail("prompt", kPromptForms, "invalid_type");
+  const bool has_ids = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_number(); });
+  const bool has_lists = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_array(); });
+  if (has_ids && !has_lists) return add_parts(reader, *prompt, model, request.prompts);
+  if (prompt->empty() || prompt->size() > kMaxPrompts) {
+    return reader.fail("prompt", "'prompt' must hold at least one prompt, and not more than a thousand");
+  }
+  for (const Json& each : *prompt)
+    add_parts(reader, each.is_array() ? each : Json::array({each}), model, request.prompts);
+  request.wants_list = request.wants_list || request.prompts.size() > 1;
+}
+
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+  const auto fim = find_fim_tokens(*model.tokenizer);
+  if (!fim) {
+    return reader.fail("input_prefix", "This model has no tokens to fill in the middle", "unsupported_parameter");
+  }
+  FimText text;
+  for (const auto& [name, target] : {std::pair("input_prefix", &text.before), std::pair("input_suffix", &text.after)}) {
+    auto part = reader.string(name);
+    if (!part) return reader.missing(name);
+    *target = *std::move(part);
+  }
+  text.before += reader.string("prompt").value_or("");
+  if (const Json* files = reader.array("input_extra")) {
+    for (const Json& file : *files) {
+      if (!reader.is_object("input_extra", file)) return;
+      FieldReader inner(file, "input_extra.");
+      auto content = inner.string("text");
+      if (!content) inner.missing("text");
+      auto name = inner.string("filename").value_or("tmp");
+      if (inner.error()) return take_error(reader, inner);
+      text.files.push_back({std::move(name), *std::move(content)});
+    }
+  }
+  const std::int64_t context = model.max_model_len;
+  const std::int64_t answer =
+      std::min<std::int64_t>(request.num_predict < 0 ? context / 4 : request.num_predict, context);
+  Prompt prompt;
+  prompt.tokens = encode_fim(*model.tokenizer, *fim, text, static_cast<std::size_t>(context - answer));
+  prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
+  request.prompts.push_back(std::move(prompt));
+  auto& stops = request.fields.sampling.stop_token_ids;
+  stops.insert(stops.end(), fim->ends.begin(), fim->ends.end());
 }
 
 Json llama_settings(const LlamaCompletionRequest& request) {

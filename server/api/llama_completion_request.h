@@ -1,5 +1,5 @@
-// A request to llama-server's own completion endpoint: its forms of prompts, its names for fields and its defaults.
-// Pure functions; any thread. Source: llama.cpp, tools/server/README.md, "POST /completion".
+// A request to llama-server's own completion endpoints: their forms of prompts, names for fields and defaults.
+// Pure functions; any thread. Source: llama.cpp, tools/server/README.md, "POST /completion" and "POST /infill".
 #pragma once
 
 #include <optional>
@@ -22,8 +22,13 @@ struct LlamaCompletionRequest {
   std::vector<std::string> response_fields;  // of the result, "a/b" for a member of a member; empty: all
 };
 
-// Errors stay in the reader.
-LlamaCompletionRequest read_llama_completion(FieldReader& reader, const ServedModel& model);
+// All but the prompts. Errors stay in the reader.
+LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model);
+// `prompt`: an array is one prompt where a token id stands in it, else several.
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+// `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which goes behind the prefix: one prompt that asks for
+// what belongs between the first two.
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
 
 // The settings that are in force, under llama-server's names.
 Json llama_settings(const LlamaCompletionRequest& request);

@@ -52,6 +52,7 @@ constexpr Route kRoutes[] = {
     {"/v1/completions", "POST", &parse_completion},
     {"/completions", "POST", &parse_completion},
     {"/completion", "POST", &parse_llama_completion},
+    {"/infill", "POST", &parse_infill},
     {"/props", "GET", &llama_props},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},

@@ -16,7 +16,7 @@ inline constexpr TokenId kEos{257};
 inline constexpr TokenId kImStart{258};
 inline constexpr TokenId kImEnd{259};
 
-class ByteTokenizer final : public Tokenizer {
+class ByteTokenizer : public Tokenizer {
  public:
   ByteTokenizer();
   using Tokenizer::encode;

@@ -1,7 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include "server/api/json.h"
+#include "server/api/llama_completion.h"
+#include "tests/server/fake_tokenizer.h"
 #include "tests/server/test_server.h"
+#include "tests/support/ready_table.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -14,6 +17,56 @@ Json completion(HttpClient& client, const std::string& body) {
   INFO(reply.body);
   REQUIRE(reply.status == 200);
   return Json::parse(reply.body);
+}
+
+constexpr TokenId kPrefix{260};
+constexpr TokenId kSuffix{261};
+constexpr TokenId kMiddle{262};
+constexpr TokenId kFile{263};
+
+// Knows how to fill in the middle, in Qwen's names.
+class CodeTokenizer final : public ByteTokenizer {
+ public:
+  std::int32_t vocab_size() const override { return kFirst + static_cast<std::int32_t>(kNames.size()); }
+  std::string_view token_bytes(TokenId id) const override {
+    return id.value < kFirst ? ByteTokenizer::token_bytes(id) : kNames.at(static_cast<std::size_t>(id.value - kFirst));
+  }
+  std::optional<TokenId> find_token(std::string_view text) const override {
+    const auto found = std::find(kNames.begin(), kNames.end(), text);
+    if (found == kNames.end()) return ByteTokenizer::find_token(text);
+    return TokenId{kFirst + static_cast<std::int32_t>(found - kNames.begin())};
+  }
+
+ private:
+  static constexpr std::int32_t kFirst = kPrefix.value;
+  static constexpr std::array<std::string_view, 4> kNames = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
+                                                             "<|file_sep|>"};
+};
+
+// The request that an infill becomes on such a model of that context.
+Result<std::shared_ptr<const Request>> infill(const std::string& body, std::int64_t max_model_len = 2048) {
+  RequestQueue queue({});
+  auto model = fake_model(queue, max_model_len);
+  model->tokenizer = std::make_shared<CodeTokenizer>();
+  auto opened = ready_table(std::move(model)).open(body);
+  REQUIRE(opened);
+  auto operation = parse_infill(std::get<ModelCall>(*opened), Call{});
+  if (!operation) return tl::make_unexpected(operation.error());
+  return (*operation)->requests().at(0);
+}
+
+// Texts and tokens in turn, as one list.
+std::vector<TokenId> joined(std::initializer_list<std::variant<std::string_view, TokenId>> parts) {
+  std::vector<TokenId> tokens;
+  for (const auto& part : parts) {
+    if (const auto* const token = std::get_if<TokenId>(&part)) {
+      tokens.push_back(*token);
+    } else {
+      const auto more = bytes(std::get<std::string_view>(part));
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    }
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -157,4 +210,44 @@ TEST_CASE("/props tells of the first model") {
   CHECK(props["default_generation_settings"]["params"]["temperature"] == Approx(0.8));
   CHECK(props["total_slots"] > 0);
   CHECK(props["model_alias"] == "fake");
+}
+
+TEST_CASE("an infill asks a code model for what belongs between two texts") {
+  const auto plain =
+      infill(R"({"input_prefix":"int main<|im_end|>","input_suffix":"}","prompt":"() {","n_predict":9})");
+  REQUIRE(plain);
+  CHECK((*plain)->prompt ==
+        joined({kBos, kFile, "filename\n", kPrefix, "int main<|im_end|>() {", kSuffix, "}", kMiddle}));
+  CHECK((*plain)->sampling.max_tokens == 9);
+  CHECK((*plain)->sampling.stop_token_ids == std::vector<TokenId>{kFile});
+  const auto files = infill(
+      R"({"input_prefix":"a","input_suffix":"b","input_extra":[{"filename":"x.h","text":"int x;"},{"text":"y"}]})");
+  REQUIRE(files);
+  CHECK((*files)->prompt == joined({kBos, kFile, "x.h\nint x;", kFile, "tmp\ny", kFile, "filename\n", kPrefix, "a",
+                                    kSuffix, "b", kMiddle}));
+}
+
+TEST_CASE("what does not fit into an infill goes where it matters least") {
+  // 64 tokens: 16 of them for the answer, 4 around the texts, 11 behind the gap.
+  const std::string prefix = std::string(100, 'a') + "last words before";
+  const auto cut =
+      infill(R"({"input_suffix":"first words behind","n_predict":16,"input_prefix":")" + prefix + "\"}", 64);
+  REQUIRE(cut);
+  CHECK((*cut)->prompt ==
+        joined({kBos, kPrefix, std::string_view(prefix).substr(prefix.size() - 33), kSuffix, "first words", kMiddle}));
+}
+
+TEST_CASE("an infill that cannot be is refused by name") {
+  const auto param = [](const std::string& body) { return infill(body).error().param; };
+  CHECK(param(R"({"input_suffix":"b"})") == "input_prefix");
+  CHECK(param(R"({"input_prefix":"a"})") == "input_suffix");
+  CHECK(param(R"({"input_prefix":"a","input_suffix":"b","prompt":5})") == "prompt");
+  CHECK(param(R"({"input_prefix":"a","input_suffix":"b","input_extra":[{"filename":"ok"}]})") == "input_extra.text");
+  CHECK(param(R"({"input_prefix":"a","input_suffix":"b","input_extra":[{"filename":1,"text":"x"}]})") ==
+        "input_extra.filename");
+  TestServer server;
+  HttpClient client(server.port());
+  const HttpReply reply = client.post("/infill", R"({"input_prefix":"a","input_suffix":"b"})");
+  CHECK(reply.status == 400);
+  CHECK(Json::parse(reply.body)["error"]["message"] == "This model has no tokens to fill in the middle");
 }

@@ -1,8 +1,10 @@
 // What must hold for any text: round trips, no forged control token, bounded work on hostile text, loss-free streaming.
 #include <catch2/catch.hpp>
+#include <map>
 #include <random>
 
 #include "core/text/detokenizer.h"
+#include "core/text/fill_in_the_middle.h"
 #include "core/text/unicode.h"
 #include "tests/support/material.h"
 #include "tests/unit/text/tokenizer_material.h"
@@ -185,6 +187,24 @@ TEST_CASE("the Detokenizer hides control tokens and the dummy prefix", "[tokeniz
   Detokenizer middle(*tokenizer, {.skip_special_tokens = true, .at_text_start = false});
   CHECK(middle.push(ids[1]) == " hello");
   CHECK(middle.finish().empty());
+}
+
+TEST_CASE("code models' tokens to fill in the middle are found, others have none", "[text][tokenizer]") {
+  const std::map<std::string, std::string> code_models = {{"tokenizers/hf/qwen2.5", "<|fim_prefix|>"},
+                                                          {"starcoder", "<fim_prefix>"},
+                                                          {"refact", "<fim_prefix>"},
+                                                          {"deepseek-coder", "<｜fim▁begin｜>"}};
+  for (const Loaded& loaded : all_vocabularies()) {
+    CAPTURE(loaded.name);
+    const auto fim = find_fim_tokens(*loaded.tokenizer);
+    const auto known = code_models.find(loaded.name);
+    REQUIRE(fim.has_value() == (known != code_models.end()));
+    if (!fim) continue;
+    CHECK(loaded.tokenizer->token_bytes(fim->prefix) == known->second);
+    const auto tokens = encode_fim(*loaded.tokenizer, *fim, {"a = ", "\n", {}}, 100);
+    CHECK(std::find(tokens.begin(), tokens.end(), fim->prefix) < std::find(tokens.begin(), tokens.end(), fim->suffix));
+    CHECK(tokens.back() == fim->middle);
+  }
 }
 
 }  // namespace quire::test
