@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/json_depth.h"
 #include "core/grammar/compiler.h"
 
 namespace quire {
@@ -17,7 +18,7 @@ namespace quire {
 namespace {
 
 using PlainJson = nlohmann::json;
-constexpr int kMaxDepth = 4096;  // of a line; deeper JSON cannot be written again without a deep stack
+constexpr std::size_t kMaxDepth = 4096;  // of a line; deeper JSON cannot be written again without a deep stack
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start, double unit) {
@@ -149,14 +150,9 @@ int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const
   int num_bad = 0;
   for (std::string text; std::getline(in, text);) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    int deepest = 0;
-    const auto not_too_deep = [&deepest](int depth, PlainJson::parse_event_t, const PlainJson&) {
-      deepest = std::max(deepest, depth);
-      return depth <= kMaxDepth;
-    };
-    const PlainJson line = PlainJson::parse(text, not_too_deep, false);
-    const bool too_deep = deepest > kMaxDepth;
-    const auto spec = line.is_object() && !too_deep ? read_spec(line) : std::nullopt;
+    const bool too_deep = nests_deeper(text, kMaxDepth);
+    const PlainJson line = too_deep ? PlainJson() : PlainJson::parse(text, nullptr, false);
+    const auto spec = line.is_object() ? read_spec(line) : std::nullopt;
     if (!spec) {
       ++num_bad;
       out << PlainJson{{"compiled", false},

@@ -172,11 +172,6 @@ class Builder {
     if (shape.unique && !alternative.contains.empty()) {
       throw Refusal("uniqueItems beside conditions on how many items there are of a kind is not supported", unique_at);
     }
-    if (alternative.contains.size() > 1 && alternative.max != kUnbounded) {
-      throw Refusal(
-          "several conditions on how many items there are of a kind, and a limit on the items, are not supported "
-          "together");
-    }
     if (alternative.contains.size() > kMaxSubsets)
       throw Refusal("too many conditions on how many items there are of a kind");
     std::size_t prefix = alternative.prefix.size();
@@ -189,7 +184,7 @@ class Builder {
     }
     shape.rest = items(alternative.rest, alternative, prefix, unique_at);
     for (const ContainsAlternative& contains : alternative.contains)
-      shape.contains.push_back({contains.min, contains.max, {}, false});
+      shape.contains.push_back({contains.min, contains.max});
     return shape;
   }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/base/json_depth.h"
+
 namespace quire::grammar {
 
 namespace {
@@ -101,16 +103,9 @@ std::string pointer_token(std::string_view text) {
 }
 
 Document::Document(std::string_view text, Budget& budget) : budget_(budget), always_(std::make_unique<Json>(true)) {
-  std::size_t depth = 0;
-  bool too_deep = false;
-  const auto watch = [&](int at, Json::parse_event_t, Json&) {
-    depth = static_cast<std::size_t>(at);
-    too_deep = too_deep || depth > budget.limits().max_depth;
-    return !too_deep;
-  };
   if (text.size() > budget.limits().max_source_bytes) throw Refusal("the schema is too large", "#");
-  root_ = std::make_unique<Json>(Json::parse(text.begin(), text.end(), watch, false));
-  if (too_deep) throw Refusal("the schema nests too deeply", "#");
+  if (nests_deeper(text, budget.limits().max_depth)) throw Refusal("the schema nests too deeply", "#");
+  root_ = std::make_unique<Json>(Json::parse(text.begin(), text.end(), nullptr, false));
   if (root_->is_discarded()) throw Refusal("the schema is not valid JSON", "#");
   if (!root_->is_object() && !root_->is_boolean()) throw Refusal("a schema is an object or a boolean", "#");
   resources_.push_back(Resource{"", root_.get(), Draft::k2020, {}});

@@ -66,18 +66,6 @@ class Pruner {
     return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) { return node_live_[choice.node]; });
   }
 
-  bool can_count(const std::vector<ItemChoice>& choices, std::size_t rule) const {
-    return std::any_of(choices.begin(), choices.end(), [&](const ItemChoice& choice) {
-      return (choice.counted >> rule & 1) != 0 && node_live_[choice.node];
-    });
-  }
-
-  bool must_count(const std::vector<ItemChoice>& choices, std::size_t rule) const {
-    return std::all_of(choices.begin(), choices.end(), [&](const ItemChoice& choice) {
-      return (choice.counted >> rule & 1) != 0 || !node_live_[choice.node];
-    });
-  }
-
   // The longest array: up to the first item that no value can be.
   std::uint32_t longest(const ArrayShape& shape) const {
     for (std::uint32_t i = 0; i < shape.prefix.size() && i < shape.max; ++i) {
@@ -87,10 +75,6 @@ class Pruner {
       return static_cast<std::uint32_t>(shape.prefix.size());
     std::uint64_t max = shape.max;
     if (shape.unique) max = std::min(max, num_items(shape));
-    for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
-      if (!must_count(shape.rest, rule) || shape.contains[rule].max == kUnbounded) continue;
-      max = std::min<std::uint64_t>(max, std::uint64_t{shape.prefix.size()} + shape.contains[rule].max);
-    }
     return static_cast<std::uint32_t>(max);
   }
 
@@ -120,17 +104,24 @@ class Pruner {
     return sum;
   }
 
+  // How the conditions on the number of items can be met, of the items known to have values.
+  std::shared_ptr<const CountPlan> count_plan(const ArrayShape& shape, std::uint32_t max) const {
+    if (shape.contains.empty()) return nullptr;
+    std::vector<std::vector<std::uint32_t>> kinds;
+    for (std::size_t i = 0; i <= shape.prefix.size(); ++i) {
+      kinds.emplace_back();
+      for (const ItemChoice& choice : shape.choices(static_cast<std::uint32_t>(i))) {
+        if (node_live_[choice.node]) kinds.back().push_back(choice.counted);
+      }
+    }
+    return std::make_shared<CountPlan>(shape.contains, kinds, shape.min, max, budget_);
+  }
+
   bool has_value(const ArrayShape& shape) const {
     const std::uint32_t max = longest(shape);
     if (max < shape.min) return false;
-    for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
-      std::uint64_t possible =
-          can_count(shape.rest, rule) ? max - std::min<std::uint64_t>(max, shape.prefix.size()) : 0;
-      for (std::size_t i = 0; i < shape.prefix.size() && i < max; ++i)
-        possible += can_count(shape.prefix[i], rule) ? 1 : 0;
-      if (possible < shape.contains[rule].min) return false;
-    }
-    return true;
+    const auto plan = count_plan(shape, max);
+    return plan == nullptr || plan->live(0, std::vector<std::uint64_t>(shape.contains.size()).data());
   }
 
   bool has_value(const ObjectShape& shape, const Dfa& keys) const {
@@ -173,19 +164,7 @@ class Pruner {
     const auto clean = [&](std::vector<ItemChoice>& choices) {
       std::erase_if(choices, [&](const ItemChoice& choice) { return !node_live_[choice.node]; });
     };
-    for (std::size_t rule = 0; rule < shape.contains.size(); ++rule) {
-      ContainsRule& contains = shape.contains[rule];
-      contains.rest_counts = can_count(shape.rest, rule);
-      contains.left_in_prefix.assign(shape.prefix.size() + 1, 0);
-      for (std::size_t i = shape.prefix.size(); i-- > 0;) {
-        contains.left_in_prefix[i] = contains.left_in_prefix[i + 1] + (can_count(shape.prefix[i], rule) ? 1 : 0);
-      }
-      const bool forced =
-          std::any_of(shape.prefix.begin(), shape.prefix.end(), [&](const auto& c) { return must_count(c, rule); });
-      if (contains.max != kUnbounded && (forced || (shape.contains.size() > 1 && must_count(shape.rest, rule)))) {
-        throw Refusal("this limit on how many items there are of a kind is not supported");
-      }
-    }
+    shape.counts = count_plan(shape, shape.max);
     for (auto& choices : shape.prefix)
       clean(choices);
     clean(shape.rest);

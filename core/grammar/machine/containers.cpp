@@ -203,11 +203,7 @@ void Machine::begin_property_value(const Thread& thread, Threads& out) {
 
 bool Machine::can_close_array(const Frame& frame) const {
   const ArrayShape& shape = program_->arrays[frame.shape];
-  if (frame.count < shape.min) return false;
-  for (std::size_t i = 0; i < shape.contains.size(); ++i) {
-    if (stack_.words[frame.words + i] < shape.contains[i].min) return false;
-  }
-  return true;
+  return frame.count >= shape.min && (shape.counts == nullptr || shape.counts->met(&stack_.words[frame.words]));
 }
 
 // The frame in which one more item stands, chosen to be of `choice`'s kind; kNoIndex where it may not be.
@@ -217,36 +213,90 @@ std::uint32_t Machine::begin_item(std::uint32_t frame_index, const ItemChoice& c
   if (frame.count >= shape.max) return kNoIndex;
   Frame next = frame;
   ++next.count;
-  if (!shape.contains.empty()) next.words = stack_.push_words(&stack_.words[frame.words], shape.contains.size());
-  for (std::size_t i = 0; i < shape.contains.size(); ++i) {
-    const ContainsRule& rule = shape.contains[i];
-    std::uint64_t& counted = stack_.words[next.words + i];
-    if ((choice.counted >> i & 1) != 0) ++counted;
-    const std::size_t prefix = shape.prefix.size();
-    std::uint64_t left = rule.left_in_prefix[std::min<std::size_t>(next.count, prefix)];
-    if (rule.rest_counts)
-      left += shape.max - std::min<std::uint64_t>(shape.max, std::max<std::size_t>(next.count, prefix));
-    if (counted > rule.max || counted + left < rule.min) return kNoIndex;
+  if (shape.counts != nullptr) {
+    next.words = stack_.push_words(&stack_.words[frame.words], shape.contains.size());
+    std::uint64_t* const counts = &stack_.words[next.words];
+    if (!shape.counts->add(counts, choice.counted) || !shape.counts->live(next.count, counts)) return kNoIndex;
   }
   return stack_.push(next);
 }
 
-void Machine::step_array(const Thread& thread, std::uint8_t byte, Threads& out) {
-  const Frame frame = stack_.frames[thread.frame];
-  if (byte == ']') {
-    if (can_close_array(frame)) finish_value(frame.parent, out);
-    return;
-  }
-  const bool first = thread.position == Position::kArrayFirst;
-  if (!first && byte != ',') return;
+void Machine::begin_items(std::uint32_t frame_index, Threads& out) {
+  const Frame frame = stack_.frames[frame_index];
   for (const ItemChoice& choice : program_->arrays[frame.shape].choices(frame.count)) {
-    const std::uint32_t item = begin_item(thread.frame, choice);
-    if (item == kNoIndex) continue;
-    if (first) {
-      begin_value(choice.node, item, byte, out);
-    } else {
-      push(out, Thread{.position = Position::kValue, .shape = choice.node, .frame = item});
+    const std::uint32_t item = begin_item(frame_index, choice);
+    if (item != kNoIndex) push(out, Thread{.position = Position::kValue, .shape = choice.node, .frame = item});
+  }
+}
+
+// The first item of an array is begun by step(), which sees all threads that begin one.
+void Machine::step_array(const Thread& thread, std::uint8_t byte, Threads& out) {
+  if (byte == ']') {
+    const Frame& frame = stack_.frames[thread.frame];
+    if (can_close_array(frame)) finish_value(frame.parent, out);
+  } else if (byte == ',' && thread.position == Position::kAfterItem) {
+    begin_items(thread.frame, out);
+  }
+}
+
+// Whether the thread stands between the parts of an object or array that keeps account of its conditions.
+bool Machine::counts_conditions(const Thread& thread) const {
+  const std::uint32_t shape = stack_.frames[thread.frame].shape;
+  switch (thread.position) {
+    case Position::kAfterProperty:
+    case Position::kNextKey: return program_->objects[shape].num_marks > 0;
+    case Position::kAfterItem: return program_->arrays[shape].counts != nullptr;
+    default: return false;
+  }
+}
+
+// Whether all that may follow `b` may follow `a`, of threads that count conditions: as much is met, all else is the
+// same. Without this, threads that took a condition for met here or there would double with every property.
+bool Machine::surpasses(const Thread& a, const Thread& b) const {
+  const Frame& x = stack_.frames[a.frame];
+  const Frame& y = stack_.frames[b.frame];
+  if (a.position != b.position || a.spaces != b.spaces || x.parent != y.parent || x.shape != y.shape ||
+      x.count != y.count || x.used != y.used || x.missing != y.missing) {
+    return false;
+  }
+  const std::uint64_t* const met = &stack_.words[x.words];
+  const std::uint64_t* const other = &stack_.words[y.words];
+  if (a.position == Position::kAfterItem) {
+    const auto& contains = program_->arrays[x.shape].contains;
+    for (std::size_t i = 0; i < contains.size(); ++i) {
+      const bool bounded = contains[i].max != kUnbounded;
+      if (bounded ? met[i] != other[i] : met[i] < other[i]) return false;
     }
+    return true;
+  }
+  const std::size_t num_names = program_->objects[x.shape].num_words() - 1;
+  return std::equal(met, met + num_names, other) && (met[num_names] | other[num_names]) == met[num_names];
+}
+
+// What must differ from the other items of its array is judged by that array's frame.
+bool Machine::shareable(const Thread& thread) const {
+  const Frame& frame = stack_.frames[thread.frame];
+  return thread.position == Position::kValue &&
+         (frame.kind != FrameKind::kArray || !program_->arrays[frame.shape].unique);
+}
+
+// Equal values that begin at one place of the text are read once and return to everyone who wanted them. Without this,
+// a recursive schema with alternatives that agree for a while would double its threads with every level.
+void Machine::share_values(Threads& threads) {
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    if (!shareable(threads[i])) continue;
+    std::uint32_t shared = kNoIndex;
+    for (std::size_t k = threads.size(); k-- > i + 1;) {
+      const Thread& other = threads[k];
+      if (!shareable(other) || other.shape != threads[i].shape || other.spaces != threads[i].spaces) continue;
+      if (shared == kNoIndex) {
+        shared = stack_.push(Frame{.kind = FrameKind::kShared});
+        stack_.add_edge(shared, kNoIndex, threads[i].frame);
+      }
+      stack_.add_edge(shared, kNoIndex, other.frame);
+      threads.erase(threads.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    if (shared != kNoIndex) threads[i].frame = shared;
   }
 }
 

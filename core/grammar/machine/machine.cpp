@@ -19,8 +19,14 @@ bool takes_spaces(Position position) {
 
 }  // namespace
 
-void Machine::push(Threads& out, const Thread& thread) {
-  if (std::find(out.begin(), out.end(), thread) == out.end()) out.push_back(thread);
+void Machine::push(Threads& out, const Thread& thread) const {
+  const bool counts = counts_conditions(thread);
+  const auto covered_by = [&](const Thread& by, const Thread& it) { return counts && surpasses(by, it); };
+  for (const Thread& known : out) {
+    if (known == thread || covered_by(known, thread)) return;
+  }
+  std::erase_if(out, [&](const Thread& known) { return covered_by(thread, known); });
+  out.push_back(thread);
 }
 
 Threads Machine::start() {
@@ -40,8 +46,18 @@ Threads Machine::start() {
 
 bool Machine::step(const Threads& from, std::uint8_t byte, Threads& out) {
   begin_step();
-  for (const Thread& thread : from)
-    step_thread(thread, byte, out);
+  Threads items;
+  for (const Thread& thread : from) {
+    if (thread.position == Position::kArrayFirst && byte != ']' && !is_space(byte)) {
+      begin_items(thread.frame, items);
+    } else {
+      step_thread(thread, byte, out);
+    }
+  }
+  share_values(items);
+  for (const Thread& item : items)
+    step_thread(item, byte, out);
+  share_values(out);
   if (program_->rules != nullptr) drop_ended(out);
   return !out.empty();
 }
@@ -217,10 +233,12 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
   }
   // The value ended before this byte: calls made there are not those made after it.
   std::vector<Called> later = std::exchange(called_, {});
+  std::unordered_set<std::uint64_t> entered_later = std::exchange(entered_, {});
   const bool reached = std::exchange(base_reached_, false);
   Threads ended;
   finish_bare(thread, ended);
   called_ = std::move(later);
+  entered_ = std::move(entered_later);
   base_passed_ = std::exchange(base_reached_, reached) || base_passed_;
   for (const Thread& after : ended)
     step_thread(after, byte, out);
@@ -232,14 +250,18 @@ void Machine::finish_value(std::uint32_t frame, Threads& out) {
     case FrameKind::kBase: base_reached_ = true; return;
     case FrameKind::kArray: push(out, Thread{.position = Position::kAfterItem, .frame = frame}); return;
     case FrameKind::kObject: push(out, Thread{.position = Position::kAfterProperty, .frame = frame}); return;
-    case FrameKind::kRule: break;
+    case FrameKind::kShared: break;
   }
   for (Called& called : called_) {
     if (called.frame == frame) called.returned = true;
   }
   for (std::uint32_t edge = stack_.frames[frame].edges; edge != kNoIndex;) {
     const ReturnEdge back = stack_.edges[edge];
-    enter_rule(back.state, back.parent, out);
+    if (back.state == kNoIndex) {
+      finish_value(back.parent, out);
+    } else {
+      enter_rule(back.state, back.parent, out);
+    }
     edge = back.next;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,10 @@ class Machine {
   static bool only_done(const Threads& threads);
 
   // The pieces that preparing masks needs.
-  void begin_step() { called_.clear(); }
+  void begin_step() {
+    called_.clear();
+    entered_.clear();
+  }
   void finish_value(std::uint32_t frame, Threads& out);
   // A string or bare value whose text is `text` ends as an item that must differ from the others.
   void finish_item(std::uint32_t frame, std::uint32_t text, Threads& out);
@@ -85,7 +89,11 @@ class Machine {
 
  private:
   void drop_ended(Threads& threads) const;
-  static void push(Threads& out, const Thread& thread);
+  void push(Threads& out, const Thread& thread) const;
+  bool counts_conditions(const Thread& thread) const;
+  bool surpasses(const Thread& a, const Thread& b) const;
+  bool shareable(const Thread& thread) const;
+  void share_values(Threads& threads);
   void begin_value(std::uint32_t node, std::uint32_t frame, std::uint8_t byte, Threads& out);
   void step_string(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_bare(const Thread& thread, std::uint8_t byte, Threads& out);
@@ -99,6 +107,7 @@ class Machine {
   void extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside);
   void begin_key(const Thread& thread, Threads& out);
   void begin_property_value(const Thread& thread, Threads& out);
+  void begin_items(std::uint32_t frame, Threads& out);
   std::uint32_t begin_item(std::uint32_t frame, const ItemChoice& choice);
   bool can_close_object(const Frame& frame) const;
   bool can_close_array(const Frame& frame) const;
@@ -106,6 +115,7 @@ class Machine {
   void enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out);
   void call(const CallEdge& edge, std::uint32_t frame, Threads& out);
   bool only_accepts(std::uint32_t state) const;
+  bool enters_anew(const Thread& thread, const Threads& out);
 
   // A symbol called in the present step, the frame made for it, and whether it has already returned.
   struct Called {
@@ -117,6 +127,9 @@ class Machine {
   std::shared_ptr<const Program> program_;
   Stack stack_;
   std::vector<Called> called_;
+  std::unordered_set<std::uint64_t> entered_;  // rule threads of the present step, once they are many
+  Threads waiting_;                            // rule threads whose calls and returns are still to be followed
+  bool entering_ = false;                      // whether a loop over them is under way
   bool base_reached_ = false;
   bool base_passed_ = false;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/grammar/machine/byte_lexer.h"
+#include "core/grammar/machine/count_plan.h"
 #include "core/grammar/machine/lengths.h"
 #include "core/grammar/regex/expression.h"
 
@@ -74,17 +75,10 @@ struct ObjectShape {
   std::size_t num_words() const { return num_named / 64 + 1 + (num_marks > 0 ? 1 : 0); }
 };
 
-// `contains`: how many items must be of a kind. Choices per item tell whether it is counted.
+// A value that an item may take, and which conditions on the number of such items it counts for.
 struct ItemChoice {
   std::uint32_t node = 0;
   std::uint32_t counted = 0;  // bit i: counts for contains[i]
-};
-
-struct ContainsRule {
-  std::uint32_t min = 0;
-  std::uint32_t max = kUnbounded;
-  std::vector<std::uint32_t> left_in_prefix;  // per index: places from there on, within the prefix, that can count
-  bool rest_counts = false;
 };
 
 struct ArrayShape {
@@ -93,7 +87,8 @@ struct ArrayShape {
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
   std::vector<ContainsRule> contains;
-  bool unique = false;  // no item may be there twice; items are scalars
+  std::shared_ptr<const CountPlan> counts;  // null where nothing is counted
+  bool unique = false;                      // no item may be there twice; items are scalars
   const std::vector<ItemChoice>& choices(std::uint32_t index) const {
     return index < prefix.size() ? prefix[index] : rest;
   }

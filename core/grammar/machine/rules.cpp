@@ -1,6 +1,7 @@
 // The part of Machine that follows the rules of a grammar: calls and returns, shared per place of the text so that left
 // recursion and ambiguity cost no more than the rules themselves (generalised LL parsing, Scott and Johnstone 2010).
 #include <algorithm>
+#include <utility>
 
 #include "core/grammar/machine/machine.h"
 
@@ -18,12 +19,33 @@ void Machine::step_rule(const Thread& thread, std::uint8_t byte, Threads& out) {
   push(out, next);
 }
 
+// Ambiguous rules enter thousands of places in one step; looking through all of them for each would take seconds.
+bool Machine::enters_anew(const Thread& thread, const Threads& out) {
+  constexpr std::size_t kMany = 32;
+  if (out.size() < kMany) return std::find(out.begin(), out.end(), thread) == out.end();
+  const auto key = [](const Thread& t) { return std::uint64_t{t.state} << 32 | t.frame; };
+  if (entered_.empty()) {
+    for (const Thread& known : out) {
+      if (known.position == Position::kRule) entered_.insert(key(known));
+    }
+  }
+  return entered_.insert(key(thread)).second;
+}
+
+// A loop, not recursion: how deep one place leads to another is up to the grammar.
 void Machine::enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out) {
   const Thread thread{.position = Position::kRule, .state = state, .frame = frame};
-  if (std::find(out.begin(), out.end(), thread) != out.end()) return;
+  if (!enters_anew(thread, out)) return;
   out.push_back(thread);
-  enter_calls(state, frame, out);
-  if (program_->rules->accept(state) != 0) finish_value(frame, out);
+  waiting_.push_back(thread);
+  if (std::exchange(entering_, true)) return;
+  while (!waiting_.empty()) {
+    const Thread next = waiting_.back();
+    waiting_.pop_back();
+    enter_calls(next.state, next.frame, out);
+    if (program_->rules->accept(next.state) != 0) finish_value(next.frame, out);
+  }
+  entering_ = false;
 }
 
 void Machine::enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out) {
@@ -49,21 +71,14 @@ void Machine::call(const CallEdge& edge, std::uint32_t frame, Threads& out) {
   if (only_accepts(edge.target)) return enter(frame);
   const auto found =
       std::find_if(called_.begin(), called_.end(), [&](const Called& c) { return c.symbol == edge.symbol; });
-  const auto add_edge = [&](std::uint32_t callee) {
-    stack_.edges.push_back({edge.target, frame, stack_.frames[callee].edges});
-    stack_.frames[callee].edges = static_cast<std::uint32_t>(stack_.edges.size() - 1);
-  };
   if (found == called_.end()) {
-    const std::uint32_t callee = stack_.push(Frame{.kind = FrameKind::kRule});
+    const std::uint32_t callee = stack_.push(Frame{.kind = FrameKind::kShared});
     called_.push_back({edge.symbol, callee, false});
-    add_edge(callee);
+    stack_.add_edge(callee, edge.target, frame);
     return enter(callee);
   }
-  for (std::uint32_t known = stack_.frames[found->frame].edges; known != kNoIndex; known = stack_.edges[known].next) {
-    if (stack_.edges[known].state == edge.target && stack_.edges[known].parent == frame) return;
-  }
   const bool returned = found->returned;
-  add_edge(found->frame);
+  stack_.add_edge(found->frame, edge.target, frame);
   if (returned) enter_rule(edge.target, frame, out);
 }
 

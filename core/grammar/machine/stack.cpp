@@ -21,6 +21,11 @@ std::uint32_t Stack::push(const Frame& frame) {
   return static_cast<std::uint32_t>(frames.size() - 1);
 }
 
+void Stack::add_edge(std::uint32_t shared_frame, std::uint32_t state, std::uint32_t parent) {
+  edges.push_back({state, parent, frames[shared_frame].edges});
+  frames[shared_frame].edges = static_cast<std::uint32_t>(edges.size() - 1);
+}
+
 std::uint32_t Stack::push_words(const std::uint64_t* from, std::size_t count) {
   const std::size_t offset = static_cast<std::size_t>(from - words.data());
   const auto first = static_cast<std::uint32_t>(words.size());

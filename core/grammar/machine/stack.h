@@ -10,7 +10,7 @@
 
 namespace quire::grammar {
 
-enum class FrameKind : std::uint8_t { kRoot, kBase, kArray, kObject, kRule };
+enum class FrameKind : std::uint8_t { kRoot, kBase, kArray, kObject, kShared };
 
 struct Frame {
   FrameKind kind = FrameKind::kRoot;
@@ -21,12 +21,12 @@ struct Frame {
   std::uint32_t used = kNoIndex;   // unnamed keys (or unique items) so far
   std::uint32_t pending = 0;       // kObject: the class of the property at hand
   std::uint32_t missing = 0;       // kObject: required keys not yet seen
-  std::uint32_t edges = kNoIndex;  // kRule: where it returns to
+  std::uint32_t edges = kNoIndex;  // kShared: where it returns to
 };
 
-// A rule called at one place of the text returns to every caller at that place.
+// A rule called at one place of the text, or a value that begins there, returns to everyone who wanted it.
 struct ReturnEdge {
-  std::uint32_t state;
+  std::uint32_t state;  // of the calling rule; kNoIndex where the parent wants no more than the value's end
   std::uint32_t parent;
   std::uint32_t next;
 };
@@ -60,6 +60,7 @@ class Stack {
   void release(const Mark& mark);
 
   std::uint32_t push(const Frame& frame);
+  void add_edge(std::uint32_t shared_frame, std::uint32_t state, std::uint32_t parent);
   std::uint32_t push_words(const std::uint64_t* from, std::size_t count);
   std::uint32_t push_words(std::size_t count);
   std::uint32_t extend_text(std::uint32_t text, char32_t c);
