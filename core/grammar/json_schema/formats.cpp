@@ -137,7 +137,7 @@ std::string uri_template() {
   const std::string varchar = "(?:[A-Za-z0-9_]|%[0-9a-fA-F]{2})";
   const std::string spec = varchar + "(?:\\.?" + varchar + ")*(?::[1-9][0-9]{0,3}|\\*)?";
   const std::string literal =
-      R"([!#$&(-;=?-\[\]_a-z~\u00A0-\uD7FF\uE000-\uFDCF\uFDF0-\uFFEF\u{10000}-\u{10FFFD}]|%[0-9a-fA-F]{2})";
+      R"([!#$&-;=?-\[\]_a-z~\u00A0-\uD7FF\uE000-\uFDCF\uFDF0-\uFFEF\u{10000}-\u{10FFFD}]|%[0-9a-fA-F]{2})";
   return "(?:" + literal + R"(|\{[+#./;?&=,!@|]?)" + spec + "(?:," + spec + R"()*\})*)";
 }
 

@@ -22,10 +22,10 @@ Expr everything() {
   return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
 }
 
-// The texts that begin with `condition`, or those that do not.
+// The texts that begin with `condition`, or those that do not. A look-ahead inside the condition sees past its end.
 Dfa begins_with(const Expr& condition, bool negated, Budget& budget) {
   if (has(*condition, Kind::kBegin)) throw Refusal("an anchor inside look-ahead is not supported");
-  const Dfa dfa = build_full(make_concat({condition, everything()}), budget);
+  const Dfa dfa = build_full(resolve_ahead(condition, everything(), budget), budget);
   return negated ? complement(dfa) : dfa;
 }
 
@@ -61,10 +61,7 @@ Expr resolve_ahead(const Expr& expression, const Expr& rest, Budget& budget) {
     return rest->kind == Kind::kEmpty ? expression : make_concat({expression, rest});
   }
   switch (expression->kind) {
-    case Kind::kAhead: {
-      const Expr inner = resolve_ahead(expression->children.front(), make_empty(), budget);
-      return restricted(inner, expression->negated, rest, budget);
-    }
+    case Kind::kAhead: return restricted(expression->children.front(), expression->negated, rest, budget);
     case Kind::kConcat: {
       Expr tail = rest;
       for (auto child = expression->children.rbegin(); child != expression->children.rend(); ++child) {

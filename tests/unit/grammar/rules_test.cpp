@@ -27,6 +27,15 @@ TEST_CASE("nesting is balanced and deep recursion stays cheap") {
   CHECK_FALSE(accepts(*nested, deep + ")"));
 }
 
+TEST_CASE("rules that may be empty many times over are followed once each") {
+  std::string source = "root ::= r0\n";
+  for (int i = 0; i < 40; ++i)
+    source += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " r" + std::to_string(i + 1) + "\n";
+  const auto grammar = compiled(text_spec(Kind::kGbnf, source + "r40 ::= \"a\" | \"\""));
+  CHECK(accepts(*grammar, "aaa"));
+  CHECK_FALSE(accepts(*grammar, "ab"));
+}
+
 TEST_CASE("GBNF reads as llama.cpp writes it") {
   const std::string source = R"(# a list
 root  ::= "[" ws ( item ("," ws item)* )? "]"
@@ -50,6 +59,15 @@ TEST_CASE("a regular expression matches the whole text") {
   CHECK(accepts(*phone, "éé"));
   CHECK_FALSE(accepts(*phone, "x123-4567"));
   CHECK_FALSE(accepts(*phone, "123-45678"));
+}
+
+TEST_CASE("a look-ahead inside a look-ahead sees past the end of it") {
+  const auto both = compiled(text_spec(Kind::kRegex, "(?=a(?=b))..."));
+  CHECK(accepts(*both, "abc"));
+  CHECK_FALSE(accepts(*both, "acb"));
+  const auto last = compiled(text_spec(Kind::kRegex, "[a-z]+b(?!(?=.)).*"));
+  CHECK(accepts(*last, "aab"));
+  CHECK_FALSE(accepts(*last, "aabc"));
 }
 
 TEST_CASE("a choice is one of its texts") {

@@ -57,6 +57,54 @@ TEST_CASE("counts of properties and items are exact") {
          {"[1]", "[1,0,0]", "[1,1,1,1]", "[1,1,0,0,0]"}});
 }
 
+TEST_CASE("several conditions on how many items are of a kind hold together, and leave no array unfinished") {
+  check({R"({"type":"array","prefixItems":[{},{"type":["integer","string"]}],"items":{"type":"null"},
+            "allOf":[{"contains":{"type":"integer"}},{"contains":{"type":"string"}}]})",
+         {R"([1,"a"])", R"(["a",1,null])"},
+         {"[true", R"([1,2)", R"(["a","b")", "[null", "[]", "[1]"}});
+  check(
+      {R"({"type":"array","maxItems":3,"allOf":[{"contains":{"type":"integer"},"maxContains":1},{"contains":{"const":"a"},"minContains":2}]})",
+       {R"(["a",1,"a"])", R"([1,"a","a"])"},
+       {"[true", "[1,2", R"(["a","a","a")", R"(["a","a"])"}});
+  check(
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":1}],"contains":{"const":1},"maxContains":2,"minItems":3})",
+       {R"([1,1,0])", R"([1,1,"a",null])"},
+       {"[1,1,1", "[1,1]"}});
+  const std::string impossible =
+      R"({"type":"array","prefixItems":[{}],"items":false,"allOf":[{"contains":{"type":"integer"}},{"contains":{"type":"string"}}]})";
+  CHECK_THAT(refusal(schema_spec(impossible)), Catch::Matchers::Contains("no value satisfies"));
+}
+
+TEST_CASE("alternatives that agree for long are read together") {
+  const auto nested = [](const std::string& open, const std::string& close) {
+    std::string text = "null";
+    for (int i = 0; i < 120; ++i)
+      text = open + text + close;
+    return text;
+  };
+  check({R"({"anyOf":[{"type":"null"},{"type":"object","properties":{"a":{"$ref":"#"},"x":{"type":"integer"}}},
+            {"type":"object","properties":{"a":{"$ref":"#"},"y":{"type":"integer"}}}]})",
+         {nested(R"({"a":)", "}"), nested(R"({"x":1,"y":"z","a":)", "}"), nested(R"({"y":1,"x":"z","a":)", "}")},
+         {nested(R"({"x":"z","y":"z","a":)", "}")}});
+  check(
+      {R"({"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#"},"maxItems":2},{"type":"array","items":{"$ref":"#"},"minItems":4}]})",
+       {nested("[", "]"), nested("[null,", "]"), nested("[null,null,null,", "]")},
+       {nested("[null,null,", "]")}});
+}
+
+TEST_CASE("a condition that some part must meet is not followed once per part") {
+  std::string members;
+  std::string items;
+  for (int i = 0; i < 200; ++i) {
+    members += "\"k" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+    items += std::to_string(i) + ",";
+  }
+  check({R"({"type":"object","not":{"additionalProperties":{"type":"string"}}})",
+         {"{" + members + "\"z\":\"a\"}"},
+         {R"({"a":"b","c":"d"})"}});
+  check({R"({"type":"array","contains":{"type":"integer"},"minContains":3})", {"[" + items + "null]"}, {"[1,2,null]"}});
+}
+
 TEST_CASE("items that must differ do, whatever their spelling") {
   check({R"({"type":"array","uniqueItems":true,"items":{"enum":["a","ab","b"]}})",
          {"[]", R"(["ab","a"])", R"(["a","ab","b"])"},
@@ -99,6 +147,7 @@ TEST_CASE("strings keep length, pattern and format together") {
   check({R"({"format":"date-time"})",
          {R"("2023-01-01T00:00:00Z")", R"("1998-12-31T15:59:60.1-08:00")"},
          {R"("1998-12-31T15:58:60Z")"}});
+  check({R"({"format":"uri-template"})", {R"("it's/{x}")"}, {R"("it's/{x")"}});
   check({R"({"format":"an-unknown-one"})", {R"("anything")"}, {}});
 }
 
