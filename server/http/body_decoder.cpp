@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/http/head_parser.h"
+#include "server/http/characters.h"
 
 namespace quire {
 
@@ -47,7 +47,7 @@ std::size_t BodyDecoder::take_data(std::string_view data, std::string& out) {
   const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(left_, data.size()));
   out.append(data.substr(0, count));
   left_ -= count;
-  num_kept_ += count;
+  num_decoded_ += count;
   if (left_ == 0) state_ = state_ == State::kLength ? State::kDone : State::kDataCr;
   return count;
 }
@@ -68,8 +68,8 @@ void BodyDecoder::step(char c) {
         state_ = State::kSize;
         return;
       }
-      if (state_ == State::kSize && c == ';') {
-        state_ = State::kExtensionFirst;
+      if (state_ == State::kSize && (c == ';' || c == ' ' || c == '\t')) {
+        state_ = c == ';' ? State::kExtensionFirst : State::kExtensionBefore;
         return;
       }
       if (state_ == State::kSize && c == '\r') {
@@ -94,41 +94,44 @@ void BodyDecoder::end_size_line() {
   size_digits_ = 0;
   if (left_ == 0) {
     state_ = State::kTrailerStart;
-  } else if (left_ + num_kept_ > max_bytes_) {
+  } else if (left_ + num_decoded_ > max_bytes_) {
     refuse(413, "request_too_large", "The body is longer than " + std::to_string(max_bytes_) + " bytes");
   }
 }
 
-// chunk-ext = *( ";" name [ "=" ( token / quoted-string ) ] ), without optional white space.
+// chunk-ext = *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] ).
 void BodyDecoder::extension_byte(char c) {
+  const bool in_name = state_ == State::kExtensionName || state_ == State::kExtensionNameEnd;
   const bool may_end =
       state_ == State::kExtensionName || state_ == State::kExtensionValue || state_ == State::kQuotedEnd;
-  if (may_end && c == ';') {
-    state_ = State::kExtensionFirst;
+  const bool may_go_on = may_end || in_name || state_ == State::kExtensionBefore;
+  const bool blank = c == ' ' || c == '\t';
+  if (may_go_on && (c == ';' || blank)) {
+    state_ = c == ';' ? State::kExtensionFirst : (in_name ? State::kExtensionNameEnd : State::kExtensionBefore);
     return;
   }
   if (may_end && c == '\r') {
     state_ = State::kSizeLf;
     return;
   }
+  if (in_name && c == '=') {
+    state_ = State::kExtensionValueFirst;
+    return;
+  }
   switch (state_) {
     case State::kExtensionFirst:
+      if (blank) return;
       if (!is_token_char(c)) break;
       state_ = State::kExtensionName;
       return;
     case State::kExtensionName:
-      if (c == '=') {
-        state_ = State::kExtensionValueFirst;
-        return;
-      }
+    case State::kExtensionValue:
       if (!is_token_char(c)) break;
       return;
     case State::kExtensionValueFirst:
+      if (blank) return;
       if (c != '"' && !is_token_char(c)) break;
       state_ = c == '"' ? State::kQuoted : State::kExtensionValue;
-      return;
-    case State::kExtensionValue:
-      if (!is_token_char(c)) break;
       return;
     case State::kQuoted:
       if (!is_field_value_char(c)) break;
@@ -143,6 +146,14 @@ void BodyDecoder::extension_byte(char c) {
   refuse(400, "invalid_chunk", "Invalid character in a chunk extension");
 }
 
+// What frames or routes a message cannot come behind it (RFC 9110, 6.5.1).
+void BodyDecoder::end_trailer_name() {
+  if (trailer_name_ == "content-length" || trailer_name_ == "transfer-encoding" || trailer_name_ == "host") {
+    return refuse(400, "invalid_trailer", "'" + trailer_name_ + "' cannot be a trailer field");
+  }
+  state_ = State::kTrailerValue;
+}
+
 void BodyDecoder::trailer_byte(char c) {
   switch (state_) {
     case State::kTrailerStart:
@@ -150,15 +161,13 @@ void BodyDecoder::trailer_byte(char c) {
         state_ = State::kEndLf;
         return;
       }
-      if (!is_token_char(c)) break;
-      state_ = State::kTrailerName;
-      return;
+      trailer_name_.clear();
+      [[fallthrough]];
     case State::kTrailerName:
-      if (c == ':') {
-        state_ = State::kTrailerValue;
-        return;
-      }
+      if (c == ':' && !trailer_name_.empty()) return end_trailer_name();
       if (!is_token_char(c)) break;
+      trailer_name_ += lowered(c);
+      state_ = State::kTrailerName;
       return;
     case State::kTrailerValue:
       if (c == '\r') {

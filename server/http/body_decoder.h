@@ -21,6 +21,7 @@ class BodyDecoder {
   // refused().
   std::size_t feed(std::string_view data, std::string& out);
 
+  std::uint64_t num_decoded() const { return num_decoded_; }
   bool done() const { return state_ == State::kDone; }
   const std::optional<HttpRefusal>& refused() const { return refusal_; }
 
@@ -29,8 +30,10 @@ class BodyDecoder {
     kLength,
     kSizeFirst,
     kSize,
+    kExtensionBefore,
     kExtensionFirst,
     kExtensionName,
+    kExtensionNameEnd,
     kExtensionValueFirst,
     kExtensionValue,
     kQuoted,
@@ -52,16 +55,18 @@ class BodyDecoder {
   void step(char c);
   void extension_byte(char c);
   void trailer_byte(char c);
+  void end_trailer_name();
   void end_size_line();
   void expect(char c, char wanted, State next);
   void refuse(int status, const char* code, std::string message);
 
   State state_;
-  std::uint64_t left_ = 0;      // bytes of the body or of this chunk still to come
-  std::uint64_t num_kept_ = 0;  // bytes handed out
+  std::uint64_t left_ = 0;  // bytes of the body or of this chunk still to come
+  std::uint64_t num_decoded_ = 0;
   std::size_t max_bytes_;
   std::size_t overhead_ = 0;  // bytes of extensions and trailers
   int size_digits_ = 0;
+  std::string trailer_name_;
   std::optional<HttpRefusal> refusal_;
 };
 

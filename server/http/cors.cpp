@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/http/head_parser.h"
+#include "server/http/characters.h"
 
 namespace quire {
 

@@ -1,28 +1,17 @@
 #include "server/http/gate.h"
 
-#include <algorithm>
-
 #include "server/api/errors.h"
+#include "server/http/characters.h"
 #include "server/http/cors.h"
 
 namespace quire {
 
 namespace {
 
-char lowered_char(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-}
-
-bool starts_with_ignoring_case(std::string_view text, std::string_view start) {
-  return text.size() >= start.size() && std::equal(start.begin(), start.end(), text.begin(),
-                                                   [](char a, char b) { return lowered_char(a) == lowered_char(b); });
-}
-
 bool is_json_type(std::string_view content_type) {
-  std::string type(content_type.substr(0, content_type.find(';')));
-  while (!type.empty() && type.back() == ' ')
+  std::string type = lowered(content_type.substr(0, content_type.find(';')));
+  while (type.ends_with(' ') || type.ends_with('\t'))
     type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(), lowered_char);
   const bool suffix =
       type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
   return type.empty() || type == "application/json" || type == "text/json" || suffix;
@@ -33,7 +22,7 @@ std::string_view presented_key(const RequestHead& head) {
   constexpr std::string_view kBearer = "bearer ";
   std::string_view value = head.field("authorization");
   if (value.empty()) return head.field("x-api-key");
-  if (!starts_with_ignoring_case(value, kBearer)) return {};
+  if (lowered(value.substr(0, kBearer.size())) != kBearer) return {};
   value.remove_prefix(kBearer.size());
   while (!value.empty() && value.front() == ' ')
     value.remove_prefix(1);
@@ -93,7 +82,7 @@ std::optional<Response> check_key(const Settings& settings, const RequestHead& h
 }
 
 std::optional<Response> media_refusal(const RequestHead& head) {
-  const std::string_view encoding = head.field("content-encoding");
+  const std::string encoding = lowered(head.field("content-encoding"));
   if (is_json_type(head.field("content-type")) && (encoding.empty() || encoding == "identity")) return std::nullopt;
   return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
 }

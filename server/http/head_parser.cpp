@@ -4,6 +4,9 @@
 #include <array>
 #include <functional>
 
+#include "server/http/characters.h"
+#include "server/http/request_target.h"
+
 namespace quire {
 
 namespace {
@@ -22,17 +25,8 @@ bool contains(const List& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-}
 bool is_alpha(char c) {
-  return lower(c) >= 'a' && lower(c) <= 'z';
-}
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), lower);
-  return out;
+  return lowered(c) >= 'a' && lowered(c) <= 'z';
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -53,37 +47,7 @@ void each_element(std::string_view list, const std::function<void(const std::str
   }
 }
 
-// The path and query of an origin-form, absolute-form or asterisk-form target; false where it is none of them.
-bool split_target(RequestHead& head) {
-  std::string_view rest = head.target;
-  if (rest.front() != '/' && rest != "*") {
-    const std::size_t scheme = rest.find("://");
-    if (scheme == std::string_view::npos || scheme == 0) return false;
-    if (!std::all_of(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(scheme), is_alpha)) return false;
-    rest.remove_prefix(scheme + 3);
-    const std::size_t authority = std::min(rest.find_first_of("/?#"), rest.size());
-    if (authority == 0) return false;
-    rest.remove_prefix(authority);
-  }
-  rest = rest.substr(0, rest.find('#'));
-  const std::size_t question = rest.find('?');
-  head.path = rest.substr(0, question);
-  if (question != std::string_view::npos) head.query = rest.substr(question + 1);
-  if (head.path.empty()) head.path = "/";
-  return true;
-}
-
 }  // namespace
-
-bool is_token_char(char c) {
-  if (is_alpha(c) || (c >= '0' && c <= '9')) return true;
-  return c != '\0' && std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
-}
-
-bool is_field_value_char(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return c == '\t' || (byte >= 0x20 && byte != 0x7f);
-}
 
 void HeadParser::refuse(int status, const char* code, std::string message) {
   refusal_ = HttpRefusal{status, code, std::move(message)};
@@ -135,6 +99,8 @@ void HeadParser::start_line_byte(char c) {
       return;
     case State::kTarget:
       if (c == ' ') return end_target();
+      // HTTP/0.9 has no version and no fields.
+      if (c == '\r' && head_.method == "GET" && !head_.target.empty()) return refuse_version();
       if (c < 0x21 || c > 0x7e) return refuse(400, "invalid_target", "Invalid character in the request target");
       if (head_.target.empty() && c != '/' && c != '*' && !is_alpha(c)) {
         return refuse(400, "invalid_target", "The request target must be a path or an absolute URI");
@@ -171,6 +137,10 @@ void HeadParser::end_target() {
   state_ = State::kVersion;
 }
 
+void HeadParser::refuse_version() {
+  refuse(505, "http_version_not_supported", "Only HTTP/1.1 and HTTP/1.0 are served");
+}
+
 void HeadParser::version_byte(char c) {
   version_ += c;
   const auto could_be = [&](std::string_view whole) { return whole.substr(0, version_.size()) == version_; };
@@ -183,7 +153,7 @@ void HeadParser::version_byte(char c) {
   // Two other protocols share HTTP's request line; a request that is proper there gets the answer that says so.
   if ((version_ == "RTSP/1.0" && contains(kRtspMethods, head_.method)) ||
       (version_ == "ICE/1.0" && head_.method == "SOURCE")) {
-    return refuse(505, "http_version_not_supported", "Only HTTP/1.1 and HTTP/1.0 are served");
+    return refuse_version();
   }
   if (version_ != "RTSP/1.0" && version_ != "ICE/1.0" &&
       (could_be("HTTP/1.1") || could_be("HTTP/1.0") || could_be("RTSP/1.0") || could_be("ICE/1.0"))) {
@@ -209,7 +179,7 @@ void HeadParser::field_byte(char c) {
         return;
       }
       if (!is_token_char(c)) return refuse(400, "invalid_header", "Invalid character in a header field's name");
-      name_ += lower(c);
+      name_ += lowered(c);
       return;
     case State::kValue:
       if (c == '\r') {
@@ -243,13 +213,19 @@ void HeadParser::end_field() {
   } else if (name_ == "expect") {
     if (lowered(value) != "100-continue") return refuse(417, "expectation_failed", "Unknown expectation");
     head_.expects_continue = true;
-  } else if (name_ == "host" && ++num_hosts_ > 1) {
-    return refuse(400, "invalid_host", "More than one Host header");
+  } else if (name_ == "host") {
+    note_host(value);
   }
   if (head_.content_length && has_transfer_encoding_) {
     return refuse(400, "invalid_framing", "Content-Length and Transfer-Encoding in one request");
   }
   head_.fields.push_back(HeaderField{name_, std::string(value)});
+}
+
+void HeadParser::note_host(std::string_view value) {
+  if (++num_hosts_ > 1) return refuse(400, "invalid_host", "More than one Host header");
+  if (!is_host_and_port(value)) return refuse(400, "invalid_host", "Host is no host with an optional port");
+  head_.names_host = true;
 }
 
 void HeadParser::note_content_length(std::string_view value) {

@@ -48,7 +48,9 @@ class HeadParser {
   void end_method();
   void end_target();
   void version_byte(char c);
+  void refuse_version();
   void end_field();
+  void note_host(std::string_view value);
   void note_content_length(std::string_view value);
   void note_transfer_encoding(std::string_view value);
   void note_connection(std::string_view value);
@@ -71,10 +73,5 @@ class HeadParser {
   RequestHead head_;
   std::optional<HttpRefusal> refusal_;
 };
-
-// Characters of a token (RFC 9110, 5.6.2).
-bool is_token_char(char c);
-// Characters allowed in a field's value: tab, space, visible ASCII, and bytes above 0x7f.
-bool is_field_value_char(char c);
 
 }  // namespace quire

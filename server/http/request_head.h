@@ -17,8 +17,9 @@ struct HeaderField {
 
 struct RequestHead {
   std::string method;
-  std::string target;  // as sent
-  std::string path;    // without query, fragment, scheme and authority; not percent-decoded
+  std::string target;     // as sent, whole
+  std::string sent_path;  // without query, fragment, scheme and authority
+  std::string path;       // the same, percent-decoded: UTF-8 without control characters
   std::string query;
   int minor_version = 1;
   std::vector<HeaderField> fields;
@@ -26,6 +27,7 @@ struct RequestHead {
   bool chunked = false;
   bool keep_alive = true;
   bool expects_continue = false;
+  bool names_host = false;  // by a Host field, or by an absolute target
 
   // The value of the first field of that (lower-case) name; empty where there is none.
   std::string_view field(std::string_view name) const {

@@ -82,6 +82,8 @@ bool matches(std::string_view pattern, std::string_view path) {
 }  // namespace
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
+  // The server as a whole (RFC 9110, 9.3.7).
+  if (path == "*") return RouteMatch{nullptr, 405, "GET, HEAD, POST, DELETE, OPTIONS"};
   RouteMatch match{nullptr, 404, ""};
   for (const Route& route : kRoutes) {
     if (!matches(route.path, path)) continue;

@@ -8,7 +8,6 @@
 #include <ctime>
 
 #include "core/base/log.h"
-#include "server/http/body_decoder.h"
 #include "server/http/head_parser.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
@@ -20,7 +19,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// A refused request's body is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
+// A body that is not needed is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
 constexpr std::size_t kMaxDiscard = 262144;
 // Bytes per second that a body must bring on average, once its timeout has passed.
 constexpr std::size_t kMinBodyRate = 1024;
@@ -94,10 +93,7 @@ asio::awaitable<bool> Session::serve_one() {
   begin_record();
   const bool answered = co_await answer();
   note_end();
-  if (!answered) co_return false;
-  if (!keep_alive_) co_return false;
-  if (!body_taken_) co_return co_await discard_body();
-  co_return true;
+  co_return answered&& keep_alive_;
 }
 
 asio::awaitable<std::optional<RequestHead>> Session::read_head() {
@@ -147,21 +143,15 @@ asio::awaitable<bool> Session::answer() {
   if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
     record_.trace = new_trace(state_.spans->chooses());
   }
-  if (admission_.refusal) {
-    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
-    // comes.
-    if (head_.expects_continue && !body_taken_) keep_alive_ = false;
-    co_return co_await respond(std::move(*admission_.refusal));
-  }
-  if (head_.minor_version == 1 && head_.field("host").empty()) {
+  if (admission_.refusal) co_return co_await respond_to_head(std::move(*admission_.refusal));
+  if (head_.minor_version == 1 && !head_.names_host) {
     co_await refuse(400, "missing_host", "An HTTP/1.1 request needs a Host header");
     co_return false;
   }
   const auto& route_answer = admission_.route->answer;
   if (const auto* const handler = std::get_if<StateHandler>(&route_answer)) {
-    if (head_.expects_continue && !body_taken_) keep_alive_ = false;
     Response response = (*handler)(state_);
-    co_return co_await respond(std::move(response));
+    co_return co_await respond_to_head(std::move(response));
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
   if (resumes()) co_return co_await resume_stream();
@@ -345,7 +335,7 @@ Result<void> Session::take_prompt_quota(const Operation& operation) {
 void Session::begin_record() {
   record_.request_id = request_id_;
   record_.method = head_.method;
-  record_.path = head_.path;
+  record_.path = head_.sent_path;
   record_.peer = transport_->peer();
   record_.times.arrival = Clock::now();
   if (auto trace = parse_traceparent(head_.field("traceparent"))) record_.trace = *std::move(trace);
@@ -402,23 +392,8 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
 asio::awaitable<std::optional<std::string>> Session::read_body() {
   BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
   std::string body;
-  bool invited = !head_.expects_continue;
-  const auto began = Clock::now();
-  while (!decoder.done() && !decoder.refused()) {
-    transport_->consume(decoder.feed(transport_->input(), body));
-    if (decoder.done() || decoder.refused()) break;
-    if (!invited && head_.minor_version == 1) {
-      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
-    }
-    invited = true;
-    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
-    const auto allowed = options().timeout.body + std::chrono::milliseconds(body.size() * 1000 / kMinBodyRate);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
-    const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
-    if (status == ReadStatus::kTimeout)
-      co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
-    if (status != ReadStatus::kMore) co_return std::nullopt;
-  }
+  const bool arrived = co_await take_body(decoder, &body);
+  if (!arrived) co_return std::nullopt;
   if (decoder.refused()) {
     const HttpRefusal refusal = *decoder.refused();
     co_await refuse(refusal.status, refusal.code, refusal.message);
@@ -428,21 +403,51 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
   co_return body;
 }
 
-asio::awaitable<bool> Session::discard_body() {
-  BodyDecoder decoder(head_, kMaxDiscard);
+// Until the decoder is done or refuses; null `body`: it is dropped. False where the client left, or was too slow and
+// was told so.
+asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body) {
   std::string dropped;
-  while (!decoder.done()) {
-    transport_->consume(decoder.feed(transport_->input(), dropped));
+  bool invited = !head_.expects_continue;
+  const auto began = Clock::now();
+  while (!decoder.done() && !decoder.refused()) {
     dropped.clear();
-    if (decoder.refused()) {
-      const HttpRefusal refusal = *decoder.refused();
-      if (refusal.status == 400) co_await refuse(refusal.status, refusal.code, refusal.message);
-      co_return false;
+    transport_->consume(decoder.feed(transport_->input(), body != nullptr ? *body : dropped));
+    if (decoder.done() || decoder.refused()) break;
+    if (!invited && head_.minor_version == 1) {
+      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
-    if (decoder.done()) break;
-    if (co_await transport_->fill(options().timeout.body) != ReadStatus::kMore) co_return false;
+    invited = true;
+    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
+    const auto allowed =
+        options().timeout.body + std::chrono::milliseconds(decoder.num_decoded() * 1000 / kMinBodyRate);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
+    const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
+    if (status == ReadStatus::kTimeout)
+      co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
+    if (status != ReadStatus::kMore) co_return false;
   }
   co_return true;
+}
+
+// What no body can change. One that comes is still read first: were it malformed, nobody could tell where the next
+// request begins, and this one is refused.
+asio::awaitable<bool> Session::respond_to_head(Response response) {
+  BodyDecoder decoder(head_, kMaxDiscard);
+  if (!body_taken_ && head_.expects_continue) {
+    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
+    // comes.
+    keep_alive_ = false;
+  } else if (!body_taken_) {
+    const bool arrived = co_await take_body(decoder, nullptr);
+    if (!arrived) co_return false;
+  }
+  if (decoder.refused() && decoder.refused()->status == 400) {
+    const HttpRefusal refusal = *decoder.refused();
+    co_await refuse(refusal.status, refusal.code, refusal.message);
+    co_return false;
+  }
+  if (decoder.refused()) keep_alive_ = false;  // longer than is worth reading
+  co_return co_await respond(std::move(response));
 }
 
 asio::awaitable<bool> Session::respond(Response response) {

@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
+#include "server/http/body_decoder.h"
 #include "server/http/gate.h"
 #include "server/http/operation_driver.h"
 #include "server/http/router.h"
@@ -64,8 +65,9 @@ class Session {
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
-  boost::asio::awaitable<bool> discard_body();
+  boost::asio::awaitable<bool> take_body(BodyDecoder& decoder, std::string* body);
   boost::asio::awaitable<bool> respond(Response response);
+  boost::asio::awaitable<bool> respond_to_head(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
   bool has_bytes_after_close() const;

@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 #include "server/http/body_decoder.h"
+#include "server/http/characters.h"
 #include "server/http/head_parser.h"
 #include "server/http/router.h"
 #include "server/ops/trace_context.h"

@@ -1,0 +1,17 @@
+// What a request line asks for, and of whom (RFC 9112, 3.2; RFC 3986). Pure functions; any thread.
+#pragma once
+
+#include <string_view>
+
+#include "server/http/request_head.h"
+
+namespace quire {
+
+// Sets the path and the query from head.target: a path, an absolute URI, or * where the method has that form. False
+// where it is none of them, or where its path is no UTF-8 text once it is decoded.
+bool split_target(RequestHead& head);
+
+// uri-host [ ":" port ], which Host holds; the host may be empty.
+bool is_host_and_port(std::string_view text);
+
+}  // namespace quire
