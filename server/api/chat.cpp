@@ -26,6 +26,7 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
   reader.refuse_unless("echo", false, "a chat's prompt is not shown");
+  refuse_native_fields(reader);
   reader.word("service_tier", {"auto", "default"});
   for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"})
     reader.string(hint);

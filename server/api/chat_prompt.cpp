@@ -37,10 +37,11 @@ Json read_tool_calls(FieldReader& message) {
       arguments = parse_arguments(*text);
     }
     if (inner.error()) {
-      message.fail(path + "function", inner.error()->message, inner.error()->code);
+      take_error(message, inner);
       return nullptr;
     }
     Json entry{{"id", fields.string("id").value_or("")}, {"type", "function"}};
+    take_error(message, fields);
     entry["function"] = {{"name", *name}, {"arguments", std::move(arguments)}};
     list.push_back(std::move(entry));
   }
@@ -74,6 +75,7 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
   Json message{{"role", role.value_or("user")}};
   const auto content = read_content(fields, "content", role == "assistant");
   message["content"] = content ? Json(*content) : Json(nullptr);
+  if (fields.has("content") && given["content"] == Json::array()) fields.fail("content", "'content' has no parts");
   for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
     if (auto value = fields.string(name)) message[name] = std::move(*value);
   }
@@ -212,7 +214,8 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
   }
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
   for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
-    if (const auto budget = reader.integer(name, 0, std::numeric_limits<std::int32_t>::max()))
+    // vLLM's -1 is no budget.
+    if (const auto budget = reader.integer(name, -1, std::numeric_limits<std::int32_t>::max()); budget && *budget >= 0)
       fields.thinking_budget = static_cast<std::int32_t>(*budget);
   }
   if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;

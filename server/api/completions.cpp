@@ -189,7 +189,7 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
   completion.drop_generated = completion.echo && fields.max_tokens == 0;
   if (fields.max_tokens == 0 && !completion.echo)
     reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
-  fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
+  if (!fields.to_context_end) fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
   completion.num_returned = fields.num_choices;
   if (const auto best_of = reader.integer("best_of", 0, model.max_num_choices); best_of && *best_of != 0) {
     if (*best_of < fields.num_choices) reader.fail("best_of", "'best_of' must not be smaller than 'n'");
@@ -199,6 +199,7 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
     fields.num_choices = static_cast<std::int32_t>(*best_of);
   }
   reader.refuse("suffix", "no served model fills in the middle");
+  refuse_native_fields(reader);
   reader.string("user");
   return completion;
 }

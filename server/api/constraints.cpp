@@ -45,9 +45,16 @@ class DemandReader {
       FieldReader inner(*outputs, "structured_outputs.");
       read_kinds(inner, {"json", "regex", "choice", "grammar", "json_object"});
       inner.refuse("structural_tag", "tags come from 'tools'");
-      take_error(inner, "structured_outputs");
+      inner.refuse("whitespace_pattern", "JSON may have the white space that JSON has");
+      inner.refuse_unless("disable_any_whitespace", false, "JSON may have the white space that JSON has");
+      inner.refuse_unless("disable_additional_properties", false, "the schema says it");
+      take_error(reader_, inner);
     }
     read_kinds(reader_, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_json_object"});
+    reader_.refuse("guided_whitespace_pattern", "JSON may have the white space that JSON has");
+    // SGLang's two fields.
+    if (auto text = reader_.string("regex")) add("regex", spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
+    if (auto text = reader_.string("ebnf")) add("ebnf", grammar_spec(std::move(*text)));
     // llama-server's two fields.
     if (auto text = reader_.string("grammar"); text && !text->empty()) {
       add("grammar", spec_of(GrammarSpec::Kind::kGbnf, std::move(*text)));
@@ -95,13 +102,13 @@ class DemandReader {
         members.boolean("strict");
         schema = members.find("schema");
         field = "response_format.json_schema.schema";
-        take_error(members, "response_format");
+        take_error(reader_, members);
       }
     }
     if (type == "json_schema" && schema == nullptr && !inner.error()) {
       inner.fail("json_schema", "'response_format.json_schema.schema' is required", "missing_required_parameter");
     }
-    take_error(inner, "response_format");
+    take_error(reader_, inner);
     if (reader_.error() || type == "text") return;
     if (schema != nullptr) {
       add_schema(reader_, field, *schema);
@@ -119,12 +126,6 @@ class DemandReader {
       return reader_.fail(field, fmt::format("'{}' and '{}' both constrain the text", demand_->field, field));
     }
     demand_ = Demand{field, std::move(spec)};
-  }
-
-  void take_error(const FieldReader& inner, const char* field) {
-    if (!inner.error() || reader_.error()) return;
-    const std::string& param = inner.error()->param;
-    reader_.fail(param.empty() ? field : param, inner.error()->message, inner.error()->code);
   }
 
   FieldReader& reader_;

@@ -94,8 +94,12 @@ Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call
   const std::int64_t size = model->info.hidden_size;
   const std::int64_t dimensions = reader.integer("dimensions", 1, size).value_or(size);
   reader.string("user");
+  GenerationFields fields;
+  fields.max_tokens = 1;
+  read_truncation(reader, fields);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  for (const Prompt& input : inputs) {
+  for (Prompt& input : inputs) {
+    input.tokens = truncate_prompt(std::move(input.tokens), fields, *model);
     const auto room = resolve_max_tokens(static_cast<std::int64_t>(input.tokens.size()), 1, *model, "input");
     if (!room) return tl::make_unexpected(room.error());
   }

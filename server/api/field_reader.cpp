@@ -196,7 +196,7 @@ void FieldReader::refuse_unless(std::string_view name, const Json& neutral, std:
 }
 
 void take_error(FieldReader& reader, const FieldReader& inner) {
-  if (inner.error()) reader.fail(inner.error()->param, inner.error()->message, inner.error()->code);
+  if (!reader.error_) reader.error_ = inner.error_;  // which names its field by the whole path
 }
 
 }  // namespace quire

@@ -53,6 +53,8 @@ class FieldReader {
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
   const std::optional<Error>& error() const { return error_; }
+  // Notes the error of a reader of something inside, if it has one.
+  friend void take_error(FieldReader& reader, const FieldReader& inner);
 
  private:
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
@@ -61,8 +63,5 @@ class FieldReader {
   std::string path_;
   std::optional<Error> error_;
 };
-
-// Notes the error of a reader of something inside, if it has one.
-void take_error(FieldReader& reader, const FieldReader& inner);
 
 }  // namespace quire

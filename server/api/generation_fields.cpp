@@ -148,7 +148,7 @@ void read_stream(FieldReader& reader, GenerationFields& fields) {
   if (!fields.stream) return reader.fail("stream_options", "'stream_options' needs 'stream': true");
   FieldReader inner(*options, "stream_options.");
   fields.include_usage = inner.boolean("include_usage", false);
-  fields.continuous_usage = inner.boolean("continuous_usage_stats", false);
+  fields.continuous_usage = inner.boolean("continuous_usage_stats", false) && fields.include_usage;
   // Padding against traffic analysis; leaving it out is OpenAI's own answer to false, and true cannot be honoured.
   if (inner.boolean("include_obfuscation", false)) inner.refuse("include_obfuscation", "chunks are not padded");
   if (inner.error()) reader.fail("stream_options", inner.error()->message, inner.error()->code);
@@ -162,16 +162,17 @@ void read_routing(FieldReader& reader, GenerationFields& fields) {
   if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
     fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
   }
-  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
-    fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
-  } else if (keep) {
-    reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
-  }
 }
 
 void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   if (const auto count = reader.integer("max_tokens", 0, kMaxInt32))
     fields.max_tokens = static_cast<std::int32_t>(*count);
+  // llama-server's name, which it prefers.
+  if (const auto count = reader.integer("n_predict", -2, kMaxInt32)) {
+    fields.to_context_end = *count < 0;
+    fields.max_tokens.reset();
+    if (*count >= 0) fields.max_tokens = static_cast<std::int32_t>(*count);
+  }
   set(fields.num_choices, reader.integer("n", 1, std::min<std::int64_t>(128, model.max_num_choices)));
   fields.best_of = fields.num_choices;
   if (const auto seed =
@@ -191,11 +192,45 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("spaces_between_special_tokens", true, "texts are decoded as the tokenizer defines");
   reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
   reader.refuse("logits_processors", "code in requests is not run");
+  reader.refuse("vllm_xargs", "code that would read it is not run");
   reader.refuse("lora", "adapters are not served");
   reader.refuse("kv_transfer_params", "disaggregated serving is not available");
+  reader.refuse("ec_transfer_params", "disaggregated serving is not available");
+  reader.refuse("prompt_embeds", "prompts are texts or token ids");
+  reader.refuse("multimodal_data", "only text is served");
+  reader.refuse("repetition_detection", "a text is not watched for repetitions");
+  reader.refuse("logprob_token_ids", "log probabilities are those of the likeliest tokens");
+  reader.refuse_unless("watermarking", false, "texts are not marked");
+  reader.refuse_unless("stream_interval", 1, "every token is sent as it comes");
+  reader.refuse_unless("return_prompt_text", false, "/apply-template shows it");
+  if (const auto sigma = reader.number("top_n_sigma", -1e9, 1e9); sigma && *sigma > 0.0)
+    reader.refuse("top_n_sigma", "this filter is not served");
+  reader.refuse_unless("n_indent", 0, "lines are not indented");
+  reader.refuse_unless("min_keep", 0, "filters keep one token at least");
+  reader.refuse_unless("t_max_predict_ms", 0, "'timeout' bounds a request's time");
+  reader.refuse_unless("post_sampling_probs", false, "probabilities are the model's own");
+  reader.refuse_unless("return_progress", false, "only tokens are streamed");
 }
 
 }  // namespace
+
+void read_truncation(FieldReader& reader, GenerationFields& fields) {
+  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
+    fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
+  } else if (keep) {
+    reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
+  }
+  fields.truncate_end = reader.word("truncation_side", {"left", "right"}) == "right";
+}
+
+void refuse_native_fields(FieldReader& reader) {
+  const std::string elsewhere = "only /completion has it";
+  reader.refuse("samplers", elsewhere);
+  reader.refuse_unless("n_probs", 0, "it is 'logprobs' here");
+  reader.refuse_unless("return_tokens", false, "it is 'return_token_ids' here");
+  reader.refuse_unless("timings_per_token", false, elsewhere);
+  reader.refuse_unless("response_fields", Json::array(), elsewhere);
+}
 
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
   GenerationFields fields;
@@ -209,6 +244,7 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_stops(reader, fields);
   read_stream(reader, fields);
   read_routing(reader, fields);
+  read_truncation(reader, fields);
   fields.return_token_ids = reader.boolean("return_token_ids", false);
   fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
   refuse_known(reader);
@@ -239,7 +275,9 @@ std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const Generati
   const std::int64_t keep =
       *fields.truncate_prompt_tokens < 0 ? std::max<std::int64_t>(1, room) : *fields.truncate_prompt_tokens;
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count > keep) tokens.erase(tokens.begin(), tokens.begin() + (count - keep));
+  if (count <= keep) return tokens;
+  const auto first = fields.truncate_end ? tokens.begin() + keep : tokens.begin();
+  tokens.erase(first, first + (count - keep));
   return tokens;
 }
 

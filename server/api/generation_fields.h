@@ -30,6 +30,8 @@ struct GenerationFields {
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
   std::optional<std::int32_t> truncate_prompt_tokens;
+  bool to_context_end = false;  // asked for by name, where max_tokens would have a default
+  bool truncate_end = false;    // a truncated prompt keeps its first tokens
   std::int32_t priority = 0;
   std::string cache_salt;
   std::string request_id;
@@ -41,10 +43,17 @@ struct GenerationFields {
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model,
                                         const SamplingParams& neutral = {});
 
+// Refuses the fields of llama-server's /completion that its other endpoints, and the other APIs, have no room for.
+void refuse_native_fields(FieldReader& reader);
+
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
 
-// Keeps a prompt's last tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for max_tokens).
+// How much of a prompt is kept, and which end; read_generation_fields reads it too.
+void read_truncation(FieldReader& reader, GenerationFields& fields);
+
+// Keeps a prompt's last, or first, tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for
+// max_tokens).
 std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
                                      const ServedModel& model);
 

@@ -96,30 +96,13 @@ void read_samplers(FieldReader& reader, SamplingParams& sampling) {
   if (!temperature_last) sampling.temperature = 1.0F;
 }
 
-void refuse_llama_fields(FieldReader& reader) {
-  if (const auto sigma = reader.number("top_n_sigma", -1e9, 1e9); sigma && *sigma > 0.0)
-    reader.fail("top_n_sigma", "'top_n_sigma' is not served", "unsupported_parameter");
-  reader.refuse_unless("n_indent", 0, "lines are not indented");
-  reader.refuse_unless("min_keep", 0, "filters keep one token at least");
-  reader.refuse_unless("t_max_predict_ms", 0, "'timeout' bounds a request's time");
-  reader.refuse_unless("post_sampling_probs", false, "probabilities are the model's own");
-  reader.refuse_unless("return_progress", false, "only tokens are streamed");
-  reader.refuse("multimodal_data", "only text is served");
-}
-
 }  // namespace
 
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
   GenerationFields& fields = request.fields;
-  if (const auto count = reader.integer("n_predict", -2, kMaxInt32)) {
-    request.num_predict = static_cast<std::int32_t>(std::max<std::int64_t>(*count, -1));
-  } else if (fields.max_tokens) {
-    request.num_predict = *fields.max_tokens;
-  }
-  fields.max_tokens.reset();
-  if (request.num_predict >= 0) fields.max_tokens = request.num_predict;
+  request.num_predict = fields.max_tokens.value_or(-1);
   if (fields.sampling.seed == static_cast<std::uint64_t>(kDefaultSeed)) fields.sampling.seed.reset();
   if (const auto count = reader.integer("n_probs", 0, kMaxProbs)) request.num_probs = static_cast<std::int32_t>(*count);
   if (request.num_probs > 0) fields.sampling.num_logprobs = request.num_probs;
@@ -131,7 +114,6 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   reader.integer("id_slot", -1, kMaxInt32);
   reader.integer("n_keep", -1, kMaxInt32);
   read_samplers(reader, fields.sampling);
-  refuse_llama_fields(reader);
   request.wants_list = fields.num_choices > 1;
   return request;
 }

@@ -28,6 +28,7 @@ void refuse_chat_names(FieldReader& reader) {
 
 void refuse_unserved(FieldReader& reader) {
   reader.refuse_unless("background", false, "responses are made while the client waits");
+  refuse_native_fields(reader);
   reader.refuse("conversation", "conversations are continued by 'previous_response_id'");
   reader.refuse("prompt", "the server keeps no prompt templates");
   reader.refuse("context_management", "conversations are not compacted");

@@ -93,3 +93,62 @@ TEST_CASE("embeddings are cut to the wanted dimensions and pooled as the model s
   CHECK(client.post("/v1/embeddings", R"({"input":"x","dimensions":5})").status == 400);
   CHECK(client.post("/v1/embeddings", R"({"input":"x","dimensions":0})").status == 400);
 }
+
+TEST_CASE("a prompt is truncated at the end that is asked for") {
+  TestServer server;
+  HttpClient client(server.port());
+  const std::string asked = R"({"prompt":[97,98,99,100],"return_token_ids":true,"truncate_prompt_tokens":2)";
+  const auto kept = [&](const std::string& side) {
+    return answer(client, "/v1/completions", asked + side + "}")["choices"][0]["prompt_token_ids"];
+  };
+  CHECK(kept("") == Json{99, 100});
+  CHECK(kept(R"(,"truncation_side":"left")") == Json{99, 100});
+  CHECK(kept(R"(,"truncation_side":"right")") == Json{97, 98});
+  CHECK(client.post("/v1/completions", asked + R"(,"truncation_side":"middle"})").status == 400);
+  const Json embedded = answer(client, "/v1/embeddings", R"({"input":"abcdef","truncate_prompt_tokens":3})");
+  CHECK(embedded["usage"]["prompt_tokens"] == 3);
+}
+
+TEST_CASE("n_predict goes before max_tokens, and less than nothing is up to the context's end") {
+  TestServer server;
+  HttpClient client(server.port());
+  const std::string asked = R"({"prompt":"01234567890123456789","max_tokens":2)";
+  const auto text = [&](const std::string& fields) {
+    return answer(client, "/v1/completions", asked + fields + "}")["choices"][0]["text"].get<std::string>();
+  };
+  CHECK(text(R"(,"n_predict":3)") == "012");
+  CHECK(text(R"(,"n_predict":-1)") == "01234567890123456789");
+}
+
+TEST_CASE("usage in every chunk is a part of usage in the stream") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto counted = [&](const std::string& options) {
+    std::size_t count = 0;
+    for (const Json& chunk :
+         chunks_of(client, "/v1/completions", R"({"prompt":"ab","stream":true,"stream_options":)" + options + "}"))
+      count += chunk.contains("usage") && !chunk["usage"].is_null() ? 1 : 0;
+    return count;
+  };
+  CHECK(counted(R"({"continuous_usage_stats":true})") == 0);
+  CHECK(counted(R"({"include_usage":true})") == 1);
+  CHECK(counted(R"({"include_usage":true,"continuous_usage_stats":true})") > 2);
+}
+
+TEST_CASE("what is wrong inside a message is named by its whole path") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto param = [&](const std::string& message) {
+    const HttpReply reply = client.post("/v1/chat/completions", R"({"messages":[)" + message + "]}");
+    CHECK(reply.status == 400);
+    return Json::parse(reply.body)["error"]["param"].get<std::string>();
+  };
+  const auto call = [&](const std::string& fields) {
+    return param(R"({"role":"assistant","content":"x","tool_calls":[)" + fields + "]}");
+  };
+  CHECK(param(R"({"role":"user","content":[]})") == "messages[0].content");
+  CHECK(call(R"({"id":1,"type":"function","function":{"name":"f","arguments":"{}"}})") ==
+        "messages[0].tool_calls[0].id");
+  CHECK(call(R"({"id":"a","type":"function","function":{"name":1,"arguments":"{}"}})") ==
+        "messages[0].tool_calls[0].function.name");
+}
