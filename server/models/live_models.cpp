@@ -25,7 +25,8 @@ Error wrong_state(const std::string& name, ModelState state, const std::string& 
 }
 
 Error given_up(const std::string& name) {
-  return Error{ErrorKind::kConflict, "The model '" + name + "' is being unloaded: its load is given up",
+  return Error{ErrorKind::kConflict,
+               "The load of the model '" + name + "' was given up: something else was asked of it",
                "model_load_cancelled", "name", std::nullopt};
 }
 
@@ -236,7 +237,8 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kDraining && entry->after == after) return entry->told.push_back(std::move(done));
-  if (after == After::kUnload && entry->can_give_up()) {
+  const bool loads_for_nobody = is_loading(entry->state) && entry->waiting.empty();
+  if (after == After::kUnload ? entry->can_give_up() : loads_for_nobody) {
     abandon(entry, after, given_up(name), outcome);
     outcome.tell(entry->waiting, no_such_model(name));
   } else if (entry->is_busy()) {
@@ -286,10 +288,9 @@ void LiveModels::wake(const std::string& name, Done done) {
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it first"));
   if (entry->state == ModelState::kDraining && entry->after == After::kUnload) return refuse(under_way(name));
   if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
-  entry->waiting.push_back(std::move(done));
-  if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
-    begin_load(entry, ModelState::kWaking);
-  }
+  if (entry->state == ModelState::kDraining) return entry->waiting.push_back(std::move(done));
+  entry->told.push_back(std::move(done));
+  if (!is_loading(entry->state)) begin_load(entry, ModelState::kWaking);
 }
 
 void LiveModels::replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done) {

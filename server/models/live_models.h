@@ -49,7 +49,8 @@ class LiveModels {
   // Takes it out of service, once its requests have ended. A load that is under way is given up: who ordered it is told
   // 409, and this is done once its memory is back.
   void unload(const std::string& name, Done done);
-  void sleep(const std::string& name, Done done);  // gives its memory back, once its requests have ended
+  // Gives its memory back, once its requests have ended. A load that no request waits for is given up as well.
+  void sleep(const std::string& name, Done done);
   void wake(const std::string& name, Done done);
   // Another file under the same name. New requests go to the new one once it is loaded, those that run end on the old
   // one. `in_place`: the old one goes first, and requests wait meanwhile; for where there is no room for both.
@@ -94,7 +95,7 @@ class LiveModels {
     After after = After::kSleep;
     std::optional<ModelSpec> fallback;   // what it was before a replacement in place
     std::vector<Done> told;              // operations under way
-    std::vector<Done> waiting;           // for it to be ready
+    std::vector<Done> waiting;           // requests, and who wakes a model that drains: for it to be ready
     std::shared_ptr<RequestQueue> room;  // counts the requests among them
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};

@@ -64,7 +64,6 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   ToldBy second;
   server.models().load(entry_of("four", "fourth"), first.done());
   server.models().load(entry_of("four", "fourth"), second.done());
-  CHECK(server.sleep("four")->code == "model_busy");
   CHECK(server.replace("four", "x")->code == "model_busy");
   server.fakes.release_loads();
   CHECK(first.wait() == std::nullopt);
@@ -101,6 +100,28 @@ TEST_CASE("unloading gives up a load that is under way, and its memory is back w
   CHECK(server.load("two", "") == std::nullopt);
   CHECK(text_of(client.post("/v1/completions", completion("two", 4))) == "/usr");
   CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+}
+
+TEST_CASE("a model that is being loaded is put to sleep at once, unless requests wait for it") {
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false), fake_spec("three", "/etc", false)});
+  server.fakes.hold_loads();
+  ToldBy woken;
+  server.models().wake("two", woken.done());
+  server.fakes.wait_loading(2);
+  ToldBy queued;
+  server.models().load(entry_of("three", "/etc"), queued.done());
+  CHECK(server.sleep("three") == std::nullopt);
+  CHECK(queued.wait()->code == "model_load_cancelled");
+  CHECK(server.sleep("two") == std::nullopt);
+  CHECK(woken.wait()->code == "model_load_cancelled");
+  CHECK(server.state("two") == ModelState::kSleeping);
+  HttpClient client(server.port());
+  client.send(posted_completion(completion("two", 4)));
+  server.fakes.wait_loading(3);
+  CHECK(server.sleep("two")->code == "model_busy");
+  server.fakes.release_loads();
+  CHECK(text_of(client.receive()) == "/usr");
+  CHECK(server.sleep("two") == std::nullopt);
 }
 
 TEST_CASE("unloading gives up the replacement that is being loaded beside it") {
@@ -279,7 +300,7 @@ TEST_CASE("the admin's pages move models for admins only") {
   const HttpReply accepted = ask("/admin/models/load", {{"name", "three"}, {"path", "x"}, {"wait", false}});
   CHECK(accepted.status == 202);
   CHECK(Json::parse(accepted.body)["state"] == "loading");
-  CHECK(ask("/admin/models/sleep", {{"name", "three"}, {"wait", false}}).status == 409);
+  CHECK(ask("/admin/models/replace", {{"name", "three"}, {"path", "y"}, {"wait", false}}).status == 409);
   server.fakes.release_loads();
   CHECK(ask("/admin/models/wake", {{"name", "three"}}).status == 200);
   // As llama-server's router and vLLM have it.
