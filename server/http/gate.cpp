@@ -37,10 +37,10 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
   return response;
 }
 
-std::optional<Response> phase_refusal(const ServerState& state) {
+std::optional<Response> phase_refusal(const ServerState& state, bool resumes) {
   const ServerPhase phase = state.phase.load();
   // What still comes in by connections from before a handover has nobody else to go to.
-  if (phase == ServerPhase::kRefusing && state.handing_over.load()) return std::nullopt;
+  if (phase == ServerPhase::kRefusing && (state.handing_over.load() || resumes)) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());
 }
@@ -87,11 +87,12 @@ std::optional<Response> media_refusal(const RequestHead& head) {
   return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
 }
 
-std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& head, Admission& admission) {
-  if (auto refusal = phase_refusal(state)) return refusal;
+std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& head, bool resumes,
+                                         Admission& admission) {
+  if (auto refusal = phase_refusal(state, resumes)) return refusal;
   if (admission.route->method != "POST") return std::nullopt;
   if (auto refusal = media_refusal(head)) return refusal;
-  if (admission.key == nullptr) return std::nullopt;
+  if (admission.key == nullptr || resumes) return std::nullopt;
   const auto now = Clock::now();
   auto lease = state.quotas.admit(*admission.key, now);
   for (HeaderField& field : state.quotas.headers(*admission.key, now))
@@ -103,11 +104,11 @@ std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& 
 
 }  // namespace
 
-Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, bool on_admin) {
+Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, const Arrival& arrival) {
   Admission admission;
   const RouteMatch match = find_route(head.method, head.path);
   admission.fields = cors_fields(settings.options.cors, head);
-  if (match.route == nullptr || (on_admin && match.route->is_api())) {
+  if (match.route == nullptr || (arrival.on_admin && match.route->is_api())) {
     if (is_preflight(head) && !match.allow.empty()) {
       admission.refusal = preflight_response(settings.options.cors, head, match.allow);
     } else {
@@ -116,9 +117,9 @@ Admission pass_gate(ServerState& state, const Settings& settings, const RequestH
     return admission;
   }
   admission.route = match.route;
-  admission.refusal = check_key(settings, head, on_admin, admission);
+  admission.refusal = check_key(settings, head, arrival.on_admin, admission);
   if (!admission.refusal && match.route->is_api()) {
-    admission.refusal = endpoint_refusal(state, head, admission);
+    admission.refusal = endpoint_refusal(state, head, arrival.resumes, admission);
   }
   return admission;
 }

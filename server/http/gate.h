@@ -21,7 +21,11 @@ struct Admission {
   QuotaTable::Lease lease;
 };
 
-// `on_admin`: the connection came in by the admin listener, which needs no key and serves no model.
-Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, bool on_admin);
+struct Arrival {
+  bool on_admin = false;  // by the admin listener, which needs no key and serves no model
+  bool resumes = false;   // for the rest of a stream, which was let in, and is counted, as the stream that it is of
+};
+
+Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, const Arrival& arrival);
 
 }  // namespace quire

@@ -137,7 +137,8 @@ asio::awaitable<bool> Session::answer() {
     co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
     co_return false;
   }
-  admission_ = pass_gate(state_, *settings_, head_, is_admin_);
+  const Arrival arrival{is_admin_, resumes()};
+  admission_ = pass_gate(state_, *settings_, head_, arrival);
   if (admission_.key) record_.key_name = admission_.key->name;
   record_.is_call = admission_.route != nullptr && admission_.route->is_api();
   if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
@@ -154,7 +155,7 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond_to_head(std::move(response));
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
-  if (resumes()) co_return co_await resume_stream();
+  if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
 }
 

@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "server/api/json.h"
 #include "server/ops/stream_store.h"
@@ -115,6 +116,32 @@ TEST_CASE("a stream whose connection broke is gone on with, token by token") {
   // Once more, after its end; the connection was kept.
   again.send(stream_request("r-1", "Last-Event-ID: 5\r\n"));
   CHECK(text_of_stream(again.receive().body) == "fghij");
+}
+
+TEST_CASE("who comes back for a stream needs no second place beside it") {
+  ::setenv("QUIRE_TEST_KEY_RESUME", "alice-secret", 1);
+  ServerOptions options = resumable();
+  ApiKeyOptions alice;
+  alice.name = "alice";
+  alice.env = "QUIRE_TEST_KEY_RESUME";
+  alice.quota.max_concurrent = 1;
+  alice.quota.requests_per_minute = 1;
+  options.security.keys = {alice};
+  TestServer server(&letters, options);
+  server.engine().hold(true);
+  const std::string key = "Authorization: Bearer alice-secret\r\n";
+  {
+    HttpClient client(server.port());
+    client.send(stream_request("r-6", key));
+    server.engine().allow_steps(3);
+    CHECK(client.receive_until("id: 3\n"));
+  }
+  HttpClient again(server.port());
+  again.send(stream_request("r-7", key));
+  CHECK(again.receive().status == 429);
+  again.send(stream_request("r-6", key + "Last-Event-ID: 2\r\n"));
+  server.engine().hold(false);
+  CHECK(text_of_stream(again.receive().body) == "cdefghij");
 }
 
 TEST_CASE("a stream that nobody comes back for ends after its window") {
