@@ -23,7 +23,7 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("web_search_options", "the server has no web search");
   reader.refuse("moderation", "the server has no moderation model");
   reader.refuse_unless("verbosity", "medium", "the model has no such control");
-  reader.refuse("prompt_cache_retention", "cached prompts live as long as there is room");
+  reader.refuse_unless("prompt_cache_retention", "in_memory", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
   reader.refuse_unless("echo", false, "a chat's prompt is not shown");
   refuse_native_fields(reader);

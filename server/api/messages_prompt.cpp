@@ -19,7 +19,7 @@ void append_line(std::string& text, std::string_view more) {
 
 std::string text_of(FieldReader& block) {
   auto text = block.string("text");
-  if (!text) block.fail("text", fmt::format("{}: Field required", block.path("text")), "missing_required_parameter");
+  if (!text) require_field(block, "text");
   return text.value_or("");
 }
 
@@ -47,12 +47,9 @@ void for_each_block(FieldReader& owner, const char* field, const Take& take) {
       return owner.fail(fmt::format("{}.{}", field, i), path + ": Input should be an object", "invalid_type");
     FieldReader block((*content)[i], path + ".");
     const auto type = block.string("type");
-    if (!type) block.fail("type", path + ".type: Field required", "missing_required_parameter");
+    if (!type) require_field(block, "type");
     if (!block.error()) take(block, *type);
-    if (block.error()) {
-      const std::string name = block.error()->param.substr(owner.path("").size());
-      owner.fail(name, block.error()->message, block.error()->code);
-    }
+    take_error(owner, block);
   }
 }
 
@@ -78,9 +75,8 @@ class Conversation {
 
   void add(FieldReader& message) {
     const auto role = message.word("role", {"user", "assistant", "system"});
-    if (!role) message.fail("role", message.path("role") + ": Field required", "missing_required_parameter");
-    if (!message.has("content"))
-      message.fail("content", message.path("content") + ": Field required", "missing_required_parameter");
+    if (!role) require_field(message, "role");
+    if (!message.has("content")) require_field(message, "content");
     if (message.error()) return;
     if (role == "assistant") {
       finish_turn(message);
@@ -136,10 +132,11 @@ class Conversation {
       if (type == "text") {
         append_line(turn["content"].get_ref<std::string&>(), text_of(block));
       } else if (type == "thinking") {
-        const std::string thinking = block.string("thinking").value_or("");
+        const auto thinking = block.string("thinking");
+        if (!thinking) require_field(block, "thinking");
         block.string("signature");
         if (!turn.contains("reasoning_content")) turn["reasoning_content"] = "";
-        append_line(turn["reasoning_content"].get_ref<std::string&>(), thinking);
+        append_line(turn["reasoning_content"].get_ref<std::string&>(), thinking.value_or(""));
       } else if (type == "tool_use") {
         add_call(block, turn);
       } else {
@@ -152,14 +149,13 @@ class Conversation {
     const auto id = block.string("id");
     const auto name = block.string("name");
     const Json* input = block.object("input");
-    if (!id || id->empty()) block.fail("id", block.path("id") + ": Field required", "missing_required_parameter");
-    if (!name) block.fail("name", block.path("name") + ": Field required", "missing_required_parameter");
+    if (!id || id->empty()) require_field(block, "id");
+    if (!name || name->empty()) require_field(block, "name");
+    if (input == nullptr) require_field(block, "input");
     if (block.error()) return;
     open_calls_.push_back(*id);
     turn["tool_calls"].push_back(
-        Json{{"id", *id},
-             {"type", "function"},
-             {"function", {{"name", *name}, {"arguments", input == nullptr ? Json::object() : *input}}}});
+        Json{{"id", *id}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", *input}}}});
   }
 
   void append_text(const char* role, const std::string& text) {
@@ -191,12 +187,16 @@ void read_turns(FieldReader& reader, const Json& turns, Json& messages) {
 
 }  // namespace
 
+void require_field(FieldReader& reader, const char* name) {
+  reader.fail(name, reader.path(name) + ": Field required", "missing_required_parameter");
+}
+
 ChatPromptFields read_anthropic_prompt(FieldReader& reader) {
   ChatPromptFields fields;
   if (reader.has("system"))
     fields.messages.push_back(Json{{"role", "system"}, {"content", text_blocks(reader, "system")}});
   const Json* turns = reader.array("messages");
-  if (turns == nullptr) reader.fail("messages", "messages: Field required", "missing_required_parameter");
+  if (turns == nullptr) require_field(reader, "messages");
   if (!reader.error()) read_turns(reader, *turns, fields.messages);
   if (reader.error()) return fields;
   fields.continue_final_message = fields.messages.back()["role"] == "assistant";

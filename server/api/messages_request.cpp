@@ -38,7 +38,7 @@ void refuse_anthropic_fields(FieldReader& reader) {
 
 void read_sampling(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
   reader.integer("max_tokens", 1, kMaxInt32);
-  if (!reader.has("max_tokens")) reader.fail("max_tokens", "max_tokens: Field required", "missing_required_parameter");
+  if (!reader.has("max_tokens")) require_field(reader, "max_tokens");
   reader.number("temperature", 0.0, 1.0);
   refuse_foreign(reader);
   request.fields = read_generation_fields(reader, model);
@@ -55,12 +55,12 @@ void read_thinking(FieldReader& reader, MessagesRequest& request) {
   if (thinking == nullptr) return;
   FieldReader inner(*thinking, "thinking.");
   const auto type = inner.word("type", {"enabled", "disabled", "adaptive"});
-  if (!type) inner.fail("type", "thinking.type: Field required", "missing_required_parameter");
+  if (!type) require_field(inner, "type");
   kwargs["enable_thinking"] = type != "disabled";
   request.shows_thinking = inner.word("display", {"summarized", "omitted"}) != "omitted";
   if (type == "enabled") {
     const auto budget = inner.integer("budget_tokens", 1, kMaxInt32);
-    if (!budget) inner.fail("budget_tokens", "thinking.budget_tokens: Field required", "missing_required_parameter");
+    if (!budget) require_field(inner, "budget_tokens");
     if (budget && request.fields.max_tokens && *budget >= *request.fields.max_tokens)
       inner.fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'");
     if (budget) request.prompt.thinking_budget = static_cast<std::int32_t>(*budget);
@@ -77,11 +77,9 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
     request.prompt.template_kwargs["reasoning_effort"] = std::move(*effort);
   if (const Json* format = inner.object("format")) {
     FieldReader members(*format, "output_config.format.");
-    if (!members.word("type", {"json_schema"}))
-      members.fail("type", "output_config.format.type: Field required", "missing_required_parameter");
+    if (!members.word("type", {"json_schema"})) require_field(members, "type");
     const Json* schema = members.object("schema");
-    if (schema == nullptr)
-      members.fail("schema", "output_config.format.schema: Field required", "missing_required_parameter");
+    if (schema == nullptr) require_field(members, "schema");
     take_error(reader, members);
     if (!members.error() && request.grammar != nullptr)
       inner.fail("format", "'output_config.format' and another field both constrain the text");
@@ -105,10 +103,9 @@ Json read_anthropic_tool(FieldReader& tool) {
               "unsupported_parameter");
   }
   const auto name = tool.string("name");
-  if (!name) tool.fail("name", tool.path("name") + ": Field required", "missing_required_parameter");
+  if (!name) require_field(tool, "name");
   const Json* schema = tool.object("input_schema");
-  if (schema == nullptr)
-    tool.fail("input_schema", tool.path("input_schema") + ": Field required", "missing_required_parameter");
+  if (schema == nullptr) require_field(tool, "input_schema");
   Json function{{"name", name.value_or("")}};
   if (auto description = tool.string("description")) function["description"] = std::move(*description);
   if (schema != nullptr) function["parameters"] = *schema;
@@ -122,11 +119,11 @@ void read_anthropic_choice(FieldReader& reader, Json& chat) {
   if (choice == nullptr) return;
   FieldReader inner(*choice, "tool_choice.");
   const auto type = inner.word("type", {"auto", "any", "tool", "none"});
-  if (!type) inner.fail("type", "tool_choice.type: Field required", "missing_required_parameter");
+  if (!type) require_field(inner, "type");
   if (inner.boolean("disable_parallel_tool_use", false)) chat["parallel_tool_calls"] = false;
   if (type == "tool") {
     const auto name = inner.string("name");
-    if (!name) inner.fail("name", "tool_choice.name: Field required", "missing_required_parameter");
+    if (!name) require_field(inner, "name");
     chat["tool_choice"] = {{"type", "function"}, {"function", {{"name", name.value_or("")}}}};
   } else {
     chat["tool_choice"] = type == "any" ? "required" : type.value_or("");

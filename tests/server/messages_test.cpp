@@ -275,7 +275,7 @@ TEST_CASE("refusals are in Anthropic's form and name the field") {
     CHECK(body["request_id"] == field_of(reply, "request-id"));
     CHECK(body["error"]["message"].get<std::string>().find(named) != std::string::npos);
   };
-  const auto refused_messages = [&](const char* messages, const std::string& named) {
+  const auto refused_messages = [&](const std::string& messages, const std::string& named) {
     refused(Json{{"messages", Json::parse(messages)}}, named);
   };
   refused({{"max_tokens", nullptr}}, "max_tokens");
@@ -297,6 +297,13 @@ TEST_CASE("refusals are in Anthropic's form and name the field") {
   refused_messages(R"([{"role":"user"}])", "messages.0.content");
   refused_messages(R"([{"role":"user","content":[{"type":"text"}]}])", "messages.0.content.0.text");
   refused_messages(R"([{"role":"user","content":[{"type":"image","source":{}}]}])", "messages.0.content.0.type");
+  const auto refused_block = [&](const std::string& block, const std::string& named) {
+    refused_messages(R"([{"role":"assistant","content":[)" + block + "]}]", "messages.0.content.0." + named);
+  };
+  refused_block(R"({"type":"thinking","signature":"s"})", "thinking");
+  refused_block(R"({"type":"tool_use","name":"f","input":{}})", "id");
+  refused_block(R"({"type":"tool_use","id":"t","name":"","input":{}})", "name");
+  refused_block(R"({"type":"tool_use","id":"t","name":"f"})", "input");
   refused_messages(R"([{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}])",
                    "messages.0.content.0.tool_use_id");
   refused_messages(R"([{"role":"assistant","content":[{"type":"tool_use","id":"t9","name":"f","input":{}}]},
