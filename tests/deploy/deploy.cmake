@@ -6,6 +6,7 @@ endfunction()
 
 deploy_test(systemd)
 deploy_test(monitoring)
+deploy_test(compose)
 deploy_test(helm)
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
