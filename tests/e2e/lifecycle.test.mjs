@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { QuireServer, sse_events } from "./server_process.mjs";
 
@@ -81,6 +83,37 @@ test("SIGTERM before the model serves ends the daemon as any other does", async 
   await once(daemon.stderr, "data");  // its first line
   daemon.kill("SIGTERM");
   daemon.stderr.resume();
+  assert.deepEqual(await ended, [0, null]);
+});
+
+test("SIGTERM while the model is being loaded: alive, not ready, and exit 0 once the loader has come back", async () => {
+  // The loader reads this template when the weights are there, and waits in it for as long as this test likes.
+  const template = join(mkdtempSync(join(tmpdir(), "quire-")), "template");
+  assert.equal(spawnSync("mkfifo", [template]).status, 0);
+  const daemon = spawn(process.env.QUIRE_BINARY,
+    ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--chat-template", template]);
+  after(() => daemon.kill("SIGKILL"));
+  const ended = once(daemon, "exit");
+  const lines = createInterface({ input: daemon.stderr })[Symbol.asyncIterator]();
+  const line_with = async (pattern) => {
+    for (;;) {
+      const { value, done } = await lines.next();
+      assert.ok(!done, `the log ended without ${pattern}`);
+      const match = pattern.exec(value);
+      if (match) return match;
+    }
+  };
+  const [, port] = await line_with(/listening on .*:(\d+)/);
+  const status = async (path) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
+  const held = await open(template, "w");  // comes back when the loader has opened it too
+  assert.equal(await status("/livez"), 200);
+  assert.equal(await status("/readyz"), 503);
+  assert.equal(await status("/startupz"), 503);
+  daemon.kill("SIGTERM");
+  await line_with(/signal 15/);
+  assert.equal(daemon.exitCode, null);
+  await held.write("{{ messages }}");
+  await held.close();
   assert.deepEqual(await ended, [0, null]);
 });
 
