@@ -110,11 +110,14 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
   const auto is_string_type = [](const std::string& type) { return type == "string"; };
   if (std::all_of(types.begin(), types.end(), is_string_type)) return quote_json(text);
   std::string written(trimmed(text));
-  if (written == "True" || written == "False" || written == "None") {
-    written = written == "True" ? "true" : written == "False" ? "false" : "null";
+  auto value = nlohmann::json::parse(written, nullptr, false);
+  if (value.is_discarded()) {
+    // Models also write True, lists and dicts as Python does; what stands in parentheses is rather text than a tuple.
+    const auto json = written.starts_with('(') ? std::nullopt : python_literal_to_json(written, spacing);
+    if (!json) return quote_json(text);
+    written = *json;
+    value = nlohmann::json::parse(written, nullptr, false);
   }
-  const auto value = nlohmann::json::parse(written, nullptr, false);
-  if (value.is_discarded()) return quote_json(text);
   for (const auto& type : types) {
     if (!has_type(value, type)) continue;
     if (value.is_number_float() && is_whole(value)) return std::to_string(static_cast<long long>(value.get<double>()));

@@ -22,6 +22,7 @@ ToolFormat::Frame object_frame(std::string_view trigger, std::string_view begin,
 
 FormatEntry hermes() {
   ToolFormat format = json_format("hermes", {"<tool_call>"}, {"</tool_call>"});
+  format.calls_in_open_reasoning = true;
   format.frame = object_frame("<tool_call>", "<tool_call>\n{\"name\": \"", "}\n</tool_call>", "\n");
   return {format, {"qwen", "qwen25", "qwen3", "qwen2", "nous", "exaone", "reasoning"}};
 }
@@ -141,6 +142,9 @@ FormatEntry apertus() {
   FormatEntry entry =
       listed("apertus", {"<|tools_prefix|>"}, {"<|tools_suffix|>"}, "<|tools_prefix|>[", "]<|tools_suffix|>");
   entry.format.name_is_key = true;
+  entry.format.trims_content = true;
+  entry.format.mends_cut_off = true;
+  entry.format.keeps_text_after_calls = true;
   entry.format.think_begin = "<|inner_prefix|>";
   entry.format.think_end = "<|inner_suffix|>";
   entry.format.frame.begin = "{\"";

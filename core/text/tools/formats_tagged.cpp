@@ -26,6 +26,7 @@ FormatEntry qwen3_coder() {
   format.starts.push_back("<function=");
   format.needs_name_end = true;
   format.start_is_enough = true;
+  format.calls_in_open_reasoning = true;
   return {format, {"qwen3xml", "mimo", "qwen35", "nemotronv3", "nemotron3nano", "qwen3coderxml"}};
 }
 
@@ -69,7 +70,8 @@ ToolFormat dsml_format(std::string_view name, std::string_view start, std::strin
   format.parameter_begin = "<｜DSML｜parameter name=\"";
   format.key_end = ">";
   format.parameter_end = "</｜DSML｜parameter>";
-  format.wrapper_key = "arguments";
+  format.wrapper_keys = {"arguments", "input"};
+  format.calls_in_open_reasoning = true;
   format.mends_cut_off = false;
   format.trims_values = false;
   return format;
@@ -117,7 +119,7 @@ FormatEntry minicpm5() {
   format.mends_cut_off = false;
   format.checks_schema = true;
   format.xml_values = true;
-  format.wrapper_key = "properties";
+  format.wrapper_keys = {"properties", "arguments"};
   return {format, {"minicpm"}};
 }
 
@@ -176,6 +178,7 @@ std::vector<FormatEntry> pythonic_formats() {
   ToolFormat olmo3 = pythonic_format("olmo3", {"<function_calls>"}, {"</function_calls>"});
   ToolFormat lfm2 = pythonic_format("lfm2", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
   lfm2.keeps_text_after_calls = true;
+  lfm2.trims_content = true;
   ToolFormat lfm25 = pythonic_format("lfm2.5", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
   lfm25.bare_anywhere = true;
   return {{bare, {"llama32pythonic"}}, {llama4, {"llama4"}}, {olmo3, {"olmo"}}, {lfm2, {"lfm"}}, {lfm25, {}}};

@@ -125,10 +125,11 @@ class JsonCallReader {
 
   ScanStatus value(int depth) { return text_[position_] == '[' ? list(depth) : object(depth); }
 
-  // Not eager, a list that is cut off is malformed.
+  // Not eager, a list that is cut off is malformed, unless the format mends it.
   ScanStatus list(int depth) {
     const ScanStatus status = items(depth);
-    return context_.strict && status == ScanStatus::kPartial ? ScanStatus::kMalformed : status;
+    const bool broken = context_.strict && !context_.format.mends_cut_off && status == ScanStatus::kPartial;
+    return broken ? ScanStatus::kMalformed : status;
   }
 
   ScanStatus items(int depth) {

@@ -92,26 +92,62 @@ class MarkedState final : public OutputParser::State {
     if (!last && reasoning_begun_) held_reasoning_ = rest.substr(kept);
   }
 
-  bool step_reasoning(bool final) {
+  // What ends the reasoning, or may.
+  std::vector<std::string_view> reasoning_stops() const {
     std::vector<std::string_view> stops{format_.think_end};
-    if (format_.calls_end_reasoning && options_.parse_tools)
-      stops.insert(stops.end(), format_.starts.begin(), format_.starts.end());
+    const bool calls = format_.calls_end_reasoning || (format_.calls_in_open_reasoning && suspended_.empty());
+    if (calls && options_.parse_tools) stops.insert(stops.end(), format_.starts.begin(), format_.starts.end());
+    return stops;
+  }
+
+  bool step_reasoning(bool final) {
+    const std::vector<std::string_view> stops = reasoning_stops();
     std::size_t first = kNowhere;
     for (const auto stop : stops)
       first = std::min(first, pending_.find(stop));
     if (first == kNowhere) {
+      if (final && !suspended_.empty()) return finish_open_reasoning();
       const std::size_t held = final ? 0 : held_back(pending_, stops);
-      emit_reasoning(std::string_view(pending_).substr(0, pending_.size() - held), final);
-      pending_.erase(0, pending_.size() - held);
+      take_reasoning(pending_.size() - held, final);
       return false;
     }
     const bool closed = pending_.compare(first, format_.think_end.size(), format_.think_end) == 0;
-    emit_reasoning(std::string_view(pending_).substr(0, first), true);
-    pending_.erase(0, first + (closed ? format_.think_end.size() : 0));
+    if (!closed && !format_.calls_end_reasoning) {
+      take_reasoning(first, false);
+      suspended_ = pending_.substr(0, 1);
+      pending_.erase(0, 1);
+      return true;
+    }
+    take_reasoning(first, true);
+    pending_.erase(0, closed ? format_.think_end.size() : 0);
+    begin_content();
+    return true;
+  }
+
+  void take_reasoning(std::size_t count, bool last) {
+    if (suspended_.empty()) {
+      emit_reasoning(std::string_view(pending_).substr(0, count), last);
+    } else {
+      suspended_.append(pending_, 0, count);
+      if (last) emit_reasoning(std::exchange(suspended_, {}), true);
+    }
+    pending_.erase(0, count);
+  }
+
+  // What was suspended is a call only now that nothing closes the reasoning around it.
+  bool finish_open_reasoning() {
+    pending_.insert(0, std::exchange(suspended_, {}));
+    const CallReading reading = read(true);
+    const bool whole = !reading.calls.empty() && !reading.unfinished;
+    take_reasoning(whole ? 0 : pending_.size(), true);
+    if (whole) begin_content();
+    return whole;
+  }
+
+  void begin_content() {
     mode_ = Mode::kContent;
     skips_space_ = true;
     reasoning_begun_ = false;
-    return true;
   }
 
   // --- content
@@ -147,6 +183,9 @@ class MarkedState final : public OutputParser::State {
            (format_.reasoning_anywhere || (!content_begun_ && !any_calls_));
   }
 
+  // Models that are told not to think may begin with the end of a reasoning all the same.
+  bool reasoning_may_end() const { return reasoning_may_begin() && !content_begun_ && !any_calls_; }
+
   void consider(Marker& best, MarkerKind kind, std::string_view text) const {
     const std::size_t found = text.empty() ? kNowhere : pending_.find(text);
     if (found == kNowhere || found > best.position || (found == best.position && text.size() <= best.length)) return;
@@ -158,6 +197,7 @@ class MarkedState final : public OutputParser::State {
     if (options_.parse_tools) markers.insert(markers.end(), format_.starts.begin(), format_.starts.end());
     const bool opaque = format_.skips_reasoning && !options_.parse_reasoning;
     if (reasoning_may_begin() || opaque) markers.push_back(format_.think_begin);
+    if (reasoning_may_end()) markers.push_back(format_.think_end);
     return markers;
   }
 
@@ -180,6 +220,7 @@ class MarkedState final : public OutputParser::State {
         consider(best, MarkerKind::kCall, text);
     }
     if (reasoning_may_begin()) consider(best, MarkerKind::kThinkBegin, format_.think_begin);
+    if (reasoning_may_end()) consider(best, MarkerKind::kThinkEnd, format_.think_end);
     if (const std::size_t bare = find_bare(); bare < best.position) best = {MarkerKind::kBareCall, bare, 0};
     return best;
   }
@@ -196,9 +237,10 @@ class MarkedState final : public OutputParser::State {
       take_content(pending_.size() - held);
       return false;
     }
-    // Reasoning begins only before any content, which the text before the marker may be.
-    if (marker.kind == MarkerKind::kThinkBegin && !format_.reasoning_anywhere &&
-        !is_blank(std::string_view(pending_).substr(0, marker.position))) {
+    // Reasoning begins and ends only before any content, which the text before the marker may be.
+    const bool early =
+        marker.kind == MarkerKind::kThinkEnd || (marker.kind == MarkerKind::kThinkBegin && !format_.reasoning_anywhere);
+    if (early && !is_blank(std::string_view(pending_).substr(0, marker.position))) {
       take_content(marker.position);
       return true;
     }
@@ -221,6 +263,7 @@ class MarkedState final : public OutputParser::State {
       mode_ = Mode::kReasoning;
       held_content_.clear();
     }
+    if (marker.kind == MarkerKind::kThinkEnd) begin_content();
     return true;
   }
 
@@ -356,7 +399,9 @@ class MarkedState final : public OutputParser::State {
       if (const std::size_t echo = rest.rfind(end); echo != kNowhere) rest.erase(0, echo + end.size());
     }
     const std::size_t begin = skip_white_space(rest, 0);
-    delta_.content += rest.substr(begin, std::max(trimmed_size(rest), begin) - begin);
+    if (begin == rest.size()) return;
+    if (content_begun_) delta_.content += '\n';
+    delta_.content += rest.substr(begin, trimmed_size(rest) - begin);
   }
 
   bool refuse_calls() {
@@ -384,6 +429,7 @@ class MarkedState final : public OutputParser::State {
   std::size_t num_reread_ = 0;
   std::size_t num_calls_ = 0;
   std::string held_reasoning_;
+  std::string suspended_;  // reasoning from a call's start on: a call after all where the reasoning is never closed
   std::string held_content_;
 };
 

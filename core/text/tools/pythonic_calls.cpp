@@ -78,11 +78,21 @@ class LiteralReader {
     if (digits.front() == '+') digits.erase(0, 1);
     if (digits.front() == '.') digits.insert(0, 1, '0');
     if (digits.back() == '.') digits += '0';
+    drop_leading_zeros(digits);
     const JsonScan scan = scan_json(digits, 0, JsonSpacing::kSpaced);
     if (scan.status != ScanStatus::kComplete || scan.end != digits.size()) return ScanStatus::kMalformed;
     out_ += digits;
     position_ = end;
     return ScanStatus::kComplete;
+  }
+
+  // "07" is how models write a month; JSON knows it as 7.
+  static void drop_leading_zeros(std::string& digits) {
+    const std::size_t first = digits.starts_with('-') ? 1 : 0;
+    std::size_t end = first;
+    while (end + 1 < digits.size() && digits[end] == '0' && std::isdigit(static_cast<unsigned char>(digits[end + 1])))
+      ++end;
+    digits.erase(first, end - first);
   }
 
   ScanStatus word() {

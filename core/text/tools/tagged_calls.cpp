@@ -12,17 +12,18 @@ bool is_string_only(const ToolParameter* parameter) {
                                              [](const auto& type) { return type == "string"; });
 }
 
+constexpr std::string_view kCdataBegin = "<![CDATA[";
+constexpr std::string_view kCdataEnd = "]]>";
+
 // What a piece of XML says: the inside of CDATA as it is, other text with its entities replaced.
 std::string xml_text(std::string_view text) {
-  constexpr std::string_view kOpen = "<![CDATA[";
-  constexpr std::string_view kClose = "]]>";
   constexpr std::pair<std::string_view, char> kEntities[] = {
       {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
   text = trim(text);
-  if (text.starts_with(kOpen) && text.ends_with(kClose)) {
-    text.remove_prefix(kOpen.size());
-    text.remove_suffix(std::min(kClose.size(), text.size()));
-    return std::string(trim(text));
+  if (text.starts_with(kCdataBegin) && text.ends_with(kCdataEnd)) {
+    text.remove_prefix(kCdataBegin.size());
+    text.remove_suffix(std::min(kCdataEnd.size(), text.size()));
+    return std::string(text);
   }
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -89,9 +90,9 @@ class TaggedReader {
     return reading_.calls.empty() ? ScanStatus::kMalformed : ScanStatus::kComplete;
   }
 
-  // Text between calls is passed over where the format drops all text beside them.
+  // Not eager: text between two calls is passed over, or all beside them where the format drops it.
   bool skip_to_next_call() {
-    if (!context_.strict || !format_.drops_content_with_calls) return false;
+    if (!context_.strict || (reading_.calls.empty() && !format_.drops_content_with_calls)) return false;
     const std::size_t next = text_.find(format_.name_begin, position_);
     if (next == kNowhere) return false;
     position_ = next;
@@ -182,8 +183,7 @@ class TaggedReader {
     if (tool_ == nullptr) return std::nullopt;
     std::vector<Parameter> given;
     for (const auto& parameter : read) {
-      const bool wrapper = parameter.key == format_.wrapper_key && find_parameter(tool_, parameter.key) == nullptr;
-      if (!wrapper) {
+      if (!is_wrapper(parameter)) {
         given.push_back(parameter);
       } else if (!unwrap(parameter.value, given)) {
         return std::nullopt;
@@ -236,11 +236,21 @@ class TaggedReader {
     return true;
   }
 
+  // Where the value's end is looked for: behind its CDATA, in which tags are text.
+  std::size_t end_of_opaque() const {
+    if (!format_.xml_values) return position_;
+    const std::size_t begin = skip_white_space(text_, position_);
+    const bool opaque =
+        text_.substr(begin).starts_with(kCdataBegin) || (!context_.final && may_become(text_, begin, kCdataBegin));
+    return opaque ? std::min(text_.find(kCdataEnd, begin), text_.size()) : position_;
+  }
+
   void read_value(Parameter& parameter) {
     std::size_t end = kNowhere;
     std::string_view closing;
+    const std::size_t from = end_of_opaque();
     for (const auto stop : value_stops_) {
-      const std::size_t found = text_.find(stop, position_);
+      const std::size_t found = text_.find(stop, from);
       if (found < end) {
         end = found;
         closing = stop;
@@ -250,8 +260,9 @@ class TaggedReader {
     std::string_view value = text_.substr(position_, std::min(end, text_.size()) - position_);
     if (!parameter.whole) value.remove_suffix(held_back(value, value_stops_));
     if (format_.trims_values) {
-      if (!value.empty() && value.front() == '\n') value.remove_prefix(1);
-      if (!value.empty() && value.back() == '\n') value.remove_suffix(1);
+      const bool on_own_lines = value.starts_with('\n');
+      if (on_own_lines) value.remove_prefix(1);
+      if (on_own_lines && value.ends_with('\n')) value.remove_suffix(1);
     }
     // What XML says is known at its end only.
     parameter.value = !format_.xml_values ? std::string(value) : parameter.whole ? xml_text(value) : "";
@@ -267,6 +278,8 @@ class TaggedReader {
       const ToolParameter* known = find_parameter(tool_, parameter.key);
       const bool text_value = parameter.string_attribute || is_string_only(known);
       if (!parameter.whole && !text_value) break;
+      // Until the call ends, one that wraps them all is not told from one of its name.
+      if (!whole && read.size() == 1 && is_wrapper(parameter)) break;
       if (i != 0) out += spaced ? ", " : ",";
       out += quote_json(parameter.key) + (spaced ? ": " : ":");
       if (!parameter.whole) {
@@ -281,12 +294,15 @@ class TaggedReader {
     return out + "}";
   }
 
-  // Some models wrap all arguments into one parameter named "arguments", as JSON.
+  bool is_wrapper(const Parameter& parameter) const {
+    const auto& keys = format_.wrapper_keys;
+    return std::find(keys.begin(), keys.end(), parameter.key) != keys.end() && tool_ != nullptr &&
+           find_parameter(tool_, parameter.key) == nullptr;
+  }
+
+  // Some models wrap all arguments into one parameter, as JSON.
   std::optional<std::string> wrapped_arguments(const std::vector<Parameter>& read) const {
-    if (read.size() != 1 || read[0].string_attribute || format_.wrapper_key.empty() ||
-        read[0].key != format_.wrapper_key)
-      return std::nullopt;
-    if (tool_ == nullptr || find_parameter(tool_, read[0].key) != nullptr) return std::nullopt;
+    if (read.size() != 1 || !is_wrapper(read[0])) return std::nullopt;
     const JsonScan scan = scan_json(read[0].value, 0, context_.spacing);
     if (scan.status != ScanStatus::kComplete || scan.text[0] != '{') return std::nullopt;
     return scan.text;

@@ -38,12 +38,13 @@ struct ToolFormat {
   std::string_view parameter_begin;  // kTagged: before a key
   std::string_view key_end;
   std::string_view parameter_end;
-  std::string_view value_begin;   // kTagged: after key_end, where a value has a tag of its own
-  std::string_view string_quote;  // kBraced
-  std::string_view wrapper_key;   // kTagged: a parameter of this name may hold all arguments as JSON
-  bool needs_name_end = false;    // kTagged: a name without name_end is malformed and its call passed over
-  bool xml_values = false;        // kTagged: values may be CDATA or have XML's entities in them
-  bool trims_values = true;       // kTagged: one line end at each side of a value belongs to the tags
+  std::string_view value_begin;                // kTagged: after key_end, where a value has a tag of its own
+  std::string_view string_quote;               // kBraced
+  std::vector<std::string_view> wrapper_keys;  // kTagged: a parameter of such a name may hold all arguments as JSON
+  bool needs_name_end = false;                 // kTagged: a name without name_end is malformed and its call passed over
+  bool xml_values = false;                     // kTagged: values may be CDATA or have XML's entities in them
+  bool trims_values = true;  // kTagged: a line end at each side of a value belongs to the tags (where none leads, the
+                             // last is the value's)
 
   std::string_view name_key = "name";  // kJson
   std::string_view arguments_key = "arguments";
@@ -64,10 +65,11 @@ struct ToolFormat {
 
   std::string_view think_begin = "<think>";
   std::string_view think_end = "</think>";
-  bool reasoning_anywhere = false;   // not at the output's beginning only
-  bool starts_in_reasoning = false;  // the output begins inside the reasoning whatever the prompt's end is
-  bool calls_end_reasoning = false;  // a call's start ends an open reasoning
-  bool trims_content = false;        // white space around the content goes
+  bool reasoning_anywhere = false;       // not at the output's beginning only
+  bool starts_in_reasoning = false;      // the output begins inside the reasoning whatever the prompt's end is
+  bool calls_end_reasoning = false;      // a call's start ends an open reasoning
+  bool calls_in_open_reasoning = false;  // whole calls in a reasoning that the output's end leaves open are calls
+  bool trims_content = false;            // white space around the content goes
   bool drops_content_with_calls = false;
   bool skips_reasoning = false;  // not eager: where reasoning is left in the content, calls inside it are none
   bool checks_schema = false;    // kTagged, not eager: a call that does not fit its tool is content

@@ -11,8 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<ToolSpec> kTools = {{"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}}},
-                                      {"f", {}}};
+const std::vector<ToolSpec> kTools = {
+    {"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}, {"hours", {"array"}, false}}},
+    {"f", {}}};
 
 OutputParser make_parser(std::string_view format, OutputParserOptions options = {}) {
   const ToolFormat* found = find_tool_format(format);
@@ -77,6 +78,79 @@ TEST_CASE("reasoning is split off, and begins at once where the prompt ends insi
   raw.parse_reasoning = false;
   CHECK(parse("hermes", "<think>a</think>b", raw).content == "<think>a</think>b");
   CHECK(parse("hermes", "<think>never closed").reasoning == "never closed");
+}
+
+TEST_CASE("whole calls in reasoning that is never closed are calls, those in closed reasoning are none") {
+  const std::string call = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>";
+  OutputParserOptions options;
+  options.prompt_end = "<think>\n";
+  for (const std::size_t piece : {1U, 7U, 1000U}) {
+    const ParsedOutput open = parse("qwen3_coder", "I call f.\n" + call, options, piece);
+    CHECK(open.reasoning == "I call f.");
+    REQUIRE(open.tool_calls.size() == 1);
+    CHECK(open.tool_calls[0].arguments == R"({"a": "1"})");
+    const ParsedOutput closed = parse("qwen3_coder", "Perhaps " + call + "\n</think>\nNo.", options, piece);
+    CHECK(closed.reasoning == "Perhaps " + call);
+    CHECK(closed.tool_calls.empty());
+    CHECK(closed.content == "No.");
+    const ParsedOutput cut_off = parse("qwen3_coder", "A <tool_call> begins <function=f>", options, piece);
+    CHECK(cut_off.reasoning == "A <tool_call> begins <function=f>");
+    CHECK(cut_off.tool_calls.empty());
+  }
+}
+
+TEST_CASE("reasoning closed before it began is empty") {
+  for (const char* text : {"</think>\n\nHello", " \n</think>Hello"}) {
+    CHECK(parse("hermes", text).content == "Hello");
+    CHECK(parse("hermes", text).reasoning.empty());
+  }
+  CHECK(parse("hermes", "Hello</think>").content == "Hello</think>");
+  OutputParserOptions raw;
+  raw.parse_reasoning = false;
+  CHECK(parse("hermes", "</think>Hello", raw).content == "</think>Hello");
+}
+
+TEST_CASE("line ends around a value in tags belong to the tags in pairs") {
+  const auto value_of = [](const std::string& written) {
+    return parse("qwen3_coder",
+                 "<tool_call><function=get_weather><parameter=city>" + written + "</parameter></function></tool_call>")
+        .tool_calls.at(0)
+        .arguments;
+  };
+  CHECK(value_of("\nParis\n") == R"({"city": "Paris"})");
+  CHECK(value_of("\n\nParis\n\n") == R"({"city": "\nParis\n"})");
+  CHECK(value_of("Paris\n") == R"({"city": "Paris\n"})");
+  CHECK(value_of("  Paris") == R"({"city": "  Paris"})");
+  CHECK(value_of("\n") == R"({"city": ""})");
+}
+
+TEST_CASE("one parameter may wrap all arguments, and is not streamed as if it were one of them") {
+  const auto call = [](const std::string& parameters) {
+    return "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\">" + parameters +
+           "</｜DSML｜invoke></｜DSML｜tool_calls>";
+  };
+  const std::string wrapper =
+      R"(<｜DSML｜parameter name="input" string="true">{"city": "Rome", "days": 2}</｜DSML｜parameter>)";
+  const std::string other = R"(<｜DSML｜parameter name="city" string="true">Rome</｜DSML｜parameter>)";
+  for (const std::size_t piece : {1U, 9U, 1000U}) {
+    CHECK(parse("deepseek_v4", call(wrapper), {}, piece).tool_calls.at(0).arguments ==
+          R"({"city": "Rome", "days": 2})");
+    CHECK(parse("deepseek_v4", call(wrapper + other), {}, piece).tool_calls.at(0).arguments ==
+          R"({"input": "{\"city\": \"Rome\", \"days\": 2}", "city": "Rome"})");
+  }
+}
+
+TEST_CASE("values written as Python writes them are JSON where the tool asks for more than text") {
+  const auto hours = [](const std::string& written) {
+    return parse("qwen3_coder",
+                 "<tool_call><function=get_weather><parameter=hours>" + written + "</parameter></function></tool_call>")
+        .tool_calls.at(0)
+        .arguments;
+  };
+  CHECK(hours("['six', {'to': 7, 'sure': True}]") == R"({"hours": ["six", {"to": 7, "sure": true}]})");
+  CHECK(hours("(six, seven)") == "{\"hours\": \"(six, seven)\"}");
+  CHECK(parse("pythonic", "[f(month=07, offset=-001, zero=0, part=00.5)]").tool_calls.at(0).arguments ==
+        R"({"month": 7, "offset": -1, "zero": 0, "part": 0.5})");
 }
 
 TEST_CASE("what only looks like a call stays content") {
@@ -147,6 +221,8 @@ TEST_CASE("the message does not depend on how the text is cut") {
                             format.string_quote, format.call_id}) {
       if (!text.empty()) parts.emplace_back(text);
     }
+    for (const auto text : format.wrapper_keys)
+      parts.emplace_back(text);
     for (const auto text : format.starts)
       parts.insert(parts.end(), 3, std::string(text));
     for (const auto text : format.ends)
@@ -158,6 +234,7 @@ TEST_CASE("the message does not depend on how the text is cut") {
       OutputParserOptions options;
       options.eager = random() % 2 == 0;
       options.parse_reasoning = random() % 3 != 0;
+      if (random() % 3 == 0) options.prompt_end = format.think_begin;
       INFO(name << (options.eager ? " eager " : " ") << text);
       const ParsedOutput whole = parse(name, text, options, text.size() + 1);
       for (const std::size_t piece : {1U, 3U, 8U}) {
@@ -219,6 +296,9 @@ TEST_CASE("read by name, what is no whole call makes all of it content") {
       {"olmo3", "First.<function_calls>f(a=1)</function_calls>", 1, "First."},
       {"xlam", "So:\n```json\n[{\"name\": \"f\", \"arguments\": {}}]\n```", 1, "So:"},
       {"xlam", R"(<think>hm</think>[{"name": "f", "arguments": {}}])", 1, "<think>hm</think>"},
+      {"qwen3_coder",
+       "<tool_call><function=f></function></tool_call> and <tool_call><function=g></function></tool_call>", 2, ""},
+      {"apertus", R"(So: <|tools_prefix|>[{"f": {"a": 1}})", 1, "So:"},
       {"mistral", R"([TOOL_CALLS] [{"name": "f", "arguments": {}})", 0,
        R"([TOOL_CALLS] [{"name": "f", "arguments": {}})"},
       {"kimi_k2",
@@ -247,6 +327,10 @@ TEST_CASE("values in XML are what the XML says") {
   const ParsedOutput output = parse("minicpm5", text, options, 3);
   REQUIRE(output.tool_calls.size() == 1);
   CHECK(output.tool_calls[0].arguments == R"({"a": "x < y && \"z\"", "b": "1 < 2 &amp;"})");
+  // Tags inside CDATA are text, as are the spaces around it.
+  const std::string tags = "<function name=\"f\"><param name=\"a\"><![CDATA[  <b></param>\n]]></param></function>";
+  for (const std::size_t piece : {1U, 6U, 1000U})
+    CHECK(parse("minicpm5", tags, options, piece).tool_calls.at(0).arguments == R"({"a": "  <b></param>\n"})");
 }
 
 }  // namespace
