@@ -467,21 +467,23 @@ ExprPtr ExpressionParser::parse_target(bool with_tuple, EndNames end_names, bool
     }
     if (node.kind != ExprKind::kName) fail_here("can't assign to this expression");
   };
-  if (with_namespace && is(TokenKind::kName) && look_ahead().kind == TokenKind::kOperator && look_ahead().text == ".") {
-    auto target = make(ExprKind::kName, {}, next().text);
+  const auto parse_member = [this] {
+    auto space = make(ExprKind::kName, {}, next().text);
     next();
     const std::string attribute = expect_name();
-    return make(ExprKind::kAttribute, children_of(std::move(target)), attribute);
-  }
+    return make(ExprKind::kAttribute, children_of(std::move(space)), attribute);
+  };
   std::vector<ExprPtr> names;
   bool is_tuple = false;
   do {
     if (is_tuple && (is_tuple_end(end_names) || is_operator("="))) break;
-    auto item = parse_primary();
+    const bool is_member =
+        with_namespace && is(TokenKind::kName) && look_ahead().kind == TokenKind::kOperator && look_ahead().text == ".";
+    auto item = is_member ? parse_member() : parse_primary();
     if (item->kind == ExprKind::kTuple) {
       for (const auto& child : item->children)
         check_name(*child);
-    } else {
+    } else if (!is_member) {
       check_name(*item);
     }
     names.push_back(std::move(item));

@@ -132,6 +132,7 @@ FormatEntry granite() {
 FormatEntry hunyuan() {
   FormatEntry entry = listed("hunyuan_a13b", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
   entry.format.skips_reasoning = true;
+  entry.format.answer_tags = {"<answer>", "</answer>"};
   entry.format.lists_only = true;
   entry.format.needs_end = true;
   entry.aliases = {"hunyuan"};

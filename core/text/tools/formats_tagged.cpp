@@ -106,6 +106,21 @@ FormatEntry hy_v3() {
   return {format, {"hyv3"}};
 }
 
+FormatEntry kimi_k3() {
+  ToolFormat format = tagged_format("kimi_k3", "<|open|>tools<|sep|>", "<|close|>tools<|sep|>");
+  format.name_begin = "<|open|>call tool=\"";
+  format.name_end = "<|sep|>";
+  format.call_end = "<|close|>call<|sep|>";
+  format.parameter_begin = "<|open|>argument key=\"";
+  format.key_end = "<|sep|>";
+  format.parameter_end = "<|close|>argument<|sep|>";
+  format.trims_values = false;
+  format.think_begin = "<|open|>think<|sep|>";
+  format.think_end = "<|close|>think<|sep|>";
+  format.dropped = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"};
+  return {format, {}};
+}
+
 FormatEntry minicpm5() {
   ToolFormat format = tagged_format("minicpm5", "<function name=\"", "");
   format.ends.clear();
@@ -134,6 +149,7 @@ std::vector<FormatEntry> tagged_formats() {
           {dsml_format("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"), {}},
           glm(),
           hy_v3(),
+          kimi_k3(),
           minicpm5()};
 }
 

@@ -30,7 +30,11 @@ class MarkedState final : public OutputParser::State {
   MarkedState(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options)
       : State(format, std::move(tools), std::move(options)) {
     if (format_.syntax == CallSyntax::kNone) options_.parse_tools = false;
-    if (!options_.parse_reasoning) keep_think_tags();
+    if (options_.parse_reasoning) {
+      format_.dropped.insert(format_.dropped.end(), format_.answer_tags.begin(), format_.answer_tags.end());
+    } else {
+      keep_think_tags();
+    }
     if (!options_.eager && format_.first_start_only) format_.starts.resize(1);
     if (options_.json_content) format_.dropped.insert(format_.dropped.end(), {"```json", "```"});
     begin();
@@ -152,6 +156,9 @@ class MarkedState final : public OutputParser::State {
 
   // --- content
 
+  // White space at the content's end goes, whatever follows: it belongs to a fence or to tags around it.
+  bool trims_end() const { return options_.json_content || (options_.parse_reasoning && !format_.answer_tags.empty()); }
+
   void emit_content(std::string_view text) {
     std::string whole = std::exchange(held_content_, {}) + std::string(text);
     std::string_view rest = whole;
@@ -160,7 +167,7 @@ class MarkedState final : public OutputParser::State {
     std::size_t kept = rest.size();
     if (hold_all || (!content_begun_ && is_blank(rest))) {
       kept = 0;
-    } else if (format_.trims_content || options_.json_content) {
+    } else if (format_.trims_content || trims_end()) {
       kept = trimmed_size(rest);
     }
     if (kept != 0) {
@@ -173,7 +180,7 @@ class MarkedState final : public OutputParser::State {
 
   // White space held back belongs to the content only where no calls follow it.
   void finish_content() {
-    const bool wanted = !any_calls_ && !options_.json_content;
+    const bool wanted = !any_calls_ && !trims_end();
     if (wanted) delta_.content += held_content_;
     held_content_.clear();
   }

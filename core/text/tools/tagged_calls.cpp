@@ -7,9 +7,8 @@
 namespace quire {
 namespace {
 
-bool is_string_only(const ToolParameter* parameter) {
-  return parameter == nullptr || std::all_of(parameter->types.begin(), parameter->types.end(),
-                                             [](const auto& type) { return type == "string"; });
+bool is_string_only(const std::vector<std::string>& types) {
+  return std::all_of(types.begin(), types.end(), [](const auto& type) { return type == "string"; });
 }
 
 constexpr std::string_view kCdataBegin = "<![CDATA[";
@@ -38,9 +37,17 @@ std::string xml_text(std::string_view text) {
 struct Parameter {
   std::string key;
   std::string value;  // its text
-  bool string_attribute = false;
+  std::string type;   // as its tag says; empty: it says nothing
   bool whole = false;
 };
+
+// What `tag` says of `attribute` (type=" for one); empty where it has none.
+std::string_view attribute_of(std::string_view tag, std::string_view attribute) {
+  const std::size_t found = tag.find(attribute);
+  if (found == kNowhere) return {};
+  tag.remove_prefix(found + attribute.size());
+  return tag.substr(0, tag.find('"'));
+}
 
 class TaggedReader {
  public:
@@ -115,12 +122,12 @@ class TaggedReader {
     std::size_t after = 0;
     const std::size_t end = find_name_end(begin, after);
     if (end == kNowhere) return context_.final ? ScanStatus::kMalformed : ScanStatus::kPartial;
-    const auto name = trim(text_.substr(begin, end - begin));
+    const std::string name = first_attribute(text_.substr(begin, end - begin), format_.name_end);
     position_ = after;
     const bool broken = name.empty() || (format_.needs_name_end && after == end);
     if (broken) return skip_call();
     tool_ = find_tool(context_.tools, name);
-    reading_.calls.push_back({"", std::string(name), ""});
+    reading_.calls.push_back({"", name, ""});
     reading_.unfinished = true;
     return parameters();
   }
@@ -210,22 +217,19 @@ class TaggedReader {
     if (members.status != ScanStatus::kComplete) return false;
     for (const auto& member : members.members) {
       const auto string = decode_json_string(member.value.text);
-      given.push_back({member.key, string ? *string : member.value.text, false, true});
+      given.push_back({member.key, string ? *string : member.value.text, "", true});
     }
     return true;
   }
 
-  // The key stands before key_end; attributes may stand between (key" string="true">).
+  // The key stands before key_end; attributes may stand between (key" string="true">, key" type="number"<|sep|>).
   bool read_parameter(Parameter& parameter) {
     const std::size_t key_end = text_.find(format_.key_end, position_);
     if (key_end == kNowhere) return false;
-    std::string_view key = text_.substr(position_, key_end - position_);
-    const std::size_t quote = key.find('"');
-    if (quote != kNowhere && format_.key_end.front() != '"') {
-      parameter.string_attribute = key.find("string=\"true") != kNowhere;
-      key = key.substr(0, quote);
-    }
-    parameter.key = std::string(trim(key));
+    const std::string_view tag = text_.substr(position_, key_end - position_);
+    parameter.key = first_attribute(tag, format_.key_end);
+    if (attribute_of(tag, "string=\"") == "true") parameter.type = "string";
+    if (const auto type = attribute_of(tag, "type=\""); !type.empty()) parameter.type = type;
     position_ = key_end + format_.key_end.size();
     if (!format_.value_begin.empty()) {
       position_ = skip_white_space(text_, position_);
@@ -243,6 +247,12 @@ class TaggedReader {
     const bool opaque =
         text_.substr(begin).starts_with(kCdataBegin) || (!context_.final && may_become(text_, begin, kCdataBegin));
     return opaque ? std::min(text_.find(kCdataEnd, begin), text_.size()) : position_;
+  }
+
+  // A name or key up to its closing quote, where further attributes may follow it before `tag_end`.
+  static std::string first_attribute(std::string_view tag, std::string_view tag_end) {
+    const std::size_t quote = tag_end.starts_with('"') ? kNowhere : tag.find('"');
+    return quote == kNowhere ? std::string(trim(tag)) : xml_text(tag.substr(0, quote));
   }
 
   void read_value(Parameter& parameter) {
@@ -275,8 +285,8 @@ class TaggedReader {
     std::string out = whole || !read.empty() ? "{" : "";
     for (std::size_t i = 0; i < read.size(); ++i) {
       const auto& parameter = read[i];
-      const ToolParameter* known = find_parameter(tool_, parameter.key);
-      const bool text_value = parameter.string_attribute || is_string_only(known);
+      const std::vector<std::string> types = types_of(parameter);
+      const bool text_value = is_string_only(types);
       if (!parameter.whole && !text_value) break;
       // Until the call ends, one that wraps them all is not told from one of its name.
       if (!whole && read.size() == 1 && is_wrapper(parameter)) break;
@@ -286,12 +296,19 @@ class TaggedReader {
         out += '"';
         append_json_escaped(out, parameter.value);
       } else {
-        out += text_value ? quote_json(parameter.value) : coerce_value(parameter.value, known->types, context_.spacing);
+        out += text_value ? quote_json(parameter.value) : coerce_value(parameter.value, types, context_.spacing);
       }
     }
     if (!whole) return out;
     if (const auto inner = wrapped_arguments(read)) return *inner;
     return out + "}";
+  }
+
+  // What its tag says, or else what the tool says; empty: text.
+  std::vector<std::string> types_of(const Parameter& parameter) const {
+    if (!parameter.type.empty()) return {parameter.type};
+    const ToolParameter* known = find_parameter(tool_, parameter.key);
+    return known == nullptr ? std::vector<std::string>() : known->types;
   }
 
   bool is_wrapper(const Parameter& parameter) const {

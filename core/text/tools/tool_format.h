@@ -80,7 +80,8 @@ struct ToolFormat {
   bool begins_output = false;     // not eager: calls count only where they begin the output
   bool ends_output = false;       // not eager: and only where nothing follows them
   bool start_is_enough = false;   // not eager: text after a start is never content, even where no call can be read
-  std::vector<std::string_view> dropped;  // markers that are no part of the content
+  std::vector<std::string_view> dropped;      // markers that are no part of the content
+  std::vector<std::string_view> answer_tags;  // dropped where reasoning is taken out: they wrap what follows it
 
   // For a grammar that constrains calls: the text around a JSON call. `before` opens the message's calls, then for each
   // call begin + name + middle + arguments (JSON by the tool's schema) + end, calls separated by `between`, and `after`

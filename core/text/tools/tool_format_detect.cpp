@@ -16,6 +16,7 @@ struct Sign {
 };
 constexpr Sign kSigns[] = {
     {{"<|channel|>", "<|message|>"}, "harmony"},
+    {{"<|open|>", "<|sep|>"}, "kimi_k3"},
     {{"<|tool_call>", "<|channel>"}, "gemma4"},
     {{"<start_function_call>", ""}, "functiongemma"},
     {{"｜DSML｜", "tool_calls>"}, "deepseek_v4"},
@@ -62,10 +63,17 @@ struct ThinkTags {
   std::string_view end;
 };
 constexpr ThinkTags kThinkTags[] = {
-    {"<seed:think>", "</seed:think>"},          {"[THINK]", "[/THINK]"},
-    {"<|START_THINKING|>", "<|END_THINKING|>"}, {"<|inner_prefix|>", "<|inner_suffix|>"},
-    {"<longcat_think>", "</longcat_think>"},    {"<reasoning>", "</reasoning>"},
+    {"<seed:think>", "</seed:think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<|START_THINKING|>", "<|END_THINKING|>"},
+    {"<|inner_prefix|>", "<|inner_suffix|>"},
+    {"<longcat_think>", "</longcat_think>"},
+    {"<reasoning>", "</reasoning>"},
+    {"Here is my thought process:", "Here is my response:"},
 };
+
+// Tags around the answer, where a template's instructions ask for them.
+constexpr ThinkTags kAnswerTags[] = {{"<response>", "</response>"}, {"<answer>", "</answer>"}};
 
 }  // namespace
 
@@ -78,12 +86,15 @@ ToolFormat detect_tool_format(std::string_view source) {
     }
   }
   if (format.name == "hermes" && has(source, "<sep>")) format = *find_tool_format("reka");
-  if (format.syntax == CallSyntax::kHarmony || format.name == "gemma4" || format.name == "apriel_thinker")
-    return format;
+  const bool has_own_tags = format.name == "gemma4" || format.name == "apriel_thinker" || format.name == "kimi_k3";
+  if (format.syntax == CallSyntax::kHarmony || has_own_tags) return format;
   for (const auto& tags : kThinkTags) {
     if (!has(source, tags.begin) && !has(source, tags.end)) continue;
     format.think_begin = tags.begin;
     format.think_end = tags.end;
+  }
+  for (const auto& tags : kAnswerTags) {
+    if (has(source, std::string(tags.begin) + std::string(tags.end))) format.answer_tags = {tags.begin, tags.end};
   }
   return format;
 }

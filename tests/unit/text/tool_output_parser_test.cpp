@@ -153,6 +153,42 @@ TEST_CASE("values written as Python writes them are JSON where the tool asks for
         R"({"month": 7, "offset": -1, "zero": 0, "part": 0.5})");
 }
 
+TEST_CASE("Kimi K3's attributes say what its values are") {
+  const std::string text =
+      "<|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"f\" "
+      "index=\"1\"<|sep|><|open|>argument key=\"n\" type=\"number\"<|sep|>1.5<|close|>argument<|sep|><|open|>argument "
+      "key=\"a&amp;b\" type=\"string\"<|sep|>{}\n<|close|>argument<|sep|><|open|>argument key=\"o\" "
+      "type=\"object\"<|sep|>{\"x\":[]}<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+      "<|close|>message<|sep|>";
+  OutputParserOptions options;
+  options.prompt_end = "<|open|>think<|sep|>";
+  for (const std::size_t piece : {1U, 11U, 1000U}) {
+    const ParsedOutput output = parse("kimi_k3", "Hm.<|close|>think<|sep|>" + text, options, piece);
+    CHECK(output.reasoning == "Hm.");
+    CHECK(output.content == "I look.");
+    REQUIRE(output.tool_calls.size() == 1);
+    CHECK(output.tool_calls[0].name == "f");
+    CHECK(output.tool_calls[0].arguments == R"({"n": 1.5, "a&b": "{}\n", "o": {"x": []}})");
+  }
+  CHECK(detect_tool_format("<|open|>{{ channel }}<|sep|>").name == "kimi_k3");
+}
+
+TEST_CASE("tags around the answer go where the reasoning is taken out") {
+  const std::string text = "<think>\nHm.\n</think>\n<answer>\nYes.\n</answer>";
+  for (const std::size_t piece : {1U, 5U, 1000U}) {
+    CHECK(parse("hunyuan_a13b", text, {}, piece).content == "Yes.");
+    CHECK(parse("hunyuan_a13b", text, {}, piece).reasoning == "Hm.");
+  }
+  OutputParserOptions raw;
+  raw.parse_reasoning = false;
+  CHECK(parse("hunyuan_a13b", text, raw).content == text);
+  const ToolFormat asked = detect_tool_format("Write thoughts between <think></think>, then <response></response>.");
+  CHECK(asked.answer_tags.size() == 2);
+  CHECK(detect_tool_format("Answer <response>so</response>.").answer_tags.empty());
+  const ToolFormat told = detect_tool_format("After 'Here is my thought process:' and 'Here is my response:' write.");
+  CHECK(told.think_end == "Here is my response:");
+}
+
 TEST_CASE("what only looks like a call stays content") {
   CHECK(parse("hermes", "a <tool_call> tag").content == "a <tool_call> tag");
   CHECK(parse("llama3_json", "{\"answer\": 42}").content == "{\"answer\": 42}");
