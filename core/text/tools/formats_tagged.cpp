@@ -17,6 +17,7 @@ ToolFormat tagged_format(std::string_view name, std::string_view start, std::str
   format.key_end = ">";
   format.parameter_end = "</parameter>";
   format.mends_cut_off = true;
+  format.calls_in_open_reasoning = true;
   format.frame.trigger = start;
   return format;
 }
@@ -26,7 +27,6 @@ FormatEntry qwen3_coder() {
   format.starts.push_back("<function=");
   format.needs_name_end = true;
   format.start_is_enough = true;
-  format.calls_in_open_reasoning = true;
   return {format, {"qwen3xml", "mimo", "qwen35", "nemotronv3", "nemotron3nano", "qwen3coderxml"}};
 }
 
@@ -71,7 +71,6 @@ ToolFormat dsml_format(std::string_view name, std::string_view start, std::strin
   format.key_end = ">";
   format.parameter_end = "</｜DSML｜parameter>";
   format.wrapper_keys = {"arguments", "input"};
-  format.calls_in_open_reasoning = true;
   format.mends_cut_off = false;
   format.trims_values = false;
   return format;
@@ -95,7 +94,7 @@ ToolFormat key_value_format(std::string_view name, std::string_view name_end) {
 
 FormatEntry glm() {
   ToolFormat format = key_value_format("glm45", "");
-  return {format, {"glm47", "glm46", "glm", "glm4", "glm5", "poolsidev1"}};
+  return {format, {"glm47", "glm46", "glm", "glm4", "glm5", "ling3", "poolsidev1"}};
 }
 
 FormatEntry hy_v3() {

@@ -69,6 +69,7 @@ constexpr ThinkTags kThinkTags[] = {
     {"<|inner_prefix|>", "<|inner_suffix|>"},
     {"<longcat_think>", "</longcat_think>"},
     {"<reasoning>", "</reasoning>"},
+    {"<mm:think>", "</mm:think>"},
     {"Here is my thought process:", "Here is my response:"},
 };
 

@@ -93,6 +93,9 @@ TEST_CASE("whole calls in reasoning that is never closed are calls, those in clo
     CHECK(closed.reasoning == "Perhaps " + call);
     CHECK(closed.tool_calls.empty());
     CHECK(closed.content == "No.");
+    const ParsedOutput other = parse("glm45", "Hm.<tool_call>f\n</tool_call>", options, piece);
+    CHECK(other.reasoning == "Hm.");
+    CHECK(other.tool_calls.size() == 1);
     const ParsedOutput cut_off = parse("qwen3_coder", "A <tool_call> begins <function=f>", options, piece);
     CHECK(cut_off.reasoning == "A <tool_call> begins <function=f>");
     CHECK(cut_off.tool_calls.empty());
