@@ -140,7 +140,7 @@ class RuleParser {
       if (!take(")")) fail("')' is expected");
       return inner;
     }
-    if (c == '.' && !name_character(peek(1))) {
+    if (c == '.') {  // names do not begin with it
       ++at_;
       return make_set(CharSet::any());
     }

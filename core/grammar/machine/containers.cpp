@@ -31,7 +31,8 @@ bool Machine::used(const Frame& frame, std::uint32_t text) const {
   return false;
 }
 
-// Whether some key is left among those that `reach` describes. A full object takes only the keys that it still needs.
+// Whether some key is left among those that `reach` describes; of few unnamed ones this is known only where `text` is
+// exactly what was read. A full object takes only the keys that it still needs.
 bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_t text, bool exact) const {
   const ObjectShape& shape = program_->objects[frame.shape];
   if (frame.count + frame.missing > shape.max) return false;
@@ -40,9 +41,7 @@ bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_
   for (std::uint32_t name = reach.first_named; name < reach.last_named; ++name) {
     if (!bit(&stack_.words[frame.words], name) && (!tight || bit(shape.required.data(), name))) return true;
   }
-  if (tight || reach.num_finite == 0) return false;
-  if (!exact) return true;
-  return reach.num_finite > num_taken(frame, text);
+  return !tight && exact && reach.num_finite > num_taken(frame, text);
 }
 
 // How many of the texts already used begin with `prefix`.
@@ -54,16 +53,37 @@ std::uint64_t Machine::num_taken(const Frame& frame, std::uint32_t prefix) const
   return taken;
 }
 
+// Whether `live` holds for some way to complete the code point at hand. Few texts are left where this is asked for, so
+// few ways lead to those that are taken.
+template <class Live>
+bool Machine::some_completion(const Thread& thread, ByteLexer& lexer, const Live& live) {
+  const Stack::Mark mark = stack_.mark();
+  bool found = false;
+  for (std::uint32_t byte = 0; byte < 256 && !found; ++byte) {
+    const std::uint32_t moved = lexer.step(thread.state, static_cast<std::uint8_t>(byte));
+    if (moved == 0) continue;
+    const bool completes = (moved & ByteLexer::kCompletes) != 0;
+    Thread next = thread;
+    next.state = moved & ~ByteLexer::kCompletes;
+    extend_key(next, static_cast<std::uint8_t>(byte), completes, true);
+    found = completes ? live(next) : some_completion(next, lexer, live);
+    stack_.release(mark);
+  }
+  return found;
+}
+
 // Whether some item that begins with the thread's text is not in its array yet.
-bool Machine::supply_live(const Thread& thread, const ByteLexer& lexer, const Supply& supply) const {
-  const Frame& frame = stack_.frames[thread.frame];
-  const bool exact = !lexer.inside(thread.state);
+bool Machine::supply_live(const Thread& thread, ByteLexer& lexer, const Supply& supply) {
+  const bool inside = lexer.inside(thread.state);
   bool live = false;
+  bool few = false;
   lexer.for_each_target(thread.state, [&](std::uint32_t target) {
     const KeyReach& reach = (*supply)[target];
-    live = live || reach.endless || (exact ? reach.num_finite > num_taken(frame, thread.text) : reach.num_finite > 0);
+    few = few || reach.num_finite > 0;
+    live = live || reach.endless || (!inside && reach.num_finite > num_taken(stack_.frames[thread.frame], thread.text));
   });
-  return live;
+  if (live || !inside || !few) return live;
+  return some_completion(thread, lexer, [&](const Thread& whole) { return supply_live(whole, lexer, supply); });
 }
 
 void Machine::finish_item(std::uint32_t frame_index, std::uint32_t text, Threads& out) {
@@ -95,15 +115,20 @@ void Machine::finish_bare(const Thread& thread, Threads& out) {
   finish_item(thread.frame, text, out);
 }
 
-bool Machine::key_live(const Thread& thread) const {
-  const Frame& frame = stack_.frames[thread.frame];
+bool Machine::key_live(const Thread& thread) {
   const ObjectShape& shape = program_->objects[thread.shape];
-  const bool exact = !shape.keys->inside(thread.state);
+  const Frame& frame = stack_.frames[thread.frame];
+  const bool inside = shape.keys->inside(thread.state);
+  const bool takes_unnamed = frame.count + frame.missing < shape.max;
   bool live = false;
+  bool few = false;
   shape.keys->for_each_target(thread.state, [&](std::uint32_t target) {
-    live = live || (target != 0 && reach_live(frame, shape.reach[target], thread.text, exact));
+    if (target == 0) return;
+    few = few || (takes_unnamed && shape.reach[target].num_finite > 0);
+    live = live || reach_live(frame, shape.reach[target], thread.text, !inside);
   });
-  return live;
+  if (live || !inside || !few) return live;
+  return some_completion(thread, *shape.keys, [&](const Thread& whole) { return key_live(whole); });
 }
 
 void Machine::begin_key(const Thread& thread, Threads& out) {

@@ -162,8 +162,9 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
                    .state = node.strings[i].lexer->start(),
                    .frame = frame};
       // Strings are told from other items that spell the same by what their text begins with.
-      if (node.strings[i].supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
-      push(out, begun);
+      const Supply& supply = node.strings[i].supply;
+      if (supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
+      if (supply == nullptr || supply_live(begun, *node.strings[i].lexer, supply)) push(out, begun);
     }
   } else if (byte == '{') {
     for (const std::uint32_t shape : node.objects) {

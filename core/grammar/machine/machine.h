@@ -68,7 +68,7 @@ class Machine {
   void finish_item(std::uint32_t frame, std::uint32_t text, Threads& out);
   void finish_key(const Thread& thread, std::uint32_t label, Threads& out);
   void step_thread(const Thread& thread, std::uint8_t byte, Threads& out);
-  bool key_live(const Thread& thread) const;
+  bool key_live(const Thread& thread);
   // Adds the bytes that the thread may read next (perhaps some more).
   void first_bytes(const Thread& thread, ByteSet& set);
   // Whether an unnamed key is already in the thread's object.
@@ -102,7 +102,9 @@ class Machine {
   void step_object(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_array(const Thread& thread, std::uint8_t byte, Threads& out);
   void finish_bare(const Thread& thread, Threads& out);
-  bool supply_live(const Thread& thread, const ByteLexer& lexer, const Supply& supply) const;
+  bool supply_live(const Thread& thread, ByteLexer& lexer, const Supply& supply);
+  template <class Live>
+  bool some_completion(const Thread& thread, ByteLexer& lexer, const Live& live);
   std::uint64_t num_taken(const Frame& frame, std::uint32_t prefix) const;
   void extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside);
   void begin_key(const Thread& thread, Threads& out);

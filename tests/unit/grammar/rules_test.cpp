@@ -53,6 +53,12 @@ ws ::= [ \t\n]*
   CHECK_THAT(refusal(text_spec(Kind::kGbnf, "root ::= root")), Catch::Matchers::Contains("no text"));
 }
 
+TEST_CASE("points in a row are as many characters, and no name") {
+  const auto grammar = compiled(text_spec(Kind::kGbnf, "root ::= ... \"-\" b.c\nb.c ::= .\n"));
+  CHECK(accepts(*grammar, "aé\n-z"));
+  CHECK_FALSE(accepts(*grammar, "ab-z"));
+}
+
 TEST_CASE("a regular expression matches the whole text") {
   const auto phone = compiled(text_spec(Kind::kRegex, R"(\(?[0-9]{3}\)?-\d{4}|é+)"));
   CHECK(accepts(*phone, "(123)-4567"));

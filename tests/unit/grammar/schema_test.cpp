@@ -9,6 +9,7 @@ struct Cases {
   std::string schema;
   std::vector<std::string> valid;
   std::vector<std::string> invalid;
+  std::vector<std::string> lost{};  // what no valid text begins with
 };
 
 void check(const Cases& cases) {
@@ -20,6 +21,10 @@ void check(const Cases& cases) {
   for (const std::string& text : cases.invalid) {
     INFO(cases.schema << " must not take " << text);
     CHECK_FALSE(accepts(*grammar, text));
+  }
+  for (const std::string& text : cases.lost) {
+    INFO(cases.schema << " must not begin with " << text);
+    CHECK_FALSE(begins(*grammar, text));
   }
 }
 
@@ -47,8 +52,9 @@ TEST_CASE("keys and strings are what they spell") {
 
 TEST_CASE("counts of properties and items are exact") {
   check({R"({"type":"object","minProperties":1,"maxProperties":2,"required":["k"]})",
-         {R"({"k":1})", R"({"z":0,"k":1})"},
-         {"{}", R"({"z":1})", R"({"z":1,"y":2})", R"({"k":1,"a":2,"b":3})"}});
+         {R"({"k":1})", R"({"z":0,"k":1})", R"({"é":0,"\u006b":1})"},
+         {"{}", R"({"z":1})", R"({"z":1,"y":2})", R"({"k":1,"a":2,"b":3})"},
+         {R"({"z":0,"\u0061)", "{\"z\":0,\"\xC3"}});
   check({R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1})",
          {"[1]", R"([1,"a"])"},
          {"[]", R"(["a"])", R"([1,"a",2])"}});
@@ -61,7 +67,8 @@ TEST_CASE("several conditions on how many items are of a kind hold together, and
   check({R"({"type":"array","prefixItems":[{},{"type":["integer","string"]}],"items":{"type":"null"},
             "allOf":[{"contains":{"type":"integer"}},{"contains":{"type":"string"}}]})",
          {R"([1,"a"])", R"(["a",1,null])"},
-         {"[true", R"([1,2)", R"(["a","b")", "[null", "[]", "[1]"}});
+         {"[]", "[1]"},
+         {"[t", "[1,2", R"(["a",")", "[n"}});
   check(
       {R"({"type":"array","maxItems":3,"allOf":[{"contains":{"type":"integer"},"maxContains":1},{"contains":{"const":"a"},"minContains":2}]})",
        {R"(["a",1,"a"])", R"([1,"a","a"])"},
@@ -119,6 +126,17 @@ TEST_CASE("items that must differ do, whatever their spelling") {
              Catch::Matchers::Contains("no value"));
   CHECK_THAT(refusal(schema_spec(R"({"items":{"uniqueItems":true,"type":"array","items":{"type":"object"}}})")),
              Catch::Matchers::StartsWith("#/items/uniqueItems"));
+}
+
+TEST_CASE("no byte leads to nothing but texts that are taken") {
+  check({R"({"type":"array","uniqueItems":true,"items":{"enum":["é","b",null]}})",
+         {R"(["b","é",null])", R"(["\u00e9","b"])"},
+         {R"(["b","b"])"},
+         {"[\"é\",\"\xC3", R"(["é","\u00e)", R"(["é","b",")", "[null,n"}});
+  check({R"({"type":"object","patternProperties":{"^[éb]$":{}},"additionalProperties":false})",
+         {R"({"é":1,"b":2})", R"({"\u0062":1,"\u00e9":2})"},
+         {R"({"b":1,"b":1})"},
+         {"{\"é\":1,\"\xC3", R"({"é":1,"\u00e)", R"({"é":1,"b":2,)"}});
 }
 
 TEST_CASE("numbers keep their bounds in every usual spelling") {

@@ -62,15 +62,28 @@ std::string refusal(const GrammarSpec& spec) {
   return grammar ? "" : grammar.error().message;
 }
 
-bool accepts(const Grammar& grammar, std::string_view text) {
-  const auto state = grammar.start();
+namespace {
+
+bool take_all(GrammarState& state, std::string_view text) {
   for (const char byte : text) {
     const TokenId token{static_cast<unsigned char>(byte)};
-    const bool offered = in_mask(mask_of(*state, *byte_vocabulary()), token);
-    const bool taken = state->accept(token);
+    const bool offered = in_mask(mask_of(state, *byte_vocabulary()), token);
+    const bool taken = state.accept(token);
     REQUIRE(offered == taken);
     if (!taken) return false;
   }
+  return true;
+}
+
+}  // namespace
+
+bool begins(const Grammar& grammar, std::string_view text) {
+  return take_all(*grammar.start(), text);
+}
+
+bool accepts(const Grammar& grammar, std::string_view text) {
+  const auto state = grammar.start();
+  if (!take_all(*state, text)) return false;
   const TokenId end = byte_vocabulary()->end_tokens().front();
   const bool offered = in_mask(mask_of(*state, *byte_vocabulary()), end);
   REQUIRE(offered == state->accept(end));

@@ -26,6 +26,8 @@ std::string refusal(const GrammarSpec& spec);
 // Whether the text is accepted as a whole, by the bytes' states and by their masks, which must agree.
 bool accepts(const Grammar& grammar, std::string_view text);
 bool accepts(const GrammarSpec& spec, std::string_view text);
+// Whether the text is allowed so far.
+bool begins(const Grammar& grammar, std::string_view text);
 
 bool in_mask(const std::vector<std::uint32_t>& mask, TokenId token);
 std::vector<std::uint32_t> mask_of(GrammarState& state, const TokenVocabulary& vocabulary);
