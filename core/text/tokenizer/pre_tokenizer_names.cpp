@@ -39,6 +39,7 @@ constexpr std::string_view kSeedCoder =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| "
     "?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 constexpr std::string_view kDigit = "\\p{N}";
+constexpr std::string_view kUpToThreeDigits = "\\p{N}{1,3}";
 constexpr std::string_view kFalconPunctuation = "[\\p{P}\\$\\+<=>\\^~\\|`]+";
 constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
 constexpr std::string_view kLineBreak = "[\\r\\n]";
@@ -95,7 +96,8 @@ constexpr Recipe kDefaultRecipe{{"[\\p{P}\\$\\+<=>\\^~\\|]+", kGpt2Pattern, kDig
 constexpr Recipe kDeepseekLlmRecipe{
     {kLineBreak, kDeepseekLetters, kDeepseekPunctuation, kTrailingSpace, kHanAndHangul, kDigitRun}};
 constexpr Recipe kDeepseekCoderRecipe{{kLineBreak, "\\s?\\p{L}+", "\\s?\\p{P}+", kHanAndHangul, kDigit}};
-constexpr Recipe kDeepseek3Recipe{{"\\p{N}{1,3}", kDeepseek3Cjk, kDeepseek3}};
+constexpr Recipe kDeepseek3Recipe{{kUpToThreeDigits, kDeepseek3Cjk, kDeepseek3}};
+constexpr Recipe kMinicpm5Recipe{.patterns = {kUpToThreeDigits, kLlama3}, .ignore_merges = true};
 constexpr Recipe kPoroRecipe{{kPoro}};
 constexpr Recipe kVikingRecipe{{kPoro, kDigit}};
 constexpr Recipe kChameleonRecipe{.patterns = {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
@@ -149,6 +151,7 @@ constexpr std::array kNames{
     Named{"glm4", &kLlama3PatternRecipe},
     Named{"qwen2", &kQwen2Recipe},
     Named{"deepseek-r1-qwen", &kQwen2Recipe},
+    Named{"f2llmv2", &kQwen2Recipe},
     Named{"kormo", &kQwen2PatternRecipe},
     Named{"megrez", &kQwen2PatternRecipe},
     Named{"stablelm2", &kQwen2Recipe},
@@ -170,6 +173,7 @@ constexpr std::array kNames{
     Named{"deepseek-coder", &kDeepseekCoderRecipe},
     Named{"deepseek-v3", &kDeepseek3Recipe},
     Named{"hunyuan-dense", &kDeepseek3Recipe},
+    Named{"minicpm5", &kMinicpm5Recipe},
     Named{"poro-chat", &kPoroRecipe},
     Named{"bloom", &kPoroRecipe},
     Named{"gpt3-finnish", &kPoroRecipe},

@@ -146,7 +146,7 @@ TEST_CASE("every named pre-tokenizer compiles and leaves no text out", "[tokeniz
         "command-r",    "smollm",         "tekken",      "gpt-4o",      "llama4",    "codeshell",
         "olmo",         "stablelm2",      "bailingmoe",  "seed-coder",  "bloom",     "viking",
         "chameleon",    "qwen35",         "smaug-bpe",   "chatglm-bpe", "exaone",    "minerva-7b",
-        "jais"}) {
+        "jais",         "minicpm5"}) {
     CAPTURE(name);
     const NamedPreTokenizer named = make_pre_tokenizer(name);
     Regex::Matcher matcher;
