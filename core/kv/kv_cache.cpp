@@ -104,10 +104,14 @@ std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, 
   for (; position + block_size_ <= limit; position += block_size_) {
     const BlockId found = index_.find(table.node, tokens.subspan(as_size(position), as_size(block_size_)));
     if (found == kNoBlock) break;
-    BlockId& own = table.blocks[as_size(table.num_entered)];
     pool_.retain(found);
-    pool_.release(own, index_.contains(own));
-    own = found;
+    if (std::cmp_equal(table.blocks.size(), table.num_entered)) {
+      table.blocks.push_back(found);  // a text that a grammar forced has no blocks of its own yet
+    } else {
+      BlockId& own = table.blocks[as_size(table.num_entered)];
+      pool_.release(own, index_.contains(own));
+      own = found;
+    }
     table.node = node_of(found);
     ++table.num_entered;
   }

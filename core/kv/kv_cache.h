@@ -50,7 +50,8 @@ class KvCache {
   bool admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
   // Makes room for `num_tokens` tokens, those from num_computed on writable. False, and nothing changed, without room.
   bool grow(BlockTable& table, std::int64_t num_computed, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
-  // Replaces the blocks about to be computed by ones that others have computed meanwhile; returns the tokens gained.
+  // Replaces the blocks about to be computed, or adds to them, by ones that others have computed meanwhile; returns the
+  // tokens gained.
   std::int64_t adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed, std::int64_t limit);
   // Enters the blocks that became full. The first num_computed of `tokens` are in the table's blocks.
   void commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);

@@ -170,6 +170,21 @@ TEST_CASE("equal content that two computed at once is kept once", "[kv]") {
   kv.check_integrity();
 }
 
+TEST_CASE("what another computed is taken where there are no blocks for it yet", "[kv]") {
+  KvCache kv(8, kBlockSize, true);
+  Holder longer = hold(kv, made_tokens(14, 1));
+  Holder shorter = hold(kv, made_tokens(4, 1));  // its one block is full
+  shorter.tokens = longer.tokens;                // the rest is forced on it, and not computed
+  CHECK(kv.adopt(shorter.table, shorter.tokens, 4, 13) == 8);
+  CHECK(shorter.table.blocks == block_ids({0, 1, 2}));
+  REQUIRE(kv.grow(shorter.table, 12, 14, shorter.copies));
+  CHECK(shorter.table.blocks.size() == 4);
+  let_go(kv, shorter);
+  let_go(kv, longer);
+  CHECK(kv.pool().num_referenced() == 0);
+  kv.check_integrity();
+}
+
 TEST_CASE("a salt's root is forgotten with its last block", "[kv]") {
   KvCache kv(4, kBlockSize, true);
   for (int i = 0; i < 20; ++i) {

@@ -191,7 +191,8 @@ class Shadow {
       const int num_new = random_.one_in(10) ? 1 + random_.below(40) : 1;  // sometimes a grammar forces many
       for (int i = 0; i < num_new; ++i) {
         if (each->num_generated() == each->request->sampling.max_tokens) break;
-        each->tokens.push_back(TokenId{random_.below(3)});
+        // What is forced is the same for many, so that one finds it computed by another.
+        each->tokens.push_back(TokenId{num_new > 1 ? i % 3 : random_.below(3)});
       }
       if (each->num_generated() == each->request->sampling.max_tokens) {
         scheduler_.finish(*each);
