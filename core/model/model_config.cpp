@@ -101,8 +101,10 @@ void check_config(const ModelConfig& config, const std::string& where) {
   check.in_range("the number of key-value heads", config.num_kv_heads, 1, config.num_heads);
   check.require(config.num_heads % config.num_kv_heads == 0,
                 fmt::format("{} heads cannot share {} key-value heads", config.num_heads, config.num_kv_heads));
-  check.in_range("the head dimension", config.head_dim, 2, 1 << 12);
-  check.require(config.head_dim % 2 == 0, fmt::format("the head dimension, {}, is odd", config.head_dim));
+  check.in_range("the head dimension", config.head_dim, 8, 1 << 12);
+  // Keys lie in the cache in groups of so many elements.
+  check.require(config.head_dim % 8 == 0,
+                fmt::format("the head dimension is {}, not a multiple of 8", config.head_dim));
   check.in_range("the vocabulary size", config.vocab_size, 1, 1 << 24);
   check.in_range("the context length", config.max_context, 1, std::int64_t{1} << 30);
   check.in_range("the RMS norm's epsilon", config.rms_eps, 0.0, 1.0);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/json_file.h"
 
@@ -145,10 +146,11 @@ void HeaderReader::check_layout() const {
   if (expected != data_.data() + data_.size()) fail("there are bytes after the last tensor");
 }
 
-// Names a file beside the index, not one elsewhere.
+// Names a file beside the index, not one elsewhere, and can be shown in a message.
 bool is_plain_file_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
+  constexpr std::size_t kLongest = 255;
+  const auto is_plain = [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F && c != '/'; };
+  return !name.empty() && name.size() <= kLongest && name != "." && name != ".." && std::ranges::all_of(name, is_plain);
 }
 
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index) {
