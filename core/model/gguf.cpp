@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/ggml_types.h"
 #include "core/model/mapped_file.h"

@@ -6,7 +6,6 @@
 #include "core/model/checkpoint.h"
 #include "core/model/gguf.h"
 #include "core/model/gguf_config.h"
-#include "core/model/mapped_file.h"
 #include "core/model/read_tokenizer.h"
 
 namespace quire {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
-#include "core/model/mapped_file.h"
 
 namespace quire {
 

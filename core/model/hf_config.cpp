@@ -6,8 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/base/printable.h"
 #include "core/model/json_file.h"
-#include "core/model/mapped_file.h"
 
 namespace quire {
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/gguf.h"
 #include "core/model/json_file.h"
-#include "core/model/mapped_file.h"
 #include "core/model/safetensors.h"
 
 namespace quire {

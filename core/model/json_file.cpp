@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/mapped_file.h"
 

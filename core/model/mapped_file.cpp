@@ -63,19 +63,4 @@ void MappedFile::release(std::span<const std::byte> range) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMaxLength = 80;
-  std::string out;
-  for (const char c : text.substr(0, kMaxLength)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7F) {
-      out.push_back(c);
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  if (text.size() > kMaxLength) out += "...";
-  return out;
-}
-
 }  // namespace quire

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
-#include <string>
-#include <string_view>
 
 namespace quire {
 
@@ -26,9 +24,5 @@ class MappedFile {
  private:
   std::span<const std::byte> bytes_;
 };
-
-// Text from a file made fit for one line of a message: control characters and bytes above ASCII escaped, the length
-// bounded.
-std::string printable(std::string_view text);
 
 }  // namespace quire

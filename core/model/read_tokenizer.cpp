@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/json_file.h"
 #include "core/model/loaded_model.h"
@@ -59,15 +60,8 @@ std::vector<TokenKind> kinds(const GgufFile& file) {
   return out;
 }
 
-// Names and patterns in a message are the file's own words: one bounded line of them is shown.
-std::string one_line(std::string_view message) {
-  constexpr std::size_t kMost = 1500;
-  std::string line(message.substr(0, kMost));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return line;
-}
+// Names and patterns in a message are the file's own words: so much of them is shown.
+constexpr std::size_t kMostShown = 1500;
 
 // Says where the error lies.
 template <class Make>
@@ -75,7 +69,7 @@ std::shared_ptr<const Tokenizer> located(const std::string& where, const Make& m
   try {
     return make();
   } catch (const StartupError& error) {
-    throw StartupError(fmt::format("{}: {}", where, one_line(error.what())));
+    throw StartupError(fmt::format("{}: {}", where, printable(error.what(), kMostShown)));
   }
 }
 

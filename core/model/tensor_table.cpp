@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
-#include "core/model/mapped_file.h"
 
 namespace quire {
 

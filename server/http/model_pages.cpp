@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/base/log.h"
-#include "core/model/mapped_file.h"
+#include "core/base/printable.h"
 #include "server/api/errors.h"
 #include "server/models/running_model.h"
 

@@ -1,0 +1,21 @@
+#include "core/base/printable.h"
+
+#include <fmt/core.h>
+
+namespace quire {
+
+std::string printable(std::string_view text, std::size_t max_length) {
+  std::string out;
+  for (const char c : text.substr(0, max_length)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7F) {
+      out.push_back(c);
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  if (text.size() > max_length) out += "...";
+  return out;
+}
+
+}  // namespace quire
