@@ -94,11 +94,13 @@ void Engine::Impl::run() {
   bool checked = false;
   bool persisting = false;
   while (!stopping.load(std::memory_order_acquire)) {
+    // Read before the step: only then has the step received whatever came before the queue was closed.
+    const bool draining = drain_deadline.load(std::memory_order_acquire) != kNotDraining;
     if (step(Clock::now())) {
       checked = false;
       continue;
     }
-    if (drain_deadline.load(std::memory_order_acquire) != kNotDraining && live_.empty()) {
+    if (draining && live_.empty()) {
       const std::lock_guard lock(drained_mutex);
       drained = true;
       drained_changed.notify_all();

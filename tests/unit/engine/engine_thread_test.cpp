@@ -25,6 +25,10 @@ class CountingSink : public OutputSink {
     changed_.wait(lock, [this] { return !finishes_.empty(); });
     return finishes_.at(0);
   }
+  bool is_finished() {
+    const std::lock_guard lock(mutex_);
+    return !finishes_.empty();
+  }
   void wait_tokens(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return num_tokens_ >= count; });
@@ -84,6 +88,37 @@ TEST_CASE("a drain refuses new requests, finishes old ones, and reports when it 
   CHECK(refused.error().kind == ErrorKind::kUnavailable);
   CHECK(harness.engine.wait_drained(Clock::now() + std::chrono::minutes(10)));
   CHECK(sink->wait_finished().reason == FinishReason::kLength);
+}
+
+TEST_CASE("what came before a drain is finished, however late in a step it came", "[engine]") {
+  // When its own request ends, submits the next one and drains: the engine has looked for arrivals in this step
+  // already, and has nothing to compute in it.
+  class DrainingSink : public CountingSink {
+   public:
+    explicit DrainingSink(Engine& engine) : engine_(engine) {}
+    void send(OutputEvent event) noexcept override {
+      if (event.finish) {
+        next = submit(engine_, "next", 2000);
+        engine_.drain(Clock::now() + std::chrono::minutes(10));
+      }
+      CountingSink::send(std::move(event));
+    }
+    std::shared_ptr<CountingSink> next;
+
+   private:
+    Engine& engine_;
+  };
+  Harness harness({.num_blocks = 20'000});
+  const auto sink = std::make_shared<DrainingSink>(harness.engine);
+  Request request = request_of(made_tokens(10, 1), 70'000);
+  request.id = "endless";
+  REQUIRE(harness.engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  harness.engine.start();
+  sink->wait_tokens(1);
+  harness.engine.queue().abort("endless");
+  sink->wait_finished();
+  CHECK(harness.engine.wait_drained(Clock::now() + std::chrono::minutes(10)));
+  CHECK(sink->next->is_finished());
 }
 
 TEST_CASE("at the drain's deadline the rest is cut with an error", "[engine]") {
