@@ -22,6 +22,12 @@ std::size_t unbroken_length(const DryParams& params, std::span<const TokenId> to
   return tokens.size();
 }
 
+// It ends a repetition by itself, so that it cannot continue one.
+bool is_breaker(const DryParams& params, TokenId token) {
+  return std::any_of(params.breakers.begin(), params.breakers.end(),
+                     [&](const auto& breaker) { return breaker.size() == 1 && breaker[0] == token; });
+}
+
 // lengths[d]: how many tokens that end d tokens before the end equal the last ones (the Z function of the reversed
 // text).
 std::vector<std::size_t> repeat_lengths(std::span<const TokenId> tokens) {
@@ -57,11 +63,12 @@ std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const T
   const std::vector<std::size_t> lengths = repeat_lengths(tokens);
   for (std::size_t d = 1; d < tokens.size(); ++d) {
     const std::size_t length = std::min(lengths[d], limit);
-    if (length < allowed) continue;
+    const TokenId next = tokens[tokens.size() - d];
+    if (length < allowed || is_breaker(params, next)) continue;
     const auto excess = static_cast<float>(length) - static_cast<float>(params.allowed_length);
     // Beyond this the token is out of the question; the bound keeps the power finite.
     const float penalty = std::min(params.multiplier * std::pow(params.base, std::min(excess, 1000.0F)), 1e30F);
-    found.push_back({tokens[tokens.size() - d], penalty});
+    found.push_back({next, penalty});
   }
   std::sort(found.begin(), found.end(), [](const DryPenalty& a, const DryPenalty& b) {
     return a.token != b.token ? a.token < b.token : a.penalty > b.penalty;

@@ -289,6 +289,10 @@ TEST_CASE("DRY costs what continues a repetition, by its length", "[sampler]") {
   CHECK(found[0].penalty == 2.0F);  // three repeated tokens, one more than allowed
   params.breakers = {tokens_of({2})};
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
+  params.breakers = {tokens_of({4})};  // what would be next ends repetitions itself
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
+  params.breakers = {tokens_of({4, 8})};
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).size() == 1);
   params.breakers = {};
   params.penalty_last_n = 6;
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
