@@ -92,7 +92,8 @@ class Engine::Impl {
   void pool_hidden_states(MatrixView hidden);
   void collect_prompt_logprobs();
   void prepare_rows();
-  void add_sample_row(Generation& generation, std::span<float> logits, std::span<const std::uint32_t> mask);
+  void add_sample_row(Generation& generation, std::span<float> logits, std::span<const std::uint32_t> mask,
+                      bool is_shared);
   static bool draws_token(const RowPlan& plan);
   void fill_masks(std::size_t vocab_size);
   bool fill_mask(Generation& generation, std::span<std::uint32_t> mask);
@@ -129,7 +130,6 @@ class Engine::Impl {
   MatrixView logits_;
   std::vector<SampleRow> rows_;
   std::vector<Generation*> row_owners_;
-  std::vector<float> forked_logits_;  // copies of a row for the choices that are drawn from it
   std::vector<std::uint32_t> masks_;  // [token_plans, words], of those with a grammar
   std::vector<bool> has_mask_;        // [token_plans]
   std::vector<Generation*> touched_;  // have something to send

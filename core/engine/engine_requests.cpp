@@ -9,9 +9,6 @@ namespace quire {
 
 namespace {
 
-// A whole chunk's logits are kept where the prompt's logprobs are asked for: vocabulary-wide rows, so few at a time.
-constexpr std::int64_t kPromptLogprobChunk = 64;
-
 Error timed_out() {
   return {ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded", {}, {}};
 }
@@ -120,7 +117,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   if (choice == 0) sequence.num_places_reserved = request.num_choices - 1;
   if (choice == 0 && request.sampling.num_prompt_logprobs) {
-    sequence.max_chunk = kPromptLogprobChunk;
+    sequence.max_chunk = kMaxPromptLogitRows;
     sequence.max_cached_tokens = 0;
     generation->prompt_logprobs.emplace_back();  // nothing comes before the first token
   }

@@ -139,13 +139,13 @@ void Engine::Impl::forward() {
   }
 }
 
-// Row by row in the order of positions, so that chunks and preemptions do not change the sum.
+// Row by row in the order of positions, each once, so that chunks and preemptions do not change the sum.
 void Engine::Impl::pool_hidden_states(MatrixView hidden) {
   for (const RowPlan& plan : hidden_plans_) {
     Generation& generation = *plan.generation;
     for (std::int64_t i = 0; i < plan.num_wanted; ++i) {
       const Pooling pooling = generation.sequence.request->pooling;
-      if (pooling == Pooling::kMean && plan.first_position + i < generation.num_pooled) continue;
+      if (plan.first_position + i < generation.num_pooled) continue;
       const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
       generation.pooled.resize(static_cast<std::size_t>(hidden.cols), 0.0);
       for (std::size_t j = 0; j < generation.pooled.size(); ++j)
@@ -162,14 +162,8 @@ void Engine::Impl::prepare_rows() {
   rows_.clear();
   row_owners_.clear();
   collect_prompt_logprobs();
-  std::size_t num_forks = 0;
-  for (const RowPlan& plan : token_plans_) {
-    if (draws_token(plan)) num_forks += static_cast<std::size_t>(plan.generation->sequence.num_places_reserved);
-  }
   const auto width = static_cast<std::size_t>(logits_.cols);
-  forked_logits_.resize(num_forks * width);
   const std::size_t num_words = (width + 31) / 32;
-  std::size_t fork = 0;
   for (std::size_t i = 0; i < token_plans_.size(); ++i) {
     const RowPlan& plan = token_plans_[i];
     if (!draws_token(plan)) continue;
@@ -177,15 +171,13 @@ void Engine::Impl::prepare_rows() {
     const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
-    LiveRequest& live = *generation.live;
-    for (std::int32_t n = 0; n < generation.sequence.num_places_reserved; ++n, ++fork) {
-      const std::span<float> copy(forked_logits_.data() + fork * width, width);
-      std::copy(logits.begin(), logits.end(), copy.begin());
-      auto& choice = live.choices[static_cast<std::size_t>(n + 1)];
-      choice = make_generation(live, n + 1);
-      add_sample_row(*choice, copy, mask);
+    const std::int32_t num_forks = generation.sequence.num_places_reserved;
+    add_sample_row(generation, logits, mask, num_forks > 0);
+    for (std::int32_t choice = 1; choice <= num_forks; ++choice) {
+      auto& forked = generation.live->choices[static_cast<std::size_t>(choice)];
+      forked = make_generation(*generation.live, choice);
+      add_sample_row(*forked, logits, mask, true);
     }
-    add_sample_row(generation, logits, mask);
   }
 }
 
@@ -207,6 +199,7 @@ void Engine::Impl::fill_masks(std::size_t vocab_size) {
 // A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
 bool Engine::Impl::fill_mask(Generation& generation, std::span<std::uint32_t> mask) {
   if (generation.grammar == nullptr) return false;
+  if (!generation.forced.empty() && generation.forbids(generation.forced.back())) generation.forced.clear();
   if (generation.forced.empty()) {
     generation.grammar->fill_mask(mask);
     return true;
@@ -218,9 +211,10 @@ bool Engine::Impl::fill_mask(Generation& generation, std::span<std::uint32_t> ma
   return true;
 }
 
-void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logits,
-                                  std::span<const std::uint32_t> mask) {
+void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logits, std::span<const std::uint32_t> mask,
+                                  bool is_shared) {
   rows_.push_back({.logits = logits,
+                   .is_shared = is_shared,
                    .state = &generation.sampler,
                    .tokens = generation.sequence.tokens,
                    .num_prompt_tokens = generation.sequence.num_prompt_tokens,
@@ -279,14 +273,18 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
     generation.first_token_at = Clock::now();
     generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
     generation.prompt_logprobs.clear();
+    generation.sequence.max_chunk = generation.sequence.max_cached_tokens = Sequence::kUnbounded;
   }
   if (!row.token) {
     generation.finish = finish_info(generation, FinishReason::kError);
-    generation.finish->error = Error{ErrorKind::kInvalidRequest,
-                                     "The request's constraints leave no token to generate.",
-                                     "no_token_allowed",
-                                     {},
-                                     {}};
+    generation.finish->error =
+        row.has_no_numbers
+            ? Error{ErrorKind::kInternal, "The model computed logits that are no numbers.", "model_failed", {}, {}}
+            : Error{ErrorKind::kInvalidRequest,
+                    "The request's constraints leave no token to generate.",
+                    "no_token_allowed",
+                    {},
+                    {}};
     return;
   }
   append(generation, *row.token);
@@ -328,7 +326,7 @@ bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) co
 }
 
 // Where the grammar leaves one way on, the model is not asked. Where logprobs are wanted it is, but has no choice: the
-// text is the same either way.
+// text is the same either way. A token that the request forbids is not forced: the same text may have another spelling.
 void Engine::Impl::append_forced(Generation& generation) {
   if (generation.grammar == nullptr || generation.finish || !generation.forced.empty()) return;
   const std::vector<TokenId> tokens = generation.grammar->forced_tokens();
@@ -337,6 +335,7 @@ void Engine::Impl::append_forced(Generation& generation) {
     return;
   }
   for (const TokenId token : tokens) {
+    if (generation.forbids(token)) return;
     append(generation, token);
     if (generation.finish) return;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,12 @@ struct Generation {
       : live(&owner), choice(number), sampler(std::move(state)) {
     sequence.generation = this;
     event.choice = number;
+  }
+
+  // Whether the request keeps `token` away here, whatever model and grammar say.
+  bool forbids(TokenId token) const {
+    return sampler.forbids(token,
+                           std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.num_prompt_tokens)));
   }
 
   Sequence sequence;

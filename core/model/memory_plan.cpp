@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/base/result.h"
+#include "core/model/model.h"
 
 namespace quire {
 
@@ -106,7 +107,8 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   layout.num_blocks = 1;
   layout.block_size = options.block_size;
   layout.dtype = options.dtype;
-  const std::int64_t num_logit_rows = std::min(limits.max_num_seqs, limits.max_num_batched_tokens);
+  const std::int64_t num_logit_rows =
+      std::min(limits.max_num_seqs + kMaxPromptLogitRows, limits.max_num_batched_tokens);
   const std::int64_t model_len =
       limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
   return {.weight_bytes = model.weight_bytes(backend),

@@ -10,6 +10,10 @@
 
 namespace quire {
 
+// Where a prompt's logprobs are asked for, the logits of its rows are kept, each as wide as the vocabulary: so many in
+// one step, beside those that a token is drawn from.
+inline constexpr std::int64_t kMaxPromptLogitRows = 64;
+
 // One step as flat arrays, derived from a Batch. Rows of a sequence are consecutive.
 struct ModelInput {
   std::span<const std::int32_t> token_ids;  // [rows]

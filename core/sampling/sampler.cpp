@@ -65,12 +65,20 @@ void Sampler::sample(std::span<SampleRow> rows) {
 void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
   const SamplingParams& params = row.state->params_;
   if (params.num_logprobs) scratch.raw.assign(row.logits.begin(), row.logits.end());
+  if (row.is_shared) {
+    scratch.shared.assign(row.logits.begin(), row.logits.end());
+    row.logits = scratch.shared;
+  }
   if (!row.mask.empty()) apply_mask(row.logits, row.mask);
   row.state->apply(row.logits, row.tokens, row.num_prompt_tokens);
   const Maximum maximum = find_maximum(row.logits);
   row.token.reset();
   row.logprob.reset();
-  if (maximum.id < 0) return;
+  if (maximum.id < 0) {
+    row.has_no_numbers =
+        std::any_of(row.logits.begin(), row.logits.end(), [](float logit) { return std::isnan(logit); });
+    return;
+  }
   const std::int32_t id = params.temperature < kGreedyBelow ? maximum.id : draw(row, maximum, scratch);
   row.token = TokenId{id};
   if (params.num_logprobs) row.logprob = logprob_of(scratch.raw, *row.token, *params.num_logprobs);
@@ -123,7 +131,11 @@ void Sampler::collect(std::span<const float> logits, float maximum, const Sampli
   const bool by_min_p = !by_count && !by_mass && params.typical_p >= 1.0F && params.min_p > 0.0F && !xtc;
   const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
   for (float threshold : kThresholds) {
-    if (by_min_p) threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
+    if (by_min_p) {
+      threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
+    } else if (!by_count && !by_mass) {
+      threshold = kFloor;  // all of them are wanted
+    }
     find_above(logits, maximum + threshold * temperature, scratch.ids);
     out.clear();
     for (const std::int32_t id : scratch.ids) {
@@ -225,6 +237,7 @@ void Sampler::make_scratch(std::span<const SampleRow> rows) {
     made->ids.reserve(vocab_size);
     made->chunk_sums.reserve(vocab_size);
     made->raw.reserve(vocab_size);
+    made->shared.reserve(vocab_size);
     scratch_.push_back(std::move(made));
   }
 }

@@ -30,6 +30,8 @@ class SamplerState {
                std::int32_t choice);
 
   void append(TokenId token);  // a generated token
+  // Whether the request itself keeps `token` away after `generated`, whatever the model says.
+  bool forbids(TokenId token, std::span<const TokenId> generated) const;
 
   struct Count {
     bool in_prompt = false;
@@ -43,6 +45,7 @@ class SamplerState {
   void apply_penalties(std::span<float> logits) const;
   void apply_penalties(std::span<float> logits, std::span<const TokenId> window) const;
   void penalize(float& logit, std::int32_t count) const;
+  bool keeps_ends_away(std::span<const TokenId> generated) const;
 
   const SamplingParams& params_;
   const std::vector<TokenId> ends_;
@@ -53,13 +56,15 @@ class SamplerState {
 };
 
 struct SampleRow {
-  std::span<float> logits;  // [vocab_size], overwritten
+  std::span<float> logits;  // [vocab_size], overwritten unless other rows share them
+  bool is_shared = false;
   const SamplerState* state = nullptr;
   std::span<const TokenId> tokens;  // prompt and generated: the new token follows them
   std::int64_t num_prompt_tokens = 0;
   std::span<const std::uint32_t> mask;  // of a grammar; empty: none
-  // Results: no token where nothing is allowed.
+  // Results: no token where nothing is allowed, or where what is allowed has logits that are no numbers.
   std::optional<TokenId> token = std::nullopt;
+  bool has_no_numbers = false;
   std::optional<TokenLogprob> logprob = std::nullopt;  // of the model's own distribution, where asked for
 };
 
@@ -83,7 +88,8 @@ class Sampler {
     Candidates candidates;
     std::vector<std::int32_t> ids;
     std::vector<double> chunk_sums;
-    std::vector<float> raw;  // the model's own logits, where logprobs are asked for
+    std::vector<float> raw;     // the model's own logits, where logprobs are asked for
+    std::vector<float> shared;  // a copy to overwrite, where other rows need the same logits
   };
 
   static void sample_row(SampleRow& row, Scratch& scratch);

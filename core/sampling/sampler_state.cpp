@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "core/sampling/dry.h"
 #include "core/sampling/mask.h"
@@ -15,6 +16,17 @@ void ban(std::span<float> logits, TokenId token) {
   if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {
     logits[static_cast<std::size_t>(token.value)] = kMinusInfinity;
   }
+}
+
+// Whether `generated` ends with all of the word but its last token.
+bool nears(const std::vector<TokenId>& word, std::span<const TokenId> generated) {
+  if (word.empty() || word.size() - 1 > generated.size()) return false;
+  const auto begun = generated.last(word.size() - 1);
+  return std::equal(begun.begin(), begun.end(), word.begin());
+}
+
+bool is_in(std::span<const TokenId> tokens, TokenId token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
 bool penalizes(const SamplingParams& params) {
@@ -72,17 +84,27 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
 }
 
 void SamplerState::apply_bans(std::span<float> logits, std::span<const TokenId> generated) const {
-  if (generated.size() < static_cast<std::size_t>(std::max(params_.min_tokens, 0))) {
+  if (keeps_ends_away(generated)) {
     for (const TokenId token : ends_)
       ban(logits, token);
     for (const TokenId token : params_.stop_token_ids)
       ban(logits, token);
   }
   for (const auto& word : params_.bad_words) {
-    if (word.empty() || word.size() - 1 > generated.size()) continue;
-    const auto begun = generated.last(word.size() - 1);
-    if (std::equal(begun.begin(), begun.end(), word.begin())) ban(logits, word.back());
+    if (nears(word, generated)) ban(logits, word.back());
   }
+}
+
+bool SamplerState::keeps_ends_away(std::span<const TokenId> generated) const {
+  return std::cmp_less(generated.size(), params_.min_tokens);
+}
+
+bool SamplerState::forbids(TokenId token, std::span<const TokenId> generated) const {
+  const auto bit = static_cast<std::uint32_t>(token.value);
+  if (!allowed_.empty() && (bit / 32 >= allowed_.size() || ((allowed_[bit / 32] >> (bit % 32)) & 1U) == 0)) return true;
+  if (keeps_ends_away(generated) && (is_in(ends_, token) || is_in(params_.stop_token_ids, token))) return true;
+  return std::any_of(params_.bad_words.begin(), params_.bad_words.end(),
+                     [&](const auto& word) { return nears(word, generated) && word.back() == token; });
 }
 
 void SamplerState::penalize(float& logit, std::int32_t count) const {

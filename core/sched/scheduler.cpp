@@ -43,6 +43,10 @@ bool holds_more_for_less(const Sequence& a, const Sequence& b) {
   return blocks_a * (b.num_generated() + 1) > blocks_b * (a.num_generated() + 1);
 }
 
+bool has_bound(const Sequence& sequence) {
+  return sequence.max_chunk != Sequence::kUnbounded;
+}
+
 bool streams(const Sequence& sequence) {
   return sequence.prompt_computed() && sequence.num_remaining() <= kMaxStreamingTokens;
 }
@@ -101,6 +105,7 @@ std::span<const Sequence* const> Scheduler::next_to_start() {
 void Scheduler::schedule(Batch& batch) {
   batch.clear();
   budget_ = options_.max_num_batched_tokens;
+  num_bounded_ = 0;
   place_streaming(batch);
   prompt_budget_ = prompt_budget(batch);
   place_prompts(batch);
@@ -128,7 +133,7 @@ void Scheduler::place_streaming(Batch& batch) {
 void Scheduler::place_prompts(Batch& batch) {
   for (std::size_t i = 0; i < running_.size() && prompt_budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (streams(sequence)) continue;
+    if (streams(sequence) || !has_turn(sequence)) continue;
     sequence.num_computed += kv_.adopt(sequence.table, sequence.tokens, sequence.num_computed, sequence.prefix_limit());
     if (make_room(batch, sequence, chunk(sequence))) place_chunk(batch, sequence);
   }
@@ -156,10 +161,17 @@ void Scheduler::place_chunk(Batch& batch, Sequence& sequence) {
   place(batch, sequence, num_tokens);
   batch.num_prompt_tokens += num_tokens;
   prompt_budget_ -= num_tokens;
+  if (has_bound(sequence)) num_bounded_ += num_tokens;
 }
 
 std::int64_t Scheduler::chunk(const Sequence& sequence) const {
-  return std::min({sequence.num_remaining(), prompt_budget_, sequence.max_chunk});
+  const std::int64_t bound = has_bound(sequence) ? sequence.max_chunk - num_bounded_ : sequence.max_chunk;
+  return std::min({sequence.num_remaining(), prompt_budget_, bound});
+}
+
+// False where others with a bounded chunk, more important ones, have taken this step's share.
+bool Scheduler::has_turn(const Sequence& sequence) const {
+  return !has_bound(sequence) || num_bounded_ < sequence.max_chunk;
 }
 
 bool Scheduler::make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
@@ -213,13 +225,14 @@ bool Scheduler::swaps(const Sequence& victim) const {
 }
 
 // The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
-// cached. Those whose next tokens somebody is computing right now wait for them.
+// cached. Those whose next tokens somebody is computing right now wait for them, and those without a turn for theirs.
 Sequence* Scheduler::choose_waiting(PrefixMatch& match) {
   Sequence* first = nullptr;
   Sequence* chosen = nullptr;
   waiting_.for_each_first(kWindow, [&](Sequence& sequence, bool next_queue) {
     if (next_queue && first != nullptr) return false;
     if (first != nullptr && sequence.request->priority != first->request->priority) return false;
+    if (!has_turn(sequence)) return true;
     const PrefixMatch found = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
     if (computed_by_another(sequence, found)) return true;
     if (first == nullptr) {

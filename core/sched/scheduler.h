@@ -64,6 +64,7 @@ class Scheduler {
   void place(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
   void place_chunk(Batch& batch, Sequence& sequence);
   std::int64_t chunk(const Sequence& sequence) const;
+  bool has_turn(const Sequence& sequence) const;
   bool make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(Batch& batch, Sequence& sequence);
@@ -87,6 +88,7 @@ class Scheduler {
   std::int64_t num_places_reserved_ = 0;
   std::int64_t budget_ = 0;  // tokens left in the batch being made
   std::int64_t prompt_budget_ = 0;
+  std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk
   const Sequence* blocked_ = nullptr;  // did not fit when last tried ...
   std::int64_t blocked_need_ = 0;      // ... and will not before so many blocks are available
   std::optional<double> swap_block_s_;

@@ -18,6 +18,7 @@ namespace quire {
 struct Generation;  // core/engine: what the engine knows of a sequence besides
 
 struct Sequence {
+  static constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
   enum class State : std::int8_t { kNew, kWaiting, kRunning, kDone };
 
   SequenceId id;  // in order of creation
@@ -30,11 +31,10 @@ struct Sequence {
   BlockTable table;
   State state = State::kNew;
 
-  std::int32_t num_places_reserved = 0;  // running sequences that will be forked from this one
-  std::int64_t max_chunk = std::numeric_limits<std::int64_t>::max();  // tokens in one step
-  std::int64_t max_cached_tokens =
-      std::numeric_limits<std::int64_t>::max();  // of a prefix; the rest must go through the model
-  std::int64_t num_cached_tokens = 0;            // of the prompt, found in the cache when it first started
+  std::int32_t num_places_reserved = 0;         // running sequences that will be forked from this one
+  std::int64_t max_chunk = kUnbounded;          // tokens in one step, together with all others that have such a bound
+  std::int64_t max_cached_tokens = kUnbounded;  // of a prefix; the rest must go through the model
+  std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started
   std::int32_t num_preemptions = 0;
   bool has_started = false;
 

@@ -89,6 +89,7 @@ class FakeModel : public Model {
 
   std::int64_t num_rows = 0;                   // computed so far
   std::int64_t num_logit_rows = 0;             // of them, those of which logits or hidden states were asked
+  std::int64_t most_logit_rows = 0;            // of one step
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
 
@@ -104,6 +105,7 @@ class FakeModel : public Model {
     const AttentionBatch& batch = input.attention;
     num_rows += static_cast<std::int64_t>(input.token_ids.size());
     num_logit_rows += static_cast<std::int64_t>(input.logit_rows.size());
+    most_logit_rows = std::max(most_logit_rows, static_cast<std::int64_t>(input.logit_rows.size()));
     if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
     for (std::size_t row = 0; row < input.token_ids.size(); ++row) {

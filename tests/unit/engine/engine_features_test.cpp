@@ -177,6 +177,37 @@ TEST_CASE("constraints that leave no token are the request's error, nobody else'
   CHECK(other->choices[0].tokens.size() == 4);
 }
 
+TEST_CASE("text that a grammar forces keeps to what the request forbids", "[engine]") {
+  Request request = request_of(made_tokens(6, 1), 30);
+  request.grammar = std::make_shared<EchoGrammar>(tokens_of({40, 41, 42}));
+  TokenId forbidden{41};
+  SECTION("bad words") {
+    request.sampling.bad_words = {tokens_of({40, 41})};
+  }
+  SECTION("tokens that are not allowed") {
+    for (int id = 0; id < 64; ++id) {
+      if (id != 42) request.sampling.allowed_token_ids.push_back(TokenId{id});
+    }
+    forbidden = TokenId{42};
+  }
+  SECTION("stop tokens before min_tokens") {
+    request.sampling.stop_token_ids = tokens_of({41});
+    request.sampling.min_tokens = 30;
+  }
+  Harness jumping;
+  const auto fast = jumping.submit(request);
+  jumping.run();
+  request.sampling.num_logprobs = 0;
+  Harness asking;
+  const auto slow = asking.submit(request);
+  asking.run();
+  const std::vector<TokenId>& tokens = fast->choices[0].tokens;
+  CHECK(tokens.size() == 30);
+  CHECK(tokens[1] == TokenId{40});
+  CHECK(std::find(tokens.begin(), tokens.end(), forbidden) == tokens.end());
+  CHECK(slow->choices[0].tokens == tokens);
+}
+
 TEST_CASE("prompt logprobs are the same whole, in chunks, and after preemption", "[engine]") {
   Request request = request_of(made_tokens(30, 1), 8);
   request.sampling.num_prompt_logprobs = 2;
@@ -203,6 +234,32 @@ TEST_CASE("prompt logprobs are the same whole, in chunks, and after preemption",
     CHECK(again->choices[0].prompt_logprobs[i]->logprob == logprobs[i]->logprob);
   }
   CHECK(older->choices[0].tokens.size() == 50);
+}
+
+TEST_CASE("however many ask for prompt logprobs, a step keeps the logits of a few rows", "[engine]") {
+  std::vector<Request> requests;
+  for (int i = 0; i < 12; ++i) {
+    requests.push_back(request_of(made_tokens(90 + 7 * i, i), 6));
+    if (i % 4 != 3) requests.back().sampling.num_prompt_logprobs = 0;
+  }
+  Harness harness({.num_blocks = 2000});
+  std::vector<std::shared_ptr<KeepingSink>> sinks;
+  for (const Request& request : requests)
+    sinks.push_back(harness.submit(request));
+  harness.step();
+  // Requests 3 and 7 of the first that wait did not stand behind those who ask.
+  CHECK(harness.model.num_rows == kMaxPromptLogitRows + (90 + 7 * 3) + (90 + 7 * 7));
+  harness.run();
+  CHECK(harness.model.most_logit_rows <= kMaxPromptLogitRows + 12);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Harness roomy({.num_blocks = 2000});
+    const auto alone = roomy.submit(requests[i]);
+    roomy.run();
+    CHECK(sinks[i]->choices[0].tokens == alone->choices[0].tokens);
+    REQUIRE(sinks[i]->choices[0].prompt_logprobs.size() == alone->choices[0].prompt_logprobs.size());
+    for (std::size_t p = 1; p < alone->choices[0].prompt_logprobs.size(); ++p)
+      CHECK(sinks[i]->choices[0].prompt_logprobs[p]->logprob == alone->choices[0].prompt_logprobs[p]->logprob);
+  }
 }
 
 TEST_CASE("max_tokens 0 computes the prompt and generates nothing", "[engine]") {

@@ -1,0 +1,265 @@
+// Random requests of every kind, in engines of every size, submitted and aborted at random: each must say what the same
+// request says alone. QUIRE_PROPERTY_LIVES sets how many engines, QUIRE_PROPERTY_SEED the first one's seed; that of a
+// failure is printed.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <random>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr int kWideVocab = 64;
+constexpr TokenId kEnd{63};
+
+std::uint32_t mixed(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t x = a * 2654435761U ^ (b + 0x9E3779B9U + (a << 6));
+  x ^= x >> 15;
+  x *= 0x85EBCA6BU;
+  return x ^ (x >> 13);
+}
+
+// Which tokens may follow depends on what was said so far; every seventh token begins a forced run, as long as what a
+// grammar of JSON forces, or longer than what streams.
+class MazeGrammar : public Grammar {
+ public:
+  MazeGrammar(std::uint32_t salt, int length) : salt_(salt), length_(length) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(*this); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    explicit State(const MazeGrammar& maze) : maze_(maze) {}
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      std::fill(mask.begin(), mask.end(), 0U);
+      for (std::uint32_t token = 0; token < kWideVocab; ++token) {
+        if (allows(TokenId{static_cast<int>(token)})) mask[token / 32] |= 1U << (token % 32);
+      }
+    }
+    bool accept(TokenId token) override {
+      if (!allows(token)) return false;
+      path_ = mixed(path_, static_cast<std::uint32_t>(token.value));
+      if (++num_accepted_; num_forced_ > 0) --num_forced_;
+      if (num_accepted_ % 7 == 3 && num_forced_ == 0) num_forced_ = path_ % 5 == 0 ? 40 : 1 + path_ % 3;
+      return true;
+    }
+    bool finished() const override { return num_accepted_ >= maze_.length_; }
+    std::vector<TokenId> forced_tokens() override {
+      std::vector<TokenId> tokens;
+      std::uint32_t path = path_;
+      for (std::uint32_t i = 0; i < num_forced_ && num_accepted_ + static_cast<int>(i) < maze_.length_; ++i) {
+        tokens.push_back(forced_after(path));
+        path = mixed(path, static_cast<std::uint32_t>(tokens.back().value));
+      }
+      return tokens;
+    }
+
+   private:
+    static TokenId forced_after(std::uint32_t path) { return TokenId{static_cast<int>(path % 62)}; }
+    // Where text is forced other spellings are allowed too, as in a grammar over text.
+    bool allows(TokenId token) const {
+      if (finished()) return token == kEnd;
+      if (token == kEnd) return num_forced_ == 0 && num_accepted_ % 5 == 4;
+      if (num_forced_ > 0) return token == forced_after(path_) || token.value % 16 == static_cast<int>(path_ % 16);
+      return mixed(maze_.salt_ ^ path_, static_cast<std::uint32_t>(token.value)) % 3 != 0;
+    }
+    const MazeGrammar& maze_;
+    std::uint32_t path_ = 1;
+    std::uint32_t num_forced_ = 0;  // tokens of the run that are left
+    int num_accepted_ = 0;
+  };
+  std::uint32_t salt_;
+  int length_;
+};
+
+class Life {
+ public:
+  explicit Life(std::uint32_t seed) : random_(seed), harness_(random_options()) {}
+
+  void live() {
+    const int num_requests = 12 + below(20);
+    while (std::cmp_less(served_.size(), num_requests) || !all_finished()) {
+      if (std::cmp_less(served_.size(), num_requests) && one_in(3)) submit();
+      if (!served_.empty() && one_in(25)) abort_one();
+      if (!harness_.step() && std::cmp_equal(served_.size(), num_requests) && !all_finished())
+        FAIL("requests are left that never end");
+    }
+    for (const Served& each : served_)
+      compare(each);
+    if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held by nobody");
+  }
+
+  EngineStats stats() const { return harness_.engine.stats(); }
+  int num_errors() const { return num_errors_; }
+
+ private:
+  struct Served {
+    Request request;
+    std::shared_ptr<KeepingSink> sink;
+    std::vector<bool> may_be_cut;  // by choice: an abort was asked for
+  };
+
+  int below(int bound) { return static_cast<int>(random_() % static_cast<std::uint32_t>(bound)); }
+  bool one_in(int n) { return below(n) == 0; }
+  TokenId token() { return TokenId{below(62)}; }
+
+  HarnessOptions random_options() {
+    HarnessOptions options{.num_blocks = 30 + below(40), .block_size = 4, .vocab = kWideVocab, .eos = {kEnd}};
+    EngineOptions& engine = options.engine;
+    engine.scheduler.max_num_seqs = 4 + below(6);
+    engine.scheduler.max_num_batched_tokens = one_in(2) ? 5 + below(12) : 64;
+    engine.scheduler.policy = static_cast<SchedulerPolicy>(below(3));
+    engine.scheduler.preemption = static_cast<Preemption>(below(3));
+    engine.scheduler.prefix_aware = one_in(2);
+    engine.kv_cache.enable_prefix_caching = !one_in(4);
+    engine.kv_cache.host_tier_bytes = one_in(2) ? 0 : 500 << below(8);
+    engine.kv_cache.isolate_by_key = one_in(4);
+    return options;
+  }
+
+  void read_sampling(SamplingParams& sampling) {
+    sampling.max_tokens = one_in(12) ? 0 : 1 + below(50);
+    sampling.temperature = one_in(3) ? 0.0F : 0.3F + 0.2F * static_cast<float>(below(8));
+    sampling.seed = static_cast<std::uint64_t>(below(5));
+    sampling.ignore_eos = one_in(2);
+    if (one_in(4)) sampling.top_k = 1 + below(20);
+    if (one_in(4)) sampling.top_p = 0.7F;
+    if (one_in(6)) sampling.min_p = 0.05F;
+    if (one_in(8)) sampling.typical_p = 0.8F;
+    if (one_in(8)) sampling.xtc_probability = 0.5F;
+    if (one_in(6)) sampling.repetition_penalty = 1.3F;
+    if (one_in(6)) sampling.frequency_penalty = 0.7F;
+    if (one_in(8)) sampling.dry.multiplier = 1.0F;
+    if (one_in(4)) sampling.num_logprobs = below(4);
+    if (one_in(5)) sampling.num_prompt_logprobs = below(4);
+    if (one_in(5)) sampling.min_tokens = below(sampling.max_tokens + 1);
+    if (one_in(4)) sampling.stop_token_ids = {token(), token()};
+    if (one_in(6)) sampling.bad_words = {{token()}, {token(), token()}};
+    if (one_in(6)) sampling.logit_bias = {{token(), 3.0F}, {token(), -100.0F}};
+    if (one_in(10)) {
+      for (int i = 0; i < 40; ++i)
+        sampling.allowed_token_ids.push_back(token());
+    }
+  }
+
+  Request random_request() {
+    Request request;
+    request.prompt = made_tokens(1 + below(45), below(3), 62);  // few beginnings, so that many are shared
+    if (one_in(2)) request.prompt.back() = token();
+    read_sampling(request.sampling);
+    if (one_in(4)) request.num_choices = 1 + below(4);
+    if (one_in(3)) request.grammar = std::make_shared<MazeGrammar>(static_cast<std::uint32_t>(below(4)), 1 + below(60));
+    if (one_in(8)) {
+      request = request_of(std::move(request.prompt), 0);
+      request.pooling = static_cast<Pooling>(1 + below(3));
+    }
+    request.priority = below(3);
+    request.key_name = std::string(1, static_cast<char>('a' + below(3)));
+    request.cache_salt = one_in(5) ? "salt" : "";
+    return request;
+  }
+
+  void submit() {
+    Request request = random_request();
+    request.id = "r" + std::to_string(served_.size());
+    const auto num_choices = static_cast<std::size_t>(request.num_choices);
+    auto sink = harness_.submit(request);
+    served_.push_back({std::move(request), std::move(sink), std::vector<bool>(num_choices)});
+  }
+
+  void abort_one() {
+    Served& victim = served_[static_cast<std::size_t>(below(static_cast<int>(served_.size())))];
+    std::optional<std::int32_t> choice;
+    if (one_in(2)) choice = below(victim.request.num_choices);
+    harness_.engine.queue().abort(victim.request.id, choice);
+    for (std::size_t i = 0; i < victim.may_be_cut.size(); ++i) {
+      if (!choice || std::cmp_equal(*choice, i)) victim.may_be_cut[i] = true;
+    }
+  }
+
+  bool all_finished() const {
+    return std::all_of(served_.begin(), served_.end(), [](const Served& each) { return each.sink->finished(); });
+  }
+
+  void compare(const Served& served) {
+    HarnessOptions roomy{.num_blocks = 400, .block_size = 16, .vocab = kWideVocab, .eos = {kEnd}};
+    roomy.engine.kv_cache.enable_prefix_caching = false;
+    Harness harness(roomy);
+    const auto alone = harness.submit(served.request);
+    harness.run();
+    for (std::size_t i = 0; i < served.may_be_cut.size(); ++i) {
+      INFO("request " << served.request.id << ", choice " << i);
+      compare(served.sink->choices[i], alone->choices[i], served.may_be_cut[i]);
+    }
+  }
+
+  void compare(const ChoiceOutput& got, const ChoiceOutput& expected, bool may_be_cut) {
+    REQUIRE(got.finishes.size() == 1);
+    REQUIRE(expected.finishes.size() == 1);
+    const FinishInfo& finish = got.finishes[0];
+    if (finish.error) ++num_errors_;
+    if (may_be_cut && finish.reason == FinishReason::kAbort) {
+      REQUIRE(got.tokens.size() <= expected.tokens.size());
+      CHECK(std::equal(got.tokens.begin(), got.tokens.end(), expected.tokens.begin()));
+      return;
+    }
+    CHECK(got.tokens == expected.tokens);
+    CHECK(finish.reason == expected.finishes[0].reason);
+    CHECK(finish.stop_token == expected.finishes[0].stop_token);
+    CHECK(finish.num_generated_tokens == expected.finishes[0].num_generated_tokens);
+    CHECK(finish.error.has_value() == expected.finishes[0].error.has_value());
+    if (finish.error && expected.finishes[0].error) CHECK(finish.error->code == expected.finishes[0].error->code);
+    CHECK(got.embedding == expected.embedding);
+    compare(got.logprobs, expected.logprobs);
+    REQUIRE(got.prompt_logprobs.size() == expected.prompt_logprobs.size());
+    for (std::size_t i = 0; i < got.prompt_logprobs.size(); ++i) {
+      REQUIRE(got.prompt_logprobs[i].has_value() == expected.prompt_logprobs[i].has_value());
+      if (got.prompt_logprobs[i]) compare({*got.prompt_logprobs[i]}, {*expected.prompt_logprobs[i]});
+    }
+  }
+
+  static void compare(const std::vector<TokenLogprob>& got, const std::vector<TokenLogprob>& expected) {
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      CHECK(got[i].token == expected[i].token);
+      CHECK(got[i].logprob == expected[i].logprob);
+      CHECK(got[i].top == expected[i].top);
+    }
+  }
+
+  std::mt19937 random_;
+  Harness harness_;
+  std::vector<Served> served_;
+  int num_errors_ = 0;
+};
+
+int setting(const char* name, int otherwise) {
+  const char* asked = std::getenv(name);
+  return asked != nullptr ? std::atoi(asked) : otherwise;
+}
+
+}  // namespace
+
+TEST_CASE("whatever a request asks for and whoever it meets, it says what it says alone", "[engine][property]") {
+  std::uint64_t num_preemptions = 0;
+  std::uint64_t num_swaps = 0;
+  std::uint64_t num_hits = 0;
+  int num_errors = 0;
+  const int first_seed = setting("QUIRE_PROPERTY_SEED", 0);
+  for (int seed = first_seed; seed < first_seed + setting("QUIRE_PROPERTY_LIVES", 200); ++seed) {
+    INFO("seed " << seed);
+    Life life(static_cast<std::uint32_t>(seed));
+    life.live();
+    num_preemptions += life.stats().num_preemptions;
+    num_swaps += life.stats().num_swaps;
+    num_hits += life.stats().prefix_cache_hits;
+    num_errors += life.num_errors();
+  }
+  CHECK(num_preemptions > 100);
+  CHECK(num_swaps > 10);
+  CHECK(num_hits > 1000);
+  CHECK(num_errors > 10);  // constraints that leave no token: the same error in company
+}
