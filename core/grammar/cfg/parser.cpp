@@ -147,7 +147,7 @@ class RuleParser {
     if (c == '/' && !gbnf_) return slashed_regex();
     const std::string called = name();
     if (called.empty()) fail("an unexpected character");
-    if (peek() == '(') fail("the macro " + called + " is not supported");
+    if (peek() == '(' && !gbnf_) fail("the macro " + called + " is not supported");
     return make_call(rule(called));
   }
 

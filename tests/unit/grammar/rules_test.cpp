@@ -53,6 +53,14 @@ ws ::= [ \t\n]*
   CHECK_THAT(refusal(text_spec(Kind::kGbnf, "root ::= root")), Catch::Matchers::Contains("no text"));
 }
 
+TEST_CASE("a group right after a rule's name is no macro in GBNF") {
+  const std::string source = "root ::= item(\",\" item)*\nitem ::= [a-z]";
+  const auto grammar = compiled(text_spec(Kind::kGbnf, source));
+  CHECK(accepts(*grammar, "a,b,c"));
+  CHECK_FALSE(accepts(*grammar, "a(,b)"));
+  CHECK_THAT(refusal(text_spec(Kind::kEbnf, source)), Catch::Matchers::Contains("the macro item"));
+}
+
 TEST_CASE("points in a row are as many characters, and no name") {
   const auto grammar = compiled(text_spec(Kind::kGbnf, "root ::= ... \"-\" b.c\nb.c ::= .\n"));
   CHECK(accepts(*grammar, "aé\n-z"));
