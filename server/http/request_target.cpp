@@ -85,8 +85,7 @@ bool is_host_and_port(std::string_view text) {
     return false;
   }
   if (host.empty() || host.front() != '[') return is_uri_text(host, "");
-  return host.size() > 2 && host.back() == ']' && host.find('%') == std::string_view::npos &&
-         is_uri_text(host.substr(1, host.size() - 2), ":");
+  return host.size() > 2 && host.back() == ']' && is_uri_text(host.substr(1, host.size() - 2), ":");
 }
 
 bool split_target(RequestHead& head) {

@@ -265,7 +265,9 @@ asio::awaitable<bool> Session::call_api() {
   Call call = call_of_head();
   std::optional<Parsed> parsed;
   {
-    const auto expected = static_cast<std::int64_t>(head_.content_length.value_or(0));
+    // One that is too long for any server state is no sign of load: read_body() refuses it.
+    const auto longest = static_cast<std::uint64_t>(options().max_body_bytes);
+    const auto expected = static_cast<std::int64_t>(std::min(head_.content_length.value_or(0), longest));
     const Counted reserved(state_.num_body_bytes, expected);
     if (state_.num_body_bytes.load() > options().max_queued_bytes) {
       keep_alive_ = keep_alive_ && body_taken_;
