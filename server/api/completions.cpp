@@ -30,8 +30,9 @@ class CompletionOperation final : public GenerationOperation {
         completion_(completion),
         prompts_(std::move(prompts)),
         prompt_logprobs_(prompts_.size()),
-        text_offsets_(prompts_.size() * static_cast<std::size_t>(this->fields().num_choices), 0),
-        opened_(text_offsets_.size(), false) {
+        places_(prompts_.size() * static_cast<std::size_t>(this->fields().num_choices),
+                TextPlaces(*this->model().tokenizer, DetokenizerOptions{this->fields().skip_special_tokens, false})),
+        opened_(places_.size(), false) {
     prefix_ = chunk_prefix("text_completion");
   }
 
@@ -155,15 +156,17 @@ class CompletionOperation final : public GenerationOperation {
     const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
     if (first && completion_.echo) {
       const auto& known = prompt_logprobs_[prompt];
+      TextPlaces places(*model().tokenizer, DetokenizerOptions{true, true});
       for (std::size_t i = 0; i < prompts_[prompt].tokens.size(); ++i) {
         const TokenLogprob* value = i < known.size() && known[i] ? &*known[i] : nullptr;
-        list.add(*model().tokenizer, prompts_[prompt].tokens[i], value, top, fields().tokens_as_ids,
-                 text_offsets_[index]);
+        const TokenId token = prompts_[prompt].tokens[i];
+        list.add(*model().tokenizer, token, value, top, fields().tokens_as_ids, places.next(token));
       }
+      places_[index].begin_behind(prompts_[prompt].text);
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const TokenLogprob* value = i < values.size() ? &values[i] : nullptr;
-      list.add(*model().tokenizer, tokens[i], value, top, fields().tokens_as_ids, text_offsets_[index]);
+      list.add(*model().tokenizer, tokens[i], value, top, fields().tokens_as_ids, places_[index].next(tokens[i]));
     }
     return list.take();
   }
@@ -172,7 +175,7 @@ class CompletionOperation final : public GenerationOperation {
   std::string prefix_;
   std::vector<Prompt> prompts_;
   std::vector<std::vector<std::optional<TokenLogprob>>> prompt_logprobs_;
-  std::vector<std::size_t> text_offsets_;
+  std::vector<TextPlaces> places_;  // by choice
   std::vector<bool> opened_;
 };
 

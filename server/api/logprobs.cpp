@@ -48,11 +48,20 @@ Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> log
   return list;
 }
 
+void TextPlaces::begin_behind(std::string_view text) {
+  offset_ = num_characters(text);
+}
+
+std::size_t TextPlaces::next(TokenId token) {
+  const std::size_t begin = offset_;
+  offset_ += num_characters(detokenizer_.push(token));
+  return begin;
+}
+
 void CompletionLogprobs::add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob,
-                             std::size_t num_top, bool as_ids, std::size_t& offset) {
+                             std::size_t num_top, bool as_ids, std::size_t offset) {
   tokens.push_back(token_name(tokenizer, token, as_ids));
   text_offset.push_back(offset);
-  offset += num_characters(tokenizer.token_bytes(token));
   if (logprob == nullptr) {
     token_logprobs.push_back(nullptr);
     top_logprobs.push_back(nullptr);

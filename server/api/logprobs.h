@@ -1,4 +1,5 @@
-// Log probabilities in the shapes of OpenAI's two APIs and of vLLM's prompt_logprobs. Pure functions; any thread.
+// Log probabilities in the shapes of OpenAI's two APIs and of vLLM's prompt_logprobs. Pure functions; any
+// thread.
 #pragma once
 
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "core/engine/request.h"
+#include "core/text/detokenizer.h"
 #include "core/text/tokenizer.h"
 #include "server/api/json.h"
 
@@ -22,7 +24,20 @@ std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id);
 Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top,
                    bool as_ids);
 
-// Completions: the four parallel arrays. `offset` is the text's length before the first token, and is advanced.
+// Where tokens begin in the text that is shown, in characters. A token that shows nothing, such as the one that begins
+// a prompt, or that is only a part of a character, stands where the next text will. One thread at a time.
+class TextPlaces {
+ public:
+  TextPlaces(const Tokenizer& tokenizer, DetokenizerOptions options) : detokenizer_(tokenizer, options) {}
+  void begin_behind(std::string_view text);
+  std::size_t next(TokenId token);
+
+ private:
+  Detokenizer detokenizer_;
+  std::size_t offset_ = 0;
+};
+
+// Completions: the four parallel arrays.
 struct CompletionLogprobs {
   Json tokens = Json::array();
   Json token_logprobs = Json::array();
@@ -30,7 +45,7 @@ struct CompletionLogprobs {
   Json text_offset = Json::array();
 
   void add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob, std::size_t num_top, bool as_ids,
-           std::size_t& offset);
+           std::size_t offset);
   Json take();
 };
 

@@ -78,6 +78,22 @@ test("echo with logprobs shows the prompt's own, whose first has none", async ()
   for (const list of [tokens, token_logprobs, top_logprobs, text_offset]) assert.equal(list.length, ids.length + 3);
   assert.equal(token_logprobs[0], null);
   assert.ok(token_logprobs.slice(1).every((value) => value <= 0));
+  const shown = [...body.choices[0].text];
+  text_offset.forEach((offset, i) => {
+    const text = shown.slice(offset, text_offset[i + 1]).join("");
+    assert.ok(text === "" || tokens[i].endsWith(text), `${tokens[i]} stands at ${offset}, where ${text} is`);
+  });
+  // Every choice of a stream begins with the same prompt.
+  const begun = new Set();
+  const streamed = await server.post("/v1/completions", {
+    prompt, echo: true, logprobs: 2, max_tokens: 3, n: 3, stream: true,
+  });
+  for await (const { choices: [choice] } of sse_events(streamed)) {
+    if (begun.has(choice.index)) continue;
+    begun.add(choice.index);
+    assert.deepEqual(choice.logprobs.token_logprobs.slice(0, ids.length), token_logprobs.slice(0, ids.length));
+  }
+  assert.equal(begun.size, 3);
   const scored = await complete({ echo: true, logprobs: 2, max_tokens: 0 });
   assert.equal(scored.choices[0].text, prompt);
   assert.deepEqual(scored.choices[0].logprobs.token_logprobs, token_logprobs.slice(0, ids.length));

@@ -112,6 +112,11 @@ TEST_CASE("token-id prompts, echo and token ids in the answer") {
   CHECK(choice["logprobs"]["tokens"] == Json::array({"h", "i", "h", "i"}));
   CHECK(choice["logprobs"]["token_logprobs"] == Json::array({nullptr, -0.25, -0.5, -0.5}));
   CHECK(choice["logprobs"]["text_offset"] == Json::array({0, 1, 2, 3}));
+  // The token that begins a prompt shows nothing, and each byte of a character stands where the character does.
+  const Json shown = Json::parse(
+      client.post("/v1/completions", R"({"prompt":"h\u00e9","echo":true,"logprobs":0,"max_tokens":3})").body);
+  CHECK(shown["choices"][0]["text"] == "h\u00e9h\u00e9");
+  CHECK(shown["choices"][0]["logprobs"]["text_offset"] == Json::array({0, 0, 1, 1, 2, 3, 3}));
   const Json scored = Json::parse(client.post("/v1/completions", R"({"prompt":"hi","echo":true,"max_tokens":0})").body);
   CHECK(scored["choices"][0]["text"] == "hi");
 }
