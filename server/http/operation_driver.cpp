@@ -153,14 +153,15 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   co_return sent || saved_ != nullptr;
 }
 
-void OperationDriver::fail(Outcome& outcome, const Error& error) {
+void OperationDriver::fail(Outcome& outcome, const Error& error, std::string out) {
   abort_open();
   Response response = error_response(error);
   outcome.status = response.status;
   if (!head_sent_ && !expiry_) {
     outcome.response = std::move(response);
   } else {
-    operation_.fail(error, last_.emplace());
+    operation_.fail(error, out);
+    last_ = std::move(out);
   }
 }
 
@@ -204,7 +205,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
     }
     take_mail(std::move(batch.mail), out);
     if (operation_.error()) {
-      fail(outcome, *operation_.error());
+      fail(outcome, *operation_.error(), std::move(out));
       co_return outcome;
     }
     if (!operation_.streams() || !has_open()) continue;

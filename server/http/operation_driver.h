@@ -48,7 +48,8 @@ class OperationDriver {
   void take_mail(std::vector<Mail> mail, std::string& out);
   void note_progress(const OutputEvent& event);
   boost::asio::awaitable<bool> send(std::string_view data);
-  void fail(Outcome& outcome, const Error& error);
+  // `out`: what the stream still has to tell before it.
+  void fail(Outcome& outcome, const Error& error, std::string out = {});
   bool has_open() const;
 
   ServerState& state_;

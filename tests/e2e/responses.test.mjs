@@ -158,6 +158,19 @@ test("errors reach the SDK as its own classes", async () => {
     (error) => error instanceof OpenAI.BadRequestError && error.code === "context_length_exceeded" && error.param === "input");
 });
 
+test("a stream that its deadline cuts tells first what was written until then", async () => {
+  const asked = { ...greedy, input: question, stream: true, max_output_tokens: 1500, ignore_eos: true };
+  for (let timeout = 0.1; ; timeout *= 2) {
+    const response = await server.post("/v1/responses", { ...asked, timeout });
+    const text = await response.text();
+    if (response.status === 504) continue;  // before its first token
+    const events = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data));
+    assert.deepEqual(events.map((event) => event.sequence_number), events.map((_, i) => i));
+    assert.match(events.at(-1).type, /^response\.(failed|incomplete)$/);
+    break;
+  }
+});
+
 test("an aborted stream leaves the batch", async () => {
   const stream = await client.responses.create({
     model: "quire-demo", input: question, stream: true, max_output_tokens: 1500, temperature: 0, ignore_eos: true,
