@@ -140,7 +140,6 @@ void KvCache::enter_full(BlockTable& table, std::span<const TokenId> content) {
   } else {
     QUIRE_CHECK(sole_owner, "only its one owner fills a block");
     index_.insert(own, table.node, content);
-    ++content_version_;
   }
   table.node = node_of(own);
   ++table.num_entered;
@@ -157,7 +156,6 @@ void KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, 
   const auto content = tokens.subspan(as_size(position), as_size(num_computed - position));
   if (std::cmp_equal(index_.find_partial(table.node, content).num_tokens, content.size())) return;
   index_.insert(own, table.node, content);
-  ++content_version_;
 }
 
 void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) {

@@ -75,7 +75,6 @@ class KvCache {
   }
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
-  std::uint64_t content_version() const { return content_version_; }  // changes when something new can be matched
   bool prefix_caching() const { return prefix_caching_; }
   void check_integrity() const;  // O(num_blocks)
 
@@ -89,7 +88,6 @@ class KvCache {
   const bool prefix_caching_;
   BlockPool pool_;
   PrefixIndex index_;
-  std::uint64_t content_version_ = 0;
   EvictionListener* listener_ = nullptr;
 };
 
