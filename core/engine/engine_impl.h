@@ -98,6 +98,7 @@ class Engine::Impl {
   void fill_masks(std::size_t vocab_size);
   bool fill_mask(Generation& generation, std::span<std::uint32_t> mask);
   void commit(Clock::time_point began);
+  void fail(Generation& generation, Error error);
   void take_token(Generation& generation, SampleRow& row);
   void append(Generation& generation, TokenId token);
   void append_forced(Generation& generation);

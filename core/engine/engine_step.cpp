@@ -19,6 +19,22 @@ std::size_t bucket_of(const Bounds& bounds, Clock::duration time) {
   return static_cast<std::size_t>(bucket - bounds.begin());
 }
 
+Error too_costly() {
+  return {ErrorKind::kInvalidRequest,
+          "The request's grammar is too ambiguous: following it would hold up other requests.",
+          "grammar_too_costly",
+          {},
+          {}};
+}
+
+Error why_no_token(const Generation& generation, const SampleRow& row) {
+  if (row.has_no_numbers)
+    return {ErrorKind::kInternal, "The model computed logits that are no numbers.", "model_failed", {}, {}};
+  if (generation.grammar != nullptr && generation.grammar->exhausted()) return too_costly();
+  return {
+      ErrorKind::kInvalidRequest, "The request's constraints leave no token to generate.", "no_token_allowed", {}, {}};
+}
+
 }  // namespace
 
 void Engine::Impl::begin_phases() {
@@ -267,6 +283,11 @@ void Engine::Impl::commit(Clock::time_point began) {
   }
 }
 
+void Engine::Impl::fail(Generation& generation, Error error) {
+  generation.finish = finish_info(generation, FinishReason::kError);
+  generation.finish->error = std::move(error);
+}
+
 void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
   touched_.push_back(&generation);
   if (!generation.first_token_at) {
@@ -275,18 +296,7 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
     generation.prompt_logprobs.clear();
     generation.sequence.max_chunk = generation.sequence.max_cached_tokens = Sequence::kUnbounded;
   }
-  if (!row.token) {
-    generation.finish = finish_info(generation, FinishReason::kError);
-    generation.finish->error =
-        row.has_no_numbers
-            ? Error{ErrorKind::kInternal, "The model computed logits that are no numbers.", "model_failed", {}, {}}
-            : Error{ErrorKind::kInvalidRequest,
-                    "The request's constraints leave no token to generate.",
-                    "no_token_allowed",
-                    {},
-                    {}};
-    return;
-  }
+  if (!row.token) return fail(generation, why_no_token(generation, row));
   append(generation, *row.token);
   if (row.logprob && !generation.event.tokens.empty()) generation.event.logprobs.push_back(*std::move(row.logprob));
   append_forced(generation);
@@ -309,6 +319,7 @@ void Engine::Impl::append(Generation& generation, TokenId token) {
   std::optional<FinishReason> reason;
   if (generation.grammar != nullptr) {
     const bool accepted = generation.grammar->accept(token);
+    if (generation.grammar->exhausted()) return fail(generation, too_costly());
     if (!accepted || generation.grammar->finished()) reason = FinishReason::kStop;
   }
   if (!reason && generation.num_generated >= params.max_tokens) reason = FinishReason::kLength;

@@ -22,6 +22,8 @@ class GrammarState {
   virtual bool accept(TokenId token) = 0;
   // True where nothing but end-of-sequence may follow.
   virtual bool finished() const = 0;
+  // True once following the text has cost more than one request may: then no token is allowed any more.
+  virtual bool exhausted() const { return false; }
   // The tokens that the grammar forces next, without asking the model (jump-forward); may be empty.
   virtual std::vector<TokenId> forced_tokens() = 0;
 };

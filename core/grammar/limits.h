@@ -1,8 +1,10 @@
-// Limits and Refusal: how much work one grammar may cost, and how its compilation is stopped. One thread at a time.
-// Refusal is thrown inside the compiler only and becomes a Result at GrammarCompiler::compile.
+// How much work one grammar may cost, to compile (GrammarLimits, Budget, Refusal) and while a generation follows it
+// (Allowance, Exhausted). One thread at a time. Refusal is thrown inside the compiler only and becomes a Result at
+// GrammarCompiler::compile; Exhausted ends a GrammarState.
 // Invariant: every loop of the compiler that can grow with its input spends from a Budget.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +35,28 @@ class Refusal : public std::runtime_error {
   explicit Refusal(const std::string& message, std::string at = {})
       : std::runtime_error(message), pointer(std::move(at)) {}
   std::string pointer;
+};
+
+class Exhausted : public std::runtime_error {
+ public:
+  Exhausted() : std::runtime_error("the grammar is too ambiguous to follow") {}
+};
+
+// Steps of threads: so many at once, and more with each token. A common grammar needs a few hundred for a token, and
+// some hundred thousand where it prepares masks that are then kept; an ambiguous one can multiply them without bound,
+// and would hold up all other requests.
+class Allowance {
+ public:
+  void spend(std::uint64_t steps) {
+    if (steps > left_) throw Exhausted();
+    left_ -= steps;
+  }
+  void renew() { left_ = std::min(kMost, left_ + kPerToken); }
+
+ private:
+  static constexpr std::uint64_t kMost = 10'000'000;
+  static constexpr std::uint64_t kPerToken = 300'000;
+  std::uint64_t left_ = kMost;
 };
 
 class Budget {

@@ -77,6 +77,8 @@ class ThinkingState final : public GrammarState {
 
   bool finished() const override { return phase_ != Phase::kInside && rest_ != nullptr && rest_->finished(); }
 
+  bool exhausted() const override { return rest_ != nullptr && rest_->exhausted(); }
+
   std::vector<TokenId> forced_tokens() override {
     if (phase_ != Phase::kInside) return rest_ == nullptr ? std::vector<TokenId>() : rest_->forced_tokens();
     if (!must_end()) return {};

@@ -8,6 +8,8 @@ namespace quire::grammar {
 
 namespace {
 
+constexpr std::size_t kComparedAtOnce = 16;  // threads, in the time of a step
+
 bool is_space(std::uint8_t byte) {
   return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
@@ -19,7 +21,8 @@ bool takes_spaces(Position position) {
 
 }  // namespace
 
-void Machine::push(Threads& out, const Thread& thread) const {
+void Machine::push(Threads& out, const Thread& thread) {
+  allowance_.spend(1 + out.size() / kComparedAtOnce);
   const bool counts = counts_conditions(thread);
   const auto covered_by = [&](const Thread& by, const Thread& it) { return counts && surpasses(by, it); };
   for (const Thread& known : out) {
@@ -89,6 +92,7 @@ bool Machine::only_done(const Threads& threads) {
 }
 
 void Machine::step_thread(const Thread& thread, std::uint8_t byte, Threads& out) {
+  allowance_.spend(1);
   if (takes_spaces(thread.position) && is_space(byte)) {
     if (thread.spaces >= kMaxSpaces) return;
     Thread waiting = thread;

@@ -1,6 +1,6 @@
 // Machine: the pushdown automaton over bytes that a Program describes; a set of threads reads the text in parallel.
 // One thread at a time, under Program::mutex. Invariant: every thread that step() yields can still be completed; a byte
-// that no thread survives is forbidden.
+// that no thread survives is forbidden. Every step may throw Exhausted, after which it is of no use.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/grammar/limits.h"
 #include "core/grammar/machine/byte_set.h"
 #include "core/grammar/machine/program.h"
 #include "core/grammar/machine/stack.h"
@@ -84,12 +85,14 @@ class Machine {
   bool take_base_reached() { return std::exchange(base_reached_, false); }
   // The same where the value had ended before the byte, which then belongs to what follows.
   bool take_base_passed() { return std::exchange(base_passed_, false); }
+  // What following the text may cost; each step spends of it.
+  Allowance& allowance() { return allowance_; }
   // Drops what no thread stands on any more.
   void compact(Threads& threads);
 
  private:
   void drop_ended(Threads& threads) const;
-  void push(Threads& out, const Thread& thread) const;
+  void push(Threads& out, const Thread& thread);
   bool counts_conditions(const Thread& thread) const;
   bool surpasses(const Thread& a, const Thread& b) const;
   bool shareable(const Thread& thread) const;
@@ -128,6 +131,7 @@ class Machine {
 
   std::shared_ptr<const Program> program_;
   Stack stack_;
+  Allowance allowance_;
   std::vector<Called> called_;
   std::unordered_set<std::uint64_t> entered_;  // rule threads of the present step, once they are many
   Threads waiting_;                            // rule threads whose calls and returns are still to be followed

@@ -42,6 +42,7 @@ void Machine::enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out)
   while (!waiting_.empty()) {
     const Thread next = waiting_.back();
     waiting_.pop_back();
+    allowance_.spend(1 + called_.size());
     enter_calls(next.state, next.frame, out);
     if (program_->rules->accept(next.state) != 0) finish_value(next.frame, out);
   }

@@ -24,12 +24,45 @@ class CompiledState final : public GrammarState {
         vocabulary_(std::move(vocabulary)),
         contexts_(std::move(contexts)),
         machine_(std::move(program)) {
-    const std::lock_guard lock(*mutex_);
-    threads_ = machine_.start();
+    within_allowance([&] { threads_ = machine_.start(); });
   }
 
   void fill_mask(std::span<std::uint32_t> mask) override {
+    const bool filled = within_allowance([&] { fill_allowed(mask); });
+    if (!filled) std::fill(mask.begin(), mask.end(), 0);
+  }
+
+  bool accept(TokenId token) override {
+    bool accepted = false;
+    within_allowance([&] { accepted = advance(token); });
+    return accepted;
+  }
+
+  bool exhausted() const override { return exhausted_; }
+
+  bool finished() const override { return ended_ || Machine::only_done(threads_); }
+
+  std::vector<TokenId> forced_tokens() override {
+    std::vector<TokenId> tokens;
+    within_allowance([&] { tokens = forced(); });
+    return tokens;
+  }
+
+ private:
+  // False where the work was too much: the state is of no use then.
+  template <class Work>
+  bool within_allowance(const Work& work) {
+    if (exhausted_) return false;
     const std::lock_guard lock(*mutex_);
+    try {
+      work();
+    } catch (const Exhausted&) {
+      exhausted_ = true;
+    }
+    return !exhausted_;
+  }
+
+  void fill_allowed(std::span<std::uint32_t> mask) {
     std::fill(mask.begin(), mask.end(), 0);
     if (!ended_) MaskFiller(machine_, *vocabulary_, *contexts_).fill(threads_, mask);
     if (!ended_ && !machine_.complete(threads_)) return;
@@ -37,8 +70,7 @@ class CompiledState final : public GrammarState {
       mask[static_cast<std::size_t>(end.value) / 32] |= 1u << end.value % 32;
   }
 
-  bool accept(TokenId token) override {
-    const std::lock_guard lock(*mutex_);
+  bool advance(TokenId token) {
     if (vocabulary_->is_end(token)) {
       if (!ended_ && !machine_.complete(threads_)) return false;
       ended_ = true;
@@ -46,6 +78,7 @@ class CompiledState final : public GrammarState {
     }
     const std::string_view bytes = vocabulary_->bytes(token);
     if (ended_ || bytes.empty()) return false;
+    machine_.allowance().renew();
     const Stack::Mark mark = machine_.stack().mark();
     Threads now = read(threads_, bytes);
     if (now.empty()) {
@@ -60,21 +93,17 @@ class CompiledState final : public GrammarState {
     return true;
   }
 
-  bool finished() const override { return ended_ || Machine::only_done(threads_); }
-
-  std::vector<TokenId> forced_tokens() override {
-    const std::lock_guard lock(*mutex_);
+  std::vector<TokenId> forced() {
     const Stack::Mark mark = machine_.stack().mark();
     Threads now = ended_ ? Threads{} : threads_;
-    std::string forced;
-    while (forced.size() < kMaxForcedBytes && !now.empty() && !machine_.complete(now) && force(now, forced)) {
+    std::string text;
+    while (text.size() < kMaxForcedBytes && !now.empty() && !machine_.complete(now) && force(now, text)) {
     }
     const bool to_the_end = Machine::only_done(now);
     machine_.stack().release(mark);
-    return split(forced, to_the_end);
+    return split(text, to_the_end);
   }
 
- private:
   // Moves over the one byte that can follow, or within JSON strings over the one character, in its usual spelling;
   // false where there are several.
   bool force(Threads& now, std::string& forced) {
@@ -173,6 +202,7 @@ class CompiledState final : public GrammarState {
   Threads threads_;
   std::size_t compact_at_ = kCompactAt;
   bool ended_ = false;
+  bool exhausted_ = false;
 };
 
 class CompiledGrammar final : public Grammar {

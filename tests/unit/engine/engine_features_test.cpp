@@ -81,6 +81,37 @@ class EchoGrammar : public Grammar {
   std::vector<TokenId> forced_;
 };
 
+// Gives up once it has taken `most` tokens: when it is asked for the next mask or, `early`, with the last of them.
+class CostlyGrammar : public Grammar {
+ public:
+  CostlyGrammar(int most, bool early) : most_(most), early_(early) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(most_, early_); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    State(int most, bool early) : left_(most), early_(early) {}
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      exhausted_ = left_ == 0;
+      std::fill(mask.begin(), mask.end(), exhausted_ ? 0U : ~0U);
+    }
+    bool accept(TokenId) override {
+      exhausted_ = --left_ == 0 && early_;
+      return !exhausted_;
+    }
+    bool finished() const override { return false; }
+    bool exhausted() const override { return exhausted_; }
+    std::vector<TokenId> forced_tokens() override { return {}; }
+
+   private:
+    int left_;
+    bool early_;
+    bool exhausted_ = false;
+  };
+  int most_;
+  bool early_;
+};
+
 Request constrained(int max_tokens) {
   Request request = request_of(made_tokens(6, 1), max_tokens);
   request.grammar =
@@ -103,6 +134,24 @@ TEST_CASE("a grammar decides what is generated, and forced text is not asked of 
   CHECK(choice.finishes.at(0).reason == FinishReason::kStop);
   CHECK(choice.num_events == 3);           // the forced tail came with the choice before it
   CHECK(harness.model.num_rows == 6 + 2);  // and was never computed: the generation ended with it
+}
+
+TEST_CASE("a grammar that is too much work ends its own request with an error", "[engine]") {
+  for (const bool early : {false, true}) {
+    Harness harness;
+    Request request = request_of(made_tokens(6, 1), 50);
+    request.grammar = std::make_shared<CostlyGrammar>(3, early);
+    const auto sink = harness.submit(request);
+    const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 9));
+    harness.run();
+    REQUIRE(sink->choices[0].finishes.size() == 1);
+    const FinishInfo& info = sink->choices[0].finishes[0];
+    CHECK(info.reason == FinishReason::kError);
+    REQUIRE(info.error);
+    CHECK(info.error->kind == ErrorKind::kInvalidRequest);
+    CHECK(info.error->code == "grammar_too_costly");
+    CHECK(neighbour->choices[0].tokens.size() == 9);
+  }
 }
 
 TEST_CASE("forced text is the same token by token, where logprobs are asked for", "[engine]") {

@@ -1,3 +1,6 @@
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/unit/grammar/support/check.h"
@@ -65,6 +68,25 @@ TEST_CASE("points in a row are as many characters, and no name") {
   const auto grammar = compiled(text_spec(Kind::kGbnf, "root ::= ... \"-\" b.c\nb.c ::= .\n"));
   CHECK(accepts(*grammar, "aé\n-z"));
   CHECK_FALSE(accepts(*grammar, "ab-z"));
+}
+
+TEST_CASE("a grammar that is too ambiguous to follow allows nothing any more, and says so") {
+  constexpr int kDepth = 40;
+  std::string text = "root ::= r0\n";
+  for (int i = 0; i < kDepth; ++i)
+    text += fmt::format("r{0} ::= r{1}? r{1}? \"x\"?\n", i, i + 1);
+  const auto grammar = compiled(text_spec(Kind::kGbnf, text + fmt::format("r{} ::= \"y\"?\n", kDepth)));
+  const auto state = grammar->start();
+  std::vector<std::uint32_t> mask;
+  for (int token = 0; token < 100 && !state->exhausted(); ++token) {
+    mask = mask_of(*state, *byte_vocabulary());
+    state->accept(TokenId{'x'});
+  }
+  REQUIRE(state->exhausted());
+  mask = mask_of(*state, *byte_vocabulary());
+  CHECK(std::all_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word == 0; }));
+  CHECK_FALSE(state->accept(TokenId{'x'}));
+  CHECK(state->forced_tokens().empty());
 }
 
 TEST_CASE("a regular expression matches the whole text") {
