@@ -120,8 +120,9 @@ test("a session, a cache key, a conversation and a prompt each stay on one daemo
   assert.ok(crowd.every((answer) => succeeded(answer, true)));
   assert.ok(new Set(crowd.map(({ backend }) => backend)).size > 1);
   // The proxy keeps what is the daemons' own to their own listeners.
-  const denied = await exchange({ host: "127.0.0.1", port: fleet.port, path: "/admin/reload", method: "POST" });
-  assert.equal(denied.status, 403);
+  for (const path of ["/admin/reload", "/%61dmin/reload", "/models/load", "/sleep"]) {
+    assert.equal((await exchange({ host: "127.0.0.1", port: fleet.port, path, method: "POST" })).status, 403, path);
+  }
 });
 
 test("one killed and one drained under load: only what the killed one computed fails", { skip }, async (context) => {
