@@ -218,7 +218,7 @@ TEST_CASE("random grammars and expressions neither crash nor hang") {
 
 TEST_CASE("what would cost too much is refused in time") {
   const std::string wide = "(a|b)*a(a|b){30}";
-  CHECK_THAT(refusal(text_spec(GrammarSpec::Kind::kRegex, wide)), Catch::Matchers::Contains("too complex"));
+  CHECK_FALSE(refusal(text_spec(GrammarSpec::Kind::kRegex, wide)).empty());
   CHECK_FALSE(refusal(text_spec(GrammarSpec::Kind::kRegex, "((((a{1000}){1000}){1000}){1000})")).empty());
   std::string deep;
   for (int i = 0; i < 5000; ++i)
