@@ -11,12 +11,8 @@ using namespace quire::test;
 
 namespace {
 
-// Of a request that is answered.
 Json completion(HttpClient& client, const std::string& body) {
-  const HttpReply reply = client.post("/completion", body);
-  INFO(reply.body);
-  REQUIRE(reply.status == 200);
-  return Json::parse(reply.body);
+  return answer_to(client, "/completion", body);
 }
 
 constexpr TokenId kPrefix{260};
@@ -121,9 +117,7 @@ TEST_CASE("its prompt is a text, token ids, both in turn, or several of those") 
   }
   for (const char* const wrong : {"[]", "7", "null", R"({"prompt_string":"a"})", "[1e9]", "[[97],true]"}) {
     INFO(wrong);
-    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":)") + wrong + "}");
-    CHECK(reply.status == 400);
-    CHECK(Json::parse(reply.body)["error"]["param"] == "prompt");
+    CHECK(refused_param(client, "/completion", std::string(R"({"prompt":)") + wrong + "}") == "prompt");
   }
 }
 
@@ -177,9 +171,8 @@ TEST_CASE("samplers that are left out are off, an order that is not served is re
   for (const char* const wrong : {R"(["top_p","top_k"])", R"(["top_k","temperature","top_p"])", R"(["infill"])",
                                   R"(["temperature","temperature"])", R"("top_k")"}) {
     INFO(wrong);
-    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":"a","samplers":)") + wrong + "}");
-    CHECK(reply.status == 400);
-    CHECK(Json::parse(reply.body)["error"]["param"] == "samplers");
+    CHECK(refused_param(client, "/completion", std::string(R"({"prompt":"a","samplers":)") + wrong + "}") ==
+          "samplers");
   }
 }
 
@@ -194,9 +187,8 @@ TEST_CASE("a bias is given by token or by text, and false forbids") {
   CHECK(bias[2].first == TokenId{99});
   for (const char* const wrong : {"[[97]]", "[[97,true]]", "[[1000000,1]]", "[[-1,1]]", "7"}) {
     INFO(wrong);
-    const HttpReply reply = client.post("/completion", std::string(R"({"prompt":"a","logit_bias":)") + wrong + "}");
-    CHECK(reply.status == 400);
-    CHECK(Json::parse(reply.body)["error"]["param"] == "logit_bias");
+    CHECK(refused_param(client, "/completion", std::string(R"({"prompt":"a","logit_bias":)") + wrong + "}") ==
+          "logit_bias");
   }
 }
 

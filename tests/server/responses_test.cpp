@@ -10,18 +10,11 @@ using namespace quire::test;
 namespace {
 
 Json ask(HttpClient& client, const std::string& body) {
-  const HttpReply reply = client.post("/v1/responses", body);
-  INFO(reply.body);
-  REQUIRE(reply.status == 200);
-  return Json::parse(reply.body);
+  return answer_to(client, "/v1/responses", body);
 }
 
 std::string refused(HttpClient& client, const std::string& body) {
-  const HttpReply reply = client.post("/v1/responses", body);
-  INFO(reply.body);
-  CHECK(reply.status == 400);
-  const Json param = Json::parse(reply.body)["error"]["param"];
-  return param.is_string() ? param.get<std::string>() : "";
+  return refused_param(client, "/v1/responses", body);
 }
 
 std::vector<Json> events_of(const std::string& stream) {

@@ -1,6 +1,10 @@
 // TestServer: a Server on a free port over a FakeEngine. One thread at a time.
 #pragma once
 
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "server/api/json.h"
 #include "server/http/server.h"
 #include "tests/server/fake_engine.h"
 #include "tests/server/fake_tokenizer.h"
@@ -66,6 +70,23 @@ inline std::string prompt_text(TestServer& server) {
   for (const TokenId token : server.engine().last_request()->prompt)
     text += tokenizer.token_bytes(token);
   return text;
+}
+
+// The body of the answer to a request that is served.
+inline Json answer_to(HttpClient& client, const std::string& path, const std::string& body) {
+  const HttpReply reply = client.post(path, body);
+  INFO(reply.body);
+  REQUIRE(reply.status == 200);
+  return Json::parse(reply.body);
+}
+
+// What the refusal of a request names; empty where it names nothing.
+inline std::string refused_param(HttpClient& client, const std::string& path, const std::string& body) {
+  const HttpReply reply = client.post(path, body);
+  INFO(reply.body);
+  CHECK(reply.status == 400);
+  const Json param = Json::parse(reply.body)["error"]["param"];
+  return param.is_string() ? param.get<std::string>() : "";
 }
 
 }  // namespace quire::test

@@ -23,12 +23,11 @@ bool takes_spaces(Position position) {
 
 void Machine::push(Threads& out, const Thread& thread) {
   allowance_.spend(1 + out.size() / kComparedAtOnce);
-  const bool counts = counts_conditions(thread);
-  const auto covered_by = [&](const Thread& by, const Thread& it) { return counts && surpasses(by, it); };
-  for (const Thread& known : out) {
-    if (known == thread || covered_by(known, thread)) return;
+  if (std::find(out.begin(), out.end(), thread) != out.end()) return;
+  if (counts_conditions(thread)) {
+    if (std::any_of(out.begin(), out.end(), [&](const Thread& known) { return surpasses(known, thread); })) return;
+    std::erase_if(out, [&](const Thread& known) { return surpasses(thread, known); });
   }
-  std::erase_if(out, [&](const Thread& known) { return covered_by(thread, known); });
   out.push_back(thread);
 }
 

@@ -119,6 +119,22 @@ Request constrained(int max_tokens) {
   return request;
 }
 
+struct JumpedAndAsked {
+  std::shared_ptr<KeepingSink> jumped;  // forced text was not asked of the model
+  std::shared_ptr<KeepingSink> asked;   // it was, for its logprobs
+};
+
+JumpedAndAsked jumped_and_asked(Request request, int num_logprobs) {
+  Harness jumping;
+  const auto jumped = jumping.submit(request);
+  jumping.run();
+  request.sampling.num_logprobs = num_logprobs;
+  Harness asking;
+  const auto asked = asking.submit(std::move(request));
+  asking.run();
+  return {jumped, asked};
+}
+
 }  // namespace
 
 TEST_CASE("a grammar decides what is generated, and forced text is not asked of the model", "[engine]") {
@@ -155,14 +171,7 @@ TEST_CASE("a grammar that is too much work ends its own request with an error", 
 }
 
 TEST_CASE("forced text is the same token by token, where logprobs are asked for", "[engine]") {
-  Harness jumping;
-  const auto fast = jumping.submit(constrained(50));
-  jumping.run();
-  Harness asking;
-  Request request = constrained(50);
-  request.sampling.num_logprobs = 1;
-  const auto slow = asking.submit(request);
-  asking.run();
+  const auto [fast, slow] = jumped_and_asked(constrained(50), 1);
   CHECK(slow->choices[0].tokens == fast->choices[0].tokens);
   CHECK(slow->choices[0].logprobs.size() == slow->choices[0].tokens.size());
   CHECK(slow->choices[0].num_events == 9);
@@ -173,13 +182,7 @@ TEST_CASE("forced text is the grammar's spelling, where logprobs are asked for t
   request.sampling.temperature = 1.0F;
   request.sampling.seed = 3;
   request.grammar = std::make_shared<EchoGrammar>(tokens_of({40, 41, 42}));
-  Harness jumping;
-  const auto fast = jumping.submit(request);
-  jumping.run();
-  request.sampling.num_logprobs = 0;
-  Harness asking;
-  const auto slow = asking.submit(request);
-  asking.run();
+  const auto [fast, slow] = jumped_and_asked(request, 0);
   CHECK(slow->choices[0].tokens == fast->choices[0].tokens);
   CHECK(slow->choices[0].tokens[1] == TokenId{40});
   CHECK(slow->choices[0].tokens[3] == TokenId{42});
@@ -243,13 +246,7 @@ TEST_CASE("text that a grammar forces keeps to what the request forbids", "[engi
     request.sampling.stop_token_ids = tokens_of({41});
     request.sampling.min_tokens = 30;
   }
-  Harness jumping;
-  const auto fast = jumping.submit(request);
-  jumping.run();
-  request.sampling.num_logprobs = 0;
-  Harness asking;
-  const auto slow = asking.submit(request);
-  asking.run();
+  const auto [fast, slow] = jumped_and_asked(request, 0);
   const std::vector<TokenId>& tokens = fast->choices[0].tokens;
   CHECK(tokens.size() == 30);
   CHECK(tokens[1] == TokenId{40});
