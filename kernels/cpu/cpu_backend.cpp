@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
+#include "kernels/cpu/cpu_recurrent.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/thread_pool.h"
@@ -48,7 +49,8 @@ class CpuBackend final : public Backend {
       : kernels_(*options.kernels),
         pool_(options.threads, options.pin ? usable_cores() : std::vector<int>()),
         linear_(kernels_, pool_),
-        attention_(kernels_, pool_) {}
+        attention_(kernels_, pool_),
+        recurrent_(kernels_, pool_) {}
 
   std::string name() const override { return std::string("cpu/") + kernels_.name; }
 
@@ -98,6 +100,7 @@ class CpuBackend final : public Backend {
     attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  RecurrentOps* recurrent() override { return &recurrent_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
   void synchronize() override {}
@@ -117,6 +120,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   LinearRunner linear_;
   AttentionRunner attention_;
+  CpuRecurrentOps recurrent_;
 };
 
 void CpuBackend::embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm_float_impl.h"
 #include "kernels/cpu/gemm_int_rows_impl.h"
 #include "kernels/cpu/rates_impl.h"
+#include "kernels/cpu/recurrent_impl.h"
 
 namespace quire {
 namespace {
@@ -39,6 +40,7 @@ constexpr KernelTable make_table(const char* name) {
       .attend = attend,
       .merge = merge,
       .finish = finish,
+      .recurrent = recurrent_table(),
   };
 }
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/recurrent_table.h"
+
 namespace quire {
 
 inline constexpr int kPanelCols = 16;   // output columns interleaved in packed weights
@@ -175,6 +177,7 @@ struct KernelTable {
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
+  RecurrentTable recurrent;
 };
 
 }  // namespace quire
