@@ -162,7 +162,7 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
 }
 
 void Engine::Impl::note_started(Clock::time_point now) {
-  for (Sequence* sequence : batch_.started) {
+  for (Sequence* sequence : plan_.started) {
     LiveRequest& live = *Generation::of(*sequence).live;
     live.started_at = now;
     live.ticket.give_back();

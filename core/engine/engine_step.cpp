@@ -49,9 +49,9 @@ void Engine::Impl::end_phase(StepPhase phase) {
 
 void Engine::Impl::count_step() {
   ++stats_.num_steps;
-  stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-  window_.num_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-  const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
+  stats_.computed_tokens += static_cast<std::uint64_t>(plan_.num_tokens);
+  window_.num_tokens += static_cast<std::uint64_t>(plan_.num_tokens);
+  const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), plan_.num_tokens);
   ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
 }
 
@@ -69,9 +69,9 @@ void Engine::Impl::note_step() {
 // Before the step is committed: afterwards a sequence may be gone.
 void Engine::Impl::trace_entries() {
   if (!trace.active()) return;
-  step_record_.num_tokens = batch_.num_tokens;
+  step_record_.num_tokens = plan_.num_tokens;
   step_record_.entries.clear();
-  for (const BatchEntry& entry : batch_.entries) {
+  for (const StepEntry& entry : plan_.entries) {
     const Sequence& sequence = *entry.sequence;
     step_record_.entries.push_back({sequence.request->id, Generation::of(*entry.sequence).choice, entry.num_tokens,
                                     sequence.num_computed < sequence.num_prompt_tokens});
@@ -82,9 +82,10 @@ bool Engine::Impl::step(Clock::time_point now) {
   begin_phases();
   receive(now);
   swap_in();
-  if (lower_tier_ != nullptr) scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
-  scheduler_.schedule(batch_);
-  if (batch_.empty()) {
+  StepLimits step_limits;
+  if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
+  scheduler_.schedule(plan_, step_limits);
+  if (plan_.empty()) {
     publish();
     return false;
   }
@@ -121,7 +122,7 @@ void Engine::Impl::build_input() {
   hidden_input_.clear();
   token_plans_.clear();
   hidden_plans_.clear();
-  for (const BatchEntry& entry : batch_.entries) {
+  for (const StepEntry& entry : plan_.entries) {
     Generation& generation = Generation::of(*entry.sequence);
     const Pooling pooling = generation.request->pooling;
     const bool is_last = generation.num_computed + entry.num_tokens == generation.num_tokens();
@@ -140,9 +141,9 @@ void Engine::Impl::build_input() {
 
 // The hidden states are read before the second pass overwrites them.
 void Engine::Impl::forward() {
-  for (const BlockCopy& copy : batch_.copies)
+  for (const BlockCopy& copy : plan_.transfers.copies)
     storage_->copy_block(copy.source.value, copy.destination.value);
-  stats_.num_blocks_copied += batch_.copies.size();
+  stats_.num_blocks_copied += plan_.transfers.copies.size();
   if (!hidden_input_.empty()) {
     const MatrixView hidden = model_.forward_hidden(hidden_input_.view(), *storage_);
     backend_.synchronize();
@@ -262,7 +263,8 @@ void Engine::Impl::collect_prompt_logprobs() {
 }
 
 void Engine::Impl::commit(Clock::time_point began) {
-  scheduler_.commit(batch_, std::chrono::duration<double>(Clock::now() - began).count());
+  output_.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  scheduler_.commit(plan_, output_);
   touched_.clear();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Generation& generation = *row_owners_[i];
@@ -386,7 +388,7 @@ void Engine::Impl::fail(const std::string& what) {
   const Error error{ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}};
   healthy.store(false, std::memory_order_release);
   queue.close(error);
-  scheduler_.abandon(batch_);
+  scheduler_.abandon(plan_);
   cut_all(FinishReason::kError, error);
   publish();
 }
