@@ -303,7 +303,7 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
 void Scheduler::reserve_room(Sequence& sequence) const {
   const std::int64_t most = sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0);
   sequence.tokens.reserve(static_cast<std::size_t>(most));
-  sequence.table.blocks.reserve(static_cast<std::size_t>(kv_.blocks_for(most)));
+  kv_.reserve(sequence.table, most);
 }
 
 void Scheduler::enter_running(Sequence& sequence) {

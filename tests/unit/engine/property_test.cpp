@@ -21,8 +21,8 @@ namespace {
 constexpr int kWorldBlockSize = 4;
 constexpr std::int64_t kMostTierBytes = 1 << 20;
 
-std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
-  return static_cast<std::uint64_t>(tokens[0].value % 2);
+ChainKey weak_hash(const ChainKey&, std::span<const TokenId> tokens) {
+  return {static_cast<std::uint64_t>(tokens[0].value % 2), 0};
 }
 
 struct World {
