@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
-#include "kernels/cpu/cpu_recurrent.h"
+#include "kernels/cpu/cpu_state_ops.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/thread_pool.h"

@@ -1,4 +1,4 @@
-#include "kernels/cpu/cpu_recurrent.h"
+#include "kernels/cpu/cpu_state_ops.h"
 
 #include <algorithm>
 #include <cmath>
