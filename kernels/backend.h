@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/graph_ops.h"
 #include "kernels/recurrent_ops.h"
 
 namespace quire {
@@ -87,6 +88,13 @@ class Buffer {
 
 enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
 
+// K and V of one layer.
+struct KvLayerShape {
+  std::int64_t num_heads = 0;  // 0: the layer keeps none
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;  // 0: V is part of K and not kept
+};
+
 struct KvLayout {
   std::int64_t num_layers = 0;
   std::int64_t num_blocks = 0;
@@ -94,6 +102,11 @@ struct KvLayout {
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   KvDType dtype = KvDType::kF16;
+  std::vector<KvLayerShape> layers = {};  // [num_layers] where they differ; empty: num_kv_heads of head_dim each
+
+  KvLayerShape shape(std::int64_t layer) const {
+    return layers.empty() ? KvLayerShape{num_kv_heads, head_dim, head_dim} : layers[static_cast<std::size_t>(layer)];
+  }
 };
 
 // The paged K and V of every layer. How a block is laid out inside is the backend's own affair.
@@ -165,7 +178,7 @@ class Backend {
   // Rotates the first rotary_dim (= 2 * cos.cols) elements of each head in place.
   virtual void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
                     MatrixView sin) = 0;
-  // Writes this step's k, v [rows, num_kv_heads * head_dim] to batch.slots of `layer`.
+  // Writes this step's k [rows, heads * key_dim] and v [rows, heads * value_dim] to batch.slots of `layer`.
   virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
   // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of
   // num_kv_heads.
@@ -174,6 +187,8 @@ class Backend {
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
   // Mixers that keep a fixed state per sequence; null where the backend has none.
   virtual RecurrentOps* recurrent() { return nullptr; }
+  // What the layers of other families need beyond these; null where the backend has none of it.
+  virtual GraphOps* graph() { return nullptr; }
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
   // the smallest piece worth a thread.

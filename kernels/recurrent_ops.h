@@ -17,9 +17,8 @@ struct MatrixView;
 inline constexpr std::int64_t kStatePanel = 32;  // columns of a matrix state that lie side by side
 
 struct StateLayout {
-  std::int64_t num_layers = 0;  // recurrent ones
   std::int64_t num_states = 0;  // sequences that have one at the same time
-  std::int64_t floats = 0;      // one layer of one sequence
+  std::int64_t floats = 0;      // all recurrent layers of one sequence
 };
 
 // Floats of the last taps - 1 rows of a convolution over `channels`.
@@ -31,22 +30,21 @@ inline std::int64_t matrix_state_floats(std::int64_t heads, std::int64_t key_dim
   return heads * key_dim * ((value_dim + kStatePanel - 1) / kStatePanel * kStatePanel);
 }
 
-// The states of all recurrent layers. How one lies inside is the backend's own affair.
+// The states of sequences. How the parts of one lie inside is the backend's own affair.
 class StateStorage {
  public:
   virtual ~StateStorage() = default;
   virtual const StateLayout& layout() const = 0;
-  virtual std::size_t state_bytes() const = 0;  // one sequence, all layers
+  virtual std::size_t state_bytes() const = 0;  // one sequence
   virtual void copy_state(std::int32_t source, std::int32_t destination) = 0;
   virtual void read_state(std::int32_t state, std::span<std::byte> out) const = 0;  // out: state_bytes()
   virtual void write_state(std::int32_t state, std::span<const std::byte> in) = 0;
 };
 
-// Where an operation keeps its part of a layer's state: AttentionBatch::state_ids names the sequences' states.
+// Where an operation keeps its part of a state: AttentionBatch::state_ids names the sequences' states.
 struct StatePart {
   StateStorage* storage = nullptr;
-  std::int64_t layer = 0;   // among the recurrent ones
-  std::int64_t offset = 0;  // floats from the layer's first
+  std::int64_t offset = 0;  // floats from the state's first
 };
 
 struct ConvArgs {

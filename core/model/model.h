@@ -20,6 +20,7 @@ struct ModelInput {
   std::span<const std::int32_t> positions;  // [rows]
   AttentionBatch attention;
   std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
+  StateStorage* states = nullptr;  // of models with recurrent layers, named by attention.state_ids
 };
 
 class Model {
@@ -30,7 +31,11 @@ class Model {
   virtual MatrixView forward(const ModelInput& input, KvStorage& kv) = 0;
   // The final-norm hidden states of input.logit_rows instead of logits: [logit_rows, dim], for embeddings.
   virtual MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) = 0;
+  // A classifier's scores of input.logit_rows: [logit_rows, num_labels].
+  virtual MatrixView forward_labels(const ModelInput& /*input*/, KvStorage& /*kv*/) { return {}; }
 
+  virtual std::int64_t num_labels() const { return 0; }
+  virtual std::int64_t state_floats() const { return 0; }  // that a sequence keeps of recurrent layers
   virtual std::int64_t vocab_size() const = 0;
   virtual std::int64_t hidden_size() const = 0;
   virtual std::int64_t max_context() const = 0;  // tokens, as the model's file says

@@ -54,27 +54,26 @@ CpuStateStorage::CpuStateStorage(const StateLayout& layout)
 }
 
 std::size_t CpuStateStorage::state_bytes() const {
-  return static_cast<std::size_t>(layout_.num_layers * layout_.floats) * sizeof(float);
+  return static_cast<std::size_t>(layout_.floats) * sizeof(float);
 }
 
-float* CpuStateStorage::at(std::int32_t state, std::int64_t layer) const {
-  QUIRE_CHECK(state >= 0 && state < layout_.num_states && layer >= 0 && layer < layout_.num_layers,
-              "recurrent state out of range");
-  return reinterpret_cast<float*>(memory_.data()) + (state * layout_.num_layers + layer) * layout_.floats;
+float* CpuStateStorage::at(std::int32_t state) const {
+  QUIRE_CHECK(state >= 0 && state < layout_.num_states, "recurrent state out of range");
+  return reinterpret_cast<float*>(memory_.data()) + state * layout_.floats;
 }
 
 void CpuStateStorage::copy_state(std::int32_t source, std::int32_t destination) {
-  if (source != destination) std::memcpy(at(destination, 0), at(source, 0), state_bytes());
+  if (source != destination) std::memcpy(at(destination), at(source), state_bytes());
 }
 
 void CpuStateStorage::read_state(std::int32_t state, std::span<std::byte> out) const {
   QUIRE_CHECK(out.size() == state_bytes(), "recurrent state of another size");
-  std::memcpy(out.data(), at(state, 0), out.size());
+  std::memcpy(out.data(), at(state), out.size());
 }
 
 void CpuStateStorage::write_state(std::int32_t state, std::span<const std::byte> in) {
   QUIRE_CHECK(in.size() == state_bytes(), "recurrent state of another size");
-  std::memcpy(at(state, 0), in.data(), in.size());
+  std::memcpy(at(state), in.data(), in.size());
 }
 
 std::unique_ptr<StateStorage> CpuRecurrentOps::allocate_states(const StateLayout& layout) {
@@ -86,7 +85,7 @@ CpuRecurrentOps::Run CpuRecurrentOps::run_of(const AttentionBatch& batch, const 
   const auto s = static_cast<std::size_t>(sequence);
   Run run{.begin = batch.query_start[s], .end = batch.query_start[s + 1], .state = nullptr, .fresh = false};
   run.fresh = batch.context_len[s] == run.end - run.begin;
-  run.state = static_cast<const CpuStateStorage&>(*part.storage).at(batch.state_ids[s], part.layer) + part.offset;
+  run.state = static_cast<const CpuStateStorage&>(*part.storage).at(batch.state_ids[s]) + part.offset;
   return run;
 }
 

@@ -1,5 +1,5 @@
 // CpuRecurrentOps: recurrent mixers with the kernels of one ISA level, and CpuStateStorage, their states, laid out
-// [state][layer][floats]; a matrix state is [head][panel][key_dim][kStatePanel]. One thread at a time.
+// [state][floats]; a matrix state is [head][panel][key_dim][kStatePanel]. One thread at a time.
 // Invariant: a sequence's rows of one head (of one run of columns in a convolution) are computed by one thread in the
 // order of their positions.
 #pragma once
@@ -23,7 +23,7 @@ class CpuStateStorage final : public StateStorage {
   void read_state(std::int32_t state, std::span<std::byte> out) const override;
   void write_state(std::int32_t state, std::span<const std::byte> in) override;
 
-  float* at(std::int32_t state, std::int64_t layer) const;
+  float* at(std::int32_t state) const;
 
  private:
   StateLayout layout_;

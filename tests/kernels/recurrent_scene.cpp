@@ -44,7 +44,7 @@ std::vector<Step> steps_of(const Cut& cut) {
 
 Matrix run_recurrent(Backend& backend, const Cut& cut, std::int64_t state_floats, const std::vector<Matrix>& inputs,
                      std::int64_t out_cols, const RecurrentOperation& operation) {
-  // Three layers, of which the middle one is used, behind 32 floats of another part.
+  // The part begins behind 32 floats of another one, and a third follows.
   const auto states = backend.recurrent()->allocate_states(
       {.num_layers = 3, .num_states = static_cast<std::int64_t>(kSequenceLengths.size()), .floats = 32 + state_floats});
   const std::vector<std::byte> rubbish(states->state_bytes(), std::byte{0xff});  // NaN
@@ -64,7 +64,7 @@ Matrix run_recurrent(Backend& backend, const Cut& cut, std::int64_t state_floats
     batch.query_start = step.query_start;
     batch.context_len = step.context_len;
     batch.state_ids = step.state_ids;
-    operation(batch, {.storage = states.get(), .layer = 1, .offset = 32}, of_step, result.view());
+    operation(batch, {.storage = states.get(), .offset = 32}, of_step, result.view());
     for (std::size_t i = 0; i < step.rows.size(); ++i)
       std::copy_n(&result.at(static_cast<std::int64_t>(i), 0), out_cols, &out.at(step.rows[i], 0));
   }

@@ -25,7 +25,7 @@ inline const std::vector<Cut> kCuts = {{1000, true}, {1000, false}, {1, true}, {
 using RecurrentOperation = std::function<void(const AttentionBatch& batch, const StatePart& state,
                                               std::vector<Matrix>& inputs, MatrixView out)>;
 
-// The operation's output over all sequences, whose states begin as rubbish; state_floats: of one layer.
+// The operation's output over all sequences, whose states begin as rubbish; state_floats: of the operation.
 Matrix run_recurrent(Backend& backend, const Cut& cut, std::int64_t state_floats, const std::vector<Matrix>& inputs,
                      std::int64_t out_cols, const RecurrentOperation& operation);
 

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "core/base/result.h"
-#include "core/model/quantize.h"
+#include "core/model/formats/quantize.h"
 
 namespace quire::bench {
 

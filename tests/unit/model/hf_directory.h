@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/model/model_config.h"
+#include "core/model/architectures/model_config.h"
 
 namespace quire::test {
 

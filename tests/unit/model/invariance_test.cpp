@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/temporary_folder.h"
 

@@ -15,6 +15,8 @@ constexpr std::int32_t kBlockSize = 16;
 constexpr std::int32_t kNumBlocks = 256;
 constexpr std::int32_t kBlocksPerSequence = 64;
 
+constexpr std::int32_t kNumStates = 8;
+
 constexpr const char* kEmulatedAmx = "amx (emulated)";
 
 std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
@@ -32,6 +34,8 @@ ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDTy
   layout.block_size = kBlockSize;
   layout.dtype = kv_dtype;
   kv_ = backend_.allocate_kv(layout);
+  if (model_->state_floats() > 0)
+    states_ = backend_.recurrent()->allocate_states({.num_states = kNumStates, .floats = model_->state_floats()});
 }
 
 ModelRunner::~ModelRunner() = default;
@@ -67,6 +71,9 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
     context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
+  std::vector<std::int32_t> state_ids;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    state_ids.push_back(static_cast<std::int32_t>(i * 3 + 2) % kNumStates);
   std::vector<std::int32_t> logit_rows(last_only ? 1 : ids.size());
   std::iota(logit_rows.begin(), logit_rows.end(), static_cast<std::int32_t>(ids.size() - logit_rows.size()));
   const ModelInput input{.token_ids = ids,
@@ -75,8 +82,10 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
                                        .context_len = context_len,
                                        .block_table_start = table_start,
                                        .block_tables = tables,
-                                       .slots = slots},
-                         .logit_rows = logit_rows};
+                                       .slots = slots,
+                                       .state_ids = state_ids},
+                         .logit_rows = logit_rows,
+                         .states = states_.get()};
   const MatrixView result = (model_.get()->*forward)(input, *kv_);
   Logits out;
   for (std::int64_t row = 0; row < result.rows; ++row) {
@@ -100,6 +109,12 @@ std::vector<float> ModelRunner::append_for_last(std::span<const std::int32_t> id
 
 Logits ModelRunner::append_hidden(std::span<const std::int32_t> ids) {
   Logits out = step({ids}, context_, &Model::forward_hidden);
+  context_ += static_cast<std::int32_t>(ids.size());
+  return out;
+}
+
+Logits ModelRunner::append_labels(std::span<const std::int32_t> ids) {
+  Logits out = step({ids}, context_, &Model::forward_labels);
   context_ += static_cast<std::int32_t>(ids.size());
   return out;
 }

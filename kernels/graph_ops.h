@@ -1,0 +1,92 @@
+// GraphOps: the operations of mixers and feed-forwards beyond the plain decoder's, over plain views. The caller owns
+// every view. Engine thread only.
+// Invariant (batch invariance): as Backend's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace quire {
+
+struct MatrixView;
+struct AttentionBatch;
+struct ProductInput;
+class KvStorage;
+class Linear;
+
+enum class Nonlinearity : std::uint8_t {
+  kNone,
+  kSilu,
+  kGelu,
+  kRelu,
+  kReluSquared,
+  kSwigluOai,
+  kXielu,
+  kTanh,
+  kSigmoid
+};
+
+struct ActivationArgs {
+  Nonlinearity kind = Nonlinearity::kSilu;
+  float limit = 0.0f;  // silu: the gate is at most this and the other factor within it, where it is not zero
+  float alpha_p = 0.0f, alpha_n = 0.0f, beta = 0.0f, eps = 0.0f;  // kXielu
+};
+
+struct AttentionOptions {
+  std::int64_t num_heads = 0;
+  float scale = 1.0f;
+  bool causal = true;
+  std::int64_t window = 0;       // positions that a query sees, its own included; 0: all. Not causal: half to each side
+  std::int64_t chunk = 0;        // a query sees positions of its own multiple of this only; 0: all
+  float softcap = 0.0f;          // scores become softcap * tanh(score / softcap)
+  const float* sinks = nullptr;  // [num_heads] one more score of each head's softmax, without a value
+  float alibi = 0.0f;            // largest slope's exponent; 0: none
+  bool value_in_key = false;     // V is the first out.cols / num_heads elements of K
+};
+
+// Routing of rows to experts, decided row by row; ties go to the lower index.
+struct RouteOptions {
+  enum class Gate : std::uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  Gate gate = Gate::kSoftmax;
+  std::int64_t num_chosen = 0;
+  std::int64_t num_groups = 1;
+  std::int64_t num_groups_chosen = 1;
+  bool normalise = false;
+  float scale = 1.0f;
+  const float* choice_bias = nullptr;   // [experts] added for the choice only
+  const float* expert_scale = nullptr;  // [experts] multiplies the weight of each
+};
+
+class GraphOps {
+ public:
+  virtual ~GraphOps() = default;
+
+  // out[r] = (x[r] - mean) / deviation * weight + bias; bias may be null. x and out may be the same.
+  virtual void layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) = 0;
+  // out[r] = f(gate[r]) * up[r], or f(gate[r]) where `up` has no data. out may be gate or up.
+  virtual void activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) = 0;
+  virtual void copy(MatrixView x, MatrixView out) = 0;
+  virtual void add(MatrixView x, float scale, MatrixView out) = 0;  // out += scale * x
+  virtual void scale(MatrixView x, float factor) = 0;
+  virtual void scale_columns(MatrixView x, const float* factors) = 0;
+  // x[r] *= factors[r]
+  virtual void scale_rows(MatrixView x, std::span<const float> factors) = 0;
+  // x[r][j] *= gate[r][j / (x.cols / gate.cols)], each gate through `kind`.
+  virtual void gate(Nonlinearity kind, MatrixView gate, MatrixView x) = 0;
+  virtual void softcap(MatrixView x, float cap) = 0;
+
+  virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
+                         const AttentionOptions& options, MatrixView out) = 0;
+
+  // ids, weights: [rows * num_chosen], in the order of the choice.
+  virtual void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
+                     std::span<float> weights) = 0;
+  // out[i] = experts[ids[i]] x[i / rows_each]: rows grouped by expert. out: [ids.size(), out_features].
+  virtual void expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
+                             std::int64_t rows_each, MatrixView x, MatrixView out) = 0;
+  // out[r] = sum over j of weights[r * n + j] * x[r * n + j], in the order of j; n = x.rows / out.rows.
+  virtual void combine(MatrixView x, std::span<const float> weights, MatrixView out) = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// Every model of the material's architectures against the outputs of another engine.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+
+#include "core/base/result.h"
+#include "tests/support/material.h"
+#include "tests/unit/model/exam.h"
+
+using namespace quire::test;
+
+namespace {
+
+// What is not computed yet. A model that passes must leave the list.
+const std::set<std::string> kUnsupported{"gpt-oss-mxfp4"};
+
+constexpr double kLogitTolerance = 1e-4;
+constexpr double kEmbeddingTolerance = 1e-5;
+
+std::vector<std::filesystem::path> models_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    out.push_back(entry.path());
+  std::ranges::sort(out);
+  return out;
+}
+
+void check_model(const std::filesystem::path& folder, const std::filesystem::path& model) {
+  const ExamReference reference = read_exam(folder / "reference.json");
+  const double tolerance = reference.is_embedding ? kEmbeddingTolerance : kLogitTolerance;
+  for (const std::size_t chunk : {std::size_t{0}, std::size_t{16}}) {
+    if (chunk != 0 && reference.is_embedding) continue;
+    const ExamResult result = take_exam(model, reference, chunk, chunk == 0);
+    INFO("chunk " << chunk << ": worst " << result.worst << " at " << result.where);
+    CHECK(result.worst <= tolerance);
+    CHECK(result.greedy_agrees);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Every architecture gives the logits that another engine gives", "[model][architectures]") {
+  QUIRE_REQUIRE_MATERIAL(folder, "architectures/given");
+  for (const auto& model : models_in(folder)) {
+    const std::string name = model.filename().string();
+    INFO(name);
+    if (kUnsupported.contains(name)) {
+      CHECK_THROWS_AS(take_exam(model / "model.gguf", read_exam(model / "reference.json"), 0, false),
+                      quire::StartupError);
+      continue;
+    }
+    CHECK_NOTHROW(check_model(model, model / "model.gguf"));
+  }
+}
