@@ -55,7 +55,7 @@ class Engine::Impl {
   std::thread thread;
 
  private:
-  // What is wanted of one batch entry's rows.
+  // What is wanted of one entry's rows.
   struct RowPlan {
     Generation* generation;
     std::int64_t first_position;  // of the first wanted row
@@ -123,7 +123,8 @@ class Engine::Impl {
   std::unique_ptr<LowerTier> lower_tier_;
   std::unordered_map<std::uint64_t, LiveRequest*> restoring_;  // by fetch: not yet with the scheduler; null: has ended
   Sampler sampler_;
-  Batch batch_;
+  StepPlan plan_;
+  StepOutput output_;
   StepInput token_input_;
   StepInput hidden_input_;
   std::vector<RowPlan> token_plans_;

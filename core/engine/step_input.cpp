@@ -29,7 +29,7 @@ void StepInput::clear() {
   block_table_start_.assign(1, 0);
 }
 
-std::int64_t StepInput::add(const BatchEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted) {
+std::int64_t StepInput::add(const StepEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted) {
   const Sequence& sequence = *entry.sequence;
   const std::vector<BlockId>& blocks = sequence.table.blocks;
   const auto first_row = static_cast<std::int32_t>(token_ids_.size());

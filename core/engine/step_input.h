@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "core/sched/batch.h"
+#include "core/sched/step_plan.h"
 
 namespace quire {
 
@@ -18,7 +18,7 @@ class StepInput {
   void clear();
   // Adds the entry's rows. Logits (or hidden states) are wanted of its rows [first_wanted, end_wanted); returns the
   // index of the first of them among all wanted rows.
-  std::int64_t add(const BatchEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted);
+  std::int64_t add(const StepEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted);
 
   bool empty() const { return token_ids_.empty(); }
   ModelInput view() const;  // until the next clear()

@@ -14,7 +14,7 @@ namespace quire {
 // one step, beside those that a token is drawn from.
 inline constexpr std::int64_t kMaxPromptLogitRows = 64;
 
-// One step as flat arrays, derived from a Batch. Rows of a sequence are consecutive.
+// One step as flat arrays, derived from a StepPlan. Rows of a sequence are consecutive.
 struct ModelInput {
   std::span<const std::int32_t> token_ids;  // [rows]
   std::span<const std::int32_t> positions;  // [rows]

@@ -21,8 +21,8 @@ namespace {
 constexpr int kWorldBlockSize = 4;
 constexpr std::int64_t kMostTierBytes = 1 << 20;
 
-std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
-  return static_cast<std::uint64_t>(tokens[0].value % 2);
+ChainKey weak_hash(const ChainKey&, std::span<const TokenId> tokens) {
+  return {static_cast<std::uint64_t>(tokens[0].value % 2), 0};
 }
 
 struct World {
@@ -121,18 +121,19 @@ class Shadow {
 
   void step() {
     if (lower_tier_) restore();
-    scheduler_.schedule(batch_);
-    check_batch();
+    StepLimits limits;
+    if (lower_tier_) limits.swap_block_s = random_.one_in(3) ? 1.0 : 1e-9;  // whether swapping is worth it
+    scheduler_.schedule(plan_, limits);
+    check_plan();
     compute();
-    scheduler_.commit(batch_, 0.001 * static_cast<double>(batch_.num_tokens));
-    for (const BatchEntry& entry : batch_.entries)
+    scheduler_.commit(plan_, {.seconds = 0.001 * static_cast<double>(plan_.num_tokens)});
+    for (const StepEntry& entry : plan_.entries)
       continue_sequence(*entry.sequence);
     sequences_.remove_if([](const Sequence& sequence) { return sequence.state == Sequence::State::kDone; });
   }
 
-  // As the engine does before each step; whether swapping is worth it changes at random.
+  // As the engine does before each step.
   void restore() {
-    scheduler_.set_swap_seconds(random_.one_in(3) ? 1.0 : 1e-9);
     for (const Sequence* sequence : scheduler_.next_to_start()) {
       num_restored_ += lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(),
                                                       random_.one_in(5) ? 1e-12 : 0.0);
@@ -140,19 +141,19 @@ class Shadow {
     if (host_.num_bytes() > kMostTierBytes) FAIL("the tier is beyond its bound");
   }
 
-  void check_batch() {
-    if (batch_.empty() && !scheduler_.idle()) FAIL("a step without progress");
-    if (batch_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
-    if (std::cmp_greater(batch_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
-    for (const Sequence* preempted : batch_.preempted) {
+  void check_plan() {
+    if (plan_.empty() && !scheduler_.idle()) FAIL("a step without progress");
+    if (plan_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
+    if (std::cmp_greater(plan_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
+    for (const Sequence* preempted : plan_.preempted) {
       const bool for_another = std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
         return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
       });
       if (!for_another) FAIL("a sequence was preempted for less important ones");
     }
     std::int64_t num_checked = 0;
-    for (const BatchEntry& entry : batch_.entries) {
-      if (num_checked++ < batch_.num_streaming && !entry.sequence->prompt_computed())
+    for (const StepEntry& entry : plan_.entries) {
+      if (num_checked++ < plan_.num_streaming && !entry.sequence->prompt_computed())
         FAIL("a prompt goes before a stream");
       if (entry.num_tokens <= 0 || entry.num_tokens > entry.sequence->num_remaining()) FAIL("a wrong number of tokens");
     }
@@ -163,11 +164,11 @@ class Shadow {
   }
 
   void compute() {
-    for (const BlockCopy& copy : batch_.copies) {
+    for (const BlockCopy& copy : plan_.transfers.copies) {
       for (int i = 0; i < kWorldBlockSize; ++i)
         memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
     }
-    for (const BatchEntry& entry : batch_.entries) {
+    for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
@@ -245,7 +246,7 @@ class Shadow {
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
-  Batch batch_;
+  StepPlan plan_;
   std::int64_t num_restored_ = 0;
   std::list<Sequence> sequences_;
   std::int64_t num_added_ = 0;
