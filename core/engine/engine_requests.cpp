@@ -62,7 +62,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
 }
 
 void Engine::Impl::schedule_or_restore(LiveRequest& live) {
-  Sequence& sequence = live.choices[0]->sequence;
+  Sequence& sequence = *live.choices[0];
   if (lower_tier_ != nullptr && sequence.max_cached_tokens > 0) {
     live.fetch = lower_tier_->begin_restore(sequence.cache_salt, sequence.tokens, scheduler_.prompt_token_seconds());
   }
@@ -81,7 +81,7 @@ void Engine::Impl::take_restored() {
       lower_tier_->drop_restore(fetched.number);
       continue;
     }
-    Sequence& sequence = live->choices[0]->sequence;
+    Sequence& sequence = *live->choices[0];
     live->fetch.reset();
     const auto num_blocks = lower_tier_->finish_restore(sequence.cache_salt, sequence.tokens, fetched);
     if (num_blocks) {
@@ -108,7 +108,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   auto generation = std::make_unique<Generation>(
       live, choice,
       SamplerState(request.sampling, request.prompt, end_of_generation_, model_.vocab_size(), live.seed, choice));
-  Sequence& sequence = generation->sequence;
+  Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
   sequence.cache_salt = request.cache_salt;
@@ -137,7 +137,7 @@ void Engine::Impl::abort(const Abort& asked) {
   const auto choice = static_cast<std::size_t>(*asked.choice);
   if (choice >= live.choices.size() || live.choices[choice] == nullptr) return;
   Generation& generation = *live.choices[choice];
-  if (generation.sequence.num_places_reserved > 0) return;  // the others have not been forked from it yet
+  if (generation.num_places_reserved > 0) return;  // the others have not been forked from it yet
   end(generation, finish_info(generation, FinishReason::kAbort));
 }
 
@@ -163,7 +163,7 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
 
 void Engine::Impl::note_started(Clock::time_point now) {
   for (Sequence* sequence : plan_.started) {
-    LiveRequest& live = *sequence->generation->live;
+    LiveRequest& live = *Generation::of(*sequence).live;
     live.started_at = now;
     live.ticket.give_back();
     if (live.queue_deadline) {
@@ -180,10 +180,10 @@ FinishInfo Engine::Impl::finish_info(const Generation& generation, FinishReason 
   const LiveRequest& live = *generation.live;
   const Clock::time_point now = Clock::now();
   FinishInfo info{.reason = reason};
-  info.num_prompt_tokens = static_cast<std::int32_t>(generation.sequence.num_prompt_tokens);
-  info.num_cached_tokens = static_cast<std::int32_t>(generation.sequence.num_cached_tokens);
+  info.num_prompt_tokens = static_cast<std::int32_t>(generation.num_prompt_tokens);
+  info.num_cached_tokens = static_cast<std::int32_t>(generation.num_cached_tokens);
   info.num_generated_tokens = generation.num_generated;
-  info.num_preemptions = generation.sequence.num_preemptions;
+  info.num_preemptions = generation.num_preemptions;
   const Clock::time_point started = live.started_at.value_or(now);
   const Clock::time_point first_token = generation.first_token_at.value_or(now);
   info.queue_time = started - live.request->arrival;
@@ -198,7 +198,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
   generation.event.finish = std::move(info);
-  scheduler_.finish(generation.sequence);
+  scheduler_.finish(generation);
   publish();
   live.sink->send(std::move(generation.event));
   live.choices[static_cast<std::size_t>(generation.choice)].reset();
@@ -207,7 +207,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
 
 void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error) {
   // Choices that were never forked end with the first one's figures.
-  if (live.choices[0] != nullptr && live.choices[0]->sequence.num_places_reserved > 0) {
+  if (live.choices[0] != nullptr && live.choices[0]->num_places_reserved > 0) {
     for (std::int32_t choice = 1; choice < live.request->num_choices; ++choice) {
       OutputEvent event{.choice = choice};
       event.finish = finish_info(*live.choices[0], reason);

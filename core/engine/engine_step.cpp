@@ -73,7 +73,7 @@ void Engine::Impl::trace_entries() {
   step_record_.entries.clear();
   for (const StepEntry& entry : plan_.entries) {
     const Sequence& sequence = *entry.sequence;
-    step_record_.entries.push_back({sequence.request->id, sequence.generation->choice, entry.num_tokens,
+    step_record_.entries.push_back({sequence.request->id, Generation::of(*entry.sequence).choice, entry.num_tokens,
                                     sequence.num_computed < sequence.num_prompt_tokens});
   }
 }
@@ -123,19 +123,19 @@ void Engine::Impl::build_input() {
   token_plans_.clear();
   hidden_plans_.clear();
   for (const StepEntry& entry : plan_.entries) {
-    const Sequence& sequence = *entry.sequence;
-    const Pooling pooling = sequence.request->pooling;
-    const bool is_last = sequence.num_computed + entry.num_tokens == sequence.num_tokens();
-    const bool all_rows = pooling == Pooling::kMean || (sequence.generation->prompt_logprobs.size() > 0 &&
-                                                        sequence.num_computed < sequence.num_prompt_tokens);
-    const bool first_row = pooling == Pooling::kCls && sequence.num_computed == 0;
+    Generation& generation = Generation::of(*entry.sequence);
+    const Pooling pooling = generation.request->pooling;
+    const bool is_last = generation.num_computed + entry.num_tokens == generation.num_tokens();
+    const bool all_rows = pooling == Pooling::kMean || (generation.prompt_logprobs.size() > 0 &&
+                                                        generation.num_computed < generation.num_prompt_tokens);
+    const bool first_row = pooling == Pooling::kCls && generation.num_computed == 0;
     const std::int64_t begin =
         all_rows || first_row ? 0 : entry.num_tokens - (is_last && pooling != Pooling::kCls ? 1 : 0);
     const std::int64_t end = first_row ? 1 : entry.num_tokens;
     StepInput& input = pooling == Pooling::kNone ? token_input_ : hidden_input_;
     auto& plans = pooling == Pooling::kNone ? token_plans_ : hidden_plans_;
     const std::int64_t index = input.add(entry, begin, end);
-    plans.push_back({sequence.generation, sequence.num_computed + begin, end - begin, index, is_last});
+    plans.push_back({&generation, generation.num_computed + begin, end - begin, index, is_last});
   }
 }
 
@@ -161,15 +161,14 @@ void Engine::Impl::pool_hidden_states(MatrixView hidden) {
   for (const RowPlan& plan : hidden_plans_) {
     Generation& generation = *plan.generation;
     for (std::int64_t i = 0; i < plan.num_wanted; ++i) {
-      const Pooling pooling = generation.sequence.request->pooling;
+      const Pooling pooling = generation.request->pooling;
       if (plan.first_position + i < generation.num_pooled) continue;
       const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
       generation.pooled.resize(static_cast<std::size_t>(hidden.cols), 0.0);
       for (std::size_t j = 0; j < generation.pooled.size(); ++j)
         generation.pooled[j] += static_cast<double>(row[j]);
       ++generation.num_pooled;
-      generation.sequence.max_cached_tokens =
-          pooling == Pooling::kMean ? generation.num_pooled : generation.sequence.num_tokens();
+      generation.max_cached_tokens = pooling == Pooling::kMean ? generation.num_pooled : generation.num_tokens();
     }
   }
 }
@@ -188,7 +187,7 @@ void Engine::Impl::prepare_rows() {
     const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
-    const std::int32_t num_forks = generation.sequence.num_places_reserved;
+    const std::int32_t num_forks = generation.num_places_reserved;
     add_sample_row(generation, logits, mask, num_forks > 0);
     for (std::int32_t choice = 1; choice <= num_forks; ++choice) {
       auto& forked = generation.live->choices[static_cast<std::size_t>(choice)];
@@ -199,7 +198,7 @@ void Engine::Impl::prepare_rows() {
 }
 
 bool Engine::Impl::draws_token(const RowPlan& plan) {
-  return plan.is_last && plan.generation->sequence.request->sampling.max_tokens > 0;
+  return plan.is_last && plan.generation->request->sampling.max_tokens > 0;
 }
 
 // Needs nothing of what the step computes. Choices that are about to be forked stand where their first one stands.
@@ -233,8 +232,8 @@ void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logit
   rows_.push_back({.logits = logits,
                    .is_shared = is_shared,
                    .state = &generation.sampler,
-                   .tokens = generation.sequence.tokens,
-                   .num_prompt_tokens = generation.sequence.num_prompt_tokens,
+                   .tokens = generation.tokens,
+                   .num_prompt_tokens = generation.num_prompt_tokens,
                    .mask = mask});
   row_owners_.push_back(&generation);
 }
@@ -243,7 +242,7 @@ void Engine::Impl::collect_prompt_logprobs() {
   for (const RowPlan& plan : token_plans_) {
     Generation& generation = *plan.generation;
     if (generation.prompt_logprobs.empty()) continue;
-    const Sequence& sequence = generation.sequence;
+    const Sequence& sequence = generation;
     const std::int32_t num_top = *sequence.request->sampling.num_prompt_logprobs;
     const auto known = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     const std::int64_t begin = std::max(plan.first_position, known - 1);
@@ -259,7 +258,7 @@ void Engine::Impl::collect_prompt_logprobs() {
         generation.prompt_logprobs[next] = Sampler::logprob_of(logits, sequence.tokens[next], num_top);
       }
     });
-    generation.sequence.max_cached_tokens = end;
+    generation.max_cached_tokens = end;
   }
 }
 
@@ -269,15 +268,15 @@ void Engine::Impl::commit(Clock::time_point began) {
   touched_.clear();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Generation& generation = *row_owners_[i];
-    if (generation.sequence.state == Sequence::State::kNew) {
-      scheduler_.fork(generation.live->choices[0]->sequence, generation.sequence);
+    if (generation.state == Sequence::State::kNew) {
+      scheduler_.fork(*generation.live->choices[0], generation);
     }
   }
   for (std::size_t i = 0; i < rows_.size(); ++i)
     take_token(*row_owners_[i], rows_[i]);
   for (const auto* plans : {&token_plans_, &hidden_plans_}) {
     for (const RowPlan& plan : *plans) {
-      const Request& request = *plan.generation->sequence.request;
+      const Request& request = *plan.generation->request;
       if (plan.is_last && (request.pooling != Pooling::kNone || request.sampling.max_tokens <= 0)) {
         finish_prompt_only(*plan.generation);
       }
@@ -296,7 +295,7 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
     generation.first_token_at = Clock::now();
     generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
     generation.prompt_logprobs.clear();
-    generation.sequence.max_chunk = generation.sequence.max_cached_tokens = Sequence::kUnbounded;
+    generation.max_chunk = generation.max_cached_tokens = Sequence::kUnbounded;
   }
   if (!row.token) return fail(generation, why_no_token(generation, row));
   append(generation, *row.token);
@@ -306,7 +305,7 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
 
 // Takes one token into the sequence, and decides whether it ended the generation.
 void Engine::Impl::append(Generation& generation, TokenId token) {
-  Sequence& sequence = generation.sequence;
+  Sequence& sequence = generation;
   const SamplingParams& params = sequence.request->sampling;
   ++generation.num_generated;
   ++stats_.generation_tokens;
@@ -329,7 +328,7 @@ void Engine::Impl::append(Generation& generation, TokenId token) {
 }
 
 bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) const {
-  const SamplingParams& params = generation.sequence.request->sampling;
+  const SamplingParams& params = generation.request->sampling;
   const auto is_in = [token](const std::vector<TokenId>& tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
@@ -343,7 +342,7 @@ bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) co
 void Engine::Impl::append_forced(Generation& generation) {
   if (generation.grammar == nullptr || generation.finish || !generation.forced.empty()) return;
   const std::vector<TokenId> tokens = generation.grammar->forced_tokens();
-  if (generation.sequence.request->sampling.num_logprobs) {
+  if (generation.request->sampling.num_logprobs) {
     generation.forced.assign(tokens.rbegin(), tokens.rend());
     return;
   }
@@ -357,7 +356,7 @@ void Engine::Impl::append_forced(Generation& generation) {
 void Engine::Impl::finish_prompt_only(Generation& generation) {
   touched_.push_back(&generation);
   generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
-  const bool embeds = generation.sequence.request->pooling != Pooling::kNone;
+  const bool embeds = generation.request->pooling != Pooling::kNone;
   generation.finish = finish_info(generation, embeds ? FinishReason::kStop : FinishReason::kLength);
   if (!embeds) return;
   // The length of a mean does not survive the norm: the sum will do.
@@ -373,9 +372,9 @@ void Engine::Impl::finish_prompt_only(Generation& generation) {
 void Engine::Impl::emit() {
   for (Generation* generation : touched_) {
     if (!generation->finish) {
-      generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->sequence.num_cached_tokens);
+      generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->num_cached_tokens);
       generation->live->sink->send(std::exchange(generation->event, OutputEvent{.choice = generation->choice}));
-    } else if (generation->sequence.num_places_reserved > 0) {
+    } else if (generation->num_places_reserved > 0) {
       end_request(*generation->live, generation->finish->reason, std::nullopt);
     } else {
       end(*generation, *std::move(generation->finish));

@@ -1,5 +1,6 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
-// Its owner (the engine, a simulation) appends tokens; the Scheduler and the KvCache change the rest.
+// Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
+// and the KvCache change the rest.
 // Invariant: 0 <= num_computed <= tokens.size(); what lies between is what the next steps compute.
 #pragma once
 
@@ -10,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/request.h"
 #include "core/kv/block_table.h"
+#include "core/request/request.h"
 
 namespace quire {
-
-struct Generation;  // core/engine: what the engine knows of a sequence besides
 
 struct Sequence {
   static constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
@@ -23,9 +22,8 @@ struct Sequence {
 
   SequenceId id;  // in order of creation
   std::shared_ptr<const Request> request;
-  Generation* generation = nullptr;  // where an engine owns the sequence
-  std::string cache_salt;            // prefix blocks are shared only within equal salts
-  std::vector<TokenId> tokens;       // the prompt, then what was generated
+  std::string cache_salt;       // prefix blocks are shared only within equal salts
+  std::vector<TokenId> tokens;  // the prompt, then what was generated
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;
   BlockTable table;
