@@ -14,6 +14,7 @@
 
 #include "kernels/dtype.h"
 #include "kernels/graph_ops.h"
+#include "kernels/kv_layout.h"
 #include "kernels/recurrent_ops.h"
 
 namespace quire {
@@ -59,6 +60,7 @@ struct WeightSource {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
+  float scale = 1.0f;  // of every weight, applied to the products
 };
 
 // A weight matrix packed for the backend; made by load_linear. Immutable after construction.
@@ -86,35 +88,12 @@ class Buffer {
   virtual std::int64_t size() const = 0;  // floats
 };
 
-enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
-
-// K and V of one layer.
-struct KvLayerShape {
-  std::int64_t num_heads = 0;  // 0: the layer keeps none
-  std::int64_t key_dim = 0;
-  std::int64_t value_dim = 0;  // 0: V is part of K and not kept
-};
-
-struct KvLayout {
-  std::int64_t num_layers = 0;
-  std::int64_t num_blocks = 0;
-  std::int64_t block_size = 16;  // tokens per block; a multiple of 16
-  std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;
-  KvDType dtype = KvDType::kF16;
-  std::vector<KvLayerShape> layers = {};  // [num_layers] where they differ; empty: num_kv_heads of head_dim each
-
-  KvLayerShape shape(std::int64_t layer) const {
-    return layers.empty() ? KvLayerShape{num_kv_heads, head_dim, head_dim} : layers[static_cast<std::size_t>(layer)];
-  }
-};
-
-// The paged K and V of every layer. How a block is laid out inside is the backend's own affair.
+// The paged K and V of layers. How a block is laid out inside is the backend's own affair.
 class KvStorage {
  public:
   virtual ~KvStorage() = default;
   virtual const KvLayout& layout() const = 0;
-  virtual std::size_t block_bytes() const = 0;  // one block, all layers, K and V
+  virtual std::size_t block_bytes() const = 0;  // one block, all the group's layers, K and V
   virtual void copy_block(std::int32_t source, std::int32_t destination) = 0;
   virtual void read_block(std::int32_t block, std::span<std::byte> out) const = 0;  // out: block_bytes()
   virtual void write_block(std::int32_t block, std::span<const std::byte> in) = 0;

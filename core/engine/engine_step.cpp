@@ -81,13 +81,13 @@ void Engine::Impl::trace_entries() {
 bool Engine::Impl::step(Clock::time_point now) {
   begin_phases();
   receive(now);
-  swap_in();
+  move_blocks();
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   scheduler_.schedule(plan_, step_limits);
   if (plan_.empty()) {
     publish();
-    return false;
+    return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
   note_started(now);
   trace_entries();
@@ -187,13 +187,14 @@ void Engine::Impl::prepare_rows() {
     const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
-    const std::int32_t num_forks = generation.num_places_reserved;
+    const std::int32_t num_forks = generation.live->num_unforked;
     add_sample_row(generation, logits, mask, num_forks > 0);
     for (std::int32_t choice = 1; choice <= num_forks; ++choice) {
       auto& forked = generation.live->choices[static_cast<std::size_t>(choice)];
       forked = make_generation(*generation.live, choice);
       add_sample_row(*forked, logits, mask, true);
     }
+    generation.live->num_unforked = 0;
   }
 }
 
@@ -374,7 +375,7 @@ void Engine::Impl::emit() {
     if (!generation->finish) {
       generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->num_cached_tokens);
       generation->live->sink->send(std::exchange(generation->event, OutputEvent{.choice = generation->choice}));
-    } else if (generation->num_places_reserved > 0) {
+    } else if (generation->live->num_unforked > 0) {
       end_request(*generation->live, generation->finish->reason, std::nullopt);
     } else {
       end(*generation, *std::move(generation->finish));
@@ -396,7 +397,7 @@ void Engine::Impl::fail(const std::string& what) {
 void Engine::Impl::publish() {
   const BlockPool& pool = kv_.pool();
   stats_.num_running = scheduler_.num_running();
-  stats_.num_waiting = scheduler_.num_waiting() + static_cast<std::int64_t>(restoring_.size());
+  stats_.num_waiting = scheduler_.num_waiting();
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();

@@ -32,14 +32,15 @@ class Scheduler {
   // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
-  std::span<const Sequence* const> next_to_start();
+  std::span<Sequence* const> next_to_start();
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
   // The plan was computed, as `output` says. Called before new tokens are appended.
   void commit(StepPlan& plan, const StepOutput& output);
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
-  // `child` (kNew) continues where `parent` stands, sharing its blocks; takes one of the parent's reserved places.
+  // `child` (kNew) continues where `parent` (running) stands. With a place free it runs at once and shares the blocks;
+  // without one it waits like any other, and finds the computed blocks when it starts.
   void fork(Sequence& parent, Sequence& child);
   // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
   // plan.
@@ -75,15 +76,14 @@ class Scheduler {
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   std::int64_t prompt_budget(const StepPlan& plan) const;
-  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running() - num_places_reserved_; }
+  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
 
   SchedulerOptions options_;
   KvCache& kv_;
   WaitingQueue waiting_;
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
-  std::vector<const Sequence*> next_to_start_;
-  std::int64_t num_places_reserved_ = 0;
+  std::vector<Sequence*> next_to_start_;
   std::int64_t budget_ = 0;  // tokens left in the plan being made
   std::int64_t prompt_budget_ = 0;
   std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk

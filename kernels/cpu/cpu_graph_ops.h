@@ -2,6 +2,7 @@
 // time. Invariant: what a row's result is made of, and in which order, depends on that row's inputs alone.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -37,7 +38,14 @@ class CpuGraphOps final : public GraphOps {
  private:
   // body(row) for every row, rows of `cost` elements.
   template <class Body>
-  void for_rows(std::int64_t rows, std::int64_t cost, const Body& body);
+  void for_rows(std::int64_t rows, std::int64_t cost, const Body& body) {
+    constexpr std::int64_t kGrain = 8192;  // less is not worth waking a thread
+    const std::int64_t step = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, cost));
+    pool_.run((rows + step - 1) / step, [&](int, std::int64_t piece) {
+      for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row)
+        body(row);
+    });
+  }
   void route_row(const float* logits, std::int64_t num_experts, const RouteOptions& options, std::int32_t* ids,
                  float* weights, std::vector<float>& room) const;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/check.h"
+#include "kernels/cpu/graph_math.h"
 
 namespace quire {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 static_assert(kStatePanel == kStateColumns);
 
 constexpr std::int64_t kGrain = 8192;  // elements of one piece of a row-wise operation at least
-
-float* row_of(MatrixView view, std::int64_t row) {
-  return view.data + row * view.stride;
-}
 
 std::int64_t panels_of(std::int64_t columns) {
   return (columns + kStatePanel - 1) / kStatePanel;

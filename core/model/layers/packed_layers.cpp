@@ -19,10 +19,8 @@ class Packer {
       to.biases[at(role)] = backend_.upload(values);
     for (const auto& [role, table] : from.rows)
       to.rows[at(role)] = backend_.load_embedding(table);
-    for (const auto& [role, product] : from.products) {
+    for (const auto& [role, product] : from.products)
       to.products[at(role)] = load(product);
-      if (!product.scale.empty()) to.scales[at(role)] = backend_.upload(product.scale);
-    }
     for (const auto& [role, experts] : from.experts) {
       for (const LinearSource& expert : experts)
         to.experts[at(role)].push_back(load(expert));

@@ -20,13 +20,11 @@ struct PackedGroup {
   ByRole<std::unique_ptr<Buffer>> vectors;
   ByRole<std::unique_ptr<Buffer>> biases;
   ByRole<std::unique_ptr<Linear>> products;
-  ByRole<std::unique_ptr<Buffer>> scales;  // of a product's outputs
   ByRole<std::vector<std::unique_ptr<Linear>>> experts;
   ByRole<std::unique_ptr<Embedding>> rows;
 
   const float* vector(WeightRole role) const { return data(vectors, role); }
   const float* bias(WeightRole role) const { return data(biases, role); }
-  const float* scale(WeightRole role) const { return data(scales, role); }
   const Linear& product(WeightRole role) const { return *products[static_cast<std::size_t>(role)]; }
 
  private:

@@ -142,12 +142,7 @@ std::size_t Transformer::activation_bytes(const ModelSpec& spec, std::int64_t nu
 
 void Transformer::multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out,
                            bool accumulate) {
-  const float* scale = group.scale(product);
-  if (scale == nullptr) return backend_.linear(group.product(product), in, out, accumulate);
-  const MatrixView scaled = accumulate ? room(kNormed, out.rows, out.cols) : out;
-  backend_.linear(group.product(product), in, scaled, false);
-  graph().scale_columns(scaled, scale);
-  if (accumulate) graph().add(scaled, 1.0F, out);
+  backend_.linear(group.product(product), in, out, accumulate);
 }
 
 void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) {

@@ -77,12 +77,13 @@ class Collector {
     return {.type = matrix.type,
             .rows = count,
             .cols = matrix.cols,
-            .data = matrix.data + static_cast<std::size_t>(first) * row_bytes};
+            .data = matrix.data + static_cast<std::size_t>(first) * row_bytes,
+            .scale = matrix.scale};
   }
 
-  // Values for some rows of a product; `rest` for the rows before them that have none.
-  static void put_values(std::vector<float>& all, std::int64_t first, const std::vector<float>& values, float rest) {
-    all.resize(static_cast<std::size_t>(first), rest);
+  // Values for some rows of a product; zero for the rows before them that have none.
+  static void put_values(std::vector<float>& all, std::int64_t first, const std::vector<float>& values) {
+    all.resize(static_cast<std::size_t>(first));
     all.insert(all.end(), values.begin(), values.end());
   }
 
@@ -106,11 +107,7 @@ class Collector {
       in_halves(need, [&](std::int64_t at, std::int64_t count) {
         ordered.insert(ordered.end(), values.begin() + at, values.begin() + at + count);
       });
-      put_values(to.bias, first, ordered, 0.0F);
-    }
-    if (const std::string scale = beside(need.role, ".scale"); need.role != Role::kRouter && tensors_.contains(scale)) {
-      const float factor = tensors_.take_values(scale, 1).front();
-      put_values(to.scale, first, std::vector<float>(static_cast<std::size_t>(need.rows), factor), 1.0F);
+      put_values(to.bias, first, ordered);
     }
   }
 
@@ -128,13 +125,17 @@ class Collector {
     std::vector<float> bias;
     if (const std::string tensor = beside(need.role, ".bias"); tensors_.contains(tensor))
       bias = tensors_.take_values(tensor, need.num_experts * need.rows);
+    std::vector<float> scale(static_cast<std::size_t>(need.num_experts), 1.0F);
+    const std::string scales = beside(need.role, ".scale");
+    if (need.role != Role::kDownExperts && tensors_.contains(scales)) scale = tensors_.take_values(scales, need.num_experts);
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
       expert.parts.push_back(slice(all, e * need.rows, need.rows));
+      expert.parts.back().scale *= scale[static_cast<std::size_t>(e)];
       if (bias.empty()) continue;
       const auto begin = bias.begin() + e * need.rows;
-      put_values(expert.bias, first, {begin, begin + need.rows}, 0.0F);
+      put_values(expert.bias, first, {begin, begin + need.rows});
     }
   }
 
@@ -156,7 +157,8 @@ class Collector {
       const WeightSource source{.type = DType::kF32,
                                 .rows = latent.kv_rank,
                                 .cols = latent.nope_dim,
-                                .data = reinterpret_cast<const std::byte*>(turned->data())};
+                                .data = reinterpret_cast<const std::byte*>(turned->data()),
+                                .scale = all.scale};
       out_.owned.push_back(std::move(turned));
       to.experts[Role::kKeyB].emplace_back().parts.push_back(source);
       to.experts[Role::kValueB].emplace_back().parts.push_back(
@@ -164,11 +166,10 @@ class Collector {
     }
   }
 
-  // A bias or scale that only some of the stacked parts have is neutral for the others.
+  // A bias that only some of the stacked parts have is zero for the others.
   static void complete(LinearSource& product) {
     const auto rows = static_cast<std::size_t>(num_rows(product));
     if (!product.bias.empty()) product.bias.resize(rows, 0.0F);
-    if (!product.scale.empty()) product.scale.resize(rows, 1.0F);
   }
 
   const ModelSpec& spec_;
@@ -204,7 +205,7 @@ std::int64_t WeightSources::num_vector_elements() const {
   for (const SourceGroup& layer : layers)
     add(layer);
   add(model);
-  for_each_product([&](const LinearSource& product) { count += product.bias.size() + product.scale.size(); });
+  for_each_product([&](const LinearSource& product) { count += product.bias.size(); });
   return static_cast<std::int64_t>(count);
 }
 

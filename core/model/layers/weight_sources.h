@@ -13,11 +13,10 @@
 
 namespace quire {
 
-// One operation: matrices stacked by rows; a bias and a scale for each row, or none.
+// One operation: matrices stacked by rows; a bias for each row, or none.
 struct LinearSource {
   std::vector<WeightSource> parts;
   std::vector<float> bias;
-  std::vector<float> scale;
 };
 
 // Of one layer, or of the model beside its layers. In the order of WeightRole.
