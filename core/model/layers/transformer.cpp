@@ -1,7 +1,6 @@
 #include "core/model/layers/transformer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -49,26 +48,47 @@ RecurrentOps& Transformer::recurrent() const {
 }
 
 MatrixView Transformer::room(Slot slot, std::int64_t rows, std::int64_t cols) {
+  const Activation& activation = activations_[slot];
   QUIRE_CHECK(cols <= widths_[slot], "an activation wider than planned");
-  Activation& activation = activations_[slot];
-  if (rows > activation.capacity) {
-    activation.buffer.reset();  // the old rows are not needed: free them before the new ones are allocated
-    // A power of two: batches that grow by one row at a time seldom allocate.
-    activation.capacity = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
-    activation.buffer = backend_.allocate(activation.capacity * widths_[slot]);
-  }
+  QUIRE_CHECK(rows <= activation.capacity || cols == 0, "a step keeps within what was reserved for it");
   return {.data = activation.buffer == nullptr ? nullptr : activation.buffer->data(),
           .rows = rows,
           .cols = cols,
           .stride = cols};
 }
 
+// A sequence that attends in both directions is computed whole.
+std::int64_t Transformer::most_slice_rows(std::int64_t num_rows) const {
+  return spec_.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+}
+
+void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
+  const std::int64_t slice_rows = most_slice_rows(max_rows);
+  for (std::size_t slot = 0; slot < kNumSlots; ++slot) {
+    const std::int64_t rows = slot < kHeadInput ? slice_rows : slot == kHidden ? max_rows : max_logit_rows;
+    Activation& activation = activations_[slot];
+    if (rows <= activation.capacity) continue;
+    activation.buffer.reset();  // the old rows are not needed: free them before the new ones are allocated
+    if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
+    activation.capacity = rows;
+  }
+  const auto most = at(slice_rows);
+  slice_query_start_.reserve(most + 1);
+  slice_context_len_.reserve(most);
+  slice_wanted_.reserve(most);
+}
+
 Transformer::Widths Transformer::widths(const ModelSpec& spec) {
   Widths out{};
   const std::int64_t hidden = spec.config.hidden_size;
   const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
-  out[kX] = out[kHidden] = hidden;
-  fit(kLogits, std::max(spec.has_head ? spec.config.vocab_size : 0, spec.num_labels));
+  out[kX] = out[kHeadInput] = out[kHidden] = hidden;
+  if (spec.has_head) out[kLogits] = spec.config.vocab_size;
+  if (spec.num_labels > 0) {
+    out[kLabels] = spec.num_labels;
+    out[kLabelInput] = hidden;
+    out[kLabelDense] = spec.has_classifier_dense ? hidden : 0;
+  }
   for (const RopeConfig& rope : spec.ropes) {
     out[kCos] += rope.rotary_dim / 2;
     out[kSin] += rope.rotary_dim / 2;
@@ -129,14 +149,12 @@ bool Transformer::is_plain(const ModelSpec& spec) {
 std::size_t Transformer::activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows) {
   const Widths each = widths(spec);
   std::int64_t per_row = 0;
-  for (int slot = 0; slot < kNumSlots; ++slot) {
-    if (slot != kHidden && slot != kLogits) per_row += each[static_cast<std::size_t>(slot)];
-  }
-  const std::int64_t per_logit_row = each[kHidden] + each[kLogits];
-  const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
-  const std::int64_t most = spec.is_causal ? kMaxRows : std::max(kMaxRows, spec.config.max_context);
-  return (rounded(std::min(num_rows, most)) * static_cast<std::uint64_t>(per_row) +
-          rounded(num_logit_rows) * static_cast<std::uint64_t>(per_logit_row)) *
+  std::int64_t per_logit_row = 0;
+  for (std::size_t slot = 0; slot < kNumSlots; ++slot)
+    (slot < kHeadInput ? per_row : per_logit_row) += each[slot];
+  per_logit_row -= each[kHidden];
+  const std::int64_t slice_rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+  return static_cast<std::size_t>(slice_rows * per_row + num_rows * each[kHidden] + num_logit_rows * per_logit_row) *
          sizeof(float);
 }
 
@@ -150,82 +168,87 @@ void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, 
   graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
 }
 
-MatrixView Transformer::forward(const ModelInput& input, KvStorage& kv) {
-  QUIRE_CHECK(spec_.has_head, "an encoder has no logits");
-  const MatrixView hidden = logit_rows(input, kv);
-  const MatrixView logits = room(kLogits, hidden.rows, spec_.config.vocab_size);
-  if (hidden.rows > 0) {
-    if (spec_.norm == NormKind::kRms && spec_.final_norm != WeightRole::kNoRole) {
-      multiply(weights_.model, WeightRole::kHead, normed(hidden, weights_.model.vector(spec_.final_norm), eps_), logits,
-               false);
-    } else {
-      norm(weights_.model, spec_.final_norm, hidden, hidden);
-      multiply(weights_.model, WeightRole::kHead, hidden, logits, false);
-    }
-    if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
-    if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
+ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
+  const std::int64_t num_rows = arrays.num_rows();
+  QUIRE_CHECK(std::ssize(arrays.positions) == num_rows * arrays.positions_per_row &&
+                  std::ssize(arrays.attention.slots) == num_rows,
+              "a step's arrays have one element for each row");
+  const std::int64_t width = spec_.config.hidden_size;
+  MatrixView head_input = room(kHeadInput, std::ssize(arrays.logit_rows), width);
+  MatrixView hidden = room(kHidden, std::ssize(arrays.hidden_rows), width);
+  MatrixView label_input =
+      arrays.label_rows.empty() ? MatrixView{} : room(kLabelInput, std::ssize(arrays.label_rows), width);
+  head_input.rows = hidden.rows = label_input.rows = 0;
+  std::int64_t begin = 0;
+  while (begin < num_rows) {
+    Slice slice = cut(arrays, begin, slice_end(arrays, begin));
+    slice.kv = &kv;
+    compute_rotations(slice);
+    const MatrixView x = room(kX, slice.end - slice.begin, width);
+    embed(arrays, slice, x);
+    for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer)
+      compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+    head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
+    hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
+    label_input.rows = collect(arrays.label_rows, slice, x, label_input);
+    begin = slice.end;
+    if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
   }
-  backend_.synchronize();
+  ModelOutput out{.num_rows = begin, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
+    norm(weights_.model, spec_.final_norm, hidden, hidden);
+  if (label_input.rows > 0) out.labels = compute_labels(label_input);
+  return out;
+}
+
+MatrixView Transformer::compute_logits(MatrixView input) {
+  const MatrixView logits = room(kLogits, input.rows, spec_.has_head ? spec_.config.vocab_size : 0);
+  if (input.rows == 0) return logits;
+  QUIRE_CHECK(spec_.has_head, "an encoder has no logits");
+  const PackedGroup& model = weights_.model;
+  if (spec_.norm == NormKind::kRms) {
+    multiply(model, WeightRole::kHead, normed(input, model.vector(spec_.final_norm), eps_), logits, false);
+  } else {
+    norm(model, spec_.final_norm, input, input);
+    multiply(model, WeightRole::kHead, input, logits, false);
+  }
+  if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
+  if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
   return logits;
 }
 
-MatrixView Transformer::forward_hidden(const ModelInput& input, KvStorage& kv) {
-  const MatrixView hidden = logit_rows(input, kv);
-  if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
-    norm(weights_.model, spec_.final_norm, hidden, hidden);
-  backend_.synchronize();
-  return hidden;
-}
-
-MatrixView Transformer::forward_labels(const ModelInput& input, KvStorage& kv) {
+MatrixView Transformer::compute_labels(MatrixView input) {
   QUIRE_CHECK(spec_.num_labels > 0, "the model has no classifier");
-  MatrixView hidden = forward_hidden(input, kv);
-  const MatrixView labels = room(kLogits, hidden.rows, spec_.num_labels);
-  if (hidden.rows == 0) return labels;
-  if (spec_.has_classifier_dense) {
-    const MatrixView dense = room(kX, hidden.rows, hidden.cols);
-    multiply(weights_.model, WeightRole::kClassifier, hidden, dense, false);
-    graph().activate({.kind = Nonlinearity::kTanh}, dense, {}, dense);
-    hidden = dense;
+  const PackedGroup& model = weights_.model;
+  const MatrixView labels = room(kLabels, input.rows, spec_.num_labels);
+  if (spec_.final_norm != WeightRole::kNoRole) norm(model, spec_.final_norm, input, input);
+  if (!spec_.has_classifier_dense) {
+    multiply(model, WeightRole::kClassifierOutput, input, labels, false);
+    return labels;
   }
-  multiply(weights_.model, WeightRole::kClassifierOutput, hidden, labels, false);
-  backend_.synchronize();
+  const MatrixView dense = room(kLabelDense, input.rows, input.cols);
+  multiply(model, WeightRole::kClassifier, input, dense, false);
+  graph().activate({.kind = Nonlinearity::kTanh}, dense, {}, dense);
+  multiply(model, WeightRole::kClassifierOutput, dense, labels, false);
   return labels;
 }
 
-MatrixView Transformer::logit_rows(const ModelInput& input, KvStorage& kv) {
-  const auto num_rows = std::ssize(input.token_ids);
-  QUIRE_CHECK(std::ssize(input.positions) == num_rows && std::ssize(input.attention.slots) == num_rows,
-              "a step's arrays have one element for each row");
-  const MatrixView hidden = room(kHidden, std::ssize(input.logit_rows), spec_.config.hidden_size);
-  for (std::int64_t begin = 0; begin < num_rows;) {
-    Slice slice = cut(input, begin, slice_end(input, begin));
-    slice.kv = &kv;
-    compute_rotations(slice);
-    const MatrixView x = room(kX, slice.end - slice.begin, spec_.config.hidden_size);
-    embed(input, slice, x);
-    for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer)
-      compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
-    collect_logit_rows(input, slice, x, hidden);
-    begin = slice.end;
+std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin) const {
+  if (spec_.is_causal) {
+    const std::int64_t most = arrays.slice_rows > 0 ? std::min(arrays.slice_rows, kMaxRows) : kMaxRows;
+    return std::min(begin + most, arrays.num_rows());
   }
-  return hidden;
-}
-
-std::int64_t Transformer::slice_end(const ModelInput& input, std::int64_t begin) const {
-  const std::int64_t end = std::min<std::int64_t>(begin + kMaxRows, std::ssize(input.token_ids));
-  if (spec_.is_causal) return end;
-  // The last sequence that ends within the slice, or the one that begins it.
+  // The last sequence that ends within the usual slice, or the one that begins it.
   std::int64_t last = begin;
-  for (const std::int32_t start : input.attention.query_start) {
-    if (start > begin && (start <= end || last == begin)) last = start;
+  for (const std::int32_t start : arrays.attention.query_start) {
+    if (start > begin && (start <= begin + kMaxRows || last == begin)) last = start;
   }
   return last;
 }
 
 // A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.
-Transformer::Slice Transformer::cut(const ModelInput& input, std::int64_t begin, std::int64_t end) {
-  const AttentionBatch& whole = input.attention;
+Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
+  const AttentionBatch& whole = arrays.attention;
   const auto num_sequences = std::ssize(whole.context_len);
   std::int64_t first = 0;
   while (whole.query_start[at(first + 1)] <= begin)
@@ -247,10 +270,9 @@ Transformer::Slice Transformer::cut(const ModelInput& input, std::int64_t begin,
                      .block_table_start = whole.block_table_start.subspan(at(first), at(sequence - first + 1)),
                      .block_tables = whole.block_tables,
                      .slots = whole.slots.subspan(at(begin), at(end - begin))};
-  slice.positions = input.positions.subspan(at(begin), at(end - begin));
-  slice.states = input.states;
-  if (!whole.state_ids.empty())
-    slice.attention.state_ids = whole.state_ids.subspan(at(first), at(sequence - first));
+  slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
+  slice.states = arrays.state_storage;
+  if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));
   return slice;
 }
 
@@ -269,12 +291,17 @@ void Transformer::compute_rotations(const Slice& slice) {
   }
 }
 
-void Transformer::embed(const ModelInput& input, Slice& slice, MatrixView x) {
+void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
   const PackedGroup& model = weights_.model;
   const auto rows_of = [&](WeightRole role) -> const Embedding& { return *model.rows[static_cast<std::size_t>(role)]; };
-  const auto ids = input.token_ids.subspan(at(slice.begin), at(x.rows));
+  const auto ids = arrays.token_ids.subspan(at(slice.begin), at(x.rows));
   backend_.embed(rows_of(WeightRole::kTokenEmbedding), ids, x);
   if (spec_.embedding_scale != 1.0) graph().scale(x, static_cast<float>(spec_.embedding_scale));
+  const auto first = std::ranges::lower_bound(arrays.embedding_rows, slice.begin);
+  for (auto row = first; row != arrays.embedding_rows.end() && *row < slice.end; ++row) {
+    const auto index = static_cast<std::int32_t>(row - arrays.embedding_rows.begin());
+    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, *row - slice.begin, 1));
+  }
   if (spec_.num_token_types > 0) {
     // Every token is of the first type: one row for all.
     const MatrixView row{const_cast<float*>(model.vector(WeightRole::kTokenTypes)), x.rows, x.cols, 0};
@@ -307,15 +334,17 @@ void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slic
   slice.per_layer = own;
 }
 
-void Transformer::collect_logit_rows(const ModelInput& input, const Slice& slice, MatrixView x, MatrixView out) {
-  const auto first = std::ranges::lower_bound(input.logit_rows, slice.begin);
-  slice_logit_rows_.clear();
-  for (auto row = first; row != input.logit_rows.end() && *row < slice.end; ++row) {
-    slice_logit_rows_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+std::int64_t Transformer::collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
+                                  MatrixView out) {
+  const auto first = std::ranges::lower_bound(wanted, slice.begin);
+  slice_wanted_.clear();
+  for (auto row = first; row != wanted.end() && *row < slice.end; ++row) {
+    slice_wanted_.push_back(static_cast<std::int32_t>(*row - slice.begin));
   }
-  if (slice_logit_rows_.empty()) return;
-  const auto num_rows = std::ssize(slice_logit_rows_);
-  backend_.gather_rows(x, slice_logit_rows_, row_range(out, first - input.logit_rows.begin(), num_rows));
+  const std::int64_t num_before = first - wanted.begin();
+  const auto num_rows = std::ssize(slice_wanted_);
+  if (num_rows > 0) backend_.gather_rows(x, slice_wanted_, row_range(out, num_before, num_rows));
+  return num_before + num_rows;
 }
 
 }  // namespace quire

@@ -1,6 +1,6 @@
 // Transformer: a ModelSpec as a graph over a Backend: one method for each mixer and feed-forward. Engine thread only.
-// Invariants: a step allocates only where it is larger than every step before it; a row's result depends only on its
-// own sequence, so a long step is computed in slices of kMaxRows without changing a bit. Sources: arXiv 1706.03762
+// Invariants: a step within what was reserved allocates nothing; a row's result depends only on its own sequence, so a
+// long step is computed in slices of kMaxRows without changing a bit. Sources: arXiv 1706.03762
 // (attention), 1910.07467 (RMSNorm), 2002.05202 (SwiGLU), 2104.09864 (RoPE), 2305.13245 (GQA).
 #pragma once
 
@@ -23,9 +23,8 @@ class Transformer final : public Model {
   // `sources_owner` keeps alive what the embedding views.
   Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner);
 
-  MatrixView forward(const ModelInput& input, KvStorage& kv) override;
-  MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) override;
-  MatrixView forward_labels(const ModelInput& input, KvStorage& kv) override;
+  void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
+  ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
 
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
@@ -59,7 +58,11 @@ class Transformer final : public Model {
     kPerLayer,
     kCos,
     kSin,
+    kHeadInput,  // of the rows whose logits are wanted, before the last norm
     kHidden,
+    kLabelInput,
+    kLabelDense,
+    kLabels,
     kLogits,
     kNumSlots
   };
@@ -67,7 +70,7 @@ class Transformer final : public Model {
   static Widths widths(const ModelSpec& spec);
   static bool is_plain(const ModelSpec& spec);
 
-  // Memory that grows to the largest number of rows seen.
+  // Memory for a fixed number of rows.
   struct Activation {
     std::int64_t capacity = 0;
     std::unique_ptr<Buffer> buffer;
@@ -96,13 +99,15 @@ class Transformer final : public Model {
     const Slice& slice;
   };
 
-  MatrixView logit_rows(const ModelInput& input, KvStorage& kv);  // before the last norm
-  std::int64_t slice_end(const ModelInput& input, std::int64_t begin) const;
-  Slice cut(const ModelInput& input, std::int64_t begin, std::int64_t end);
+  std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
+  Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   void compute_rotations(const Slice& slice);
-  void embed(const ModelInput& input, Slice& slice, MatrixView x);
+  void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
   void embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x);
-  void collect_logit_rows(const ModelInput& input, const Slice& slice, MatrixView x, MatrixView out);
+  // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
+  std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
+  MatrixView compute_logits(MatrixView input);
+  MatrixView compute_labels(MatrixView input);
 
   void compute_layer(const Layer& layer, MatrixView x);
   void compute_branches(const Layer& layer, MatrixView x);
@@ -143,11 +148,12 @@ class Transformer final : public Model {
   std::unique_ptr<Buffer> ones_;  // the weight of norms without one
   float eps_;
   Widths widths_;
+  std::int64_t most_slice_rows(std::int64_t num_rows) const;
   std::array<Activation, kNumSlots> activations_;
   std::vector<Rotation> rotations_;  // of the slice, by rope
   std::vector<std::int32_t> slice_query_start_;
   std::vector<std::int32_t> slice_context_len_;
-  std::vector<std::int32_t> slice_logit_rows_;
+  std::vector<std::int32_t> slice_wanted_;
   std::vector<std::int32_t> expert_ids_;
   std::vector<float> expert_weights_;
   std::vector<float> row_factors_;
