@@ -12,7 +12,7 @@ namespace {
 
 static_assert(kStatePanel == kStateColumns);
 
-constexpr std::int64_t kGrain = 8192;  // elements of one piece of a row-wise operation at least
+constexpr std::int64_t kNormGrain = 8192;  // elements of one piece of a row-wise operation at least
 
 std::int64_t panels_of(std::int64_t columns) {
   return (columns + kStatePanel - 1) / kStatePanel;
@@ -229,7 +229,7 @@ void CpuRecurrentOps::selective_scan(const AttentionBatch& batch, const StatePar
 void CpuRecurrentOps::gated_norm(const GatedNormArgs& args, MatrixView gate, MatrixView x) {
   using Order = GatedNormArgs::Order;
   QUIRE_CHECK(gate.cols == x.cols && args.group > 0 && x.cols % args.group == 0, "gated_norm: shapes do not fit");
-  const std::int64_t step = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, x.cols));
+  const std::int64_t step = std::max<std::int64_t>(1, kNormGrain / std::max<std::int64_t>(1, x.cols));
   const auto gate_row = [&](const float* by, float* row) {
     if (args.sigmoid) {
       kernels_.recurrent.sigmoid_gate(by, row, x.cols, row);
