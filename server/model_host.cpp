@@ -82,8 +82,8 @@ ModelOpener open_hosts(const BackendOptions& backend) {
   };
 }
 
-ModelHost::ModelHost(const ModelEntry& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
-                     const MemoryPlan& plan, const std::function<bool()>& interrupted)
+ModelHost::ModelHost(const ModelEntry& spec, std::shared_ptr<const LoadedModel> loaded,
+                     std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted)
     : loaded_(std::move(loaded)), backend_(std::move(backend)) {
   const std::string version = version_of(spec.model.path);
   const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {

@@ -93,7 +93,7 @@ class LiveModels {
     bool replacing = false;                 // the next one is being loaded beside it
     const RunningModel* leaving = nullptr;  // who drains; only ever compared
     After after = After::kSleep;
-    std::optional<ModelEntry> fallback;   // what it was before a replacement in place
+    std::optional<ModelEntry> fallback;  // what it was before a replacement in place
     std::vector<Done> told;              // operations under way
     std::vector<Done> waiting;           // requests, and who wakes a model that drains: for it to be ready
     std::shared_ptr<RequestQueue> room;  // counts the requests among them
@@ -150,7 +150,8 @@ class LiveModels {
   void bury(Ended& ended);
   // The error where it cannot be loaded; nothing at all where it was given up meanwhile, or the process ends.
   std::optional<Result<Loaded>> try_load(const ModelEntry& spec, const std::stop_token& stop);
-  Loaded bring_up(const ModelEntry& spec, std::unique_ptr<OpenedModel> opened, const std::function<bool()>& interrupted);
+  Loaded bring_up(const ModelEntry& spec, std::unique_ptr<OpenedModel> opened,
+                  const std::function<bool()>& interrupted);
   void plan_start(std::vector<ModelEntry>& specs, std::int64_t kv_budget,
                   const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 
