@@ -127,7 +127,8 @@ class Collector {
       bias = tensors_.take_values(tensor, need.num_experts * need.rows);
     std::vector<float> scale(static_cast<std::size_t>(need.num_experts), 1.0F);
     const std::string scales = beside(need.role, ".scale");
-    if (need.role != Role::kDownExperts && tensors_.contains(scales)) scale = tensors_.take_values(scales, need.num_experts);
+    if (need.role != Role::kDownExperts && tensors_.contains(scales))
+      scale = tensors_.take_values(scales, need.num_experts);
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);

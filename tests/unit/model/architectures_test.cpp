@@ -7,6 +7,7 @@
 #include "core/base/result.h"
 #include "tests/support/material.h"
 #include "tests/unit/model/exam.h"
+#include "tests/unit/model/model_runner.h"
 
 using namespace quire::test;
 
@@ -51,5 +52,27 @@ TEST_CASE("Every architecture gives the logits that another engine gives", "[mod
       continue;
     }
     CHECK_NOTHROW(check_model(model, model / "model.gguf"));
+  }
+}
+
+TEST_CASE("Every architecture gives the same bits alone, in a batch and token by token", "[model][architectures]") {
+  QUIRE_REQUIRE_MATERIAL(folder, "architectures/given");
+  for (const auto& model : models_in(folder)) {
+    const std::string name = model.filename().string();
+    INFO(name);
+    const ExamReference reference = read_exam(model / "reference.json");
+    if (kUnsupported.contains(name) || reference.is_embedding) continue;
+    const auto loaded = quire::open_model(model / "model.gguf", false);
+    ModelRunner runner(*loaded, "avx2", quire::KvDType::kF16, 2);
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (const ExamPrompt& prompt : reference.prompts)
+      prompts.push_back(prompt.ids);
+    const std::vector<Logits> together = runner.append_together(prompts);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      runner.reset();
+      CHECK(runner.append(prompts[i]) == together[i]);
+    }
+    runner.reset();
+    CHECK(runner.append_chunked(prompts[1], 1) == together[1]);
   }
 }
