@@ -18,12 +18,12 @@ namespace quire {
 
 namespace {
 
-enum class Role : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kFrequencyDivisors };
+enum class SynthRole : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kFrequencyDivisors };
 
 struct SynthTensor {
   std::string name;
   std::vector<std::int64_t> shape;  // ggml's order
-  Role role = Role::kMatrix;
+  SynthRole role = SynthRole::kMatrix;
   DType type = DType::kF32;
   float deviation = 0.0F;
 };
@@ -73,15 +73,15 @@ class TensorList {
   explicit TensorList(const SynthSpec& spec) : spec_(spec) {
     const ModelConfig& config = spec.config;
     const float embedding_deviation = 3.0F * inverse_root(config.hidden_size);
-    add_matrix("token_embd", config.vocab_size, config.hidden_size, Role::kEmbedding, spec.types.embedding,
+    add_matrix("token_embd", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
                embedding_deviation);
     if (!frequency_divisors(config.rope).empty())
-      add_vector("rope_freqs", config.rope.rotary_dim / 2, Role::kFrequencyDivisors);
+      add_vector("rope_freqs", config.rope.rotary_dim / 2, SynthRole::kFrequencyDivisors);
     for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
       add_layer(layer);
-    add_vector("output_norm", config.hidden_size, Role::kNorm);
+    add_vector("output_norm", config.hidden_size, SynthRole::kNorm);
     if (!config.tied_head) {
-      add_matrix("output", config.vocab_size, config.hidden_size, Role::kEmbedding, spec.types.embedding,
+      add_matrix("output", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
                  embedding_deviation);
     }
   }
@@ -90,10 +90,10 @@ class TensorList {
   std::vector<SynthTensor> take() { return std::move(tensors_); }
 
  private:
-  void add_vector(const std::string& stem, std::int64_t size, Role role, const char* suffix = ".weight") {
+  void add_vector(const std::string& stem, std::int64_t size, SynthRole role, const char* suffix = ".weight") {
     tensors_.push_back({.name = stem + suffix, .shape = {size}, .role = role, .type = DType::kF32, .deviation = 0.05F});
   }
-  void add_matrix(const std::string& stem, std::int64_t rows, std::int64_t cols, Role role, DType type,
+  void add_matrix(const std::string& stem, std::int64_t rows, std::int64_t cols, SynthRole role, DType type,
                   float deviation) {
     tensors_.push_back({.name = stem + ".weight",
                         .shape = {cols, rows},
@@ -128,23 +128,23 @@ void TensorList::add_layer(std::int64_t layer) {
   const std::int64_t kv_size = config.num_kv_heads * config.head_dim;
   const DType fine = is_sensitive_layer(layer, config.num_layers) ? spec_.types.sensitive : spec_.types.matrices;
   const auto matrix = [&](const char* stem, std::int64_t rows, std::int64_t cols, DType type, float gain = 1.0F) {
-    add_matrix(prefix + stem, rows, cols, Role::kMatrix, type, gain * inverse_root(cols));
+    add_matrix(prefix + stem, rows, cols, SynthRole::kMatrix, type, gain * inverse_root(cols));
   };
-  add_vector(prefix + "attn_norm", hidden, Role::kNorm);
+  add_vector(prefix + "attn_norm", hidden, SynthRole::kNorm);
   matrix("attn_q", query_size, hidden, spec_.types.matrices);
   matrix("attn_k", kv_size, hidden, spec_.types.matrices);
   matrix("attn_v", kv_size, hidden, fine);
   if (spec_.has_qkv_bias) {
-    add_vector(prefix + "attn_q", query_size, Role::kBias, ".bias");
-    add_vector(prefix + "attn_k", kv_size, Role::kBias, ".bias");
-    add_vector(prefix + "attn_v", kv_size, Role::kBias, ".bias");
+    add_vector(prefix + "attn_q", query_size, SynthRole::kBias, ".bias");
+    add_vector(prefix + "attn_k", kv_size, SynthRole::kBias, ".bias");
+    add_vector(prefix + "attn_v", kv_size, SynthRole::kBias, ".bias");
   }
   if (config.has_qk_norm) {
-    add_vector(prefix + "attn_q_norm", config.head_dim, Role::kNorm);
-    add_vector(prefix + "attn_k_norm", config.head_dim, Role::kNorm);
+    add_vector(prefix + "attn_q_norm", config.head_dim, SynthRole::kNorm);
+    add_vector(prefix + "attn_k_norm", config.head_dim, SynthRole::kNorm);
   }
   matrix("attn_output", hidden, query_size, spec_.types.matrices);
-  add_vector(prefix + "ffn_norm", hidden, Role::kNorm);
+  add_vector(prefix + "ffn_norm", hidden, SynthRole::kNorm);
   matrix("ffn_gate", config.ffn_size, hidden, spec_.types.matrices);
   matrix("ffn_up", config.ffn_size, hidden, spec_.types.matrices);
   matrix("ffn_down", hidden, config.ffn_size, fine, 2.0F);
@@ -241,16 +241,16 @@ class TensorFiller {
     const std::int64_t cols = tensor.shape[0];
     const std::uint64_t stream = mix(mix(spec_.seed) + tensor_index + 1);
     std::vector<float> values(static_cast<std::size_t>((last - first) * cols));
-    if (tensor.role == Role::kFrequencyDivisors) {
+    if (tensor.role == SynthRole::kFrequencyDivisors) {
       values = TensorList::frequency_divisors(spec_.config.rope);
     } else {
-      const float centre = tensor.role == Role::kNorm ? 1.0F : 0.0F;
+      const float centre = tensor.role == SynthRole::kNorm ? 1.0F : 0.0F;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::uint64_t element = static_cast<std::uint64_t>(first * cols) + i;
         values[i] = centre + tensor.deviation * bell(mix(stream + element));
       }
     }
-    if (tensor.role == Role::kEmbedding) scale_rows(values, first, cols);
+    if (tensor.role == SynthRole::kEmbedding) scale_rows(values, first, cols);
     std::vector<std::byte> out(dtype_bytes(tensor.type, std::ssize(values)));
     quantize(tensor.type, values, out);
     return out;
