@@ -80,8 +80,15 @@ Keys server_keys() {
           {"server.max_body_bytes", "The largest request body; a larger one is refused with 413"},
           [](Config & c) -> auto& { return c.serve.server.max_body_bytes; }, kSomeBytes),
       types::size(
-          {"server.max_queued_bytes", "Bodies of all requests together that wait to be parsed"},
+          {"server.max_queued_bytes",
+           "Bodies of all requests together that are being received or wait to be parsed; where they are more, the "
+           "largest upload of the key or address that has most of them is refused"},
           [](Config & c) -> auto& { return c.serve.server.max_queued_bytes; }, kSomeBytes),
+      types::size(
+          {"server.min_body_rate",
+           "Bytes per second that a body must bring on average, once server.timeout.body has passed; slower ones get "
+           "408"},
+          [](Config & c) -> auto& { return c.serve.server.min_body_rate; }, kSomeBytes),
   };
 }
 
@@ -366,6 +373,7 @@ constexpr std::string_view kLive[] = {"models",
                                       "server.max_header_bytes",
                                       "server.max_body_bytes",
                                       "server.max_queued_bytes",
+                                      "server.min_body_rate",
                                       "server.tls.",
                                       "server.timeout.",
                                       "server.resume.",

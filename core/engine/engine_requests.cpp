@@ -52,6 +52,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   live.seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
   live.choices.resize(static_cast<std::size_t>(request.num_choices));
   live.choices[0] = make_generation(live, 0);
+  live.num_unforked = request.num_choices - 1;
   if (request.deadline) deadlines_.emplace(*request.deadline, &live);
   if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
     live.queue_deadline =
@@ -62,7 +63,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
 }
 
 void Engine::Impl::schedule_or_restore(LiveRequest& live) {
-  Sequence& sequence = live.choices[0]->sequence;
+  Sequence& sequence = *live.choices[0];
   if (lower_tier_ != nullptr && sequence.max_cached_tokens > 0) {
     live.fetch = lower_tier_->begin_restore(sequence.cache_salt, sequence.tokens, scheduler_.prompt_token_seconds());
   }
@@ -81,7 +82,7 @@ void Engine::Impl::take_restored() {
       lower_tier_->drop_restore(fetched.number);
       continue;
     }
-    Sequence& sequence = live->choices[0]->sequence;
+    Sequence& sequence = *live->choices[0];
     live->fetch.reset();
     const auto num_blocks = lower_tier_->finish_restore(sequence.cache_salt, sequence.tokens, fetched);
     if (num_blocks) {
@@ -108,14 +109,13 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   auto generation = std::make_unique<Generation>(
       live, choice,
       SamplerState(request.sampling, request.prompt, end_of_generation_, model_.vocab_size(), live.seed, choice));
-  Sequence& sequence = generation->sequence;
+  Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
   sequence.cache_salt = request.cache_salt;
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  if (choice == 0) sequence.num_places_reserved = request.num_choices - 1;
   if (choice == 0 && request.sampling.num_prompt_logprobs) {
     sequence.max_chunk = kMaxPromptLogitRows;
     sequence.max_cached_tokens = 0;
@@ -137,7 +137,7 @@ void Engine::Impl::abort(const Abort& asked) {
   const auto choice = static_cast<std::size_t>(*asked.choice);
   if (choice >= live.choices.size() || live.choices[choice] == nullptr) return;
   Generation& generation = *live.choices[choice];
-  if (generation.sequence.num_places_reserved > 0) return;  // the others have not been forked from it yet
+  if (live.num_unforked > 0) return;  // the others have not been forked from it yet
   end(generation, finish_info(generation, FinishReason::kAbort));
 }
 
@@ -162,8 +162,8 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
 }
 
 void Engine::Impl::note_started(Clock::time_point now) {
-  for (Sequence* sequence : batch_.started) {
-    LiveRequest& live = *sequence->generation->live;
+  for (Sequence* sequence : plan_.started) {
+    LiveRequest& live = *Generation::of(*sequence).live;
     live.started_at = now;
     live.ticket.give_back();
     if (live.queue_deadline) {
@@ -180,10 +180,10 @@ FinishInfo Engine::Impl::finish_info(const Generation& generation, FinishReason 
   const LiveRequest& live = *generation.live;
   const Clock::time_point now = Clock::now();
   FinishInfo info{.reason = reason};
-  info.num_prompt_tokens = static_cast<std::int32_t>(generation.sequence.num_prompt_tokens);
-  info.num_cached_tokens = static_cast<std::int32_t>(generation.sequence.num_cached_tokens);
+  info.num_prompt_tokens = static_cast<std::int32_t>(generation.num_prompt_tokens);
+  info.num_cached_tokens = static_cast<std::int32_t>(generation.num_cached_tokens);
   info.num_generated_tokens = generation.num_generated;
-  info.num_preemptions = generation.sequence.num_preemptions;
+  info.num_preemptions = generation.num_preemptions;
   const Clock::time_point started = live.started_at.value_or(now);
   const Clock::time_point first_token = generation.first_token_at.value_or(now);
   info.queue_time = started - live.request->arrival;
@@ -198,7 +198,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
   generation.event.finish = std::move(info);
-  scheduler_.finish(generation.sequence);
+  scheduler_.finish(generation);
   publish();
   live.sink->send(std::move(generation.event));
   live.choices[static_cast<std::size_t>(generation.choice)].reset();
@@ -207,8 +207,8 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
 
 void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error) {
   // Choices that were never forked end with the first one's figures.
-  if (live.choices[0] != nullptr && live.choices[0]->sequence.num_places_reserved > 0) {
-    for (std::int32_t choice = 1; choice < live.request->num_choices; ++choice) {
+  if (live.num_unforked > 0) {
+    for (std::int32_t choice = 1; choice <= live.num_unforked; ++choice) {
       OutputEvent event{.choice = choice};
       event.finish = finish_info(*live.choices[0], reason);
       event.finish->error = error;

@@ -49,9 +49,9 @@ void Engine::Impl::end_phase(StepPhase phase) {
 
 void Engine::Impl::count_step() {
   ++stats_.num_steps;
-  stats_.computed_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-  window_.num_tokens += static_cast<std::uint64_t>(batch_.num_tokens);
-  const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), batch_.num_tokens);
+  stats_.computed_tokens += static_cast<std::uint64_t>(plan_.num_tokens);
+  window_.num_tokens += static_cast<std::uint64_t>(plan_.num_tokens);
+  const auto bucket = std::lower_bound(kIterationTokenBounds.begin(), kIterationTokenBounds.end(), plan_.num_tokens);
   ++stats_.iteration_tokens[static_cast<std::size_t>(bucket - kIterationTokenBounds.begin())];
 }
 
@@ -69,11 +69,11 @@ void Engine::Impl::note_step() {
 // Before the step is committed: afterwards a sequence may be gone.
 void Engine::Impl::trace_entries() {
   if (!trace.active()) return;
-  step_record_.num_tokens = batch_.num_tokens;
+  step_record_.num_tokens = plan_.num_tokens;
   step_record_.entries.clear();
-  for (const BatchEntry& entry : batch_.entries) {
+  for (const StepEntry& entry : plan_.entries) {
     const Sequence& sequence = *entry.sequence;
-    step_record_.entries.push_back({sequence.request->id, sequence.generation->choice, entry.num_tokens,
+    step_record_.entries.push_back({sequence.request->id, Generation::of(*entry.sequence).choice, entry.num_tokens,
                                     sequence.num_computed < sequence.num_prompt_tokens});
   }
 }
@@ -82,9 +82,10 @@ bool Engine::Impl::step(Clock::time_point now) {
   begin_phases();
   receive(now);
   swap_in();
-  if (lower_tier_ != nullptr) scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
-  scheduler_.schedule(batch_);
-  if (batch_.empty()) {
+  StepLimits step_limits;
+  if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
+  scheduler_.schedule(plan_, step_limits);
+  if (plan_.empty()) {
     publish();
     return false;
   }
@@ -116,59 +117,58 @@ bool Engine::Impl::step(Clock::time_point now) {
   return true;
 }
 
+namespace {
+
+// Everything for prompt logprobs and a mean, the first token's row for CLS, else what the sequence ends with.
+WantedRows rows_wanted(const Generation& generation, const StepEntry& entry, bool is_last) {
+  const Pooling pooling = generation.request->pooling;
+  const auto of = pooling == Pooling::kNone ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const bool scores_prompt =
+      !generation.prompt_logprobs.empty() && generation.num_computed < generation.num_prompt_tokens;
+  if (scores_prompt || pooling == Pooling::kMean) return {of, 0, entry.num_tokens};
+  if (pooling == Pooling::kCls) return {of, 0, generation.num_computed == 0 ? 1 : 0};
+  return {of, entry.num_tokens - 1, is_last ? 1 : 0};
+}
+
+}  // namespace
+
 void Engine::Impl::build_input() {
-  token_input_.clear();
-  hidden_input_.clear();
-  token_plans_.clear();
-  hidden_plans_.clear();
-  for (const BatchEntry& entry : batch_.entries) {
-    const Sequence& sequence = *entry.sequence;
-    const Pooling pooling = sequence.request->pooling;
-    const bool is_last = sequence.num_computed + entry.num_tokens == sequence.num_tokens();
-    const bool all_rows = pooling == Pooling::kMean || (sequence.generation->prompt_logprobs.size() > 0 &&
-                                                        sequence.num_computed < sequence.num_prompt_tokens);
-    const bool first_row = pooling == Pooling::kCls && sequence.num_computed == 0;
-    const std::int64_t begin =
-        all_rows || first_row ? 0 : entry.num_tokens - (is_last && pooling != Pooling::kCls ? 1 : 0);
-    const std::int64_t end = first_row ? 1 : entry.num_tokens;
-    StepInput& input = pooling == Pooling::kNone ? token_input_ : hidden_input_;
-    auto& plans = pooling == Pooling::kNone ? token_plans_ : hidden_plans_;
-    const std::int64_t index = input.add(entry, begin, end);
-    plans.push_back({sequence.generation, sequence.num_computed + begin, end - begin, index, is_last});
+  input_.clear();
+  rows_wanted_.clear();
+  for (const StepEntry& entry : plan_.entries) {
+    Generation& generation = Generation::of(*entry.sequence);
+    const bool is_last = generation.num_computed + entry.num_tokens == generation.num_tokens();
+    const WantedRows wanted = rows_wanted(generation, entry, is_last);
+    const std::int64_t index = input_.add(entry, wanted, 0);
+    rows_wanted_.push_back({&generation, wanted, generation.num_computed + wanted.first, index, is_last});
   }
 }
 
-// The hidden states are read before the second pass overwrites them.
 void Engine::Impl::forward() {
-  for (const BlockCopy& copy : batch_.copies)
+  for (const BlockCopy& copy : plan_.transfers.copies)
     storage_->copy_block(copy.source.value, copy.destination.value);
-  stats_.num_blocks_copied += batch_.copies.size();
-  if (!hidden_input_.empty()) {
-    const MatrixView hidden = model_.forward_hidden(hidden_input_.view(), *storage_);
-    backend_.synchronize();
-    pool_hidden_states(hidden);
-  }
-  if (!token_input_.empty()) {
-    logits_ = model_.forward(token_input_.view(), *storage_);
-    fill_masks(static_cast<std::size_t>(logits_.cols));  // while the device computes
-    backend_.synchronize();
-  }
+  stats_.num_blocks_copied += plan_.transfers.copies.size();
+  const ModelOutput output = model_.forward(input_.arrays(), *storage_);
+  logits_ = output.logits;
+  fill_masks(static_cast<std::size_t>(model_.vocab_size()));  // while the device computes
+  backend_.synchronize();
+  pool_hidden_states(output.hidden);
 }
 
 // Row by row in the order of positions, each once, so that chunks and preemptions do not change the sum.
 void Engine::Impl::pool_hidden_states(MatrixView hidden) {
-  for (const RowPlan& plan : hidden_plans_) {
+  for (const RowPlan& plan : rows_wanted_) {
+    if (plan.wanted.of != WantedRows::Of::kHidden) continue;
     Generation& generation = *plan.generation;
-    for (std::int64_t i = 0; i < plan.num_wanted; ++i) {
-      const Pooling pooling = generation.sequence.request->pooling;
+    for (std::int64_t i = 0; i < plan.wanted.count; ++i) {
+      const Pooling pooling = generation.request->pooling;
       if (plan.first_position + i < generation.num_pooled) continue;
       const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
       generation.pooled.resize(static_cast<std::size_t>(hidden.cols), 0.0);
       for (std::size_t j = 0; j < generation.pooled.size(); ++j)
         generation.pooled[j] += static_cast<double>(row[j]);
       ++generation.num_pooled;
-      generation.sequence.max_cached_tokens =
-          pooling == Pooling::kMean ? generation.num_pooled : generation.sequence.num_tokens();
+      generation.max_cached_tokens = pooling == Pooling::kMean ? generation.num_pooled : generation.num_tokens();
     }
   }
 }
@@ -178,37 +178,38 @@ void Engine::Impl::prepare_rows() {
   rows_.clear();
   row_owners_.clear();
   collect_prompt_logprobs();
-  const auto width = static_cast<std::size_t>(logits_.cols);
+  const auto width = static_cast<std::size_t>(model_.vocab_size());
   const std::size_t num_words = (width + 31) / 32;
-  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
-    const RowPlan& plan = token_plans_[i];
+  for (std::size_t i = 0; i < rows_wanted_.size(); ++i) {
+    const RowPlan& plan = rows_wanted_[i];
     if (!draws_token(plan)) continue;
     Generation& generation = *plan.generation;
-    const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
+    const std::span<float> logits(logits_.data + (plan.first_index + plan.wanted.count - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
-    const std::int32_t num_forks = generation.sequence.num_places_reserved;
+    const std::int32_t num_forks = generation.live->num_unforked;
     add_sample_row(generation, logits, mask, num_forks > 0);
     for (std::int32_t choice = 1; choice <= num_forks; ++choice) {
       auto& forked = generation.live->choices[static_cast<std::size_t>(choice)];
       forked = make_generation(*generation.live, choice);
       add_sample_row(*forked, logits, mask, true);
     }
+    generation.live->num_unforked = 0;
   }
 }
 
 bool Engine::Impl::draws_token(const RowPlan& plan) {
-  return plan.is_last && plan.generation->sequence.request->sampling.max_tokens > 0;
+  return plan.is_last && plan.wanted.of == WantedRows::Of::kLogits && plan.generation->request->sampling.max_tokens > 0;
 }
 
 // Needs nothing of what the step computes. Choices that are about to be forked stand where their first one stands.
 void Engine::Impl::fill_masks(std::size_t vocab_size) {
   const std::size_t num_words = (vocab_size + 31) / 32;
-  masks_.resize(token_plans_.size() * num_words);
-  has_mask_.assign(token_plans_.size(), false);
-  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
-    if (!draws_token(token_plans_[i])) continue;
-    has_mask_[i] = fill_mask(*token_plans_[i].generation, std::span(masks_).subspan(i * num_words, num_words));
+  masks_.resize(rows_wanted_.size() * num_words);
+  has_mask_.assign(rows_wanted_.size(), false);
+  for (std::size_t i = 0; i < rows_wanted_.size(); ++i) {
+    if (!draws_token(rows_wanted_[i])) continue;
+    has_mask_[i] = fill_mask(*rows_wanted_[i].generation, std::span(masks_).subspan(i * num_words, num_words));
   }
 }
 
@@ -232,21 +233,21 @@ void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logit
   rows_.push_back({.logits = logits,
                    .is_shared = is_shared,
                    .state = &generation.sampler,
-                   .tokens = generation.sequence.tokens,
-                   .num_prompt_tokens = generation.sequence.num_prompt_tokens,
+                   .tokens = generation.tokens,
+                   .num_prompt_tokens = generation.num_prompt_tokens,
                    .mask = mask});
   row_owners_.push_back(&generation);
 }
 
 void Engine::Impl::collect_prompt_logprobs() {
-  for (const RowPlan& plan : token_plans_) {
+  for (const RowPlan& plan : rows_wanted_) {
     Generation& generation = *plan.generation;
     if (generation.prompt_logprobs.empty()) continue;
-    const Sequence& sequence = generation.sequence;
+    const Sequence& sequence = generation;
     const std::int32_t num_top = *sequence.request->sampling.num_prompt_logprobs;
     const auto known = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     const std::int64_t begin = std::max(plan.first_position, known - 1);
-    const std::int64_t end = std::min(plan.first_position + plan.num_wanted, sequence.num_prompt_tokens - 1);
+    const std::int64_t end = std::min(plan.first_position + plan.wanted.count, sequence.num_prompt_tokens - 1);
     if (begin >= end) continue;
     generation.prompt_logprobs.resize(static_cast<std::size_t>(end) + 1);
     backend_.parallel_for(end - begin, 1, [&](std::int64_t first, std::int64_t last) {
@@ -258,28 +259,24 @@ void Engine::Impl::collect_prompt_logprobs() {
         generation.prompt_logprobs[next] = Sampler::logprob_of(logits, sequence.tokens[next], num_top);
       }
     });
-    generation.sequence.max_cached_tokens = end;
+    generation.max_cached_tokens = end;
   }
 }
 
 void Engine::Impl::commit(Clock::time_point began) {
-  scheduler_.commit(batch_, std::chrono::duration<double>(Clock::now() - began).count());
+  output_.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  scheduler_.commit(plan_, output_);
   touched_.clear();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     Generation& generation = *row_owners_[i];
-    if (generation.sequence.state == Sequence::State::kNew) {
-      scheduler_.fork(generation.live->choices[0]->sequence, generation.sequence);
+    if (generation.state == Sequence::State::kNew) {
+      scheduler_.fork(*generation.live->choices[0], generation);
     }
   }
   for (std::size_t i = 0; i < rows_.size(); ++i)
     take_token(*row_owners_[i], rows_[i]);
-  for (const auto* plans : {&token_plans_, &hidden_plans_}) {
-    for (const RowPlan& plan : *plans) {
-      const Request& request = *plan.generation->sequence.request;
-      if (plan.is_last && (request.pooling != Pooling::kNone || request.sampling.max_tokens <= 0)) {
-        finish_prompt_only(*plan.generation);
-      }
-    }
+  for (const RowPlan& plan : rows_wanted_) {
+    if (plan.is_last && !draws_token(plan)) finish_prompt_only(*plan.generation);
   }
 }
 
@@ -294,7 +291,7 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
     generation.first_token_at = Clock::now();
     generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
     generation.prompt_logprobs.clear();
-    generation.sequence.max_chunk = generation.sequence.max_cached_tokens = Sequence::kUnbounded;
+    generation.max_chunk = generation.max_cached_tokens = Sequence::kUnbounded;
   }
   if (!row.token) return fail(generation, why_no_token(generation, row));
   append(generation, *row.token);
@@ -304,7 +301,7 @@ void Engine::Impl::take_token(Generation& generation, SampleRow& row) {
 
 // Takes one token into the sequence, and decides whether it ended the generation.
 void Engine::Impl::append(Generation& generation, TokenId token) {
-  Sequence& sequence = generation.sequence;
+  Sequence& sequence = generation;
   const SamplingParams& params = sequence.request->sampling;
   ++generation.num_generated;
   ++stats_.generation_tokens;
@@ -327,7 +324,7 @@ void Engine::Impl::append(Generation& generation, TokenId token) {
 }
 
 bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) const {
-  const SamplingParams& params = generation.sequence.request->sampling;
+  const SamplingParams& params = generation.request->sampling;
   const auto is_in = [token](const std::vector<TokenId>& tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
@@ -341,7 +338,7 @@ bool Engine::Impl::is_stop_token(const Generation& generation, TokenId token) co
 void Engine::Impl::append_forced(Generation& generation) {
   if (generation.grammar == nullptr || generation.finish || !generation.forced.empty()) return;
   const std::vector<TokenId> tokens = generation.grammar->forced_tokens();
-  if (generation.sequence.request->sampling.num_logprobs) {
+  if (generation.request->sampling.num_logprobs) {
     generation.forced.assign(tokens.rbegin(), tokens.rend());
     return;
   }
@@ -355,7 +352,7 @@ void Engine::Impl::append_forced(Generation& generation) {
 void Engine::Impl::finish_prompt_only(Generation& generation) {
   touched_.push_back(&generation);
   generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
-  const bool embeds = generation.sequence.request->pooling != Pooling::kNone;
+  const bool embeds = generation.request->pooling != Pooling::kNone;
   generation.finish = finish_info(generation, embeds ? FinishReason::kStop : FinishReason::kLength);
   if (!embeds) return;
   // The length of a mean does not survive the norm: the sum will do.
@@ -371,9 +368,9 @@ void Engine::Impl::finish_prompt_only(Generation& generation) {
 void Engine::Impl::emit() {
   for (Generation* generation : touched_) {
     if (!generation->finish) {
-      generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->sequence.num_cached_tokens);
+      generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->num_cached_tokens);
       generation->live->sink->send(std::exchange(generation->event, OutputEvent{.choice = generation->choice}));
-    } else if (generation->sequence.num_places_reserved > 0) {
+    } else if (generation->live->num_unforked > 0) {
       end_request(*generation->live, generation->finish->reason, std::nullopt);
     } else {
       end(*generation, *std::move(generation->finish));
@@ -387,7 +384,7 @@ void Engine::Impl::fail(const std::string& what) {
   const Error error{ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}};
   healthy.store(false, std::memory_order_release);
   queue.close(error);
-  scheduler_.abandon(batch_);
+  scheduler_.abandon(plan_);
   cut_all(FinishReason::kError, error);
   publish();
 }

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/request.h"
 #include "core/engine/request_queue.h"
 #include "core/grammar/grammar.h"
+#include "core/request/request.h"
 #include "core/sampling/sampler.h"
 #include "core/sched/sequence.h"
 
@@ -20,20 +20,20 @@ namespace quire {
 
 struct LiveRequest;
 
-struct Generation {
-  Generation(LiveRequest& owner, std::int32_t number, SamplerState state)
-      : live(&owner), choice(number), sampler(std::move(state)) {
-    sequence.generation = this;
+struct Generation : Sequence {
+  Generation(LiveRequest& owner, std::int32_t number, SamplerState sampler_state)
+      : live(&owner), choice(number), sampler(std::move(sampler_state)) {
     event.choice = number;
   }
 
+  // The engine's sequences are generations, all of them.
+  static Generation& of(Sequence& sequence) { return static_cast<Generation&>(sequence); }
+
   // Whether the request keeps `token` away here, whatever model and grammar say.
   bool forbids(TokenId token) const {
-    return sampler.forbids(token,
-                           std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.num_prompt_tokens)));
+    return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
   }
 
-  Sequence sequence;
   LiveRequest* const live;
   const std::int32_t choice;
   SamplerState sampler;
@@ -59,6 +59,7 @@ struct LiveRequest {
   std::vector<std::unique_ptr<Generation>>
       choices;  // [0] from the start, the others once the prompt is computed; null: ended
   std::int32_t num_ended = 0;
+  std::int32_t num_unforked = 0;       // choices that begin once the first one's prompt is computed
   std::optional<std::uint64_t> fetch;  // of its prompt's blocks from the disk, before it is scheduled
   std::optional<Clock::time_point> started_at;
   std::optional<Clock::time_point> queue_deadline;  // until it has started

@@ -15,7 +15,7 @@
 
 #include "core/base/result.h"
 #include "core/base/thread_role.h"
-#include "core/engine/request.h"
+#include "core/request/request.h"
 
 namespace quire {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/engine/engine_stats.h"
-#include "core/engine/request.h"
+#include "core/request/request.h"
 
 namespace quire {
 

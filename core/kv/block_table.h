@@ -16,6 +16,8 @@ struct BlockTable {
   std::int32_t num_entered = 0;
   PrefixNode node{};  // of the last entered block; the salt's root where there is none
   PrefixNode root{};
+  std::vector<ChainKey> keys;  // of the sequence's full blocks, as far as they were needed; computed once, kept when
+                               // the blocks are released
   bool is_open = false;
   bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
 };

@@ -28,15 +28,30 @@ void KvCache::close(BlockTable& table) {
   if (!table.is_open) return;
   QUIRE_CHECK(table.blocks.empty(), "blocks are released before their table is closed");
   index_.release_root(table.root);
+  table.keys.clear();
   table.is_open = false;
 }
 
-PrefixMatch KvCache::match(const BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
+const ChainKey& KvCache::key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const {
+  for (std::int64_t next = static_cast<std::int64_t>(table.keys.size()); next <= index; ++next) {
+    const ChainKey& parent = next == 0 ? index_.key_of(table.root) : table.keys.back();
+    table.keys.push_back(index_.key_after(parent, tokens.subspan(as_size(next * block_size_), as_size(block_size_))));
+  }
+  return table.keys[as_size(index)];
+}
+
+void KvCache::reserve(BlockTable& table, std::int64_t num_tokens) const {
+  table.blocks.reserve(as_size(blocks_for(num_tokens)));
+  if (prefix_caching_) table.keys.reserve(as_size(blocks_for(num_tokens)));
+}
+
+PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
   PrefixMatch found{.node = table.node};
   if (!prefix_caching_) return found;
   std::int64_t position = std::int64_t{table.num_entered} * block_size_;
   for (; position + block_size_ <= limit; position += block_size_) {
-    const BlockId block = index_.find(found.node, tokens.subspan(as_size(position), as_size(block_size_)));
+    const BlockId block = index_.find(found.node, key_at(table, tokens, position / block_size_),
+                                      tokens.subspan(as_size(position), as_size(block_size_)));
     if (block == kNoBlock) break;
     found.node = node_of(block);
     ++found.num_blocks;
@@ -102,7 +117,8 @@ std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, 
   std::int64_t position = num_computed;
   if (!prefix_caching_ || position != std::int64_t{table.num_entered} * block_size_) return 0;
   for (; position + block_size_ <= limit; position += block_size_) {
-    const BlockId found = index_.find(table.node, tokens.subspan(as_size(position), as_size(block_size_)));
+    const BlockId found = index_.find(table.node, key_at(table, tokens, table.num_entered),
+                                      tokens.subspan(as_size(position), as_size(block_size_)));
     if (found == kNoBlock) break;
     pool_.retain(found);
     if (std::cmp_equal(table.blocks.size(), table.num_entered)) {
@@ -122,24 +138,25 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
   if (!prefix_caching_) return;
   while ((std::int64_t{table.num_entered} + 1) * block_size_ <= num_computed) {
     const std::int64_t position = std::int64_t{table.num_entered} * block_size_;
-    enter_full(table, tokens.subspan(as_size(position), as_size(block_size_)));
+    enter_full(table, key_at(table, tokens, table.num_entered),
+               tokens.subspan(as_size(position), as_size(block_size_)));
   }
 }
 
 // Where the same content is in the tree already, the table takes that block and its own is let go: by batch invariance
 // both hold the same numbers, and one path per content keeps every entered block reachable.
-void KvCache::enter_full(BlockTable& table, std::span<const TokenId> content) {
+void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content) {
   BlockId& own = table.blocks[as_size(table.num_entered)];
   const bool sole_owner = pool_.num_references(own) == 1;
   if (index_.contains(own) && sole_owner) index_.remove(own);
-  const BlockId existing = index_.find(table.node, content);
+  const BlockId existing = index_.find(table.node, key, content);
   if (existing != kNoBlock) {
     pool_.retain(existing);
     pool_.release(own, index_.contains(own));
     own = existing;
   } else {
     QUIRE_CHECK(sole_owner, "only its one owner fills a block");
-    index_.insert(own, table.node, content);
+    index_.insert(own, table.node, key, content);
   }
   table.node = node_of(own);
   ++table.num_entered;
@@ -155,7 +172,7 @@ void KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, 
   }
   const auto content = tokens.subspan(as_size(position), as_size(num_computed - position));
   if (std::cmp_equal(index_.find_partial(table.node, content).num_tokens, content.size())) return;
-  index_.insert(own, table.node, content);
+  index_.insert_partial(own, table.node, content);
 }
 
 void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) {
@@ -163,6 +180,8 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
   to.blocks.assign(from.blocks.begin(), from.blocks.begin() + blocks_for(num_computed));
   for (const BlockId block : to.blocks)
     pool_.retain(block);
+  to.keys.assign(from.keys.begin(),
+                 from.keys.begin() + std::min<std::ptrdiff_t>(std::ssize(from.keys), num_computed / block_size_));
   to.num_entered = from.num_entered;
   to.node = from.node;
 }

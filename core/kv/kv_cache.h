@@ -43,8 +43,11 @@ class KvCache {
   void open(BlockTable& table, const std::string& salt);
   void close(BlockTable& table);
 
-  // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them.
-  PrefixMatch match(const BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+  // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them. The table
+  // keeps the chain keys that this computes: tokens it has seen must not change until close().
+  PrefixMatch match(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+  // Room in the table for so many tokens, so that growing to it allocates nothing.
+  void reserve(BlockTable& table, std::int64_t num_tokens) const;
   // Takes the match's blocks and new ones until the table holds `num_tokens` tokens. False, and nothing changed,
   // without room.
   bool admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
@@ -82,7 +85,9 @@ class KvCache {
   bool make_room(std::int64_t num_blocks);
   void evict_oldest();
   void append_new(BlockTable& table, std::int64_t num_blocks);
-  void enter_full(BlockTable& table, std::span<const TokenId> content);
+  void enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content);
+  // The key of the table's block number `index`, which `tokens` fill.
+  const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
 
   const std::int32_t block_size_;
   const bool prefix_caching_;

@@ -5,16 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "kernels/check.h"
 
 namespace quire {
-
-static_assert(sizeof(TokenId) == sizeof(std::int32_t), "tokens are compared and hashed as plain 32-bit words");
-
-std::uint64_t content_hash(std::uint64_t parent, std::span<const TokenId> tokens) {
-  return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent);
-}
 
 PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash)
     : block_size_(block_size),
@@ -34,7 +29,7 @@ PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
     found->second = free_roots_.back();
     free_roots_.pop_back();
     Root& root = roots_[root_index(found->second)];
-    root = {.salt = salt, .hash = XXH3_64bits(salt.data(), salt.size())};
+    root = {.salt = salt, .key = root_key(salt)};
   }
   ++roots_[root_index(found->second)].num_users;
   return found->second;
@@ -52,12 +47,11 @@ void PrefixIndex::forget_root_if_unused(PrefixNode node) {
   free_roots_.push_back(node);
 }
 
-BlockId PrefixIndex::find(PrefixNode parent, std::span<const TokenId> tokens) const {
-  const std::uint64_t hash = hash_(hash_at(parent), tokens);
-  BlockId block = buckets_[hash & (buckets_.size() - 1)];
+BlockId PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) const {
+  BlockId block = buckets_[key.low & (buckets_.size() - 1)];
   while (block != kNoBlock) {
     const Entry& candidate = entry(block);
-    if (candidate.hash == hash && candidate.parent == parent && same_tokens(block, tokens)) return block;
+    if (candidate.key == key && candidate.parent == parent && same_tokens(block, tokens)) return block;
     block = candidate.next_in_bucket;
   }
   return kNoBlock;
@@ -80,7 +74,22 @@ PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<cons
   return best;
 }
 
-void PrefixIndex::insert(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
+void PrefixIndex::insert(BlockId block, PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) {
+  QUIRE_CHECK(std::cmp_equal(tokens.size(), block_size_), "a full block has a key");
+  enter(block, parent, tokens);
+  Entry& added = entry(block);
+  added.key = key;
+  BlockId* slot = bucket(key);
+  added.next_in_bucket = *slot;
+  *slot = block;
+}
+
+void PrefixIndex::insert_partial(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
+  QUIRE_CHECK(std::cmp_less(tokens.size(), block_size_), "a full block is entered under its key");
+  enter(block, parent, tokens);
+}
+
+void PrefixIndex::enter(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
   Entry& added = entry(block);
   QUIRE_CHECK(added.num_tokens == 0, "a block is entered once");
   const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
@@ -90,19 +99,13 @@ void PrefixIndex::insert(BlockId block, PrefixNode parent, std::span<const Token
   if (head != kNoBlock) entry(head).previous_alike = block;
   head = block;
   ++num_children(parent);
-  if (added.num_tokens == block_size_) {
-    added.hash = hash_(hash_at(parent), tokens);
-    BlockId* slot = bucket(added.hash);
-    added.next_in_bucket = *slot;
-    *slot = block;
-  }
 }
 
 void PrefixIndex::remove(BlockId block) {
   Entry& removed = entry(block);
   QUIRE_CHECK(removed.num_tokens > 0 && removed.num_children == 0, "children leave the tree before their parent");
   if (removed.num_tokens == block_size_) {
-    BlockId* link = bucket(removed.hash);
+    BlockId* link = bucket(removed.key);
     while (*link != block)
       link = &entry(*link).next_in_bucket;
     *link = removed.next_in_bucket;
@@ -121,8 +124,8 @@ std::span<const TokenId> PrefixIndex::tokens(BlockId block) const {
   return {reinterpret_cast<const TokenId*>(&tokens_[offset]), static_cast<std::size_t>(entry(block).num_tokens)};
 }
 
-std::uint64_t PrefixIndex::hash_at(PrefixNode node) const {
-  return is_root(node) ? roots_[root_index(node)].hash : entries_[static_cast<std::size_t>(node.value)].hash;
+const ChainKey& PrefixIndex::key_of(PrefixNode node) const {
+  return is_root(node) ? roots_[root_index(node)].key : entries_[static_cast<std::size_t>(node.value)].key;
 }
 
 const std::string& PrefixIndex::salt_of(PrefixNode node) const {
@@ -168,7 +171,8 @@ void PrefixIndex::check_integrity() const {
                 "those alike are linked both ways");
     if (checked.num_tokens < block_size_) continue;
     ++num_full;
-    QUIRE_CHECK(find(checked.parent, tokens(block)) == block, "a full block is found by its content");
+    QUIRE_CHECK(checked.key == key_after(key_of(checked.parent), tokens(block)), "a key is that of the content");
+    QUIRE_CHECK(find(checked.parent, checked.key, tokens(block)) == block, "a full block is found by its content");
   }
   QUIRE_CHECK(num_full == num_hashed, "full blocks and no others are in the hash table");
 }

@@ -1,5 +1,5 @@
 // PrefixIndex: which block holds which tokens, as a tree: a block's parent is the block before it. Engine thread only.
-// A full block is found by a chained hash, then its tokens and its parent are compared, so that a collision never
+// A full block is found by its chain key, then its tokens and its parent are compared, so that a collision never
 // shares; one that only begins alike is found among those with the same parent and first token, by comparing tokens.
 // Invariants: two entries never have the same parent and the same full content; an entry with children is not removed.
 #pragma once
@@ -14,6 +14,7 @@
 
 #include "core/base/ids.h"
 #include "core/kv/block_pool.h"
+#include "core/kv/chain_key.h"
 
 namespace quire {
 
@@ -24,10 +25,6 @@ inline constexpr PrefixNode node_of(BlockId block) {
   return PrefixNode{block.value};
 }
 
-// Of one block's tokens after its parent's hash.
-using BlockHash = std::uint64_t (*)(std::uint64_t parent, std::span<const TokenId> tokens);
-std::uint64_t content_hash(std::uint64_t parent, std::span<const TokenId> tokens);
-
 class PrefixIndex {
  public:
   PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash);
@@ -36,8 +33,9 @@ class PrefixIndex {
   PrefixNode acquire_root(const std::string& salt);
   void release_root(PrefixNode root);
 
-  // The full block with these block_size tokens below `parent`; kNoBlock where there is none.
-  BlockId find(PrefixNode parent, std::span<const TokenId> tokens) const;
+  // The full block with these block_size tokens below `parent`, whose key is key_after(parent, tokens); kNoBlock where
+  // there is none.
+  BlockId find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) const;
   // The child of `parent` that begins with most of `tokens`; of the kMaxAlike most recent ones with the same first
   // token, which bounds the cost.
   struct Partial {
@@ -47,8 +45,10 @@ class PrefixIndex {
   Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
   static constexpr int kMaxAlike = 32;
 
-  // Enters a block with 1 to block_size tokens; it must not be in the tree.
-  void insert(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
+  // Enters a full block; it must not be in the tree.
+  void insert(BlockId block, PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
+  // Enters a block with less than block_size tokens.
+  void insert_partial(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
   void remove(BlockId block);
 
   bool contains(BlockId block) const { return entry(block).num_tokens > 0; }
@@ -58,7 +58,8 @@ class PrefixIndex {
   // The block before it; kNoBlock of a first one.
   BlockId parent_block(BlockId block) const { return is_root(parent(block)) ? kNoBlock : BlockId{parent(block).value}; }
   bool has_children(BlockId block) const { return entry(block).num_children > 0; }
-  std::uint64_t hash_at(PrefixNode node) const;
+  const ChainKey& key_of(PrefixNode node) const;  // of a root or a full block
+  ChainKey key_after(const ChainKey& parent, std::span<const TokenId> tokens) const { return hash_(parent, tokens); }
   const std::string& salt_of(PrefixNode node) const;  // O(depth)
   std::size_t num_roots() const { return root_of_salt_.size(); }
 
@@ -66,7 +67,7 @@ class PrefixIndex {
 
  private:
   struct Entry {
-    std::uint64_t hash = 0;
+    ChainKey key{};  // full blocks only
     PrefixNode parent{};
     std::int32_t num_tokens = 0;  // 0: not in the tree
     std::int32_t num_children = 0;
@@ -76,7 +77,7 @@ class PrefixIndex {
   };
   struct Root {
     std::string salt;
-    std::uint64_t hash = 0;
+    ChainKey key{};
     std::int64_t num_users = 0;
     std::int32_t num_children = 0;
   };
@@ -87,14 +88,15 @@ class PrefixIndex {
   Entry& entry(BlockId block) { return entries_[static_cast<std::size_t>(block.value)]; }
   std::int32_t& num_children(PrefixNode node);
   std::size_t alike_bucket(PrefixNode parent, TokenId first) const;
-  BlockId* bucket(std::uint64_t hash) { return &buckets_[hash & (buckets_.size() - 1)]; }
+  void enter(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
+  BlockId* bucket(const ChainKey& key) { return &buckets_[key.low & (buckets_.size() - 1)]; }
   bool same_tokens(BlockId block, std::span<const TokenId> tokens) const;
   void forget_root_if_unused(PrefixNode root);
 
   const std::int32_t block_size_;
   const BlockHash hash_;
   std::vector<Entry> entries_;
-  std::vector<BlockId> buckets_;            // of full blocks by hash
+  std::vector<BlockId> buckets_;            // of full blocks by key
   std::vector<BlockId> alike_buckets_;      // of all blocks by parent and first token, most recent first
   std::unique_ptr<std::int32_t[]> tokens_;  // [num_blocks, block_size]; pages are touched when a block is first entered
   std::vector<Root> roots_;

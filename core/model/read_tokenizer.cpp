@@ -92,12 +92,25 @@ std::shared_ptr<const Tokenizer> from_metadata(const GgufFile& file) {
   data.bos = token_id(file, "tokenizer.ggml.bos_token_id");
   data.eos = token_id(file, "tokenizer.ggml.eos_token_id");
   data.unknown = token_id(file, "tokenizer.ggml.unknown_token_id");
+  data.separator = token_id(file, "tokenizer.ggml.seperator_token_id");  // spelt so by the files
+  if (!data.separator) data.separator = token_id(file, "tokenizer.ggml.separator_token_id");
+  if (!data.bos) data.bos = token_id(file, "tokenizer.ggml.cls_token_id");
   for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     if (const auto id = token_id(file, key)) data.end_of_generation.push_back(*id);
   }
   data.add_bos = file.get_bool("tokenizer.ggml.add_bos_token");
   data.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
-  data.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(true);
+  data.add_separator = file.get_bool("tokenizer.ggml.add_sep_token");
+  data.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
+  data.collapse_spaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
+  for (const std::int64_t byte : numbers<std::int64_t>(file, "tokenizer.ggml.precompiled_charsmap"))
+    data.character_map += static_cast<char>(static_cast<unsigned char>(byte));
+  data.lowercase = file.get_bool("tokenizer.ggml.normalizer.lowercase").value_or(true);
+  data.strip_accents = file.get_bool("tokenizer.ggml.normalizer.strip_accents");
+  for (const std::int64_t id : numbers<std::int64_t>(file, "tokenizer.ggml.suppress_tokens")) {
+    if (id >= 0 && id <= std::numeric_limits<std::int32_t>::max())
+      data.suppressed.push_back(TokenId{static_cast<std::int32_t>(id)});
+  }
   return make_tokenizer(data);
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/sampling/sampling_params.h"
+#include "core/request/sampling_params.h"
 
 namespace quire {
 

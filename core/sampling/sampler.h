@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/engine/request.h"
-#include "core/sampling/sampling_params.h"
+#include "core/request/request.h"
+#include "core/request/sampling_params.h"
 #include "core/sampling/softmax.h"
 #include "kernels/backend.h"
 

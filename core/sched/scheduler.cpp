@@ -93,7 +93,7 @@ std::span<const Sequence* const> Scheduler::next_to_start() {
   std::int64_t places = num_places_left();
   std::int64_t blocks = kv_.pool().num_available() - num_running();
   waiting_.for_each_first(kWindow, [&](const Sequence& sequence, bool) {
-    places -= 1 + sequence.num_places_reserved;
+    places -= 1;
     blocks -= kv_.blocks_for(sequence.num_tokens());
     if (places < 0 || blocks < 0) return false;
     next_to_start_.push_back(&sequence);
@@ -102,27 +102,28 @@ std::span<const Sequence* const> Scheduler::next_to_start() {
   return next_to_start_;
 }
 
-void Scheduler::schedule(Batch& batch) {
-  batch.clear();
+void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
+  plan.clear();
+  limits_ = limits;
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
-  place_streaming(batch);
-  prompt_budget_ = prompt_budget(batch);
-  place_prompts(batch);
-  if (batch.preempted.empty()) admit_waiting(batch);
+  place_streaming(plan);
+  prompt_budget_ = prompt_budget(plan);
+  place_prompts(plan);
+  if (plan.preempted.empty()) admit_waiting(plan);
 }
 
-void Scheduler::place_streaming(Batch& batch) {
+void Scheduler::place_streaming(StepPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
     Sequence& sequence = *running_[i];
     if (streams(sequence)) {
       const std::int64_t num_tokens = std::min(sequence.num_remaining(), budget_);
-      if (!make_room(batch, sequence, num_tokens)) {
-        preempt(batch, sequence);  // leaves running_[i] to the next one
+      if (!make_room(plan, sequence, num_tokens)) {
+        preempt(plan, sequence);  // leaves running_[i] to the next one
         continue;
       }
-      place(batch, sequence, num_tokens);
-      ++batch.num_streaming;
+      place(plan, sequence, num_tokens);
+      ++plan.num_streaming;
     }
     ++i;
   }
@@ -130,36 +131,36 @@ void Scheduler::place_streaming(Batch& batch) {
 
 // Prompts in progress have had their blocks since they were admitted; only a long text that a grammar forced asks for
 // more.
-void Scheduler::place_prompts(Batch& batch) {
+void Scheduler::place_prompts(StepPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && prompt_budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (streams(sequence) || !has_turn(sequence)) continue;
     sequence.num_computed += kv_.adopt(sequence.table, sequence.tokens, sequence.num_computed, sequence.prefix_limit());
-    if (make_room(batch, sequence, chunk(sequence))) place_chunk(batch, sequence);
+    if (make_room(plan, sequence, chunk(sequence))) place_chunk(plan, sequence);
   }
 }
 
-void Scheduler::admit_waiting(Batch& batch) {
+void Scheduler::admit_waiting(StepPlan& plan) {
   if (blocked_ != nullptr && !running_.empty() && kv_.pool().num_available() < blocked_need_) return;
   blocked_ = nullptr;
   while (prompt_budget_ > 0 && num_places_left() > 0 && !waiting_.empty()) {
     PrefixMatch match;
     Sequence* const chosen = choose_waiting(match);
-    if (chosen == nullptr || !try_start(batch, *chosen, match)) return;
+    if (chosen == nullptr || !try_start(plan, *chosen, match)) return;
   }
 }
 
-void Scheduler::place(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
-  batch.entries.push_back({&sequence, num_tokens});
-  batch.num_tokens += num_tokens;
+void Scheduler::place(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens) {
+  plan.entries.push_back({&sequence, num_tokens});
+  plan.num_tokens += num_tokens;
   sequence.num_scheduled = num_tokens;
   budget_ -= num_tokens;
 }
 
-void Scheduler::place_chunk(Batch& batch, Sequence& sequence) {
+void Scheduler::place_chunk(StepPlan& plan, Sequence& sequence) {
   const std::int64_t num_tokens = chunk(sequence);
-  place(batch, sequence, num_tokens);
-  batch.num_prompt_tokens += num_tokens;
+  place(plan, sequence, num_tokens);
+  plan.num_prompt_tokens += num_tokens;
   prompt_budget_ -= num_tokens;
   if (has_bound(sequence)) num_bounded_ += num_tokens;
 }
@@ -174,17 +175,17 @@ bool Scheduler::has_turn(const Sequence& sequence) const {
   return !has_bound(sequence) || num_bounded_ < sequence.max_chunk;
 }
 
-bool Scheduler::make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens) {
+bool Scheduler::make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens) {
   const std::int64_t wanted = sequence.num_computed + num_tokens;
-  while (!kv_.grow(sequence.table, sequence.num_computed, wanted, batch.copies)) {
+  while (!kv_.grow(sequence.table, sequence.num_computed, wanted, plan.transfers.copies)) {
     Sequence* const victim = choose_victim(sequence);
     if (victim == &sequence) return false;
-    preempt(batch, *victim);
+    preempt(plan, *victim);
   }
   return true;
 }
 
-// The least important sequence that is not in the batch, `sequence` itself where all below it are. Among those that
+// The least important sequence that is not in the plan, `sequence` itself where all below it are. Among those that
 // arrived together (the choices of one request), the one that holds most blocks for what it has generated.
 Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
   auto candidate = running_.rbegin();
@@ -199,7 +200,7 @@ Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
   return victim;
 }
 
-void Scheduler::preempt(Batch& batch, Sequence& sequence) {
+void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   leave_running(sequence);
   const bool swapped = swaps(sequence);
   kv_.release(sequence.table, sequence.tokens, sequence.num_computed,
@@ -210,18 +211,18 @@ void Scheduler::preempt(Batch& batch, Sequence& sequence) {
   ++sequence.num_preemptions;
   ++num_preemptions_;
   waiting_.add(sequence);
-  batch.preempted.push_back(&sequence);
+  plan.preempted.push_back(&sequence);
   blocked_ = nullptr;
 }
 
 // Only what nobody shares is lost, and of a block that is not full at most its tokens: those are computed either way.
 bool Scheduler::swaps(const Sequence& victim) const {
-  if (!swap_block_s_ || options_.preemption == Preemption::kRecompute) return false;
+  if (!limits_.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;
   const auto full = std::span(victim.table.blocks).first(static_cast<std::size_t>(victim.table.num_entered));
-  const auto num_own = static_cast<double>(
-      std::count_if(full.begin(), full.end(), [&](BlockId block) { return kv_.pool().num_references(block) == 1; }));
-  return num_own * *swap_block_s_ <= cost_.prompt_seconds(num_own * kv_.block_size());
+  const std::int64_t num_own =
+      std::count_if(full.begin(), full.end(), [&](BlockId block) { return kv_.pool().num_references(block) == 1; });
+  return static_cast<double>(num_own) * *limits_.swap_block_s <= cost_.prompt_seconds(0, num_own * kv_.block_size());
 }
 
 // The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
@@ -265,21 +266,20 @@ bool Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch&
   });
 }
 
-bool Scheduler::try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match) {
-  if (num_places_left() <= sequence.num_places_reserved) return false;
+bool Scheduler::try_start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
   // One block to grow for each that runs: without it the newcomer would soon be preempted again.
   const std::int64_t need = kv_.blocks_needed(sequence.table, match, sequence.num_tokens()) + num_running();
   if ((!running_.empty() && kv_.pool().num_available() < need) ||
-      !kv_.admit(sequence.table, match, sequence.num_tokens(), batch.copies)) {
+      !kv_.admit(sequence.table, match, sequence.num_tokens(), plan.transfers.copies)) {
     blocked_ = &sequence;
     blocked_need_ = need;
     return false;
   }
-  start(batch, sequence, match);
+  start(plan, sequence, match);
   return true;
 }
 
-void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match) {
+void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
   waiting_.remove(sequence);
   sequence.num_computed = kv_.match_tokens(match);
   if (!sequence.has_started) {
@@ -290,19 +290,18 @@ void Scheduler::start(Batch& batch, Sequence& sequence, const PrefixMatch& match
     prefix_queries_ += static_cast<std::uint64_t>(sequence.num_tokens());
     prefix_hits_ += static_cast<std::uint64_t>(sequence.num_computed);
     waiting_.charge(sequence, sequence.num_remaining());
-    batch.started.push_back(&sequence);
+    plan.started.push_back(&sequence);
   }
   reserve_room(sequence);
   enter_running(sequence);
-  num_places_reserved_ += sequence.num_places_reserved;
-  place_chunk(batch, sequence);
+  place_chunk(plan, sequence);
 }
 
 // All that the sequence can grow to, so that growing allocates nothing.
 void Scheduler::reserve_room(Sequence& sequence) const {
   const std::int64_t most = sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0);
   sequence.tokens.reserve(static_cast<std::size_t>(most));
-  sequence.table.blocks.reserve(static_cast<std::size_t>(kv_.blocks_for(most)));
+  kv_.reserve(sequence.table, most);
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
@@ -314,49 +313,64 @@ void Scheduler::leave_running(Sequence& sequence) {
   const auto place = std::lower_bound(running_.begin(), running_.end(), &sequence, more_important);
   QUIRE_CHECK(place != running_.end() && *place == &sequence, "a running sequence has one place");
   running_.erase(place);
-  num_places_reserved_ -= sequence.num_places_reserved;
 }
 
-void Scheduler::commit(Batch& batch, double seconds) {
-  for (const BatchEntry& entry : batch.entries) {
+void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
+  StepTerms terms;
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    const StepEntry& entry = plan.entries[i];
+    const EntryOutput done = output.of(plan, i);
+    const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
+    if (was_streaming) {
+      terms.add_stream(sequence.num_computed);
+    } else {
+      terms.add_prompt(sequence.num_computed, done.num_computed);
+    }
     sequence.num_scheduled = 0;
-    sequence.num_computed += entry.num_tokens;
+    sequence.num_computed += num_kept;
     kv_.commit(sequence.table, sequence.tokens, sequence.num_computed);
     if (was_streaming) {
-      waiting_.charge(sequence, entry.num_tokens);
-    } else if (sequence.prompt_computed()) {
+      waiting_.charge(sequence, num_kept);
+      continue;
+    }
+    if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
       blocked_ = nullptr;
     }
   }
-  cost_.observe(batch.num_streaming, batch.num_prompt_tokens, seconds);
+  cost_.observe(terms, output.seconds);
 }
 
-void Scheduler::abandon(Batch& batch) {
-  for (const BatchEntry& entry : batch.entries)
+void Scheduler::abandon(StepPlan& plan) {
+  for (const StepEntry& entry : plan.entries)
     entry.sequence->num_scheduled = 0;
-  batch.clear();
+  plan.clear();
 }
 
 void Scheduler::fork(Sequence& parent, Sequence& child) {
-  QUIRE_CHECK(parent.num_places_reserved > 0, "a fork takes a place that was reserved for it");
-  --parent.num_places_reserved;
-  --num_places_reserved_;
+  QUIRE_CHECK(parent.state == Sequence::State::kRunning && child.state == Sequence::State::kNew,
+              "a new sequence is forked from a running one");
   kv_.open(child.table, parent.cache_salt);
-  kv_.fork(parent.table, child.table, parent.num_computed);
-  child.num_computed = parent.num_computed;
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
+  child.is_choice = true;
   child.level = parent.level;
-  reserve_room(child);
   waiting_.began(child);
+  if (num_places_left() == 0) {
+    child.state = Sequence::State::kWaiting;
+    waiting_.add(child);
+    return;
+  }
+  kv_.fork(parent.table, child.table, parent.num_computed);
+  child.num_computed = parent.num_computed;
+  reserve_room(child);
   enter_running(child);
 }
 
 void Scheduler::finish(Sequence& sequence) {
-  QUIRE_CHECK(sequence.num_scheduled == 0, "a batch is committed before its sequences finish");
+  QUIRE_CHECK(sequence.num_scheduled == 0, "a plan is committed before its sequences finish");
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
     kv_.release(sequence.table, sequence.tokens, sequence.num_computed);
@@ -371,9 +385,15 @@ void Scheduler::finish(Sequence& sequence) {
   sequence.state = Sequence::State::kDone;
 }
 
-std::int64_t Scheduler::prompt_budget(const Batch& batch) const {
-  if (options_.target_itl_ms <= 0.0 || batch.num_streaming == 0) return budget_;
-  const std::int64_t fitting = cost_.prompt_tokens_within(options_.target_itl_ms / 1000.0, budget_);
+std::int64_t Scheduler::prompt_budget(const StepPlan& plan) const {
+  if (options_.target_itl_ms <= 0.0 || plan.num_streaming == 0 || !cost_.known()) return budget_;
+  StepTerms streams;
+  for (const StepEntry& entry : plan.entries)
+    streams.add_stream(entry.sequence->num_computed);
+  const double streams_s = cost_.seconds(streams);
+  // Prompts are not starved by a target that streams alone use up.
+  const double prompts_s = std::max(options_.target_itl_ms / 1000.0 - streams_s, streams_s);
+  const std::int64_t fitting = cost_.prompt_tokens_within(prompts_s, 0);
   return std::min(budget_, std::max(fitting, kMinPromptChunk));
 }
 

@@ -1,7 +1,7 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
 // Invariants: those who stream go first; each step advances at least one sequence; a sequence is preempted only for one
-// at least as important (lower priority number, aged where the policy ages it, then older); one in the batch keeps its
+// at least as important (lower priority number, aged where the policy ages it, then older); one in the plan keeps its
 // blocks until commit.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 #include "core/base/result.h"
 #include "core/kv/kv_cache.h"
-#include "core/sched/batch.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/sequence.h"
 #include "core/sched/step_cost.h"
+#include "core/sched/step_plan.h"
 #include "core/sched/waiting_queue.h"
 
 namespace quire {
@@ -33,18 +33,17 @@ class Scheduler {
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
   std::span<const Sequence* const> next_to_start();
-  // Fills the batch; empty where nothing can run.
-  void schedule(Batch& batch);
-  // The batch was computed, in `seconds`. Called before new tokens are appended.
-  void commit(Batch& batch, double seconds);
-  // The batch will never be computed: its sequences can be finished now, and nothing else be done with them.
-  void abandon(Batch& batch);
-  // `child` (kNew) continues where `parent` stands, sharing its blocks; takes one of the parent's reserved places.
+  // Fills the plan; empty where nothing can run.
+  void schedule(StepPlan& plan, const StepLimits& limits = {});
+  // The plan was computed, as `output` says. Called before new tokens are appended.
+  void commit(StepPlan& plan, const StepOutput& output);
+  // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
+  void abandon(StepPlan& plan);
+  // `child` (kNew) continues where `parent` (running) stands. With a place free it runs at once and shares the blocks;
+  // without one it waits like any other, and finds the computed blocks when it starts.
   void fork(Sequence& parent, Sequence& child);
-  // What moving one block to the tier below and back costs; 0: not yet known. Nothing: there is no such tier.
-  void set_swap_seconds(std::optional<double> of_block) { swap_block_s_ = of_block; }
   // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
-  // batch.
+  // plan.
   void finish(Sequence& sequence);
 
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
@@ -58,26 +57,26 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
-  void place_streaming(Batch& batch);
-  void place_prompts(Batch& batch);
-  void admit_waiting(Batch& batch);
-  void place(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
-  void place_chunk(Batch& batch, Sequence& sequence);
+  void place_streaming(StepPlan& plan);
+  void place_prompts(StepPlan& plan);
+  void admit_waiting(StepPlan& plan);
+  void place(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
+  void place_chunk(StepPlan& plan, Sequence& sequence);
   std::int64_t chunk(const Sequence& sequence) const;
   bool has_turn(const Sequence& sequence) const;
-  bool make_room(Batch& batch, Sequence& sequence, std::int64_t num_tokens);
+  bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
-  void preempt(Batch& batch, Sequence& sequence);
+  void preempt(StepPlan& plan, Sequence& sequence);
   bool swaps(const Sequence& victim) const;
   Sequence* choose_waiting(PrefixMatch& match);
   bool computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
-  bool try_start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
-  void start(Batch& batch, Sequence& sequence, const PrefixMatch& match);
+  bool try_start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
+  void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
   void reserve_room(Sequence& sequence) const;
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
-  std::int64_t prompt_budget(const Batch& batch) const;
-  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running() - num_places_reserved_; }
+  std::int64_t prompt_budget(const StepPlan& plan) const;
+  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -85,13 +84,12 @@ class Scheduler {
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
   std::vector<const Sequence*> next_to_start_;
-  std::int64_t num_places_reserved_ = 0;
-  std::int64_t budget_ = 0;  // tokens left in the batch being made
+  std::int64_t budget_ = 0;  // tokens left in the plan being made
   std::int64_t prompt_budget_ = 0;
   std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk
   const Sequence* blocked_ = nullptr;  // did not fit when last tried ...
   std::int64_t blocked_need_ = 0;      // ... and will not before so many blocks are available
-  std::optional<double> swap_block_s_;
+  StepLimits limits_;                  // of the plan being made
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;

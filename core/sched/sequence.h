@@ -1,5 +1,6 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
-// Its owner (the engine, a simulation) appends tokens; the Scheduler and the KvCache change the rest.
+// Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
+// and the KvCache change the rest.
 // Invariant: 0 <= num_computed <= tokens.size(); what lies between is what the next steps compute.
 #pragma once
 
@@ -10,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/request.h"
 #include "core/kv/block_table.h"
+#include "core/request/request.h"
 
 namespace quire {
-
-struct Generation;  // core/engine: what the engine knows of a sequence besides
 
 struct Sequence {
   static constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
@@ -23,24 +22,23 @@ struct Sequence {
 
   SequenceId id;  // in order of creation
   std::shared_ptr<const Request> request;
-  Generation* generation = nullptr;  // where an engine owns the sequence
-  std::string cache_salt;            // prefix blocks are shared only within equal salts
-  std::vector<TokenId> tokens;       // the prompt, then what was generated
+  std::string cache_salt;       // prefix blocks are shared only within equal salts
+  std::vector<TokenId> tokens;  // the prompt, then what was generated
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;
   BlockTable table;
   State state = State::kNew;
 
-  std::int32_t num_places_reserved = 0;         // running sequences that will be forked from this one
   std::int64_t max_chunk = kUnbounded;          // tokens in one step, together with all others that have such a bound
   std::int64_t max_cached_tokens = kUnbounded;  // of a prefix; the rest must go through the model
   std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started
   std::int32_t num_preemptions = 0;
   bool has_started = false;
+  bool is_choice = false;  // forked from another sequence of its request
 
   // The scheduler's own.
   std::int64_t level = 0;          // of importance, lower first; then the older
-  std::int64_t num_scheduled = 0;  // tokens in the batch being made
+  std::int64_t num_scheduled = 0;  // tokens in the plan being made
   std::int32_t num_bypassed = 0;   // times a later request was started first
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

@@ -29,7 +29,6 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
   if (options.tier_blocks == 0) return;
   lower_tier_.emplace(kv_, storage_, &tier_, nullptr);
   lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
-  scheduler_.set_swap_seconds(lower_tier_->swap_seconds());
 }
 
 void Replica::arrive(const TraceRequest& request, std::int64_t number) {
@@ -72,19 +71,21 @@ void Replica::step() {
   const std::uint64_t preemptions_before = scheduler_.num_preemptions();
   const std::uint64_t swaps_before = scheduler_.num_swaps();
   const std::int64_t num_restored = restore();
-  scheduler_.schedule(batch_);
-  for (const Sequence* sequence : batch_.started)
+  StepLimits limits;
+  if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
+  scheduler_.schedule(plan_, limits);
+  for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
-  const double seconds = price(batch_) + static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
+  const double seconds = price(plan_) + static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
   clock_s_ += seconds;
   report_.busy_s += seconds;
-  scheduler_.commit(batch_, seconds);
+  scheduler_.commit(plan_, {.seconds = seconds});
   ++report_.num_steps;
-  report_.num_computed_tokens += batch_.num_tokens;
+  report_.num_computed_tokens += plan_.num_tokens;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
   report_.num_swaps += static_cast<std::int64_t>(scheduler_.num_swaps() - swaps_before);
   report_.num_restored_blocks += num_restored;
-  for (const BatchEntry& entry : batch_.entries) {
+  for (const StepEntry& entry : plan_.entries) {
     if (entry.sequence->num_remaining() == 0) take_token(static_cast<Live&>(*entry.sequence));
   }
 }
@@ -101,21 +102,22 @@ std::int64_t Replica::restore() {
   return num_blocks;
 }
 
-double Replica::price(const Batch& batch) const {
+double Replica::price(const StepPlan& plan) const {
   const StepPrice& price = options_.price;
   std::int64_t context = 0;
   double prompt_context = 0.0;  // of each prompt token, summed
-  for (std::size_t i = 0; i < batch.entries.size(); ++i) {
-    const auto& [sequence, num_tokens] = batch.entries[i];
-    if (std::cmp_less(i, batch.num_streaming)) {
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    const Sequence* const sequence = plan.entries[i].sequence;
+    const std::int64_t num_tokens = plan.entries[i].num_tokens;
+    if (std::cmp_less(i, plan.num_streaming)) {
       context += sequence->num_computed;
     } else {
       const double before = static_cast<double>(sequence->num_computed) + 0.5 * static_cast<double>(num_tokens);
       prompt_context += static_cast<double>(num_tokens) * before;
     }
   }
-  const double ms = price.base_ms + price.stream_ms * static_cast<double>(batch.num_streaming) +
-                    price.prompt_token_ms * static_cast<double>(batch.num_prompt_tokens) +
+  const double ms = price.base_ms + price.stream_ms * static_cast<double>(plan.num_streaming) +
+                    price.prompt_token_ms * static_cast<double>(plan.num_prompt_tokens) +
                     price.context_ktoken_ms * static_cast<double>(context) / 1000.0 +
                     price.prompt_context_ms * prompt_context / 1000.0;
   return ms / 1000.0;

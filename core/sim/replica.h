@@ -42,7 +42,7 @@ class Replica {
 
   void step();
   std::int64_t restore();
-  double price(const Batch& batch) const;
+  double price(const StepPlan& plan) const;
   void note_started(const Live& live);
   void take_token(Live& live);
 
@@ -67,7 +67,7 @@ class Replica {
   HostTier tier_;
   std::optional<LowerTier> lower_tier_;  // where there is one
   Scheduler scheduler_;
-  Batch batch_;
+  StepPlan plan_;
   double clock_s_ = 0.0;
   std::int64_t load_ = 0;
   std::vector<std::unique_ptr<Live>> free_lives_;

@@ -22,6 +22,13 @@ struct TextPiece {
   bool trusted = false;
 };
 
+// What a model's file puts around a pair of texts: first, the one text, between, the other text, last.
+struct PairTokens {
+  std::span<const TokenId> first;
+  std::span<const TokenId> between;
+  std::span<const TokenId> last;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -39,6 +46,8 @@ class Tokenizer {
   virtual std::optional<TokenId> find_token(std::string_view text) const = 0;  // by its exact text in the vocabulary
   virtual std::optional<TokenId> bos() const = 0;
   virtual std::span<const TokenId> end_of_generation() const = 0;  // eos, eot, ... : each ends a generation
+  virtual PairTokens pair_tokens() const { return {}; }
+  virtual std::span<const TokenId> suppressed() const { return {}; }  // never to be generated, by the model's file
   // True where decoding drops one leading space of a text's first token (SentencePiece's dummy prefix).
   virtual bool strips_leading_space() const = 0;
 };

@@ -17,20 +17,29 @@ namespace quire {
 enum class TokenKind : std::uint8_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 struct VocabularyData {
-  std::string_view model;            // tokenizer.ggml.model: "llama" (SentencePiece) or "gpt2" (byte-level BPE)
+  // tokenizer.ggml.model: "llama" (SentencePiece's merging), "gpt2" (byte-level BPE), "gemma4" (BPE over characters),
+  // "bert" (WordPiece) or "t5" (SentencePiece's unigram model).
+  std::string_view model;
   std::string_view pre = "default";  // tokenizer.ggml.pre, for gpt2
   std::string_view model_name;       // general.name: Phi-3's control tokens swallow the spaces after them
   std::vector<std::string_view> tokens;
   std::vector<TokenKind> kinds;          // one per token, or none: all normal
-  std::vector<float> scores;             // one per token; llama only
-  std::vector<std::string_view> merges;  // "left right", best first; gpt2 only
+  std::vector<float> scores;             // one per token; llama and t5 only
+  std::vector<std::string_view> merges;  // "left right", best first; gpt2 and gemma4 only
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::optional<TokenId> unknown;
+  std::optional<TokenId> separator;
   std::vector<TokenId> end_of_generation;  // further ones: eot, eom
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  bool add_space_prefix = true;  // llama only
+  std::optional<bool> add_separator;     // between the texts of a pair
+  std::optional<bool> add_space_prefix;  // llama (where absent: yes) and t5 (no)
+  bool collapse_spaces = false;          // t5 only
+  std::string character_map;             // precompiled_charsmap; t5 only
+  bool lowercase = true;                 // bert only
+  std::optional<bool> strip_accents;     // bert only; where absent: as `lowercase`
+  std::vector<TokenId> suppressed;       // never to be generated
 };
 
 // Throws StartupError: an unknown model or pre-tokenizer, a missing or inconsistent array.

@@ -170,16 +170,47 @@ std::string lowercase(std::string_view text) {
   return out;
 }
 
-std::string strip_marks(std::string_view text) {
+namespace {
+
+utf8proc_category_t category_of(char32_t code) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
+
+// The text without the characters of the categories from `first` to `last`.
+std::string without(std::string_view text, utf8proc_category_t first, utf8proc_category_t last) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
     const Decoded decoded = decode(text);
-    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(decoded.code));
-    if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME) append(out, decoded.code);
+    const auto category = category_of(decoded.code);
+    if (category < first || category > last) append(out, decoded.code);
     text.remove_prefix(decoded.length);
   }
   return out;
+}
+
+}  // namespace
+
+std::string strip_marks(std::string_view text) {
+  return without(text, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+}
+
+std::string strip_nonspacing_marks(std::string_view text) {
+  return without(text, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN);
+}
+
+bool is_control(char32_t code) {
+  const auto category = category_of(code);
+  return category == UTF8PROC_CATEGORY_CN || (category >= UTF8PROC_CATEGORY_CC && category <= UTF8PROC_CATEGORY_CO);
+}
+
+bool is_number(char32_t code) {
+  const auto category = category_of(code);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool is_decimal(char32_t code) {
+  return category_of(code) == UTF8PROC_CATEGORY_ND;
 }
 
 bool is_space(char32_t code) {

@@ -34,10 +34,14 @@ void append_sanitized(std::string& out, std::string_view text);
 enum class Form { kNfc, kNfd, kNfkc, kNfkd };
 std::string normalize(std::string_view text, Form form);  // text is valid UTF-8
 std::string lowercase(std::string_view text);
-std::string strip_marks(std::string_view text);  // without its combining marks
+std::string strip_marks(std::string_view text);             // without its combining marks
+std::string strip_nonspacing_marks(std::string_view text);  // without those of no width only
 
-bool is_space(char32_t code);  // White_Space
-bool is_word(char32_t code);   // a letter, mark, digit or connector
+bool is_space(char32_t code);    // White_Space
+bool is_word(char32_t code);     // a letter, mark, digit or connector
+bool is_control(char32_t code);  // of a category C: control, format, surrogate, private, not assigned
+bool is_number(char32_t code);   // of a category N
+bool is_decimal(char32_t code);  // a decimal digit
 
 // GPT-2's alphabet: each byte as one printable character, so that vocabularies can be written as text.
 char32_t byte_to_char(std::uint8_t byte);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/engine/request.h"
+#include "core/request/request.h"
 #include "core/text/detokenizer.h"
 
 namespace quire {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/sampling/sampling_params.h"
+#include "core/request/sampling_params.h"
 #include "server/api/field_reader.h"
 #include "server/api/served_model.h"
 

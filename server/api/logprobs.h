@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/request.h"
+#include "core/request/request.h"
 #include "core/text/detokenizer.h"
 #include "core/text/tokenizer.h"
 #include "server/api/json.h"

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/engine/request.h"
 #include "core/engine/request_queue.h"
+#include "core/request/request.h"
 #include "server/api/response_store.h"
 
 namespace quire {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/engine/request.h"
+#include "core/request/request.h"
 
 namespace quire {
 

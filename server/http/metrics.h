@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/engine/engine_stats.h"
-#include "core/engine/request.h"
+#include "core/request/request.h"
 #include "server/api/operation.h"
 #include "server/ops/request_record.h"
 #include "server/ops/span_exporter.h"

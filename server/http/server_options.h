@@ -54,6 +54,7 @@ struct ServerOptions {
   std::int64_t max_header_bytes = 32768;
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
+  std::int64_t min_body_rate = 16384;  // bytes per second that a body must bring once its timeout has passed
   TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;

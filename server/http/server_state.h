@@ -10,6 +10,7 @@
 
 #include "server/api/model_table.h"
 #include "server/api/response_store.h"
+#include "server/http/body_budget.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/tls.h"
@@ -93,11 +94,11 @@ struct ServerState {
   const std::shared_ptr<ResponseStore> responses;
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
-  std::atomic<std::int64_t> num_body_bytes{0};  // bodies that are not parsed yet
-  std::atomic<std::int64_t> num_fresh{0};       // connections that have not sent a whole request head yet
-  std::atomic<bool> handing_over{false};        // a drain whose listening sockets somebody else goes on with
-  std::atomic<std::int64_t> num_busy{0};        // sessions between a request's head and its response's end
+  std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
+  std::atomic<bool> handing_over{false};   // a drain whose listening sockets somebody else goes on with
+  std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
   Metrics metrics;
+  BodyBudget bodies;
   LiveOperations live;
   QuotaTable quotas;
   StreamStore streams;

@@ -19,12 +19,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-// A body that is not needed is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
-constexpr std::size_t kMaxDiscard = 262144;
-// Bytes per second that a body must bring on average, once its timeout has passed.
-constexpr std::size_t kMinBodyRate = 1024;
-constexpr std::chrono::milliseconds kNoTime{0};
-
 // Runs `work` on a text thread and comes back to the session's own. `work` must not throw.
 template <class T>
 [[gnu::noinline]] asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
@@ -55,11 +49,6 @@ std::function<Result<T>()> guarded(const std::string& request_id, std::function<
 bool is_usable_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-Error overloaded() {
-  return Error{ErrorKind::kUnavailable, "Too many requests are waiting to be read", "overloaded", "",
-               std::chrono::seconds(1)};
 }
 
 }  // namespace
@@ -263,23 +252,12 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
 
 asio::awaitable<bool> Session::call_api() {
   Call call = call_of_head();
-  std::optional<Parsed> parsed;
-  {
-    // One that is too long for any server state is no sign of load: read_body() refuses it.
-    const auto longest = static_cast<std::uint64_t>(options().max_body_bytes);
-    const auto expected = static_cast<std::int64_t>(std::min(head_.content_length.value_or(0), longest));
-    const Counted reserved(state_.num_body_bytes, expected);
-    if (state_.num_body_bytes.load() > options().max_queued_bytes) {
-      keep_alive_ = keep_alive_ && body_taken_;
-      Response response = error_response(overloaded());
-      co_return co_await respond(std::move(response));
-    }
-    auto body = co_await read_body();
-    if (!body) co_return false;
-    call.body = std::move(*body);
-    parsed = co_await parse(call);
-    call.body = std::string();
-  }
+  auto body = co_await read_body();
+  if (!body) co_return false;
+  call.body = std::move(*body);
+  auto parsed = co_await parse(call);
+  call.body = std::string();
+  upload_.reset();
   if (!parsed) co_return false;
   if (!*parsed) {
     Response response = error_response(parsed->error());
@@ -345,6 +323,7 @@ void Session::begin_record() {
 }
 
 void Session::note_end() {
+  upload_.reset();
   admission_.lease = {};
   if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
   state_.request_trace.add(record_);
@@ -390,67 +369,6 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;
-}
-
-asio::awaitable<std::optional<std::string>> Session::read_body() {
-  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
-  std::string body;
-  const bool arrived = co_await take_body(decoder, &body);
-  if (!arrived) co_return std::nullopt;
-  if (decoder.refused()) {
-    const HttpRefusal refusal = *decoder.refused();
-    co_await refuse(refusal.status, refusal.code, refusal.message);
-    co_return std::nullopt;
-  }
-  body_taken_ = true;
-  co_return body;
-}
-
-// Until the decoder is done or refuses; null `body`: it is dropped. False where the client left, or was too slow and
-// was told so.
-asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body) {
-  std::string dropped;
-  bool invited = !head_.expects_continue;
-  const auto began = Clock::now();
-  while (!decoder.done() && !decoder.refused()) {
-    dropped.clear();
-    transport_->consume(decoder.feed(transport_->input(), body != nullptr ? *body : dropped));
-    if (decoder.done() || decoder.refused()) break;
-    if (!invited && head_.minor_version == 1) {
-      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
-    }
-    invited = true;
-    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
-    const auto allowed =
-        options().timeout.body + std::chrono::milliseconds(decoder.num_decoded() * 1000 / kMinBodyRate);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
-    const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
-    if (status == ReadStatus::kTimeout)
-      co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
-    if (status != ReadStatus::kMore) co_return false;
-  }
-  co_return true;
-}
-
-// What no body can change. One that comes is still read first: were it malformed, nobody could tell where the next
-// request begins, and this one is refused.
-asio::awaitable<bool> Session::respond_to_head(Response response) {
-  BodyDecoder decoder(head_, kMaxDiscard);
-  if (!body_taken_ && head_.expects_continue) {
-    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
-    // comes.
-    keep_alive_ = false;
-  } else if (!body_taken_) {
-    const bool arrived = co_await take_body(decoder, nullptr);
-    if (!arrived) co_return false;
-  }
-  if (decoder.refused() && decoder.refused()->status == 400) {
-    const HttpRefusal refusal = *decoder.refused();
-    co_await refuse(refusal.status, refusal.code, refusal.message);
-    co_return false;
-  }
-  if (decoder.refused()) keep_alive_ = false;  // longer than is worth reading
-  co_return co_await respond(std::move(response));
 }
 
 asio::awaitable<bool> Session::respond(Response response) {

@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
+#include "server/http/body_budget.h"
 #include "server/http/body_decoder.h"
 #include "server/http/gate.h"
 #include "server/http/operation_driver.h"
@@ -66,9 +67,13 @@ class Session {
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
   boost::asio::awaitable<bool> take_body(BodyDecoder& decoder, std::string* body);
+  // False: there is no room, and the client was refused.
+  boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
+  std::string client_name() const;
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<bool> respond_to_head(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
+  boost::asio::awaitable<void> refuse_overloaded();
   boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
   bool has_bytes_after_close() const;
   ResponseFraming framing() const {
@@ -83,6 +88,7 @@ class Session {
   std::shared_ptr<const Settings> settings_;  // of this request
   RequestHead head_;
   Admission admission_;
+  std::optional<BodyBudget::Upload> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;
   bool keep_alive_ = true;

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <boost/asio/post.hpp>
+#include <utility>
 
 namespace quire {
 
@@ -98,15 +100,23 @@ void Transport::on_readable(const boost::system::error_code& error) {
   if (on_gone_ && input_.size() < kMaxReadAhead) start_read(Socket::wait_read);
 }
 
+void Transport::wake() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->woken_ = true;
+    self->read_timer_.cancel();
+  });
+}
+
 asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   const std::size_t before = input().size();
   const auto deadline = asio::steady_timer::clock_type::now() + timeout;
   start_read(Socket::wait_read);
-  while (input().size() == before && !gone_) {
+  while (input().size() == before && !gone_ && !woken_) {
     read_timer_.expires_at(deadline);
     const auto [error] = co_await read_timer_.async_wait(kUseTuple);
-    if (!error && input().size() == before && !gone_) co_return ReadStatus::kTimeout;
+    if (!error && input().size() == before && !gone_ && !woken_) co_return ReadStatus::kTimeout;
   }
+  if (std::exchange(woken_, false)) co_return ReadStatus::kWoken;
   co_return input().size() > before ? ReadStatus::kMore : ReadStatus::kClosed;
 }
 

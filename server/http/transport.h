@@ -21,7 +21,7 @@ namespace quire {
 // Operations answer with a tuple of error code and result, and do not throw.
 inline constexpr auto kUseTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
-enum class ReadStatus { kMore, kClosed, kTimeout };
+enum class ReadStatus { kMore, kClosed, kTimeout, kWoken };
 
 class Transport : public std::enable_shared_from_this<Transport> {
  public:
@@ -37,6 +37,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   // Before anything else; at once true on a plain connection. False: no client of ours, the connection is closed.
   boost::asio::awaitable<bool> handshake(std::chrono::milliseconds timeout);
 
+  // Ends a fill() under way, or the next one, with kWoken. Any thread.
+  void wake();
   // Waits for at least one further byte.
   boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
   // False once the client is gone or took nothing for `timeout`; the connection is then closed.
@@ -72,6 +74,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   std::size_t consumed_ = 0;
   bool reading_ = false;
   bool gone_ = false;
+  bool woken_ = false;
   std::function<void()> on_gone_;
 };
 

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "core/base/result.h"
-#include "core/engine/request.h"
+#include "core/request/request.h"
 
 namespace quire {
 

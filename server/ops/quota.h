@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/engine/request.h"
+#include "core/request/request.h"
 #include "server/http/request_head.h"
 #include "server/ops/key_ring.h"
 

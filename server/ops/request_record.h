@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/engine/request.h"
+#include "core/request/request.h"
 #include "server/api/operation.h"
 #include "server/ops/trace_context.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/request.h"
+#include "core/request/request.h"
 
 namespace quire {
 

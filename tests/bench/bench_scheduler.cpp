@@ -77,7 +77,7 @@ void measure(const Load& load) {
   std::deque<quire::Sequence> sequences;
   for (int i = 0; i < load.num_running + load.num_waiting; ++i)
     add(scheduler, sequences, i);
-  quire::Batch batch;
+  quire::StepPlan plan;
   std::vector<double> plan_us;
   std::vector<double> commit_us;
   plan_us.reserve(kSteps);
@@ -86,15 +86,15 @@ void measure(const Load& load) {
   for (int step = 0; step < kSteps; ++step) {
     if (step == kSteps / 2) allocations_before = num_allocations;
     const auto began = Clock::now();
-    scheduler.schedule(batch);
+    scheduler.schedule(plan);
     const auto planned = Clock::now();
-    scheduler.commit(batch, 0.01);
+    scheduler.commit(plan, {.seconds = 0.01});
     const auto committed = Clock::now();
     if (step >= kSteps / 2) {
       plan_us.push_back(std::chrono::duration<double, std::micro>(planned - began).count());
       commit_us.push_back(std::chrono::duration<double, std::micro>(committed - planned).count());
     }
-    for (const auto& entry : batch.entries) {
+    for (const auto& entry : plan.entries) {
       if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(quire::TokenId{step});
     }
   }

@@ -36,8 +36,8 @@ std::shared_ptr<const Tokenizer> made(VocabularyData data, const std::vector<Pie
   return make_tokenizer(data);
 }
 
-// SentencePiece: bytes, and a few words.
-std::shared_ptr<const Tokenizer> sentence_pieces() {
+// Bytes, and a few words: as SentencePiece merges them by score, or Gemma by its list.
+std::shared_ptr<const Tokenizer> sentence_pieces(std::string_view model) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   std::vector<Piece> pieces;
   append_controls(pieces);
@@ -47,7 +47,8 @@ std::shared_ptr<const Tokenizer> sentence_pieces() {
        {"\xE2\x96\x81", "\xE2\x96\x81\xE2\x96\x81", "t", "h", "e", "th", "the", "\xE2\x96\x81the", "\xC3\xA9"})
     pieces.push_back({text, TokenKind::kNormal});
   VocabularyData data;
-  data.model = "llama";
+  data.model = model;
+  if (model == "gemma4") data.merges = {"t h", "th e", "\xE2\x96\x81 the"};
   return made(std::move(data), pieces);
 }
 
@@ -69,6 +70,34 @@ std::shared_ptr<const Tokenizer> byte_pairs(std::string_view pre) {
   data.pre = pre;
   data.merges = {"t h", "th e", "\xC4\xA0 t", "\xC4\xA0t he"};
   return made(std::move(data), pieces);
+}
+
+// WordPiece, which loses case, accents and unknown words: what it gives is of the vocabulary and valid.
+std::shared_ptr<const Tokenizer> word_pieces() {
+  VocabularyData data;
+  data.model = "bert";
+  data.tokens = {"[UNK]",
+                 "[CLS]",
+                 "[SEP]",
+                 "\xE2\x96\x81th",
+                 "e",
+                 "\xE2\x96\x81"
+                 "e",
+                 "t",
+                 "\xE2\x96\x81.",
+                 "\xE2\x96\x81\xE6\x97\xA5"};
+  return make_tokenizer(data);
+}
+
+void check_lossy(const Tokenizer& tokenizer, std::string_view text) {
+  std::string decoded;
+  Detokenizer detokenizer(tokenizer, {.skip_special_tokens = false, .at_text_start = true});
+  for (const TokenId id : tokenizer.encode(text, true, false)) {
+    QUIRE_CHECK(id.value >= 0 && id.value < tokenizer.vocab_size(), "an id is of the vocabulary");
+    decoded += detokenizer.push(id);
+  }
+  decoded += detokenizer.finish();
+  QUIRE_CHECK(unicode::is_valid(decoded), "decoded text is valid");
 }
 
 // Encodes as a client's text, then as a template's, and decodes token by token.
@@ -94,12 +123,16 @@ void check(const Tokenizer& tokenizer, std::string_view text, bool spaced) {
 
 }  // namespace
 
-// Any text through both kinds of tokenizers.
+// Any text through every kind of tokenizer.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<std::shared_ptr<const Tokenizer>> kTokenizers = {
-      sentence_pieces(), byte_pairs("llama-bpe"), byte_pairs("gpt-2"), byte_pairs("deepseek-llm")};
+      sentence_pieces("llama"), sentence_pieces("gemma4"),  byte_pairs("llama-bpe"), byte_pairs("gpt-2"),
+      byte_pairs("kimi-k2"),    byte_pairs("deepseek-llm"), byte_pairs("afmoe")};
+  static const std::vector<std::shared_ptr<const Tokenizer>> kLossy = {word_pieces(), sentence_pieces("t5")};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const auto& tokenizer : kTokenizers)
-    check(*tokenizer, text, tokenizer == kTokenizers.front());
+    check(*tokenizer, text, tokenizer == kTokenizers[0] || tokenizer == kTokenizers[1]);
+  for (const auto& tokenizer : kLossy)
+    check_lossy(*tokenizer, text);
   return 0;
 }

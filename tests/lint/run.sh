@@ -27,6 +27,9 @@ forbid core '(server|config)/|boost|yaml-cpp|CLI|openssl' "core knows no sockets
 forbid config 'boost' "config maps YAML and flags to option structs"
 report "config/ included outside main.cpp:" \
   "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
+report "folders of core/ that include each other in a circle:" \
+  "$(grep -rnoE '^#include "core/[a-z]+/' core --include='*.h' --include='*.cpp' |
+     sed -E 's,^core/([a-z]+)/[^:]*:[0-9]+:#include "core/([a-z]+)/,\1 \2,' | sort -u | tsort 2>&1 > /dev/null | sed 's/^tsort: -: */ /')"
 report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
 
 report "files over 500 lines:" \

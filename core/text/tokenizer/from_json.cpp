@@ -6,6 +6,7 @@
 
 #include "core/base/result.h"
 #include "core/text/tokenizer/json_components.h"
+#include "core/text/tokenizer/json_models.h"
 #include "core/text/tokenizer/text_tokenizer.h"
 #include "core/text/tokenizer_data.h"
 #include "core/text/unicode.h"
@@ -45,11 +46,6 @@ struct Documents {
   json generation;
 };
 
-struct Vocabulary {
-  std::vector<std::string> texts;  // by id, as written; empty where no token has the id
-  std::vector<AddedToken> added;
-};
-
 AddedToken read_added(const json& object, TokenId id) {
   return {.content = object.at("content").get<std::string>(),
           .id = id,
@@ -60,8 +56,8 @@ AddedToken read_added(const json& object, TokenId id) {
           .normalized = value_or(object, "normalized", false)};
 }
 
-Vocabulary read_vocabulary(const Documents& documents) {
-  Vocabulary vocabulary;
+JsonVocabulary read_vocabulary(const Documents& documents) {
+  JsonVocabulary vocabulary;
   const auto put = [&](TokenId id, const std::string& text) {
     const auto index = static_cast<std::size_t>(id.value);
     if (index >= vocabulary.texts.size()) vocabulary.texts.resize(index + 1);
@@ -69,8 +65,12 @@ Vocabulary read_vocabulary(const Documents& documents) {
   };
   const json& vocab = documents.tokenizer.at("model").at("vocab");
   vocabulary.texts.reserve(vocab.size());
-  for (const auto& [text, id] : vocab.items())
-    put(read_token_id(id), text);
+  if (vocab.is_array()) {
+    read_pieces(vocab, vocabulary);
+  } else {
+    for (const auto& [text, id] : vocab.items())
+      put(read_token_id(id), text);
+  }
   const auto add = [&](const json& object, TokenId id) {
     AddedToken token = read_added(object, id);
     put(id, token.content);
@@ -92,77 +92,8 @@ Vocabulary read_vocabulary(const Documents& documents) {
   return vocabulary;
 }
 
-std::vector<std::pair<std::string, std::string>> read_merges(const json& merges, bool byte_level,
-                                                             const std::unordered_set<std::string>& control) {
-  std::vector<std::pair<std::string, std::string>> out;
-  out.reserve(merges.size());
-  for (const json& merge : merges) {
-    std::string left;
-    std::string right;
-    if (merge.is_array()) {
-      left = merge.at(0).get<std::string>();
-      right = merge.at(1).get<std::string>();
-    } else {
-      const auto& text = merge.get_ref<const std::string&>();
-      const std::size_t space = text.find(' ');
-      if (space != std::string::npos) {
-        left = text.substr(0, space);
-        right = text.substr(space + 1);
-      }
-    }
-    // Nothing that somebody wrote may merge to a control token.
-    if (control.count(left + right) != 0) continue;
-    auto left_bytes = byte_level ? unicode::bytes_from_alphabet(left) : std::optional(std::move(left));
-    auto right_bytes = byte_level ? unicode::bytes_from_alphabet(right) : std::optional(std::move(right));
-    if (!left_bytes || !right_bytes || left_bytes->empty() || right_bytes->empty()) {
-      throw StartupError(fmt::format("tokenizer.json: merge {} is not two tokens", out.size()));
-    }
-    out.emplace_back(std::move(*left_bytes), std::move(*right_bytes));
-  }
-  return out;
-}
-
-void refuse_unsupported(const json& model) {
-  const auto type = value_or<std::string>(model, "type", "BPE");
-  if (type != "BPE") throw StartupError(fmt::format("tokenizer.json: the model '{}' is not supported: BPE is", type));
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!value_or<std::string>(model, key, "").empty()) {
-      throw StartupError(fmt::format("tokenizer.json: model.{} is not supported", key));
-    }
-  }
-  if (value_or(model, "dropout", 0.0) != 0.0) throw StartupError("tokenizer.json: model.dropout is not supported");
-}
-
-MergeModel read_model(const json& model, const Vocabulary& vocabulary, bool byte_level) {
-  refuse_unsupported(model);
-  MergeOptions options{.byte_level = byte_level,
-                       .ignore_merges = value_or(model, "ignore_merges", false),
-                       .byte_fallback = value_or(model, "byte_fallback", false),
-                       .fuse_unknown = value_or(model, "fuse_unk", false)};
-  options.byte_tokens.fill(-1);
-  std::vector<std::string> texts = vocabulary.texts;
-  std::unordered_set<std::string> control;
-  for (const AddedToken& token : vocabulary.added) {
-    texts[static_cast<std::size_t>(token.id.value)].clear();
-    if (token.special) control.insert(token.content);
-  }
-  const auto unknown = value_or<std::string>(model, "unk_token", "");
-  for (std::size_t id = 0; id < texts.size(); ++id) {
-    if (!unknown.empty() && vocabulary.texts[id] == unknown) options.unknown = static_cast<std::int32_t>(id);
-    if (const auto byte = options.byte_fallback ? byte_token_value(texts[id]) : std::nullopt) {
-      options.byte_tokens[*byte] = static_cast<std::int32_t>(id);
-      texts[id].clear();
-    }
-    if (byte_level) texts[id] = unicode::bytes_from_alphabet(texts[id]).value_or(std::string());
-  }
-  if (!unknown.empty() && options.unknown < 0) {
-    throw StartupError(fmt::format("tokenizer.json: the unknown token '{}' is not in the vocabulary", unknown));
-  }
-  return MergeModel(texts, read_merges(model.at("merges"), byte_level, control), options);
-}
-
 // What each token stands for, by the file's decoder.
-std::vector<std::string> decoded_texts(const Vocabulary& vocabulary, const JsonDecoder& decoder) {
+std::vector<std::string> decoded_texts(const JsonVocabulary& vocabulary, const JsonDecoder& decoder) {
   std::vector<std::string> out = vocabulary.texts;
   for (std::string& text : out) {
     if (decoder.byte_level) {
@@ -173,6 +104,10 @@ std::vector<std::string> decoded_texts(const Vocabulary& vocabulary, const JsonD
       for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size()) {
         text.replace(at, from.size(), to);
       }
+    }
+    if (!decoder.continuing_prefix.empty()) {
+      const bool continues = text.starts_with(decoder.continuing_prefix);
+      text = continues ? text.substr(decoder.continuing_prefix.size()) : " " + text;
     }
     if (const auto byte = decoder.byte_fallback ? byte_token_value(text) : std::nullopt)
       text = static_cast<char>(*byte);
@@ -194,25 +129,32 @@ std::optional<TokenId> named_token(const Documents& documents, const char* key, 
   return std::nullopt;
 }
 
-void read_ends(const Documents& documents, const Vocabulary& vocabulary, TextTokenizerParts& parts) {
+void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   auto& ends = parts.end_of_generation;
   if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
   const json listed = member(documents.generation, "eos_token_id");
   for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
     ends.push_back(read_token_id(id));
   }
-  for (const AddedToken& token : vocabulary.added) {
-    if (token.special && is_end_of_generation_text(token.content)) ends.push_back(token.id);
+  for (const TokenId id : ends_by_text(parts.names)) {
+    if (parts.special[static_cast<std::size_t>(id.value)]) ends.push_back(id);
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
 }
 
+void read_suppressed(const Documents& documents, TextTokenizerParts& parts) {
+  for (const json& id : member(documents.generation, "suppress_tokens")) {
+    const TokenId token = read_token_id(id);
+    if (static_cast<std::size_t>(token.value) < parts.bytes.size()) parts.suppressed.push_back(token);
+  }
+}
+
 void read_prefix_and_suffix(const Documents& documents, TextTokenizerParts& parts) {
-  JsonPostProcessor post = read_post_processor(member(documents.tokenizer, "post_processor"));
-  parts.prefix = std::move(post.prefix);
-  parts.suffix = std::move(post.suffix);
-  for (const auto* ids : {&parts.prefix, &parts.suffix}) {
+  SurroundingTokens& around = parts.around;
+  around = read_post_processor(member(documents.tokenizer, "post_processor"));
+  for (const auto* ids :
+       {&around.prefix, &around.suffix, &around.pair_first, &around.pair_between, &around.pair_last}) {
     for (const TokenId id : *ids) {
       if (id.value < 0 || static_cast<std::size_t>(id.value) >= parts.bytes.size()) {
         throw StartupError(
@@ -224,18 +166,18 @@ void read_prefix_and_suffix(const Documents& documents, TextTokenizerParts& part
   if (!value_or<std::string>(documents.config, "tokenizer_class", "").starts_with("LlamaTokenizer")) return;
   const auto eos = named_token(documents, "eos_token", parts.names);
   if (const json flag = member(documents.config, "add_bos_token"); flag.is_boolean()) {
-    parts.prefix.clear();
-    if (flag.get<bool>() && parts.bos) parts.prefix = {*parts.bos};
+    around.prefix.clear();
+    if (flag.get<bool>() && parts.bos) around.prefix = {*parts.bos};
   }
   if (const json flag = member(documents.config, "add_eos_token"); flag.is_boolean()) {
-    parts.suffix.clear();
-    if (flag.get<bool>() && eos) parts.suffix = {*eos};
+    around.suffix.clear();
+    if (flag.get<bool>() && eos) around.suffix = {*eos};
   }
 }
 
 std::shared_ptr<const Tokenizer> build(const Documents& documents) {
   const json& tokenizer = documents.tokenizer;
-  Vocabulary vocabulary = read_vocabulary(documents);
+  JsonVocabulary vocabulary = read_vocabulary(documents);
   JsonNormalizer normalizer = read_normalizer(member(tokenizer, "normalizer"));
   JsonPreTokenizer pre_tokenizer = read_pre_tokenizer(member(tokenizer, "pre_tokenizer"), normalizer.byte_level);
   JsonDecoder decoder = read_decoder(member(tokenizer, "decoder"));
@@ -243,7 +185,7 @@ std::shared_ptr<const Tokenizer> build(const Documents& documents) {
   decoder.byte_level = decoder.byte_level || (byte_level && member(tokenizer, "decoder").is_null());
 
   TextTokenizerParts parts;
-  parts.model = read_model(tokenizer.at("model"), vocabulary, byte_level);
+  parts.model = read_json_model(tokenizer.at("model"), vocabulary, byte_level);
   parts.bytes = decoded_texts(vocabulary, decoder);
   parts.special.resize(vocabulary.texts.size());
   parts.names.reserve(vocabulary.texts.size());
@@ -264,7 +206,8 @@ std::shared_ptr<const Tokenizer> build(const Documents& documents) {
     }
   }
   parts.bos = named_token(documents, "bos_token", parts.names);
-  read_ends(documents, vocabulary, parts);
+  read_ends(documents, parts);
+  read_suppressed(documents, parts);
   read_prefix_and_suffix(documents, parts);
   parts.added = AddedTokens(std::move(raw));
   parts.added_normalized = AddedTokens(std::move(normalized));

@@ -54,6 +54,35 @@ PrependScheme read_prepend_scheme(const json& object) {
   refuse("prepend scheme", name);
 }
 
+Normalizer::Bert read_bert(const json& object) {
+  const bool lowercase = object.value("lowercase", true);
+  const auto accents = object.find("strip_accents");
+  return {.clean = object.value("clean_text", true),
+          .separate_chinese = object.value("handle_chinese_chars", true),
+          .strip_accents = accents == object.end() || accents->is_null() ? lowercase : accents->get<bool>(),
+          .lowercase = lowercase};
+}
+
+std::string read_base64(const json& value) {
+  if (value.is_null()) return {};
+  std::string out;
+  std::uint32_t bits = 0;
+  int num_bits = 0;
+  for (const char c : value.get_ref<const std::string&>()) {
+    if (c == '=') break;
+    const std::size_t digit =
+        std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/").find(c);
+    if (digit == std::string_view::npos) throw StartupError("tokenizer.json: precompiled_charsmap is not base64");
+    bits = (bits << 6) | static_cast<std::uint32_t>(digit);
+    num_bits += 6;
+    if (num_bits < 8) continue;
+    num_bits -= 8;
+    out += static_cast<char>(static_cast<unsigned char>(bits >> num_bits));
+    bits &= (1U << num_bits) - 1;
+  }
+  return out;
+}
+
 void add_normalizer(const std::string& type, const json& object, JsonNormalizer& out) {
   const auto add = [&](Normalizer::Step step) { out.normalizer.add(std::move(step)); };
   if (type == "NFC") return add(Normalizer::Normalize{unicode::Form::kNfc});
@@ -68,6 +97,11 @@ void add_normalizer(const std::string& type, const json& object, JsonNormalizer&
   if (type == "ByteLevel") {
     out.byte_level = true;
     return;
+  }
+  if (type == "Nmt") return add(Normalizer::Nmt{});
+  if (type == "BertNormalizer") return add(read_bert(object));
+  if (type == "Precompiled") {
+    return add(Normalizer::MapCharacters{CharacterMap(read_base64(object.at("precompiled_charsmap")))});
   }
   if (type != "Replace") refuse("normalizer", type);
   const json& pattern = object.at("pattern");
@@ -88,7 +122,6 @@ void add_pre_tokenizer(const std::string& type, const json& object, bool is_last
   const auto split = [&](std::string_view pattern, SplitBehavior behavior, bool invert = false) {
     out.pre_tokenizer.add(PreTokenizer::Split{Regex::compile(pattern), behavior, invert});
   };
-  constexpr std::string_view kPunctuation = "[\\p{P}!-/:-@\\[-`{-~]";
   if (type == "ByteLevel") return add_byte_level(object, is_last, out);
   if (type == "Digits") {
     const bool individual = object.value("individual_digits", false);
@@ -97,11 +130,8 @@ void add_pre_tokenizer(const std::string& type, const json& object, bool is_last
   if (type == "Whitespace") return split("\\w+|[^\\w\\s]+", SplitBehavior::kRemoved, true);
   if (type == "WhitespaceSplit") return split("\\s", SplitBehavior::kRemoved);
   if (type == "Punctuation")
-    return split(kPunctuation, read_behavior(object.value("behavior", std::string("Isolated"))));
-  if (type == "BertPreTokenizer") {
-    split("\\s", SplitBehavior::kRemoved);
-    return split(kPunctuation, SplitBehavior::kIsolated);
-  }
+    return split(kPunctuationPattern, read_behavior(object.value("behavior", std::string("Isolated"))));
+  if (type == "BertPreTokenizer") return add_bert_steps(out.pre_tokenizer);
   if (type == "CharDelimiterSplit") {
     out.pre_tokenizer.add(PreTokenizer::Split{Regex::compile_literal(object.at("delimiter").get<std::string>()),
                                               SplitBehavior::kRemoved});
@@ -125,6 +155,9 @@ void add_decoder(const std::string& type, const json& object, JsonDecoder& out) 
     out.byte_level = true;
   } else if (type == "ByteFallback") {
     out.byte_fallback = true;
+  } else if (type == "WordPiece") {
+    out.continuing_prefix = object.value("prefix", std::string("##"));
+    out.strips_leading_space = true;
   } else if (type == "Metaspace") {
     out.replacements.emplace_back(object.at("replacement").get<std::string>(), " ");
     out.strips_leading_space = read_prepend_scheme(object) != PrependScheme::kNever;
@@ -142,18 +175,33 @@ void add_decoder(const std::string& type, const json& object, JsonDecoder& out) 
   }
 }
 
-void add_template(const json& object, JsonPostProcessor& out) {
-  bool before = true;
-  for (const json& item : object.at("single")) {
+// The ids of a template's tokens before, between and after its sequences.
+std::vector<std::vector<TokenId>> read_template(const json& items, const json& tokens) {
+  std::vector<std::vector<TokenId>> parts(1);
+  for (const json& item : items) {
     if (item.contains("Sequence")) {
-      before = false;
+      parts.emplace_back();
       continue;
     }
     const auto name = item.at("SpecialToken").at("id").get<std::string>();
-    for (const json& id : object.at("special_tokens").at(name).at("ids")) {
-      (before ? out.prefix : out.suffix).push_back(read_token_id(id));
-    }
+    for (const json& id : tokens.at(name).at("ids"))
+      parts.back().push_back(read_token_id(id));
   }
+  return parts;
+}
+
+void add_template(const json& object, SurroundingTokens& out) {
+  const json& tokens = object.at("special_tokens");
+  auto single = read_template(object.at("single"), tokens);
+  if (single.size() != 2) throw StartupError("tokenizer.json: the post-processor's template has not one sequence");
+  out.prefix = std::move(single[0]);
+  out.suffix = std::move(single[1]);
+  const auto pair = object.find("pair");
+  auto parts = pair == object.end() ? std::vector<std::vector<TokenId>>() : read_template(*pair, tokens);
+  if (parts.size() != 3) return;
+  out.pair_first = std::move(parts[0]);
+  out.pair_between = std::move(parts[1]);
+  out.pair_last = std::move(parts[2]);
 }
 
 }  // namespace
@@ -194,13 +242,16 @@ TokenId read_token_id(const json& id) {
   return TokenId{static_cast<std::int32_t>(value)};
 }
 
-JsonPostProcessor read_post_processor(const json& object) {
-  JsonPostProcessor out;
+SurroundingTokens read_post_processor(const json& object) {
+  SurroundingTokens out;
   for_each_component(object, "processors", [&](const std::string& type, const json& each) {
     if (type == "TemplateProcessing") return add_template(each, out);
     if (type == "BertProcessing" || type == "RobertaProcessing") {
-      out.prefix.push_back(read_token_id(each.at("cls").at(1)));
-      out.suffix.push_back(read_token_id(each.at("sep").at(1)));
+      const TokenId cls = read_token_id(each.at("cls").at(1));
+      const TokenId sep = read_token_id(each.at("sep").at(1));
+      // RoBERTa has two separators between a pair.
+      out = {.prefix = {cls}, .suffix = {sep}, .pair_first = {cls}, .pair_between = {sep}, .pair_last = {sep}};
+      if (type == "RobertaProcessing") out.pair_between.push_back(sep);
       return;
     }
     if (type != "ByteLevel") refuse("post-processor", type);

@@ -11,6 +11,7 @@
 #include "core/base/ids.h"
 #include "core/text/tokenizer/normalizer.h"
 #include "core/text/tokenizer/pre_tokenizer.h"
+#include "core/text/tokenizer/text_tokenizer.h"
 
 namespace quire {
 
@@ -34,14 +35,11 @@ struct JsonDecoder {
   bool byte_level = false;
   bool byte_fallback = false;
   bool strips_leading_space = false;
+  std::string continuing_prefix;  // WordPiece: a token without it begins a word
   std::vector<std::pair<std::string, std::string>> replacements;
 };
 JsonDecoder read_decoder(const nlohmann::json& object);
 
-struct JsonPostProcessor {
-  std::vector<TokenId> prefix;
-  std::vector<TokenId> suffix;
-};
-JsonPostProcessor read_post_processor(const nlohmann::json& object);
+SurroundingTokens read_post_processor(const nlohmann::json& object);
 
 }  // namespace quire

@@ -140,7 +140,7 @@ void MergeModel::learn_neighbours(std::string_view text) {
 
 void MergeModel::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
   scratch.last_is_unknown = false;
-  if (options_.ignore_merges) {
+  if (options_.ignore_merges || (options_.whole_lines && word.starts_with('\n'))) {
     const std::int32_t whole = index_.find(word);
     if (whole >= 0 && whole < num_tokens_) {
       out.push_back(TokenId{whole});

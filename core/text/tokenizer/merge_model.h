@@ -21,6 +21,7 @@ namespace quire {
 struct MergeOptions {
   bool byte_level = false;     // words are bytes; else UTF-8 characters
   bool ignore_merges = false;  // a word that is a token is that token
+  bool whole_lines = false;    // ... where it begins with a line break
   bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, where all of them exist
   bool fuse_unknown = false;   // neighbouring unknown characters share one unknown token
   std::int32_t unknown = -1;   // its id; -1: unknown characters are left out

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/text/tokenizer/character_map.h"
 #include "core/text/tokenizer/regex.h"
 #include "core/text/unicode.h"
 
@@ -35,7 +36,25 @@ class Normalizer {
     bool left = true;
     bool right = true;
   };
-  using Step = std::variant<Normalize, Lowercase, StripMarks, Replace, ReplaceCharacter, Prepend, Strip>;
+  // BERT's: each of its parts can be off.
+  struct Bert {
+    bool clean = true;             // no control characters, every white space a space
+    bool separate_chinese = true;  // a space around each ideograph
+    bool strip_accents = true;
+    bool lowercase = true;
+  };
+  struct Nmt {};  // SentencePiece's "nmt" rules: invisible characters vanish or become spaces
+  struct MapCharacters {
+    CharacterMap map;
+  };
+  // SentencePiece's spaces: each becomes a mark; of `collapse`d ones only those before a word remain.
+  struct MarkSpaces {
+    std::string mark;
+    bool prefix = false;  // the text begins with a mark
+    bool collapse = false;
+  };
+  using Step = std::variant<Normalize, Lowercase, StripMarks, Replace, ReplaceCharacter, Prepend, Strip, Bert, Nmt,
+                            MapCharacters, MarkSpaces>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }

@@ -63,6 +63,40 @@ void split_word(std::string_view text, Word word, const PreTokenizer::Split& ste
   gatherer.add({{word.begin + done, word.end}, step.invert});
 }
 
+// One word's runs of digits, in groups of three.
+void group_digits(std::string_view text, Word word, const PreTokenizer::DigitGroups& step, std::vector<Word>& out) {
+  const auto is_digit = [&](char32_t code) {
+    return step.any_number ? unicode::is_number(code) : unicode::is_decimal(code);
+  };
+  std::size_t done = word.begin;
+  std::vector<std::size_t> digits;  // where those of the run begin
+  const auto end_run = [&](std::size_t end, bool word_follows) {
+    if (!digits.empty() && !(step.before_word_end && word_follows)) {
+      if (digits.front() > done) out.push_back({done, digits.front()});
+      digits.push_back(end);
+      const std::size_t count = digits.size() - 1;
+      for (std::size_t from = 0; from < count;) {
+        const std::size_t size = from == 0 && count % 3 != 0 ? count % 3 : 3;
+        out.push_back({digits[from], digits[from + size]});
+        from += size;
+      }
+      done = end;
+    }
+    digits.clear();
+  };
+  for (std::size_t at = word.begin; at < word.end;) {
+    const auto decoded = unicode::decode(text.substr(at));
+    if (is_digit(decoded.code)) {
+      digits.push_back(at);
+    } else {
+      end_run(at, unicode::is_word(decoded.code));
+    }
+    at += decoded.length;
+  }
+  end_run(word.end, false);
+  if (done < word.end) out.push_back({done, word.end});
+}
+
 // Applies one step to the words; steps that change the text write it anew.
 class StepRunner {
  public:
@@ -74,6 +108,13 @@ class StepRunner {
     cut.reserve(std::max<std::size_t>(words_.words.size(), words_.text.size() / 4));
     for (const Word word : words_.words)
       split_word(words_.text, word, step, matcher_, cut);
+    words_.words = std::move(cut);
+  }
+
+  void operator()(const PreTokenizer::DigitGroups& step) {
+    std::vector<Word> cut;
+    for (const Word word : words_.words)
+      group_digits(words_.text, word, step, cut);
     words_.words = std::move(cut);
   }
 
@@ -147,6 +188,11 @@ class StepRunner {
 };
 
 }  // namespace
+
+void add_bert_steps(PreTokenizer& pre_tokenizer) {
+  pre_tokenizer.add(PreTokenizer::Split{Regex::compile("\\s"), SplitBehavior::kRemoved});
+  pre_tokenizer.add(PreTokenizer::Split{Regex::compile(kPunctuationPattern)});
+}
 
 void PreTokenizer::split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words) const {
   words.text = fragment;

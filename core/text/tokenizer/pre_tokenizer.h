@@ -30,6 +30,11 @@ class PreTokenizer {
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
   };
+  // Cuts each run of digits into groups of three, the first one shorter: counted from the run's end.
+  struct DigitGroups {
+    bool any_number = false;       // all that Unicode calls a number, else decimal digits
+    bool before_word_end = false;  // only runs that no word character follows
+  };
   // Puts a space before each word that has none.
   struct PrefixSpace {};
   // From here on the words are bytes written in GPT-2's alphabet. Only needed where another step follows.
@@ -40,7 +45,7 @@ class PreTokenizer {
     PrependScheme scheme = PrependScheme::kAlways;
     bool split = true;
   };
-  using Step = std::variant<Split, PrefixSpace, ToByteAlphabet, Metaspace>;
+  using Step = std::variant<Split, DigitGroups, PrefixSpace, ToByteAlphabet, Metaspace>;
 
   // The words of one fragment and the text they are spans of: the fragment, or a copy that a step rewrote.
   struct Words {
@@ -63,10 +68,17 @@ struct NamedPreTokenizer {
   bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
   bool add_bos = false;        // where the file does not say
   bool nfc = false;            // the model's own tokenizer normalises to NFC first
+  bool add_separator = false;  // between the texts of a pair, where the file does not say
 };
 
 // Throws StartupError for a name that is not known.
 NamedPreTokenizer make_pre_tokenizer(std::string_view name);
+
+// BERT's cuts: at white space, which goes away, and around punctuation.
+void add_bert_steps(PreTokenizer& pre_tokenizer);
+
+// Punctuation as Hugging Face's tokenizers have it: Unicode's, and all of ASCII that is neither letter nor digit.
+inline constexpr std::string_view kPunctuationPattern = "[\\p{P}!-/:-@\\[-`{-~]";
 
 inline constexpr std::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";

@@ -70,12 +70,54 @@ constexpr std::string_view kDeepseek3 =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
+constexpr std::string_view kKimiK2 =
+    "\\p{Han}+"
+    "|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])*"
+    "(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])+"
+    "(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr std::string_view kYoutuScripts =
+    "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+"
+    "|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}"
+    "\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+";
+constexpr std::string_view kYoutu =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|"
+    "'d)?"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'"
+    "ll|'d)?"
+    "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+// Scripts that are written without spaces.
+constexpr std::string_view kAfmoeScripts =
+    "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}\\x{FF65}-\\x{"
+    "FF9F}"
+    "\\x{2F00}-\\x{2FDF}\\x{E00}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}"
+    "\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+";
+constexpr std::string_view kExaoneMoe =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
+constexpr std::string_view kJais2 =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)"
+    "|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}";
+constexpr std::string_view kSpark =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+    "| ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+";
+constexpr std::string_view kUfakzeka =
+    "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr std::string_view kLines = "[^\\n]+|[\\n]+";
+
+// How a recipe groups digits, before its patterns.
+enum class Digits : std::uint8_t { kAsPatternsSay, kNumbers, kDecimals, kDecimalsAtWordEnd };
+
 // A recipe is its patterns, applied one after another, each isolating its matches.
 struct Recipe {
   std::array<std::string_view, 6> patterns;
   bool ignore_merges = false;
   bool add_bos = false;
   bool nfc = false;
+  bool add_separator = false;
+  Digits digits = Digits::kAsPatternsSay;
 };
 
 constexpr Recipe kGpt2Recipe{{kGpt2Pattern}};
@@ -104,6 +146,19 @@ constexpr Recipe kChameleonRecipe{.patterns = {"<sentinel:[0-9]+>", "(IMGIMG)((A
                                                "([\\t\\n]|    |  )", kDigit, "[\\p{P}!-/:-@\\[-`{-~]", kGpt2Pattern},
                                   .add_bos = true};
 
+constexpr Recipe kRobertaRecipe{.patterns = {kGpt2Pattern}, .add_separator = true};
+constexpr Recipe kKimiK2Recipe{{kKimiK2}};
+constexpr Recipe kYoutuRecipe{.patterns = {kYoutuScripts, kYoutu}, .ignore_merges = true};
+constexpr Recipe kAfmoeRecipe{.patterns = {kAfmoeScripts, kDeepseek3}, .digits = Digits::kNumbers};
+constexpr Recipe kTinyAyaRecipe{.patterns = {kGpt4o}, .digits = Digits::kDecimalsAtWordEnd};
+constexpr Recipe kSuperBpeRecipe{.patterns = {kDigitRun}, .digits = Digits::kDecimals};
+constexpr Recipe kExaoneMoeRecipe{{kExaoneMoe}};
+constexpr Recipe kJais2Recipe{{kJais2}};
+constexpr Recipe kSparkRecipe{{kUpToThreeDigits, kDeepseek3Cjk, kSpark, kDigit}};
+constexpr Recipe kUfakzekaRecipe{{kUfakzeka}};
+constexpr Recipe kLagunaRecipe{{kLines, kQwen2}};
+constexpr Recipe kGraniteEmbeddingRecipe{.patterns = {kGpt4o}, .ignore_merges = true};
+
 struct Named {
   std::string_view name;
   const Recipe* recipe;
@@ -115,11 +170,11 @@ constexpr std::array kNames{
     Named{"phi-2", &kGpt2Recipe},
     Named{"jina-es", &kGpt2Recipe},
     Named{"jina-de", &kGpt2Recipe},
-    Named{"jina-v1-en", &kGpt2Recipe},
+    Named{"jina-v1-en", &kRobertaRecipe},
     Named{"jina-v2-es", &kGpt2Recipe},
     Named{"jina-v2-de", &kGpt2Recipe},
-    Named{"jina-v2-code", &kGpt2Recipe},
-    Named{"roberta-bpe", &kGpt2Recipe},
+    Named{"jina-v2-code", &kRobertaRecipe},
+    Named{"roberta-bpe", &kRobertaRecipe},
     Named{"gigachat", &kGpt2Recipe},
     Named{"a.x-4.0", &kGpt2Recipe},
     Named{"mellum", &kGpt2Recipe},
@@ -179,6 +234,23 @@ constexpr std::array kNames{
     Named{"gpt3-finnish", &kPoroRecipe},
     Named{"viking", &kVikingRecipe},
     Named{"chameleon", &kChameleonRecipe},
+    Named{"kimi-k2", &kKimiK2Recipe},
+    Named{"youtu", &kYoutuRecipe},
+    Named{"afmoe", &kAfmoeRecipe},
+    Named{"tiny_aya", &kTinyAyaRecipe},
+    Named{"cohere2moe", &kTinyAyaRecipe},
+    Named{"superbpe", &kSuperBpeRecipe},
+    Named{"exaone-moe", &kExaoneMoeRecipe},
+    Named{"jais-2", &kJais2Recipe},
+    Named{"spark2_5", &kSparkRecipe},
+    Named{"ufakzeka", &kUfakzekaRecipe},
+    Named{"laguna", &kLagunaRecipe},
+    Named{"granite-embed-multi-97m", &kGraniteEmbeddingRecipe},
+    Named{"joyai-llm", &kDeepseek3Recipe},
+    Named{"hy_v4", &kDeepseek3Recipe},
+    Named{"mellum2", &kDigitsGpt2Recipe},
+    Named{"talkie", &kGpt4oRecipe},
+    Named{"jina-v5-nano", &kLlama3Recipe},
 };
 
 }  // namespace
@@ -194,12 +266,17 @@ NamedPreTokenizer make_pre_tokenizer(std::string_view name) {
   }
   const Recipe& recipe = *found->recipe;
   NamedPreTokenizer named;
+  if (recipe.digits != Digits::kAsPatternsSay) {
+    named.pre_tokenizer.add(PreTokenizer::DigitGroups{.any_number = recipe.digits == Digits::kNumbers,
+                                                      .before_word_end = recipe.digits == Digits::kDecimalsAtWordEnd});
+  }
   for (const std::string_view pattern : recipe.patterns) {
     if (!pattern.empty()) named.pre_tokenizer.add(PreTokenizer::Split{Regex::compile(pattern)});
   }
   named.ignore_merges = recipe.ignore_merges;
   named.add_bos = recipe.add_bos;
   named.nfc = recipe.nfc;
+  named.add_separator = recipe.add_separator;
   return named;
 }
 

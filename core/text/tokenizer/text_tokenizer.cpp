@@ -8,6 +8,30 @@
 namespace quire {
 namespace {
 
+constexpr std::array<std::string_view, 23> kEndTexts = {"<|eot_id|>",
+                                                        "<|eom_id|>",
+                                                        "<|im_end|>",
+                                                        "<|end|>",
+                                                        "<|endoftext|>",
+                                                        "<|end_of_text|>",
+                                                        "<end_of_turn>",
+                                                        "<|end_of_turn|>",
+                                                        "<|end▁of▁sentence|>",
+                                                        "<｜end▁of▁sentence｜>",
+                                                        "<EOT>",
+                                                        "<|EOT|>",
+                                                        "<|return|>",
+                                                        "<|call|>",
+                                                        "<|flush|>",
+                                                        "<|calls|>",
+                                                        "[EOT]",
+                                                        "[EOS]",
+                                                        "<end_of_utterance>",
+                                                        "<eos>",
+                                                        "<turn|>",
+                                                        "<|tool_response>",
+                                                        "[e~["};
+
 // The pieces as one text, and where it may be trusted.
 struct Joined {
   std::string text;
@@ -38,18 +62,25 @@ Joined join(std::span<const TextPiece> pieces) {
 struct TextTokenizer::Run {
   std::vector<TokenId>& out;
   Regex::Matcher matcher;
-  MergeModel::ScratchPtr scratch;
+  MergeModel::ScratchPtr merging;
+  UnigramModel::Scratch unigram;
   PreTokenizer::Words words;
+
+  void encode(const MergeModel& model, std::string_view word) { model.encode(word, *merging, out); }
+  void encode(const UnigramModel& model, std::string_view word) { model.encode(word, unigram, out); }
+  void encode(const WordPieceModel& model, std::string_view word) { model.encode(word, out); }
 };
 
 std::vector<TokenId> TextTokenizer::encode(std::span<const TextPiece> pieces, bool add_special) const {
   const Joined joined = join(pieces);
   std::vector<TokenId> out;
-  out.reserve(parts_.prefix.size() + joined.text.size() / 3 + parts_.suffix.size());
-  if (add_special) out = parts_.prefix;
+  const SurroundingTokens& around = parts_.around;
+  out.reserve(around.prefix.size() + joined.text.size() / 3 + around.suffix.size());
+  if (add_special) out = around.prefix;
   std::vector<AddedTokens::Part> found;
   parts_.added.split(joined.text, joined.trusted, found);
-  Run run{out, {}, parts_.model->make_scratch(joined.text.size()), {}};
+  const auto* const merging = std::get_if<MergeModel>(&*parts_.model);
+  Run run{out, {}, merging != nullptr ? merging->make_scratch(joined.text.size()) : nullptr, {}, {}};
   for (const auto& part : found) {
     if (part.token >= 0) {
       out.push_back(TokenId{part.token});
@@ -58,7 +89,7 @@ std::vector<TokenId> TextTokenizer::encode(std::span<const TextPiece> pieces, bo
       encode_fragment(std::string_view(joined.text).substr(begin, end - begin), begin == 0, run);
     }
   }
-  if (add_special) out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
+  if (add_special) out.insert(out.end(), around.suffix.begin(), around.suffix.end());
   return out;
 }
 
@@ -80,9 +111,12 @@ void TextTokenizer::encode_fragment(std::string_view fragment, bool at_start, Ru
 
 void TextTokenizer::encode_words(std::string_view text, bool at_start, Run& run) const {
   parts_.pre_tokenizer.split(text, at_start, run.matcher, run.words);
-  for (const auto [begin, end] : run.words.words) {
-    parts_.model->encode(run.words.text.substr(begin, end - begin), *run.scratch, run.out);
-  }
+  std::visit(
+      [&](const auto& model) {
+        for (const auto [begin, end] : run.words.words)
+          run.encode(model, run.words.text.substr(begin, end - begin));
+      },
+      *parts_.model);
 }
 
 std::string_view TextTokenizer::token_bytes(TokenId id) const {
@@ -100,19 +134,18 @@ std::optional<TokenId> TextTokenizer::find_token(std::string_view text) const {
 }
 
 bool is_end_of_generation_text(std::string_view text) {
-  constexpr std::array<std::string_view, 12> kTexts = {"<|eot_id|>",
-                                                       "<|eom_id|>",
-                                                       "<|im_end|>",
-                                                       "<|end|>",
-                                                       "<|endoftext|>",
-                                                       "<|end_of_text|>",
-                                                       "<end_of_turn>",
-                                                       "<|end_of_turn|>",
-                                                       "<|end▁of▁sentence|>",
-                                                       "<｜end▁of▁sentence｜>",
-                                                       "<EOT>",
-                                                       "<|EOT|>"};
-  return std::find(kTexts.begin(), kTexts.end(), text) != kTexts.end();
+  return std::find(kEndTexts.begin(), kEndTexts.end(), text) != kEndTexts.end();
+}
+
+std::vector<TokenId> ends_by_text(const TextIndex& names) {
+  const auto has = [&](std::string_view text) { return names.find(text) >= 0; };
+  const bool ends_messages = (has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && has("<|calls|>"));
+  std::vector<TokenId> ends;
+  for (const std::string_view text : kEndTexts) {
+    const std::int32_t id = names.find(text);
+    if (id >= 0 && !(ends_messages && text == "<|end|>")) ends.push_back(TokenId{id});
+  }
+  return ends;
 }
 
 std::optional<std::uint8_t> byte_token_value(std::string_view text) {

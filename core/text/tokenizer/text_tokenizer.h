@@ -1,5 +1,5 @@
-// TextTokenizer: the one Tokenizer, whatever file it came from: find added tokens, normalise, cut into words, merge.
-// Immutable after construction; any thread.
+// TextTokenizer: the one Tokenizer, whatever file it came from: find added tokens, normalise, cut into words, spell
+// each word in tokens. Immutable after construction; any thread.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/text/tokenizer.h"
@@ -14,22 +15,36 @@
 #include "core/text/tokenizer/merge_model.h"
 #include "core/text/tokenizer/normalizer.h"
 #include "core/text/tokenizer/pre_tokenizer.h"
+#include "core/text/tokenizer/unigram_model.h"
+#include "core/text/tokenizer/word_piece_model.h"
 
 namespace quire {
+
+// How a word becomes tokens.
+using WordModel = std::variant<MergeModel, UnigramModel, WordPieceModel>;
+
+// What add_special puts around a text, and what stands around a pair of them.
+struct SurroundingTokens {
+  std::vector<TokenId> prefix;
+  std::vector<TokenId> suffix;
+  std::vector<TokenId> pair_first;
+  std::vector<TokenId> pair_between;
+  std::vector<TokenId> pair_last;
+};
 
 struct TextTokenizerParts {
   AddedTokens added;  // found in the text as it was written
   Normalizer normalizer;
   AddedTokens added_normalized;  // found in the normalised text; none of them special
   PreTokenizer pre_tokenizer;
-  std::optional<MergeModel> model;  // always there once built
-  std::vector<TokenId> prefix;      // what add_special puts around a text
-  std::vector<TokenId> suffix;
+  std::optional<WordModel> model;  // always there once built
+  SurroundingTokens around;
   TextIndex names;                 // ids by the exact text in the vocabulary
   std::vector<std::string> bytes;  // by id; see Tokenizer::token_bytes
   std::vector<bool> special;       // by id
   std::optional<TokenId> bos;
   std::vector<TokenId> end_of_generation;
+  std::vector<TokenId> suppressed;
   bool strips_leading_space = false;
 };
 
@@ -46,6 +61,10 @@ class TextTokenizer final : public Tokenizer {
   std::optional<TokenId> find_token(std::string_view text) const override;
   std::optional<TokenId> bos() const override { return parts_.bos; }
   std::span<const TokenId> end_of_generation() const override { return parts_.end_of_generation; }
+  PairTokens pair_tokens() const override {
+    return {parts_.around.pair_first, parts_.around.pair_between, parts_.around.pair_last};
+  }
+  std::span<const TokenId> suppressed() const override { return parts_.suppressed; }
   bool strips_leading_space() const override { return parts_.strips_leading_space; }
 
  private:
@@ -58,6 +77,9 @@ class TextTokenizer final : public Tokenizer {
 
 // Texts of tokens that end a generation in the chat formats in use, where a vocabulary has them as control tokens.
 bool is_end_of_generation_text(std::string_view text);
+// The tokens of these texts in a vocabulary. "<|end|>" is none where a vocabulary has tokens that end a turn, not a
+// message (Harmony, Solar).
+std::vector<TokenId> ends_by_text(const TextIndex& names);
 
 // The byte that a token stands for by its name: "<0x0A>" is 10.
 std::optional<std::uint8_t> byte_token_value(std::string_view text);

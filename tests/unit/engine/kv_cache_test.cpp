@@ -35,8 +35,8 @@ void let_go(KvCache& kv, Holder& holder) {
   kv.close(holder.table);
 }
 
-std::uint64_t always_equal(std::uint64_t, std::span<const TokenId>) {
-  return 42;
+ChainKey always_equal(const ChainKey&, std::span<const TokenId>) {
+  return {42, 42};
 }
 
 }  // namespace
@@ -72,6 +72,62 @@ TEST_CASE("the last token is computed even where all of it is cached", "[kv]") {
   kv.check_integrity();
 }
 
+namespace {
+
+int num_hashed = 0;
+
+ChainKey counting_hash(const ChainKey& parent, std::span<const TokenId> tokens) {
+  ++num_hashed;
+  return content_hash(parent, tokens);
+}
+
+}  // namespace
+
+TEST_CASE("a chain key depends on all 128 bits of its parent, on each token and on their number", "[kv]") {
+  const ChainKey root = root_key("salt");
+  CHECK(root != root_key("other"));
+  const std::vector<TokenId> tokens = made_tokens(200, 1);
+  const ChainKey key = content_hash(root, tokens);
+  CHECK(key == content_hash(root, made_tokens(200, 1)));
+  CHECK(key != content_hash({root.low ^ 1, root.high}, tokens));
+  CHECK(key != content_hash({root.low, root.high ^ 1}, tokens));
+  CHECK(key != content_hash(root, std::span(tokens).first(199)));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::vector<TokenId> other = tokens;
+    other[i] = TokenId{tokens[i].value + 1};
+    CHECK(key != content_hash(root, other));
+  }
+}
+
+TEST_CASE("a sequence's chain keys are computed once", "[kv]") {
+  KvCache kv(8, kBlockSize, true, counting_hash);
+  num_hashed = 0;
+  const std::vector<TokenId> tokens = made_tokens(14, 1);
+  BlockTable table;
+  std::vector<BlockCopy> copies;
+  kv.open(table, "");
+  for (int i = 0; i < 5; ++i)
+    CHECK(kv.match(table, tokens, 13).num_blocks == 0);
+  CHECK(num_hashed == 1);  // nothing is found after the first block
+  REQUIRE(kv.admit(table, kv.match(table, tokens, 13), 14, copies));
+  kv.commit(table, tokens, 14);
+  CHECK(num_hashed == 3);
+  kv.release(table, tokens, 14);  // preempted
+  CHECK(kv.match(table, tokens, 13).num_blocks == 3);
+  CHECK(num_hashed == 3);
+  BlockTable child;
+  kv.open(child, "");
+  REQUIRE(kv.admit(table, kv.match(table, tokens, 13), 14, copies));
+  kv.fork(table, child, 14);
+  kv.release(child, tokens, 14);
+  CHECK(kv.match(child, tokens, 13).num_blocks == 3);
+  CHECK(num_hashed == 3);
+  for (BlockTable* each : {&child, &table}) {
+    if (!each->blocks.empty()) kv.release(*each, tokens, 13);
+    kv.close(*each);
+  }
+}
+
 TEST_CASE("a hash is never identity", "[kv]") {
   KvCache kv(32, kBlockSize, true, always_equal);
   std::vector<Holder> holders;
@@ -101,6 +157,8 @@ TEST_CASE("cached blocks are evicted oldest first and tail first", "[kv]") {
   BlockTable probe;
   kv.open(probe, "");
   CHECK(kv.match(probe, tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9}), 9).num_blocks == 1);
+  kv.close(probe);
+  kv.open(probe, "");  // another prompt
   CHECK(kv.match(probe, tokens_of({21, 22, 23, 24, 25, 26, 27, 28, 29}), 9).num_blocks == 2);
   kv.close(probe);
   kv.check_integrity();

@@ -21,8 +21,8 @@ namespace {
 constexpr int kWorldBlockSize = 4;
 constexpr std::int64_t kMostTierBytes = 1 << 20;
 
-std::uint64_t weak_hash(std::uint64_t, std::span<const TokenId> tokens) {
-  return static_cast<std::uint64_t>(tokens[0].value % 2);
+ChainKey weak_hash(const ChainKey&, std::span<const TokenId> tokens) {
+  return {static_cast<std::uint64_t>(tokens[0].value % 2), 0};
 }
 
 struct World {
@@ -98,7 +98,6 @@ class Shadow {
     request.arrival = Clock::time_point(std::chrono::milliseconds(num_added_ / 2));  // some arrive together
     if (!scheduler_.check(request)) FAIL("a request that fits is refused");
     Sequence& sequence = make(std::make_shared<const Request>(std::move(request)));
-    sequence.num_places_reserved = sequence.request->num_choices - 1;
     sequence.cache_salt = random_.one_in(5) ? "salt" : "";
     scheduler_.add(sequence);
   }
@@ -121,18 +120,19 @@ class Shadow {
 
   void step() {
     if (lower_tier_) restore();
-    scheduler_.schedule(batch_);
-    check_batch();
+    StepLimits limits;
+    if (lower_tier_) limits.swap_block_s = random_.one_in(3) ? 1.0 : 1e-9;  // whether swapping is worth it
+    scheduler_.schedule(plan_, limits);
+    check_plan();
     compute();
-    scheduler_.commit(batch_, 0.001 * static_cast<double>(batch_.num_tokens));
-    for (const BatchEntry& entry : batch_.entries)
+    scheduler_.commit(plan_, {.seconds = 0.001 * static_cast<double>(plan_.num_tokens)});
+    for (const StepEntry& entry : plan_.entries)
       continue_sequence(*entry.sequence);
     sequences_.remove_if([](const Sequence& sequence) { return sequence.state == Sequence::State::kDone; });
   }
 
-  // As the engine does before each step; whether swapping is worth it changes at random.
+  // As the engine does before each step.
   void restore() {
-    scheduler_.set_swap_seconds(random_.one_in(3) ? 1.0 : 1e-9);
     for (const Sequence* sequence : scheduler_.next_to_start()) {
       num_restored_ += lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(),
                                                       random_.one_in(5) ? 1e-12 : 0.0);
@@ -140,19 +140,19 @@ class Shadow {
     if (host_.num_bytes() > kMostTierBytes) FAIL("the tier is beyond its bound");
   }
 
-  void check_batch() {
-    if (batch_.empty() && !scheduler_.idle()) FAIL("a step without progress");
-    if (batch_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
-    if (std::cmp_greater(batch_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
-    for (const Sequence* preempted : batch_.preempted) {
+  void check_plan() {
+    if (plan_.empty() && !scheduler_.idle()) FAIL("a step without progress");
+    if (plan_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
+    if (std::cmp_greater(plan_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
+    for (const Sequence* preempted : plan_.preempted) {
       const bool for_another = std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
         return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
       });
       if (!for_another) FAIL("a sequence was preempted for less important ones");
     }
     std::int64_t num_checked = 0;
-    for (const BatchEntry& entry : batch_.entries) {
-      if (num_checked++ < batch_.num_streaming && !entry.sequence->prompt_computed())
+    for (const StepEntry& entry : plan_.entries) {
+      if (num_checked++ < plan_.num_streaming && !entry.sequence->prompt_computed())
         FAIL("a prompt goes before a stream");
       if (entry.num_tokens <= 0 || entry.num_tokens > entry.sequence->num_remaining()) FAIL("a wrong number of tokens");
     }
@@ -163,11 +163,11 @@ class Shadow {
   }
 
   void compute() {
-    for (const BlockCopy& copy : batch_.copies) {
+    for (const BlockCopy& copy : plan_.transfers.copies) {
       for (int i = 0; i < kWorldBlockSize; ++i)
         memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
     }
-    for (const BatchEntry& entry : batch_.entries) {
+    for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
@@ -181,7 +181,8 @@ class Shadow {
   void continue_sequence(Sequence& sequence) {
     if (sequence.num_remaining() > 0) return;
     std::vector<Sequence*> grown{&sequence};
-    while (sequence.num_places_reserved > 0) {
+    const bool is_first = sequence.num_generated() == 0 && !sequence.is_choice;
+    for (int choice = 1; is_first && choice < sequence.request->num_choices; ++choice) {
       Sequence& child = make(sequence.request);
       child.cache_salt = sequence.cache_salt;
       scheduler_.fork(sequence, child);
@@ -206,7 +207,6 @@ class Shadow {
     std::map<BlockId, int> references;
     std::int64_t num_running = 0;
     std::int64_t num_waiting = 0;
-    std::int64_t num_reserved = 0;
     for (const Sequence& sequence : sequences_) {
       if (sequence.state == Sequence::State::kWaiting) {
         ++num_waiting;
@@ -214,7 +214,6 @@ class Shadow {
         continue;
       }
       ++num_running;
-      num_reserved += sequence.num_places_reserved;
       for (const BlockId block : sequence.table.blocks)
         ++references[block];
       for (std::int64_t p = 0; p < sequence.num_computed; ++p) {
@@ -226,7 +225,7 @@ class Shadow {
       }
     }
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
-    if (num_running + num_reserved > options_.max_num_seqs) FAIL("more places taken than there are");
+    if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
     if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
     for (const auto& [block, count] : references) {
       if (kv_.pool().num_references(block) != count) FAIL("a wrong number of references");
@@ -245,7 +244,7 @@ class Shadow {
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
-  Batch batch_;
+  StepPlan plan_;
   std::int64_t num_restored_ = 0;
   std::list<Sequence> sequences_;
   std::int64_t num_added_ = 0;

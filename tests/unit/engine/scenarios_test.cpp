@@ -104,7 +104,7 @@ TEST_CASE("a recorded wave is composed as another scheduler composes it", "[sche
   };
   for (int i = 0; i < num_streams; ++i)
     add(4);
-  Batch batch;
+  StepPlan plan;
   for (std::size_t step = 0; step < records.size(); ++step) {
     if (step == 3) {
       for (std::size_t i = 0; i < 2; ++i)
@@ -114,19 +114,19 @@ TEST_CASE("a recorded wave is composed as another scheduler composes it", "[sche
       for (int i = 0; i < 2; ++i)
         add(oracle["shape"]["fresh_prompt_len"]);
     }
-    scheduler.schedule(batch);
+    scheduler.schedule(plan);
     INFO("step " << step);
-    CHECK(batch.num_streaming == records[step]["n_decode"]);
-    CHECK(batch.num_prompt_tokens == records[step]["prefill_tokens"]);
-    CHECK(batch.num_tokens == records[step]["total"]);
+    CHECK(plan.num_streaming == records[step]["n_decode"]);
+    CHECK(plan.num_prompt_tokens == records[step]["prefill_tokens"]);
+    CHECK(plan.num_tokens == records[step]["total"]);
     CHECK(scheduler.num_running() == records[step]["running"]);
     std::vector<std::int64_t> prefills;
-    for (const BatchEntry& entry : batch.entries) {
+    for (const StepEntry& entry : plan.entries) {
       if (!entry.sequence->prompt_computed()) prefills.push_back(entry.num_tokens);
     }
     CHECK(prefills == records[step]["prefill_counts"].get<std::vector<std::int64_t>>());
-    scheduler.commit(batch, 0.01);
-    for (const BatchEntry& entry : batch.entries) {
+    scheduler.commit(plan, {.seconds = 0.01});
+    for (const StepEntry& entry : plan.entries) {
       if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(TokenId{1});
     }
   }

@@ -52,15 +52,26 @@ class Scene {
     request.prompt = made_tokens(num_tokens, 5000);
     return add(std::make_shared<const Request>(std::move(request)));
   }
+  // Another choice of a sequence that just drew its first token.
+  Sequence& fork(Sequence& parent) {
+    Sequence& child = sequences.emplace_back();
+    child.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
+    child.request = parent.request;
+    child.tokens = parent.request->prompt;
+    child.num_prompt_tokens = parent.num_prompt_tokens;
+    scheduler.fork(parent, child);
+    child.tokens.push_back(TokenId{500 + static_cast<int>(sequences.size())});
+    return child;
+  }
   void pass(int seconds) { num_added_ += seconds; }
 
   std::vector<Planned> step() {
-    scheduler.schedule(batch);
+    scheduler.schedule(plan, limits);
     std::vector<Planned> planned;
-    for (const BatchEntry& entry : batch.entries)
+    for (const StepEntry& entry : plan.entries)
       planned.push_back({entry.sequence->id.value, entry.num_tokens});
-    scheduler.commit(batch, 0.001 * static_cast<double>(1 + batch.num_prompt_tokens));
-    for (const BatchEntry& entry : batch.entries) {
+    scheduler.commit(plan, {.seconds = 0.001 * static_cast<double>(1 + plan.num_prompt_tokens)});
+    for (const StepEntry& entry : plan.entries) {
       if (entry.sequence->num_remaining() == 0) {
         entry.sequence->tokens.push_back(TokenId{static_cast<int>(entry.sequence->num_tokens())});
       }
@@ -70,7 +81,8 @@ class Scene {
 
   KvCache kv;
   Scheduler scheduler;
-  Batch batch;
+  StepLimits limits;
+  StepPlan plan;
   std::deque<Sequence> sequences;
 
  private:
@@ -160,7 +172,7 @@ TEST_CASE("a preempted sequence swaps where that costs less than computing, by w
     SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 64};
     options.preemption = each.preemption;
     Scene scene(options, 5, true);
-    scene.scheduler.set_swap_seconds(each.swap_block_s);
+    scene.limits.swap_block_s = each.swap_block_s;
     scene.add(4);
     scene.add(4);
     for (int i = 0; i < 6; ++i)
@@ -196,7 +208,7 @@ TEST_CASE("any priority a client can send has its place in the order", "[schedul
   std::vector<std::int64_t> order;
   for (int i = 0; i < 3; ++i) {
     order.push_back(scene.step()[0].id);
-    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    scene.scheduler.finish(*scene.plan.entries[0].sequence);
   }
   CHECK(order == std::vector<std::int64_t>{2, 1, 0});
 }
@@ -214,7 +226,7 @@ TEST_CASE("priority goes first, and waiting outweighs it in time", "[scheduler]"
     scene.add(4, "", 0);  // from 3 s on; the fifth of them at 7 s
   std::vector<std::int64_t> order;
   for (int i = 0; i < 8; ++i) {
-    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    scene.scheduler.finish(*scene.plan.entries[0].sequence);
     order.push_back(scene.step()[0].id);
   }
   CHECK(order == std::vector<std::int64_t>{2, 3, 4, 5, 6, 1, 7, 8});
@@ -261,7 +273,7 @@ TEST_CASE("weights that change hold for keys that are live already", "[scheduler
   std::map<std::string, int> served;
   const auto serve_one = [&] {
     scene.step();
-    Sequence& sequence = *scene.batch.entries[0].sequence;
+    Sequence& sequence = *scene.plan.entries[0].sequence;
     ++served[sequence.request->key_name];
     scene.scheduler.finish(sequence);
   };
@@ -283,7 +295,7 @@ TEST_CASE("fair is work-conserving, and idleness earns nothing", "[scheduler]") 
   std::vector<std::int64_t> order;
   const auto serve_one = [&] {
     order.push_back(scene.step()[0].id);
-    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    scene.scheduler.finish(*scene.plan.entries[0].sequence);
   };
   for (int i = 0; i < 3; ++i)
     serve_one();  // alone, "a" gets everything
@@ -305,7 +317,7 @@ TEST_CASE("of the first in the queue, one that finds its prompt cached goes ahea
   int num_ahead = 0;
   while (cold.state == Sequence::State::kWaiting) {
     scene.add(known);
-    scene.scheduler.finish(*scene.batch.entries[0].sequence);
+    scene.scheduler.finish(*scene.plan.entries[0].sequence);
     scene.step();
     ++num_ahead;
   }
@@ -322,11 +334,11 @@ TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[
   options.target_itl_ms = target_ms;
   Scene scene(options, 10'000);
   const auto step = [&] {  // 10 ms for those who stream, 0.5 ms for each prompt token
-    scene.scheduler.schedule(scene.batch);
-    const double seconds = 0.010 + 0.0005 * static_cast<double>(scene.batch.num_prompt_tokens);
-    const std::int64_t num_prompt_tokens = scene.batch.num_prompt_tokens;
-    scene.scheduler.commit(scene.batch, seconds);
-    for (const BatchEntry& entry : scene.batch.entries) {
+    scene.scheduler.schedule(scene.plan, scene.limits);
+    const double seconds = 0.010 + 0.0005 * static_cast<double>(scene.plan.num_prompt_tokens);
+    const std::int64_t num_prompt_tokens = scene.plan.num_prompt_tokens;
+    scene.scheduler.commit(scene.plan, {.seconds = seconds});
+    for (const StepEntry& entry : scene.plan.entries) {
       if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(TokenId{1});
     }
     return num_prompt_tokens;
@@ -355,4 +367,20 @@ TEST_CASE("a request that can never run is refused", "[scheduler]") {
   request.sampling.max_tokens = 1;
   request.num_choices = 3;
   CHECK(scene.scheduler.check(request).error().param == "n");
+}
+
+TEST_CASE("choices of a request wait for places like any other sequence, and hold none meanwhile", "[scheduler]") {
+  Scene scene({.max_num_seqs = 3, .max_num_batched_tokens = 64}, 100, true);
+  Sequence& parent = scene.add(8);
+  Sequence& other = scene.add(4);
+  CHECK(scene.step() == Plan{{0, 8}, {1, 4}});
+  Sequence& running = scene.fork(parent);
+  Sequence& waiting = scene.fork(parent);
+  CHECK(running.state == Sequence::State::kRunning);
+  CHECK(waiting.state == Sequence::State::kWaiting);
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 1}});
+  scene.scheduler.finish(other);
+  // Its prompt is found where the first choice computed it: one token is left.
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {3, 1}});
+  CHECK(waiting.num_computed == 9);
 }

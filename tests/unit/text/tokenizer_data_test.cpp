@@ -55,8 +55,9 @@ TEST_CASE("a vocabulary without byte tokens fuses unknown characters", "[tokeniz
 
 TEST_CASE("a contradictory vocabulary is refused", "[tokenizer]") {
   VocabularyData data = small_sentencepiece();
-  data.model = "bert";
-  CHECK(refusal(data) == "the tokenizer model 'bert' (tokenizer.ggml.model) is not supported: llama and gpt2 are");
+  data.model = "rwkv";
+  CHECK(refusal(data) ==
+        "the tokenizer model 'rwkv' (tokenizer.ggml.model) is not supported: llama, gpt2, gemma4, bert and t5 are");
   data = small_sentencepiece();
   data.scores.pop_back();
   CHECK(refusal(data) == "tokenizer.ggml.scores has 6 entries for 7 tokens");
@@ -114,7 +115,7 @@ TEST_CASE("a tokenizer.json that is broken or beyond us is refused", "[tokenizer
   CHECK(refused("[]") == "tokenizer.json is not a JSON object");
   CHECK(refused("{}").starts_with("tokenizer.json or its companions are not as expected: "));
   CHECK(refused(R"({"model":{"type":"Unigram","vocab":{}}})") ==
-        "tokenizer.json: the model 'Unigram' is not supported: BPE is");
+        "tokenizer.json: the model 'Unigram' is not supported: BPE, Unigram and WordPiece are");
   CHECK(refused(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})") == "tokenizer.json: -1 is no token id");
   CHECK(refused(R"({"model":{"type":"BPE","vocab":{"a":99999999},"merges":[]}})") ==
         "tokenizer.json: 99999999 is no token id");

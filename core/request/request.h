@@ -13,9 +13,9 @@
 #include "core/base/ids.h"
 #include "core/base/pooling.h"
 #include "core/base/result.h"
-#include "core/engine/token_run.h"
 #include "core/grammar/grammar.h"
-#include "core/sampling/sampling_params.h"
+#include "core/request/sampling_params.h"
+#include "core/request/token_run.h"
 
 namespace quire {
 

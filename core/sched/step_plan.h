@@ -1,0 +1,83 @@
+// StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
+// what became of it. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
+// Invariants: entries that continue a generation come first; copies are done before the entries are computed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/kv/block_table.h"
+#include "core/sched/sequence.h"
+
+namespace quire {
+
+using AdapterId = Id<struct AdapterIdTag, std::int32_t>;
+inline constexpr AdapterId kNoAdapter{-1};
+
+struct StepEntry {
+  Sequence* sequence;
+  std::int64_t num_tokens;      // from sequence->num_computed on
+  std::int64_t num_drafts = 0;  // of them, the last ones: proposed tokens that this step verifies
+  AdapterId adapter = kNoAdapter;
+};
+
+// Blocks that move beside a step.
+struct Transfers {
+  std::vector<BlockCopy> copies;
+
+  void clear() { copies.clear(); }
+};
+
+struct StepPlan {
+  std::vector<StepEntry> entries;
+  Transfers transfers;
+  std::vector<Sequence*> preempted;
+  std::vector<Sequence*> started;  // for the first time
+  std::int64_t num_tokens = 0;
+  std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
+  std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
+
+  // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
+  // entries in order; an entry may be cut.
+  bool interruptible = false;
+  std::int64_t slice_tokens = 0;
+
+  bool empty() const { return entries.empty(); }
+  void clear() {
+    entries.clear();
+    transfers.clear();
+    preempted.clear();
+    started.clear();
+    num_tokens = 0;
+    num_streaming = 0;
+    num_prompt_tokens = 0;
+    interruptible = false;
+    slice_tokens = 0;
+  }
+};
+
+// What of an entry was computed.
+struct EntryOutput {
+  std::int64_t num_computed;      // of its num_tokens; fewer where the step ended early
+  std::int64_t num_accepted = 0;  // of its num_drafts
+};
+
+struct StepOutput {
+  std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
+  double seconds = 0.0;                // that the step took
+
+  EntryOutput of(const StepPlan& plan, std::size_t index) const {
+    const StepEntry& entry = plan.entries[index];
+    return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
+  }
+};
+
+// What is known outside of the scheduler when a step is planned.
+struct StepLimits {
+  std::optional<double> swap_block_s;  // moves one block to the tier below and back; 0: not yet known; none: no tier
+  bool is_awaited = false;             // another engine waits for the compute threads
+};
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// CharacterMap: SentencePiece's precompiled_charsmap, the replacements that a model's normaliser was compiled to: a
+// double array over byte sequences, then the replacements' texts. Immutable after construction; any thread. Invariant:
+// whatever the file holds, no access leaves it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+class CharacterMap {
+ public:
+  // Throws StartupError where the parts do not fit into each other. Nothing at all is a map that changes nothing.
+  explicit CharacterMap(std::string_view compiled);
+
+  bool empty() const { return units_.empty(); }
+  // Each place's longest known sequence by its replacement.
+  std::string apply(std::string_view text) const;
+
+ private:
+  struct Found {
+    std::size_t size = 0;  // bytes of text; 0: nothing
+    std::string_view replacement;
+  };
+  Found longest_at_front(std::string_view text) const;
+  std::string_view replacement_at(std::size_t offset) const;
+
+  std::vector<std::uint32_t> units_;
+  std::string replacements_;  // each ends with a zero byte
+};
+
+}  // namespace quire

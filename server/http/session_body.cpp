@@ -1,0 +1,119 @@
+// Session: how a request's body is read, or skipped, and what bounds it.
+#include <algorithm>
+
+#include "server/http/session.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// A body that is not needed is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
+constexpr std::size_t kMaxDiscard = 262144;
+constexpr std::chrono::milliseconds kNoTime{0};
+
+Error overloaded() {
+  return Error{ErrorKind::kUnavailable, "Too many request bodies are being received. Please retry later.",
+               "server_overloaded", "", std::chrono::seconds(1)};
+}
+
+}  // namespace
+
+// Whom this connection's bodies are charged to.
+std::string Session::client_name() const {
+  return record_.key_name.empty() ? "address " + transport_->peer() : "key " + record_.key_name;
+}
+
+asio::awaitable<std::optional<std::string>> Session::read_body() {
+  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
+  std::string body;
+  upload_.emplace(state_.bodies, client_name(), [transport = transport_] { transport->wake(); });
+  const bool arrived = co_await take_body(decoder, &body);
+  if (!arrived) co_return std::nullopt;
+  if (decoder.refused()) {
+    const HttpRefusal refusal = *decoder.refused();
+    co_await refuse(refusal.status, refusal.code, refusal.message);
+    co_return std::nullopt;
+  }
+  body_taken_ = true;
+  upload_->complete();
+  co_return body;
+}
+
+asio::awaitable<bool> Session::charge_body(std::size_t num_bytes, std::string& body) {
+  const auto count = static_cast<std::int64_t>(num_bytes);
+  if (upload_->take(count, options().max_queued_bytes)) co_return true;
+  // Before the answer, which a client may take long to read.
+  body = std::string();
+  upload_.reset();
+  co_await refuse_overloaded();
+  co_return false;
+}
+
+// Until the decoder is done or refuses; null `body`: it is dropped. False where the client left, or was refused
+// because it was too slow or there is no memory for its body.
+asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body) {
+  std::string dropped;
+  bool invited = !head_.expects_continue;
+  const auto began = Clock::now();
+  while (!decoder.done() && !decoder.refused()) {
+    dropped.clear();
+    const std::uint64_t decoded_before = decoder.num_decoded();
+    transport_->consume(decoder.feed(transport_->input(), body != nullptr ? *body : dropped));
+    if (body != nullptr) {
+      const bool has_room = co_await charge_body(decoder.num_decoded() - decoded_before, *body);
+      if (!has_room) co_return false;
+    }
+    if (decoder.done() || decoder.refused()) break;
+    if (!invited && head_.minor_version == 1) {
+      co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
+    }
+    invited = true;
+    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
+    const auto allowed =
+        options().timeout.body +
+        std::chrono::milliseconds(static_cast<std::int64_t>(decoder.num_decoded()) * 1000 / options().min_body_rate);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
+    const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
+    if (status == ReadStatus::kTimeout) {
+      if (body != nullptr) *body = std::string();
+      upload_.reset();
+      co_await refuse(408, "request_timeout", "The request's body did not arrive in time");
+    }
+    if (status == ReadStatus::kClosed || status == ReadStatus::kTimeout) co_return false;
+  }
+  co_return true;
+}
+
+// What no body can change. One that comes is still read first: were it malformed, nobody could tell where the next
+// request begins, and this one is refused.
+asio::awaitable<bool> Session::respond_to_head(Response response) {
+  BodyDecoder decoder(head_, kMaxDiscard);
+  if (!body_taken_ && head_.expects_continue) {
+    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
+    // comes.
+    keep_alive_ = false;
+  } else if (!body_taken_) {
+    const bool arrived = co_await take_body(decoder, nullptr);
+    if (!arrived) co_return false;
+  }
+  if (decoder.refused() && decoder.refused()->status == 400) {
+    const HttpRefusal refusal = *decoder.refused();
+    co_await refuse(refusal.status, refusal.code, refusal.message);
+    co_return false;
+  }
+  if (decoder.refused()) keep_alive_ = false;  // longer than is worth reading
+  co_return co_await respond(std::move(response));
+}
+
+asio::awaitable<void> Session::refuse_overloaded() {
+  keep_alive_ = false;
+  Response response = error_response(overloaded());
+  co_await respond(std::move(response));
+}
+
+}  // namespace quire
