@@ -87,9 +87,9 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
     : loaded_(std::move(loaded)), backend_(std::move(backend)) {
   // What the engine does not hand to a model yet: a state for each sequence, and whole sequences in one step.
   if (loaded_->info().state_floats > 0)
-    throw StartupError(spec.model.path + ": models with recurrent layers are not served yet");
+    throw StartupError(spec.model.path.string() + ": models with recurrent layers are not served yet");
   if (!loaded_->info().is_causal || !loaded_->info().has_head)
-    throw StartupError(spec.model.path + ": encoders are not served yet");
+    throw StartupError(spec.model.path.string() + ": encoders are not served yet");
   const std::string version = version_of(spec.model.path);
   const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
     if (interrupted()) throw Interrupted{};
