@@ -6,6 +6,7 @@
 #include "core/model/architectures/registry.h"
 #include "core/model/checkpoint.h"
 #include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/read_tokenizer.h"
 
 namespace quire {
@@ -80,7 +81,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
 }
 
 Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text) {
-  return make_gguf_checkpoint(GgufFile::open(path), path.string(), with_text);
+  return make_gguf_checkpoint(open_gguf(path), path.string(), with_text);
 }
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 #include "core/model/architectures/hf_config.h"
 #include "core/model/checkpoint.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/formats/safetensors.h"
 
@@ -16,6 +17,7 @@ namespace quire {
 namespace {
 
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+using FilesAndTable = std::pair<std::shared_ptr<const Files>, std::shared_ptr<const TensorTable>>;
 
 // The name that the file gives a tensor of GGUF's name. `prefix`: "model." in a causal language model, nothing in a
 // bare one (embedding models are published so).
@@ -42,12 +44,12 @@ bool is_derived(const StoredTensor& tensor) {
   return tensor.name.ends_with("rotary_emb.inv_freq");
 }
 
-TensorTable tensor_table(const Files& files, const std::string& where) {
+TensorTable tensor_table(const Files& files, const QuantConfig& quantization, const std::string& where) {
   std::vector<StoredTensor> tensors;
   for (const auto& file : files) {
     std::ranges::copy_if(file->tensors(), std::back_inserter(tensors), [](const auto& t) { return !is_derived(t); });
   }
-  return {where, std::move(tensors)};
+  return {where, join_quantized(std::move(tensors), quantization, where)};
 }
 
 // A tied head may be stored under either name or both; the embedding counts where both are there.
@@ -104,7 +106,9 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   check_spec(out.spec, config_path.string());
 
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
-  TensorTable tensors = tensor_table(*files, where);
+  const QuantConfig quantization = read_quant_config(*config, config_path.string());
+  const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
+  TensorTable& tensors = *tensors_owner;
   name_tensors(tensors, out.spec.config);
   out.weights = collect_weights(out.spec, tensors);
   tensors.refuse_unused(out.spec.config.architecture);
@@ -123,7 +127,8 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   out.name = model_name(directory, *config);
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
-  out.files = files;
+  // Weights are views of the files and of what the table makes rows with.
+  out.files = std::make_shared<const FilesAndTable>(files, tensors_owner);
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

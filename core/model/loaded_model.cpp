@@ -117,7 +117,7 @@ void CheckpointModel::fill_info() {
     if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info_.has_head)
       info_.num_parameters += table.rows * table.cols;
   }
-  std::array<std::int64_t, 64> elements_of_type{};
+  std::array<std::int64_t, kNumWeightTypes> elements_of_type{};
   for_each_matrix(weights, [&](const WeightSource& matrix) {
     info_.num_parameters += matrix.rows * matrix.cols;
     elements_of_type.at(static_cast<std::size_t>(matrix.type)) += matrix.rows * matrix.cols;

@@ -44,8 +44,9 @@ const StoredTensor& TensorTable::take(const std::string& name, const std::vector
 }
 
 WeightSource TensorTable::take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
-  const StoredTensor& tensor = take(name, {rows, cols});
-  return {.type = *tensor.type, .rows = rows, .cols = cols, .data = tensor.data.data(), .scale = take_scale_of(name)};
+  WeightSource source = source_of(take(name, {rows, cols}), rows, cols);
+  source.scale = take_scale_of(name);
+  return source;
 }
 
 float TensorTable::take_scale_of(const std::string& name) {
@@ -56,16 +57,23 @@ float TensorTable::take_scale_of(const std::string& name) {
   return take_vector(companion, 1).front();
 }
 
+WeightSource TensorTable::source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols) {
+  return {.type = *tensor.type,
+          .rows = rows,
+          .cols = cols,
+          .data = tensor.data.data(),
+          .maker = tensor.maker.get(),
+          .order = tensor.order ? tensor.order->data() : nullptr};
+}
+
 WeightSource TensorTable::take_row(const std::string& name, std::int64_t cols) {
   const bool is_vector = shape_of(name).size() == 1;
-  const StoredTensor& tensor = is_vector ? take(name, {cols}) : take(name, {1, cols});
-  return {.type = *tensor.type, .rows = 1, .cols = cols, .data = tensor.data.data()};
+  return source_of(is_vector ? take(name, {cols}) : take(name, {1, cols}), 1, cols);
 }
 
 WeightSource TensorTable::take_experts(const std::string& name, std::int64_t experts, std::int64_t rows,
                                        std::int64_t cols) {
-  const StoredTensor& tensor = take(name, {experts, rows, cols});
-  return {.type = *tensor.type, .rows = experts * rows, .cols = cols, .data = tensor.data.data()};
+  return source_of(take(name, {experts, rows, cols}), experts * rows, cols);
 }
 
 std::vector<float> TensorTable::take_values(const std::string& name, std::int64_t size) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,9 @@ struct StoredTensor {
   std::optional<DType> type;        // absent: a type that Quire does not compute with
   std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
   std::span<const std::byte> data;
+  // Instead of data, where several tensors of the file make one: see WeightSource.
+  std::shared_ptr<const RowMaker> maker = nullptr;
+  std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
 };
 
 class TensorTable {
@@ -56,6 +60,7 @@ class TensorTable {
   std::string stored_name(const std::string& name) const { return rename_ ? rename_(name) : name; }
   const StoredTensor& find(const std::string& name) const;
   const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
+  static WeightSource source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols);
   // The factor of a whole matrix that "<stem>.scale" beside "<stem>.weight" holds, as files with NVFP4 have; else 1.
   float take_scale_of(const std::string& name);
 

@@ -71,16 +71,6 @@ class Collector {
     return count;
   }
 
-  // The rows [first, first + count) of a matrix.
-  static WeightSource slice(const WeightSource& matrix, std::int64_t first, std::int64_t count) {
-    const std::size_t row_bytes = dtype_bytes(matrix.type, matrix.cols);
-    return {.type = matrix.type,
-            .rows = count,
-            .cols = matrix.cols,
-            .data = matrix.data + static_cast<std::size_t>(first) * row_bytes,
-            .scale = matrix.scale};
-  }
-
   // Values for some rows of a product; zero for the rows before them that have none.
   static void put_values(std::vector<float>& all, std::int64_t first, const std::vector<float>& values) {
     all.resize(static_cast<std::size_t>(first));
@@ -100,7 +90,7 @@ class Collector {
   void take_product(const WeightNeed& need, LinearSource& to) {
     const std::int64_t first = num_rows(to);
     const WeightSource matrix = matrix_of(need);
-    in_halves(need, [&](std::int64_t at, std::int64_t count) { to.parts.push_back(slice(matrix, at, count)); });
+    in_halves(need, [&](std::int64_t at, std::int64_t count) { to.parts.push_back(rows_of(matrix, at, count)); });
     if (const std::string bias = beside(need.role, ".bias"); tensors_.contains(bias)) {
       const std::vector<float> values = tensors_.take_values(bias, need.rows);
       std::vector<float> ordered;
@@ -132,7 +122,7 @@ class Collector {
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
-      expert.parts.push_back(slice(all, e * need.rows, need.rows));
+      expert.parts.push_back(rows_of(all, e * need.rows, need.rows));
       expert.parts.back().scale *= scale[static_cast<std::size_t>(e)];
       if (bias.empty()) continue;
       const auto begin = bias.begin() + e * need.rows;
@@ -147,7 +137,7 @@ class Collector {
     const auto rank = static_cast<std::size_t>(latent.kv_rank);
     const auto nope = static_cast<std::size_t>(latent.nope_dim);
     for (std::int64_t head = 0; head < need.num_experts; ++head) {
-      const WeightSource key = slice(all, head * need.rows, latent.nope_dim);
+      const WeightSource key = rows_of(all, head * need.rows, latent.nope_dim);
       std::vector<float> values(nope * rank);
       dequantize(key.type, key.data, std::ssize(values), values.data());
       auto turned = std::make_shared<std::vector<float>>(values.size());
@@ -163,7 +153,7 @@ class Collector {
       out_.owned.push_back(std::move(turned));
       to.experts[Role::kKeyB].emplace_back().parts.push_back(source);
       to.experts[Role::kValueB].emplace_back().parts.push_back(
-          slice(all, head * need.rows + latent.nope_dim, latent.value_dim));
+          rows_of(all, head * need.rows + latent.nope_dim, latent.value_dim));
     }
   }
 

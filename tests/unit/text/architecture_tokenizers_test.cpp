@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "core/model/formats/gguf.h"
-#include "core/model/read_tokenizer.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "tests/support/material.h"
 #include "tests/unit/text/tokenizer_material.h"
 
