@@ -58,10 +58,10 @@ class Engine::Impl {
   // What is wanted of one entry's rows.
   struct RowPlan {
     Generation* generation;
+    WantedRows wanted;
     std::int64_t first_position;  // of the first wanted row
-    std::int64_t num_wanted;
-    std::int64_t first_index;  // among the wanted rows of its input
-    bool is_last;              // the last wanted row is the sequence's last token
+    std::int64_t first_index;     // of it, among the step's wanted rows of its kind
+    bool is_last;                 // the last wanted row is the sequence's last token
   };
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
 
@@ -72,9 +72,8 @@ class Engine::Impl {
   void abort(const Abort& abort);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(Clock::time_point now);
-  void schedule_or_restore(LiveRequest& live);
-  void take_restored();
-  void swap_in();
+  void restore_blocks(Sequence& sequence);
+  void move_blocks();
   void end(Generation& generation, FinishInfo info);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error);
   void erase(LiveRequest& live);
@@ -121,19 +120,16 @@ class Engine::Impl {
   std::unique_ptr<HostTier> host_;  // null: no such tier
   std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<LowerTier> lower_tier_;
-  std::unordered_map<std::uint64_t, LiveRequest*> restoring_;  // by fetch: not yet with the scheduler; null: has ended
   Sampler sampler_;
   StepPlan plan_;
   StepOutput output_;
-  StepInput token_input_;
-  StepInput hidden_input_;
-  std::vector<RowPlan> token_plans_;
-  std::vector<RowPlan> hidden_plans_;
+  StepInput input_;
+  std::vector<RowPlan> rows_wanted_;
   MatrixView logits_;
   std::vector<SampleRow> rows_;
   std::vector<Generation*> row_owners_;
-  std::vector<std::uint32_t> masks_;  // [token_plans, words], of those with a grammar
-  std::vector<bool> has_mask_;        // [token_plans]
+  std::vector<std::uint32_t> masks_;  // [rows_wanted, words], of those with a grammar
+  std::vector<bool> has_mask_;        // [rows_wanted]
   std::vector<Generation*> touched_;  // have something to send
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_;

@@ -76,13 +76,13 @@ void Scheduler::add(Sequence& sequence) {
   blocked_need_ = 0;
 }
 
-std::span<const Sequence* const> Scheduler::next_to_start() {
+std::span<Sequence* const> Scheduler::next_to_start() {
   next_to_start_.clear();
   collected_.clear();
   waiting_.collect(kNextToStart, kNextToStart, collected_);
   std::int64_t places = num_places_left();
   std::int64_t blocks = kv_.pool().num_available() - num_running();
-  for (const Sequence* sequence : collected_) {
+  for (Sequence* sequence : collected_) {
     blocks -= kv_.blocks_for(sequence->num_tokens());
     if (--places < 0 || blocks < 0) break;
     next_to_start_.push_back(sequence);

@@ -76,6 +76,7 @@ bool Scheduler::find_candidates() {
     collected_.clear();
     waiting_.collect(options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostCollected, collected_);
     for (Sequence* sequence : collected_) {
+      if (sequence->table.is_restoring) continue;  // its blocks come back from a tier below
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
       if (parks(*sequence, match)) {
         has_parked = true;
