@@ -112,7 +112,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
 void Scheduler::place_streaming(StepPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
     Sequence& sequence = *running_[i];
-    if (sequence.streams()) {
+    if (sequence.streams() && !sequence.keeps_blocks) {
       const std::int64_t num_tokens = std::min(sequence.num_remaining(), budget_);
       if (!make_room(plan, sequence, num_tokens)) {
         preempt(plan, sequence);  // leaves running_[i] to the next one

@@ -32,7 +32,9 @@ void Scheduler::admit_waiting(StepPlan& plan) {
          chosen = choose_candidate()) {
       Sequence& sequence = *chosen->sequence;
       candidates_.erase(candidates_.begin() + (chosen - candidates_.data()));
-      if (try_start(plan, sequence)) has_started = true;
+      if (!try_start(plan, sequence)) continue;
+      has_started = true;
+      if (options_.policy == SchedulerPolicy::kFair) break;  // the key has been charged: another may be next
     }
   }
 }
