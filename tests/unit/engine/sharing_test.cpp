@@ -14,9 +14,9 @@ namespace {
 constexpr double kStepSeconds = 0.25;
 
 // A scheduler on a machine whose steps cost 40 ms, 2 ms a stream and 1.5 ms a prompt token.
-class Machine {
+class ScheduledMachine {
  public:
-  explicit Machine(SchedulerOptions options, std::int64_t num_blocks = 100'000)
+  explicit ScheduledMachine(SchedulerOptions options, std::int64_t num_blocks = 100'000)
       : kv_(num_blocks, 16, true), scheduler_(with_bound(std::move(options)), kv_) {}
 
   Sequence& add(Request request) {
@@ -99,7 +99,7 @@ class Machine {
 TEST_CASE("a small request starts within three steps beside prompts of 12,000 tokens", "[sharing]") {
   const int num_long = GENERATE(1, 4, 16);
   const bool identical = GENERATE(false, true);
-  Machine machine({.max_num_seqs = 64});
+  ScheduledMachine machine({.max_num_seqs = 64});
   for (int i = 0; i < num_long; ++i)
     machine.add(12'000, identical ? 1 : i);
   for (int i = 0; i < 10; ++i)
@@ -110,7 +110,7 @@ TEST_CASE("a small request starts within three steps beside prompts of 12,000 to
 
 TEST_CASE("a small request starts within three steps beside a request with as many choices as there are places",
           "[sharing]") {
-  Machine machine({.max_num_seqs = 64});
+  ScheduledMachine machine({.max_num_seqs = 64});
   Request choices = request_of(made_tokens(100, 1), 400);
   choices.num_choices = 64;
   machine.add(choices);
@@ -121,7 +121,7 @@ TEST_CASE("a small request starts within three steps beside a request with as ma
 }
 
 TEST_CASE("no step is predicted to take longer than its bound, and a long prompt ends beside small ones", "[sharing]") {
-  Machine machine({.max_num_seqs = 64});
+  ScheduledMachine machine({.max_num_seqs = 64});
   Sequence& prompt = machine.add(12'000, 1);
   int num_steps = 0;
   for (; prompt.num_generated() == 0 && num_steps < 2000; ++num_steps) {
@@ -146,7 +146,7 @@ TEST_CASE("whatever is there already, a small request starts within a few steps"
     if (seed % 3 == 1) options.policy = SchedulerPolicy::kPriority;
     if (seed % 3 == 2) options.policy = SchedulerPolicy::kFair;
     options.target_itl_ms = seed % 2 == 0 ? 150.0 : 0.0;
-    Machine machine(options);
+    ScheduledMachine machine(options);
     for (int i = 0; i < 40; ++i) {
       const int kind = below(4);
       Request hostile = request_of(made_tokens(500 + below(6000), kind == 0 ? 7 : 1000 + i, 50'000), 1 + below(300));
@@ -167,7 +167,7 @@ TEST_CASE("whatever is there already, a small request starts within a few steps"
 
 TEST_CASE("eight that wait for another's prefix, or for logits, do not hold up the ninth", "[sharing]") {
   const bool logprobs = GENERATE(false, true);
-  Machine machine({.max_num_seqs = 64});
+  ScheduledMachine machine({.max_num_seqs = 64});
   machine.add(12'000, 1);
   for (int i = 0; i < 12; ++i) {
     Request gated = request_of(made_tokens(12'000 + i, logprobs ? i : 1, 50'000), 10);
@@ -181,7 +181,7 @@ TEST_CASE("eight that wait for another's prefix, or for logits, do not hold up t
 TEST_CASE("under priority a place is taken from the less important", "[sharing]") {
   SchedulerOptions options{.max_num_seqs = 2};
   options.policy = SchedulerPolicy::kPriority;
-  Machine machine(options);
+  ScheduledMachine machine(options);
   for (int i = 0; i < 2; ++i) {
     Request worse = request_of(made_tokens(20, i), 1000);
     worse.priority = 5;
@@ -193,7 +193,7 @@ TEST_CASE("under priority a place is taken from the less important", "[sharing]"
 }
 
 TEST_CASE("alone a prompt gets a longer step only where an arrival can end it", "[sharing]") {
-  Machine machine({.max_num_seqs = 4});
+  ScheduledMachine machine({.max_num_seqs = 4});
   machine.limits.can_end_early = GENERATE(false, true);
   machine.add(12'000, 1);
   for (int i = 0; i < 4; ++i)
