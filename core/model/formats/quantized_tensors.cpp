@@ -129,6 +129,7 @@ class Joiner {
   StoredTensor join_int4(const std::string& stem, Int4Tensors tensors, const StoredTensor* order) {
     std::shared_ptr<const std::vector<std::int32_t>> places;
     if (order != nullptr) places = order_of(*order, tensors.group_size);
+    if (places && stem.ends_with("embed_tokens")) fail(order->name, "is not supported of an embedding");
     if (places) tensors.order = *places;
     StoredTensor out = joined(stem + ".weight", int4_type(tensors.group_size, tensors.cols),
                               {tensors.rows, tensors.cols}, make_int4_rows(tensors));
