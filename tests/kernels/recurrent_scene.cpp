@@ -5,7 +5,7 @@
 namespace quire::test {
 namespace {
 
-struct Step {
+struct RecurrentStep {
   std::vector<std::int32_t> query_start{0};
   std::vector<std::int32_t> context_len;
   std::vector<std::int32_t> state_ids;
@@ -25,12 +25,12 @@ struct Step {
   }
 };
 
-std::vector<Step> steps_of(const Cut& cut) {
-  std::vector<Step> steps;
+std::vector<RecurrentStep> steps_of(const Cut& cut) {
+  std::vector<RecurrentStep> steps;
   const std::int64_t longest = *std::ranges::max_element(kSequenceLengths);
   for (std::size_t turn = 0; turn < (cut.together ? 1 : kSequenceLengths.size()); ++turn) {
     for (std::int64_t done = 0; done < longest; done += cut.chunk) {
-      Step step;
+      RecurrentStep step;
       for (std::size_t s = 0; s < kSequenceLengths.size(); ++s) {
         if (cut.together || s == turn) step.add(s, done, cut.chunk);
       }
@@ -46,12 +46,12 @@ Matrix run_recurrent(Backend& backend, const Cut& cut, std::int64_t state_floats
                      std::int64_t out_cols, const RecurrentOperation& operation) {
   // The part begins behind 32 floats of another one, and a third follows.
   const auto states = backend.recurrent()->allocate_states(
-      {.num_layers = 3, .num_states = static_cast<std::int64_t>(kSequenceLengths.size()), .floats = 32 + state_floats});
+      {.num_states = static_cast<std::int64_t>(kSequenceLengths.size()), .floats = 64 + state_floats});
   const std::vector<std::byte> rubbish(states->state_bytes(), std::byte{0xff});  // NaN
   for (std::int32_t id = 0; id < states->layout().num_states; ++id)
     states->write_state(id, rubbish);
   Matrix out(inputs.front().rows, out_cols);
-  for (const Step& step : steps_of(cut)) {
+  for (const RecurrentStep& step : steps_of(cut)) {
     std::vector<Matrix> of_step;
     for (const Matrix& whole : inputs) {
       Matrix& part = of_step.emplace_back(std::ssize(step.rows), whole.cols);
@@ -64,7 +64,7 @@ Matrix run_recurrent(Backend& backend, const Cut& cut, std::int64_t state_floats
     batch.query_start = step.query_start;
     batch.context_len = step.context_len;
     batch.state_ids = step.state_ids;
-    operation(batch, {.storage = states.get(), .offset = 32}, of_step, result.view());
+    operation(batch, StatePart{.storage = states.get(), .offset = 32}, of_step, result.view());
     for (std::size_t i = 0; i < step.rows.size(); ++i)
       std::copy_n(&result.at(static_cast<std::int64_t>(i), 0), out_cols, &out.at(step.rows[i], 0));
   }

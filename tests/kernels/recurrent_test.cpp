@@ -1,6 +1,7 @@
 // The recurrent operations on every level against double precision, and bit for bit the same alone, in a batch, in
 // chunks and on any number of threads.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -11,7 +12,7 @@
 namespace quire::test {
 namespace {
 
-std::int64_t total_rows() {
+std::int64_t num_scene_rows() {
   std::int64_t rows = 0;
   for (const std::int64_t length : kSequenceLengths)
     rows += length;
@@ -22,15 +23,15 @@ std::vector<Matrix> random_inputs(std::uint32_t seed, const std::vector<std::int
   std::mt19937 random(seed);
   std::vector<Matrix> out;
   for (const std::int64_t each : cols)
-    out.push_back(random_matrix(random, total_rows(), each));
+    out.push_back(random_matrix(random, num_scene_rows(), each));
   return out;
 }
 
-double sigmoid(double x) {
+double exact_sigmoid(double x) {
   return 1.0 / (1.0 + std::exp(-x));
 }
 
-double softplus(double x) {
+double exact_softplus(double x) {
   return x > 30.0 ? x : std::log1p(std::exp(x));
 }
 
@@ -49,7 +50,7 @@ void check_operation(const std::vector<Matrix>& inputs, std::int64_t state_float
                      const std::function<void(RecurrentOps&, const AttentionBatch&, const StatePart&,
                                               std::vector<Matrix>&, MatrixView)>& operation) {
   const auto cols = static_cast<std::size_t>(out_cols);
-  std::vector<std::vector<double>> expected(static_cast<std::size_t>(total_rows()), std::vector<double>(cols));
+  std::vector<std::vector<double>> expected(static_cast<std::size_t>(num_scene_rows()), std::vector<double>(cols));
   std::int64_t first = 0;
   for (const std::int64_t length : kSequenceLengths) {
     reference(first, length, expected);
@@ -64,7 +65,7 @@ void check_operation(const std::vector<Matrix>& inputs, std::int64_t state_float
       };
       Matrix whole = run(kCuts.front());
       double worst = 0.0;
-      for (std::int64_t row = 0; row < total_rows(); ++row) {
+      for (std::int64_t row = 0; row < num_scene_rows(); ++row) {
         for (std::size_t col = 0; col < cols; ++col) {
           const double actual = whole.at(row, static_cast<std::int64_t>(col));
           const double wanted = expected[static_cast<std::size_t>(row)][col];
@@ -76,17 +77,17 @@ void check_operation(const std::vector<Matrix>& inputs, std::int64_t state_float
       CHECK(worst < 2e-5);
       for (const Cut& cut : kCuts) {
         INFO("chunks of " << cut.chunk << (cut.together ? " together" : " alone"));
-        CHECK(same_rows(run(cut), 0, whole, 0, total_rows()));
+        CHECK(same_rows(run(cut), 0, whole, 0, num_scene_rows()));
       }
     }
   }
 }
 
-double at(const Matrix& matrix, std::int64_t row, std::int64_t col) {
+double element(const Matrix& matrix, std::int64_t row, std::int64_t col) {
   return matrix.data[static_cast<std::size_t>(row * matrix.stride + col)];
 }
 
-double of(const std::vector<float>& values, std::int64_t index) {
+double value_of(const std::vector<float>& values, std::int64_t index) {
   return values[static_cast<std::size_t>(index)];
 }
 
@@ -103,16 +104,16 @@ void check_conv(const ConvCase& shape) {
   const auto reference = [&](std::int64_t first, std::int64_t length, std::vector<std::vector<double>>& out) {
     for (std::int64_t row = 0; row < length; ++row) {
       for (std::int64_t c = 0; c < shape.channels; ++c) {
-        double sum = shape.bias ? of(bias, c) : 0.0;
+        double sum = shape.bias ? value_of(bias, c) : 0.0;
         for (std::int64_t j = 0; j < shape.taps; ++j) {
           const std::int64_t from = row - shape.taps + 1 + j;
           if (from < 0) continue;
-          const double before = shape.gates ? at(inputs[1], first + from, c) : 1.0;
-          sum += of(weights, j * shape.channels + c) * at(inputs[0], first + from, c) * before;
+          const double before = shape.gates ? element(inputs[1], first + from, c) : 1.0;
+          sum += value_of(weights, j * shape.channels + c) * element(inputs[0], first + from, c) * before;
         }
-        if (shape.silu) sum *= sigmoid(sum);
+        if (shape.silu) sum *= exact_sigmoid(sum);
         out[static_cast<std::size_t>(first + row)][static_cast<std::size_t>(c)] =
-            sum * (shape.gates ? at(inputs[2], first + row, c) : 1.0);
+            sum * (shape.gates ? element(inputs[2], first + row, c) : 1.0);
       }
     }
   };
@@ -145,7 +146,7 @@ void check_delta(DeltaArgs args) {
     std::vector<double> out(key_size);
     double sum = 0.0;
     for (std::size_t i = 0; i < key_size; ++i) {
-      out[i] = at(from, row, head * args.key_dim + static_cast<std::int64_t>(i));
+      out[i] = element(from, row, head * args.key_dim + static_cast<std::int64_t>(i));
       sum += out[i] * out[i];
     }
     for (double& x : out)
@@ -161,7 +162,8 @@ void check_delta(DeltaArgs args) {
         const std::vector<double> k = unit(inputs[1], row, key_head);
         for (std::size_t i = 0; i < key_size; ++i) {
           const std::int64_t index = args.per_channel ? head * args.key_dim + static_cast<std::int64_t>(i) : head;
-          const double g = of(a, head) * softplus(at(inputs[3], row, index) + of(dt_bias, index));
+          const double g =
+              value_of(a, head) * exact_softplus(element(inputs[3], row, index) + value_of(dt_bias, index));
           for (double& x : s[i])
             x *= std::exp(g);
         }
@@ -170,7 +172,7 @@ void check_delta(DeltaArgs args) {
           double seen = 0.0;
           for (std::size_t i = 0; i < key_size; ++i)
             seen += s[i][j] * k[i];
-          const double d = sigmoid(at(inputs[4], row, head)) * (at(inputs[2], row, column) - seen);
+          const double d = exact_sigmoid(element(inputs[4], row, head)) * (element(inputs[2], row, column) - seen);
           double read = 0.0;
           for (std::size_t i = 0; i < key_size; ++i) {
             s[i][j] += k[i] * d;
@@ -207,13 +209,14 @@ void check_state_space(StateSpaceArgs args) {
       const std::int64_t group = head / (args.num_heads / args.num_groups);
       std::vector<double> s(static_cast<std::size_t>(args.state_size));
       for (std::int64_t row = first; row < first + length; ++row) {
-        const double step = softplus(at(inputs[3], row, head) + of(dt_bias, head));
-        const double x = at(inputs[0], row, column);
-        double sum = of(d, head) * x;
+        const double step = exact_softplus(element(inputs[3], row, head) + value_of(dt_bias, head));
+        const double x = element(inputs[0], row, column);
+        double sum = value_of(d, head) * x;
         for (std::int64_t i = 0; i < args.state_size; ++i) {
           double& one = s[static_cast<std::size_t>(i)];
-          one = one * std::exp(step * of(a, head)) + step * x * at(inputs[1], row, group * args.state_size + i);
-          sum += one * at(inputs[2], row, group * args.state_size + i);
+          one = one * std::exp(step * value_of(a, head)) +
+                step * x * element(inputs[1], row, group * args.state_size + i);
+          sum += one * element(inputs[2], row, group * args.state_size + i);
         }
         out[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = sum;
       }
@@ -236,13 +239,13 @@ void check_scan(std::int64_t channels, std::int64_t state_size) {
     for (std::int64_t column = 0; column < channels; ++column) {
       std::vector<double> s(static_cast<std::size_t>(state_size));
       for (std::int64_t row = first; row < first + length; ++row) {
-        const double step = softplus(at(inputs[3], row, column) + of(dt_bias, column));
-        const double x = at(inputs[0], row, column);
-        double sum = of(d, column) * x;
+        const double step = exact_softplus(element(inputs[3], row, column) + value_of(dt_bias, column));
+        const double x = element(inputs[0], row, column);
+        double sum = value_of(d, column) * x;
         for (std::int64_t i = 0; i < state_size; ++i) {
           double& one = s[static_cast<std::size_t>(i)];
-          one = one * std::exp(step * of(a, i * channels + column)) + step * x * at(inputs[1], row, i);
-          sum += one * at(inputs[2], row, i);
+          one = one * std::exp(step * value_of(a, i * channels + column)) + step * x * element(inputs[1], row, i);
+          sum += one * element(inputs[2], row, i);
         }
         out[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = sum;
       }
@@ -319,20 +322,21 @@ TEST_CASE("gated_norm agrees with double precision in each of its orders") {
         double worst = x.padding_untouched() ? 0.0 : 1e9;
         for (std::int64_t row = 0; row < 9; ++row) {
           const auto gate_at = [&](std::int64_t col) {
-            const double g = at(gate, row, col);
-            return use_sigmoid ? sigmoid(g) : g * sigmoid(g);
+            const double g = element(gate, row, col);
+            return use_sigmoid ? exact_sigmoid(g) : g * exact_sigmoid(g);
           };
           const auto value = [&](std::int64_t col) {
-            return at(before, row, col) * (order == Order::kNormThenGate ? 1.0 : gate_at(col));
+            return element(before, row, col) * (order == Order::kNormThenGate ? 1.0 : gate_at(col));
           };
           for (std::int64_t col = 0; col < 60; ++col) {
             double sum = 0.0;
             for (std::int64_t i = col / 20 * 20; i < col / 20 * 20 + 20; ++i)
               sum += value(i) * value(i);
             double expected = value(col);
-            if (order != Order::kGateOnly) expected *= of(weight, flag ? col % 20 : col) / std::sqrt(sum / 20.0 + 1e-3);
+            if (order != Order::kGateOnly)
+              expected *= value_of(weight, flag ? col % 20 : col) / std::sqrt(sum / 20.0 + 1e-3);
             if (order == Order::kNormThenGate) expected *= gate_at(col);
-            worst = std::max(worst, std::fabs(at(x, row, col) - expected) / (1.0 + std::fabs(expected)));
+            worst = std::max(worst, std::fabs(element(x, row, col) - expected) / (1.0 + std::fabs(expected)));
           }
         }
         CHECK(worst < 2e-6);
