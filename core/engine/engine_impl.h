@@ -103,6 +103,7 @@ class Engine::Impl {
   void append(Generation& generation, TokenId token);
   void append_forced(Generation& generation);
   bool is_stop_token(const Generation& generation, TokenId token) const;
+  void read_scored_tokens(const RowPlan& plan);
   void finish_prompt_only(Generation& generation);
   void emit();
   void fail(const std::string& what) QUIRE_REQUIRES(kEngineThread);

@@ -119,13 +119,15 @@ bool Engine::Impl::step(Clock::time_point now) {
 
 namespace {
 
-// Everything for prompt logprobs and a mean, the first token's row for CLS, else what the sequence ends with.
+// Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
+// with.
 WantedRows rows_wanted(const Generation& generation, const StepEntry& entry, bool is_last) {
   const Pooling pooling = generation.request->pooling;
-  const auto of = pooling == Pooling::kNone ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const bool reads_logits = generation.request->pooled_output == PooledOutput::kTokenLogits;
+  const auto of = pooling == Pooling::kNone || reads_logits ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
   const bool scores_prompt =
       !generation.prompt_logprobs.empty() && generation.num_computed < generation.num_prompt_tokens;
-  if (scores_prompt || pooling == Pooling::kMean) return {of, 0, entry.num_tokens};
+  if (scores_prompt || pooling == Pooling::kMean || pooling == Pooling::kEach) return {of, 0, entry.num_tokens};
   if (pooling == Pooling::kCls) return {of, 0, generation.num_computed == 0 ? 1 : 0};
   return {of, entry.num_tokens - 1, is_last ? 1 : 0};
 }
@@ -160,15 +162,18 @@ void Engine::Impl::pool_hidden_states(MatrixView hidden) {
   for (const RowPlan& plan : rows_wanted_) {
     if (plan.wanted.of != WantedRows::Of::kHidden) continue;
     Generation& generation = *plan.generation;
+    const Pooling pooling = generation.request->pooling;
+    const auto width = static_cast<std::size_t>(hidden.cols);
     for (std::int64_t i = 0; i < plan.wanted.count; ++i) {
-      const Pooling pooling = generation.request->pooling;
       if (plan.first_position + i < generation.num_pooled) continue;
       const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
-      generation.pooled.resize(static_cast<std::size_t>(hidden.cols), 0.0);
-      for (std::size_t j = 0; j < generation.pooled.size(); ++j)
-        generation.pooled[j] += static_cast<double>(row[j]);
+      const std::size_t at = pooling == Pooling::kEach ? generation.pooled.size() : 0;
+      generation.pooled.resize(at + width, 0.0);
+      for (std::size_t j = 0; j < width; ++j)
+        generation.pooled[at + j] += static_cast<double>(row[j]);
       ++generation.num_pooled;
-      generation.max_cached_tokens = pooling == Pooling::kMean ? generation.num_pooled : generation.num_tokens();
+      const bool every_row = pooling == Pooling::kMean || pooling == Pooling::kEach;
+      generation.max_cached_tokens = every_row ? generation.num_pooled : generation.num_tokens();
     }
   }
 }
@@ -198,7 +203,8 @@ void Engine::Impl::prepare_rows() {
 }
 
 bool Engine::Impl::draws_token(const RowPlan& plan) {
-  return plan.is_last && plan.wanted.of == WantedRows::Of::kLogits && plan.generation->request->sampling.max_tokens > 0;
+  const Request& request = *plan.generation->request;
+  return plan.is_last && request.pooling == Pooling::kNone && request.sampling.max_tokens > 0;
 }
 
 // Needs nothing of what the step computes. Choices that are about to be forked stand where their first one stands.
@@ -275,7 +281,9 @@ void Engine::Impl::commit(Clock::time_point began) {
   for (std::size_t i = 0; i < rows_.size(); ++i)
     take_token(*row_owners_[i], rows_[i]);
   for (const RowPlan& plan : rows_wanted_) {
-    if (plan.is_last && !draws_token(plan)) finish_prompt_only(*plan.generation);
+    if (!plan.is_last || draws_token(plan)) continue;
+    if (plan.wanted.of == WantedRows::Of::kLogits) read_scored_tokens(plan);
+    finish_prompt_only(*plan.generation);
   }
 }
 
@@ -348,20 +356,43 @@ void Engine::Impl::append_forced(Generation& generation) {
   }
 }
 
+namespace {
+
+// What makes a sum of hidden states the vector that is asked for. Its length does not tell a sum from a mean.
+double pooled_scale(const Request& request, std::span<const double> vector, std::int64_t num_pooled) {
+  if (request.pooled_output != PooledOutput::kUnitVector)
+    return request.pooling == Pooling::kMean ? 1.0 / static_cast<double>(num_pooled) : 1.0;
+  double square = 0.0;
+  for (const double value : vector)
+    square += value * value;
+  return square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
+}
+
+}  // namespace
+
 void Engine::Impl::finish_prompt_only(Generation& generation) {
   touched_.push_back(&generation);
   generation.event.prompt_logprobs = std::move(generation.prompt_logprobs);
   const bool embeds = generation.request->pooling != Pooling::kNone;
   generation.finish = finish_info(generation, embeds ? FinishReason::kStop : FinishReason::kLength);
   if (!embeds) return;
-  // The length of a mean does not survive the norm: the sum will do.
-  double square = 0.0;
-  for (const double value : generation.pooled)
-    square += value * value;
-  const double scale = square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
-  generation.event.embedding.reserve(generation.pooled.size());
-  for (const double value : generation.pooled)
-    generation.event.embedding.push_back(static_cast<float>(value * scale));
+  const Request& request = *generation.request;
+  std::vector<double>& pooled = generation.pooled;
+  const auto width = request.pooling == Pooling::kEach ? static_cast<std::size_t>(model_.hidden_size()) : pooled.size();
+  generation.event.embedding.reserve(pooled.size());
+  for (std::size_t at = 0; at < pooled.size(); at += width) {
+    const std::span<const double> vector = std::span(pooled).subspan(at, width);
+    const double scale = pooled_scale(request, vector, generation.num_pooled);
+    for (const double value : vector)
+      generation.event.embedding.push_back(static_cast<float>(value * scale));
+  }
+}
+
+void Engine::Impl::read_scored_tokens(const RowPlan& plan) {
+  Generation& generation = *plan.generation;
+  const float* row = logits_.data + (plan.first_index + plan.wanted.count - 1) * logits_.stride;
+  for (const TokenId token : generation.request->scored_tokens)
+    generation.pooled.push_back(static_cast<double>(row[token.value]));
 }
 
 void Engine::Impl::emit() {

@@ -44,7 +44,8 @@ struct Generation : Sequence {
 
   // Of the prompt's rows that are wanted themselves.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
-  std::vector<double> pooled;   // the sum of the hidden states so far, or the one that was chosen
+  // The sum of the hidden states so far, the one that was chosen, all of them, or the logits that are asked for.
+  std::vector<double> pooled;
   std::int64_t num_pooled = 0;  // rows
 
   std::int32_t num_generated = 0;  // a stop token included
