@@ -52,6 +52,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   live.seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
   live.choices.resize(static_cast<std::size_t>(request.num_choices));
   live.choices[0] = make_generation(live, 0);
+  live.num_unforked = request.num_choices - 1;
   if (request.deadline) deadlines_.emplace(*request.deadline, &live);
   if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
     live.queue_deadline =
@@ -115,7 +116,6 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  if (choice == 0) sequence.num_places_reserved = request.num_choices - 1;
   if (choice == 0 && request.sampling.num_prompt_logprobs) {
     sequence.max_chunk = kMaxPromptLogitRows;
     sequence.max_cached_tokens = 0;
@@ -137,7 +137,7 @@ void Engine::Impl::abort(const Abort& asked) {
   const auto choice = static_cast<std::size_t>(*asked.choice);
   if (choice >= live.choices.size() || live.choices[choice] == nullptr) return;
   Generation& generation = *live.choices[choice];
-  if (generation.num_places_reserved > 0) return;  // the others have not been forked from it yet
+  if (live.num_unforked > 0) return;  // the others have not been forked from it yet
   end(generation, finish_info(generation, FinishReason::kAbort));
 }
 
@@ -207,8 +207,8 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
 
 void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error) {
   // Choices that were never forked end with the first one's figures.
-  if (live.choices[0] != nullptr && live.choices[0]->num_places_reserved > 0) {
-    for (std::int32_t choice = 1; choice < live.request->num_choices; ++choice) {
+  if (live.num_unforked > 0) {
+    for (std::int32_t choice = 1; choice <= live.num_unforked; ++choice) {
       OutputEvent event{.choice = choice};
       event.finish = finish_info(*live.choices[0], reason);
       event.finish->error = error;

@@ -192,13 +192,14 @@ void Engine::Impl::prepare_rows() {
     const std::span<float> logits(logits_.data + (plan.first_index + plan.wanted.count - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
-    const std::int32_t num_forks = generation.num_places_reserved;
+    const std::int32_t num_forks = generation.live->num_unforked;
     add_sample_row(generation, logits, mask, num_forks > 0);
     for (std::int32_t choice = 1; choice <= num_forks; ++choice) {
       auto& forked = generation.live->choices[static_cast<std::size_t>(choice)];
       forked = make_generation(*generation.live, choice);
       add_sample_row(*forked, logits, mask, true);
     }
+    generation.live->num_unforked = 0;
   }
 }
 
@@ -400,7 +401,7 @@ void Engine::Impl::emit() {
     if (!generation->finish) {
       generation->event.num_cached_tokens = static_cast<std::int32_t>(generation->num_cached_tokens);
       generation->live->sink->send(std::exchange(generation->event, OutputEvent{.choice = generation->choice}));
-    } else if (generation->num_places_reserved > 0) {
+    } else if (generation->live->num_unforked > 0) {
       end_request(*generation->live, generation->finish->reason, std::nullopt);
     } else {
       end(*generation, *std::move(generation->finish));

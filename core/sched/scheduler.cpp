@@ -93,7 +93,7 @@ std::span<const Sequence* const> Scheduler::next_to_start() {
   std::int64_t places = num_places_left();
   std::int64_t blocks = kv_.pool().num_available() - num_running();
   waiting_.for_each_first(kWindow, [&](const Sequence& sequence, bool) {
-    places -= 1 + sequence.num_places_reserved;
+    places -= 1;
     blocks -= kv_.blocks_for(sequence.num_tokens());
     if (places < 0 || blocks < 0) return false;
     next_to_start_.push_back(&sequence);
@@ -220,9 +220,9 @@ bool Scheduler::swaps(const Sequence& victim) const {
   if (!limits_.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;
   const auto full = std::span(victim.table.blocks).first(static_cast<std::size_t>(victim.table.num_entered));
-  const auto num_own = static_cast<double>(
-      std::count_if(full.begin(), full.end(), [&](BlockId block) { return kv_.pool().num_references(block) == 1; }));
-  return num_own * *limits_.swap_block_s <= cost_.prompt_seconds(num_own * kv_.block_size());
+  const std::int64_t num_own =
+      std::count_if(full.begin(), full.end(), [&](BlockId block) { return kv_.pool().num_references(block) == 1; });
+  return static_cast<double>(num_own) * *limits_.swap_block_s <= cost_.prompt_seconds(0, num_own * kv_.block_size());
 }
 
 // The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
@@ -267,7 +267,6 @@ bool Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch&
 }
 
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
-  if (num_places_left() <= sequence.num_places_reserved) return false;
   // One block to grow for each that runs: without it the newcomer would soon be preempted again.
   const std::int64_t need = kv_.blocks_needed(sequence.table, match, sequence.num_tokens()) + num_running();
   if ((!running_.empty() && kv_.pool().num_available() < need) ||
@@ -295,7 +294,6 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
   }
   reserve_room(sequence);
   enter_running(sequence);
-  num_places_reserved_ += sequence.num_places_reserved;
   place_chunk(plan, sequence);
 }
 
@@ -315,17 +313,21 @@ void Scheduler::leave_running(Sequence& sequence) {
   const auto place = std::lower_bound(running_.begin(), running_.end(), &sequence, more_important);
   QUIRE_CHECK(place != running_.end() && *place == &sequence, "a running sequence has one place");
   running_.erase(place);
-  num_places_reserved_ -= sequence.num_places_reserved;
 }
 
 void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
-  std::int64_t num_prompt_tokens = 0;
+  StepTerms terms;
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
     const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
+    if (was_streaming) {
+      terms.add_stream(sequence.num_computed);
+    } else {
+      terms.add_prompt(sequence.num_computed, done.num_computed);
+    }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
     kv_.commit(sequence.table, sequence.tokens, sequence.num_computed);
@@ -333,13 +335,12 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       waiting_.charge(sequence, num_kept);
       continue;
     }
-    num_prompt_tokens += done.num_computed;
     if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
       blocked_ = nullptr;
     }
   }
-  cost_.observe(plan.num_streaming, num_prompt_tokens, output.seconds);
+  cost_.observe(terms, output.seconds);
 }
 
 void Scheduler::abandon(StepPlan& plan) {
@@ -349,17 +350,22 @@ void Scheduler::abandon(StepPlan& plan) {
 }
 
 void Scheduler::fork(Sequence& parent, Sequence& child) {
-  QUIRE_CHECK(parent.num_places_reserved > 0, "a fork takes a place that was reserved for it");
-  --parent.num_places_reserved;
-  --num_places_reserved_;
+  QUIRE_CHECK(parent.state == Sequence::State::kRunning && child.state == Sequence::State::kNew,
+              "a new sequence is forked from a running one");
   kv_.open(child.table, parent.cache_salt);
-  kv_.fork(parent.table, child.table, parent.num_computed);
-  child.num_computed = parent.num_computed;
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
+  child.is_choice = true;
   child.level = parent.level;
-  reserve_room(child);
   waiting_.began(child);
+  if (num_places_left() == 0) {
+    child.state = Sequence::State::kWaiting;
+    waiting_.add(child);
+    return;
+  }
+  kv_.fork(parent.table, child.table, parent.num_computed);
+  child.num_computed = parent.num_computed;
+  reserve_room(child);
   enter_running(child);
 }
 
@@ -380,8 +386,14 @@ void Scheduler::finish(Sequence& sequence) {
 }
 
 std::int64_t Scheduler::prompt_budget(const StepPlan& plan) const {
-  if (options_.target_itl_ms <= 0.0 || plan.num_streaming == 0) return budget_;
-  const std::int64_t fitting = cost_.prompt_tokens_within(options_.target_itl_ms / 1000.0, budget_);
+  if (options_.target_itl_ms <= 0.0 || plan.num_streaming == 0 || !cost_.known()) return budget_;
+  StepTerms streams;
+  for (const StepEntry& entry : plan.entries)
+    streams.add_stream(entry.sequence->num_computed);
+  const double streams_s = cost_.seconds(streams);
+  // Prompts are not starved by a target that streams alone use up.
+  const double prompts_s = std::max(options_.target_itl_ms / 1000.0 - streams_s, streams_s);
+  const std::int64_t fitting = cost_.prompt_tokens_within(prompts_s, 0);
   return std::min(budget_, std::max(fitting, kMinPromptChunk));
 }
 

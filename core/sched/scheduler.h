@@ -39,7 +39,8 @@ class Scheduler {
   void commit(StepPlan& plan, const StepOutput& output);
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
-  // `child` (kNew) continues where `parent` stands, sharing its blocks; takes one of the parent's reserved places.
+  // `child` (kNew) continues where `parent` (running) stands. With a place free it runs at once and shares the blocks;
+  // without one it waits like any other, and finds the computed blocks when it starts.
   void fork(Sequence& parent, Sequence& child);
   // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
   // plan.
@@ -75,7 +76,7 @@ class Scheduler {
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   std::int64_t prompt_budget(const StepPlan& plan) const;
-  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running() - num_places_reserved_; }
+  std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -83,7 +84,6 @@ class Scheduler {
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
   std::vector<const Sequence*> next_to_start_;
-  std::int64_t num_places_reserved_ = 0;
   std::int64_t budget_ = 0;  // tokens left in the plan being made
   std::int64_t prompt_budget_ = 0;
   std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk

@@ -29,16 +29,16 @@ struct Sequence {
   BlockTable table;
   State state = State::kNew;
 
-  std::int32_t num_places_reserved = 0;         // running sequences that will be forked from this one
   std::int64_t max_chunk = kUnbounded;          // tokens in one step, together with all others that have such a bound
   std::int64_t max_cached_tokens = kUnbounded;  // of a prefix; the rest must go through the model
   std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started
   std::int32_t num_preemptions = 0;
   bool has_started = false;
+  bool is_choice = false;  // forked from another sequence of its request
 
   // The scheduler's own.
   std::int64_t level = 0;          // of importance, lower first; then the older
-  std::int64_t num_scheduled = 0;  // tokens in the batch being made
+  std::int64_t num_scheduled = 0;  // tokens in the plan being made
   std::int32_t num_bypassed = 0;   // times a later request was started first
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }

@@ -1,32 +1,124 @@
 #include "core/sched/step_cost.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace quire {
 
 namespace {
 
-constexpr double kNewestShare = 0.1;  // of the newest observation: about ten steps of memory
+constexpr double kNoise = 0.1;          // of a step's time, relative: how far two equal steps are apart
+constexpr double kSpeedDrift = 0.03;    // of all prices together, from step to step
+constexpr double kSurprise = 0.15;      // what is further off than this is rather the machine's speed than a price ...
+constexpr double kMostFaster = 0.6;     // ... but one step says no more than that it became so much faster ...
+constexpr double kMostSlower = 1.0;     // ... or slower
+constexpr double kPriceDrift = 0.003;   // of each price by itself
+constexpr double kLeastDrift = 0.001;   // the same as a part of the step's time, so that a price of zero can rise again
+constexpr double kMostUncertain = 3.0;  // times a price, however long it was not measured
+// Before anything was measured: how far each price may be from zero, in times of the first step. Rather the tokens than
+// the fixed part: what is believed too expensive is soon seen to be cheap, and costs no long step.
+constexpr std::array<double, 5> kFirstGuess = {2.0, 0.5, 0.5, 0.2, 0.05};
 
-void blend(double& average, double value) {
-  average = average == 0.0 ? value : average + kNewestShare * (value - average);
+constexpr std::int64_t kFirstPromptTokens = 16;
+constexpr double kMostGrowth = 4.0;  // of a step's prompt tokens over what was seen
+
+double dot(const std::array<double, 5>& a, const std::array<double, 5>& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+
+double prompt_ktokens(std::int64_t num_computed, std::int64_t num_tokens) {
+  const auto n = static_cast<double>(num_tokens);
+  return n * (static_cast<double>(num_computed) + 0.5 * n) / 1000.0;
 }
 
 }  // namespace
 
-void StepCost::observe(std::int64_t num_streaming, std::int64_t num_prompt_tokens, double seconds) {
-  if (seconds <= 0.0) return;
-  if (num_prompt_tokens == 0) {
-    if (num_streaming > 0) blend(streaming_step_s_, seconds);
-    return;
-  }
-  const double base = num_streaming > 0 ? std::min(streaming_step_s_, seconds) : 0.0;
-  blend(prompt_token_s_, (seconds - base) / static_cast<double>(num_prompt_tokens));
+void StepTerms::add_stream(std::int64_t num_computed) {
+  num_streams += 1.0;
+  stream_ktokens += static_cast<double>(num_computed) / 1000.0;
 }
 
-std::int64_t StepCost::prompt_tokens_within(double target_s, std::int64_t unknown) const {
-  if (prompt_token_s_ <= 0.0) return unknown;
-  return static_cast<std::int64_t>(std::max(target_s - streaming_step_s_, streaming_step_s_) / prompt_token_s_);
+void StepTerms::add_prompt(std::int64_t num_computed, std::int64_t num_tokens) {
+  num_prompt_tokens += static_cast<double>(num_tokens);
+  prompt_ktokens += quire::prompt_ktokens(num_computed, num_tokens);
+}
+
+StepCost::Vector StepCost::vector_of(const StepTerms& terms) {
+  return {1.0, terms.num_streams, terms.num_prompt_tokens, terms.stream_ktokens, terms.prompt_ktokens};
+}
+
+void StepCost::begin(double seconds) {
+  for (std::size_t i = 0; i < kNumTerms; ++i)
+    covariance_[i][i] = kFirstGuess[i] * kFirstGuess[i] * seconds * seconds;
+  is_known_ = true;
+}
+
+void StepCost::drift(const Vector& terms, double seconds, double speed) {
+  for (std::size_t i = 0; i < kNumTerms; ++i) {
+    for (std::size_t j = 0; j < kNumTerms; ++j)
+      covariance_[i][j] += speed * speed * prices_[i] * prices_[j];
+    const double least = terms[i] > 0.0 ? kLeastDrift * seconds / std::max(terms[i], 1.0) : 0.0;
+    const double own = std::max(kPriceDrift * prices_[i], least);
+    covariance_[i][i] += own * own;
+  }
+  // What is not measured for long becomes no more uncertain than it was at the beginning.
+  for (std::size_t i = 0; i < kNumTerms; ++i) {
+    const double most = kMostUncertain * prices_[i] + kFirstGuess[i] * seconds;
+    const double excess = covariance_[i][i] / (most * most);
+    if (excess <= 1.0) continue;
+    const double shrink = 1.0 / std::sqrt(excess);
+    for (std::size_t j = 0; j < kNumTerms; ++j) {
+      covariance_[i][j] *= shrink;
+      covariance_[j][i] *= shrink;
+    }
+  }
+}
+
+void StepCost::observe(const StepTerms& terms, double seconds) {
+  if (!(seconds > 0.0) || !std::isfinite(seconds)) return;
+  most_prompt_tokens_ = std::max(most_prompt_tokens_, terms.num_prompt_tokens);
+  if (!is_known_) begin(seconds);
+  const Vector in_step = vector_of(terms);
+  const double predicted = dot(prices_, in_step);
+  const bool was_priced = predicted > 0.0;
+  const double surprise =
+      was_priced ? std::clamp(seconds - predicted, -kMostFaster * predicted, kMostSlower * predicted) : seconds;
+  const double relative = was_priced ? std::abs(surprise) / predicted : 0.0;
+  drift(in_step, seconds, std::max(kSpeedDrift, relative - kSurprise));
+  Vector gain{};
+  for (std::size_t i = 0; i < kNumTerms; ++i)
+    gain[i] = dot(covariance_[i], in_step);
+  const double noise = kNoise * std::max(seconds, predicted);
+  const double variance = dot(in_step, gain) + noise * noise;
+  for (std::size_t i = 0; i < kNumTerms; ++i)
+    prices_[i] = std::max(0.0, prices_[i] + gain[i] / variance * surprise);
+  for (std::size_t i = 0; i < kNumTerms; ++i) {
+    for (std::size_t j = 0; j < kNumTerms; ++j)
+      covariance_[i][j] -= gain[i] * gain[j] / variance;
+  }
+}
+
+double StepCost::seconds(const StepTerms& terms) const {
+  return dot(prices_, vector_of(terms));
+}
+
+double StepCost::prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const {
+  return prices_[2] * static_cast<double>(num_tokens) + prices_[4] * prompt_ktokens(num_computed, num_tokens);
+}
+
+std::int64_t StepCost::prompt_tokens_within(double seconds, std::int64_t num_computed) const {
+  if (seconds <= 0.0) return 0;
+  const double trusted = std::max(static_cast<double>(kFirstPromptTokens), kMostGrowth * most_prompt_tokens_);
+  // price * n + context price * (n * num_computed + n^2 / 2) = seconds
+  const double square = prices_[4] / 2000.0;
+  const double linear = prices_[2] + prices_[4] * static_cast<double>(num_computed) / 1000.0;
+  double fitting = std::numeric_limits<double>::infinity();
+  if (linear > 0.0) fitting = 2.0 * seconds / (linear + std::sqrt(linear * linear + 4.0 * square * seconds));
+  return static_cast<std::int64_t>(std::min(fitting, trusted));
 }
 
 }  // namespace quire

@@ -1,23 +1,52 @@
-// StepCost: what a step costs, learned from the steps that were: a base for those who stream, and a price per prompt
-// token. Engine thread only. Exponential averages, so that it follows the load; no clock of its own.
+// StepCost: what a step costs, learned from every step that was computed: a fixed price, and one for each streaming
+// row, prompt token and token of context. Engine thread only. No clock of its own: times are arguments. A Kalman filter
+// over the five prices: they drift together, as a machine becomes slower or faster, and a little each by itself.
+// Invariant: no price is below zero.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace quire {
 
+// What was in a step, of which its time is a sum of prices.
+struct StepTerms {
+  double num_streams = 0.0;
+  double num_prompt_tokens = 0.0;
+  double stream_ktokens = 0.0;  // thousands of tokens of context that the streams attend to, all together
+  double prompt_ktokens = 0.0;  // of the prompts' tokens: the sum of the thousands of tokens before each
+
+  void add_stream(std::int64_t num_computed);
+  void add_prompt(std::int64_t num_computed, std::int64_t num_tokens);
+};
+
 class StepCost {
  public:
-  void observe(std::int64_t num_streaming, std::int64_t num_prompt_tokens, double seconds);
-  // Prompt tokens that fit a step of `target_s` seconds beside those who stream, or take as long as these do where that
-  // is more: prompts are not starved by a target that streams alone use up. `unknown` before anything was measured.
-  std::int64_t prompt_tokens_within(double target_s, std::int64_t unknown) const;
-  double prompt_token_seconds() const { return prompt_token_s_; }
-  double prompt_seconds(double num_tokens) const { return prompt_token_s_ * num_tokens; }
+  // A step took `seconds`. What took no time teaches nothing.
+  void observe(const StepTerms& terms, double seconds);
+
+  bool known() const { return is_known_; }
+  double seconds(const StepTerms& terms) const;
+  double fixed_seconds() const { return prices_[0]; }
+  double prompt_token_seconds() const { return prices_[2]; }
+  // Of `num_tokens` of a prompt after `num_computed` of them, beside whatever else the step computes.
+  double prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const;
+  // How many tokens of a prompt after `num_computed` fit `seconds`. Never more than a few times of what one step was
+  // seen to compute: a price is not trusted far from where it was measured.
+  std::int64_t prompt_tokens_within(double seconds, std::int64_t num_computed) const;
 
  private:
-  double streaming_step_s_ = 0.0;  // a step without prompt tokens
-  double prompt_token_s_ = 0.0;    // each prompt token more
+  static constexpr std::size_t kNumTerms = 5;
+  using Vector = std::array<double, kNumTerms>;
+
+  static Vector vector_of(const StepTerms& terms);
+  void begin(double seconds);
+  void drift(const Vector& terms, double seconds, double speed);
+
+  Vector prices_{};  // seconds: fixed, stream, prompt token, thousand tokens of a stream's and of a prompt's context
+  std::array<Vector, kNumTerms> covariance_{};
+  double most_prompt_tokens_ = 0.0;  // computed in one step
+  bool is_known_ = false;
 };
 
 }  // namespace quire

@@ -98,7 +98,6 @@ class Shadow {
     request.arrival = Clock::time_point(std::chrono::milliseconds(num_added_ / 2));  // some arrive together
     if (!scheduler_.check(request)) FAIL("a request that fits is refused");
     Sequence& sequence = make(std::make_shared<const Request>(std::move(request)));
-    sequence.num_places_reserved = sequence.request->num_choices - 1;
     sequence.cache_salt = random_.one_in(5) ? "salt" : "";
     scheduler_.add(sequence);
   }
@@ -182,7 +181,8 @@ class Shadow {
   void continue_sequence(Sequence& sequence) {
     if (sequence.num_remaining() > 0) return;
     std::vector<Sequence*> grown{&sequence};
-    while (sequence.num_places_reserved > 0) {
+    const bool is_first = sequence.num_generated() == 0 && !sequence.is_choice;
+    for (int choice = 1; is_first && choice < sequence.request->num_choices; ++choice) {
       Sequence& child = make(sequence.request);
       child.cache_salt = sequence.cache_salt;
       scheduler_.fork(sequence, child);
@@ -207,7 +207,6 @@ class Shadow {
     std::map<BlockId, int> references;
     std::int64_t num_running = 0;
     std::int64_t num_waiting = 0;
-    std::int64_t num_reserved = 0;
     for (const Sequence& sequence : sequences_) {
       if (sequence.state == Sequence::State::kWaiting) {
         ++num_waiting;
@@ -215,7 +214,6 @@ class Shadow {
         continue;
       }
       ++num_running;
-      num_reserved += sequence.num_places_reserved;
       for (const BlockId block : sequence.table.blocks)
         ++references[block];
       for (std::int64_t p = 0; p < sequence.num_computed; ++p) {
@@ -227,7 +225,7 @@ class Shadow {
       }
     }
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
-    if (num_running + num_reserved > options_.max_num_seqs) FAIL("more places taken than there are");
+    if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
     if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
     for (const auto& [block, count] : references) {
       if (kv_.pool().num_references(block) != count) FAIL("a wrong number of references");

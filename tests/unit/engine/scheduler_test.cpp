@@ -52,6 +52,17 @@ class Scene {
     request.prompt = made_tokens(num_tokens, 5000);
     return add(std::make_shared<const Request>(std::move(request)));
   }
+  // Another choice of a sequence that just drew its first token.
+  Sequence& fork(Sequence& parent) {
+    Sequence& child = sequences.emplace_back();
+    child.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
+    child.request = parent.request;
+    child.tokens = parent.request->prompt;
+    child.num_prompt_tokens = parent.num_prompt_tokens;
+    scheduler.fork(parent, child);
+    child.tokens.push_back(TokenId{500 + static_cast<int>(sequences.size())});
+    return child;
+  }
   void pass(int seconds) { num_added_ += seconds; }
 
   std::vector<Planned> step() {
@@ -356,4 +367,20 @@ TEST_CASE("a request that can never run is refused", "[scheduler]") {
   request.sampling.max_tokens = 1;
   request.num_choices = 3;
   CHECK(scene.scheduler.check(request).error().param == "n");
+}
+
+TEST_CASE("choices of a request wait for places like any other sequence, and hold none meanwhile", "[scheduler]") {
+  Scene scene({.max_num_seqs = 3, .max_num_batched_tokens = 64}, 100, true);
+  Sequence& parent = scene.add(8);
+  Sequence& other = scene.add(4);
+  CHECK(scene.step() == Plan{{0, 8}, {1, 4}});
+  Sequence& running = scene.fork(parent);
+  Sequence& waiting = scene.fork(parent);
+  CHECK(running.state == Sequence::State::kRunning);
+  CHECK(waiting.state == Sequence::State::kWaiting);
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 1}});
+  scene.scheduler.finish(other);
+  // Its prompt is found where the first choice computed it: one token is left.
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {3, 1}});
+  CHECK(waiting.num_computed == 9);
 }
