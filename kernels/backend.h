@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/kv_layout.h"
 
 namespace quire {
 
@@ -57,6 +58,7 @@ struct WeightSource {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
+  float scale = 1.0f;  // of every weight, applied to the products
 };
 
 // A weight matrix packed for the backend; made by load_linear. Immutable after construction.
@@ -84,23 +86,12 @@ class Buffer {
   virtual std::int64_t size() const = 0;  // floats
 };
 
-enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
-
-struct KvLayout {
-  std::int64_t num_layers = 0;
-  std::int64_t num_blocks = 0;
-  std::int64_t block_size = 16;  // tokens per block; a multiple of 16
-  std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;
-  KvDType dtype = KvDType::kF16;
-};
-
-// The paged K and V of every layer. How a block is laid out inside is the backend's own affair.
+// The paged K and V of a group's layers. How a block is laid out inside is the backend's own affair.
 class KvStorage {
  public:
   virtual ~KvStorage() = default;
   virtual const KvLayout& layout() const = 0;
-  virtual std::size_t block_bytes() const = 0;  // one block, all layers, K and V
+  virtual std::size_t block_bytes() const = 0;  // one block, all the group's layers, K and V
   virtual void copy_block(std::int32_t source, std::int32_t destination) = 0;
   virtual void read_block(std::int32_t block, std::span<std::byte> out) const = 0;  // out: block_bytes()
   virtual void write_block(std::int32_t block, std::span<const std::byte> in) = 0;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <xxhash.h>
 
 #include <chrono>
 #include <random>
@@ -29,12 +28,11 @@ Error shutting_down() {
 }
 
 // Whatever makes the bytes of a block mean something else, or come out differently.
-std::uint64_t fingerprint(const std::string& model_version, const std::string& backend, const KvLayout& layout,
-                          std::size_t block_bytes) {
-  const std::string text =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
-                  layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype), block_bytes);
-  return XXH3_64bits(text.data(), text.size());
+std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
+                        std::size_t block_bytes) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
+                     layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype),
+                     block_bytes);
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -55,7 +53,8 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
       options_(options),
       next_seed_(first_seed(options.seed)),
       kv_(storage_->layout().num_blocks, static_cast<std::int32_t>(storage_->layout().block_size),
-          options.kv_cache.enable_prefix_caching),
+          options.kv_cache.enable_prefix_caching, content_hash,
+          identity_of(options.model_version, backend.name(), storage_->layout(), storage_->block_bytes())),
       scheduler_(
           [&] {
             SchedulerOptions of_model = options.scheduler;
@@ -71,13 +70,11 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
   if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
     host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
   if (tiers.enable_prefix_caching && !tiers.disk_tier_path.empty()) {
-    disk_ = std::make_unique<DiskTier>(
-        DiskTierOptions{.directory = tiers.disk_tier_path,
-                        .max_bytes = tiers.disk_tier_bytes,
-                        .fingerprint = fingerprint(options.model_version, backend.name(), storage_->layout(),
-                                                   storage_->block_bytes()),
-                        .block_size = kv_.block_size()},
-        [this] { queue.wake(); });
+    disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
+                                                       .max_bytes = tiers.disk_tier_bytes,
+                                                       .fingerprint = root_key(kv_.index().identity()),
+                                                       .block_size = kv_.block_size()},
+                                       [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
     lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, host_.get(), disk_.get());
@@ -135,6 +132,9 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
   std::optional<Clock::time_point> next;
   for (const Deadlines* deadlines : {&deadlines_, &queue_deadlines_}) {
     if (!deadlines->empty() && (!next || deadlines->begin()->first < *next)) next = deadlines->begin()->first;
+  }
+  if (const auto given_up = lower_tier_ != nullptr ? lower_tier_->next_deadline() : std::nullopt) {
+    if (!next || *given_up < *next) next = given_up;
   }
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
   if (drain != kNotDraining && !live_.empty()) {

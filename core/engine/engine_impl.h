@@ -72,9 +72,8 @@ class Engine::Impl {
   void abort(const Abort& abort);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(Clock::time_point now);
-  void schedule_or_restore(LiveRequest& live);
-  void take_restored();
-  void swap_in();
+  void restore_blocks(Sequence& sequence);
+  void move_blocks();
   void end(Generation& generation, FinishInfo info);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error);
   void erase(LiveRequest& live);
@@ -122,7 +121,6 @@ class Engine::Impl {
   std::unique_ptr<HostTier> host_;  // null: no such tier
   std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<LowerTier> lower_tier_;
-  std::unordered_map<std::uint64_t, LiveRequest*> restoring_;  // by fetch: not yet with the scheduler; null: has ended
   Sampler sampler_;
   StepPlan plan_;
   StepOutput output_;

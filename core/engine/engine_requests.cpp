@@ -23,7 +23,6 @@ void Engine::Impl::receive(Clock::time_point now) {
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
-  take_restored();
 }
 
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
@@ -59,49 +58,25 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
         now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
     queue_deadlines_.emplace(*live.queue_deadline, &live);
   }
-  schedule_or_restore(live);
+  scheduler_.add(*live.choices[0]);
+  restore_blocks(*live.choices[0]);
 }
 
-void Engine::Impl::schedule_or_restore(LiveRequest& live) {
-  Sequence& sequence = *live.choices[0];
-  if (lower_tier_ != nullptr && sequence.max_cached_tokens > 0) {
-    live.fetch = lower_tier_->begin_restore(sequence.cache_salt, sequence.tokens, scheduler_.prompt_token_seconds());
-  }
-  if (live.fetch) {
-    restoring_.emplace(*live.fetch, &live);
-  } else {
-    scheduler_.add(sequence);
-  }
+// What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
+// arrives, those of the next to start, a preempted sequence's above all, as long as they wait.
+void Engine::Impl::restore_blocks(Sequence& sequence) {
+  if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
+  const bool always = options_.scheduler.preemption == Preemption::kSwap && sequence.has_started;
+  lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
+                       always ? 0.0 : scheduler_.prompt_token_seconds());
 }
 
-void Engine::Impl::take_restored() {
-  if (disk_ == nullptr) return;
-  for (const DiskTier::Fetched& fetched : disk_->take_fetched()) {
-    LiveRequest* const live = restoring_.extract(fetched.number).mapped();
-    if (live == nullptr) {
-      lower_tier_->drop_restore(fetched.number);
-      continue;
-    }
-    Sequence& sequence = *live->choices[0];
-    live->fetch.reset();
-    const auto num_blocks = lower_tier_->finish_restore(sequence.cache_salt, sequence.tokens, fetched);
-    if (num_blocks) {
-      stats_.num_blocks_restored += static_cast<std::uint64_t>(*num_blocks);
-      scheduler_.add(sequence);
-    } else {
-      schedule_or_restore(*live);
-    }
-  }
-}
-
-// What the next to start finds in host memory comes back before it is planned: a preempted sequence's blocks above all.
-void Engine::Impl::swap_in() {
-  if (host_ == nullptr) return;
-  const double of_token = options_.scheduler.preemption == Preemption::kSwap ? 0.0 : scheduler_.prompt_token_seconds();
-  for (const Sequence* sequence : scheduler_.next_to_start()) {
-    stats_.num_blocks_restored += static_cast<std::uint64_t>(
-        lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), of_token));
-  }
+void Engine::Impl::move_blocks() {
+  if (lower_tier_ == nullptr) return;
+  for (Sequence* sequence : scheduler_.next_to_start())
+    restore_blocks(*sequence);
+  lower_tier_->begin_step();
+  stats_.num_blocks_restored = lower_tier_->num_restored();
 }
 
 std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
@@ -230,7 +205,6 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
 void Engine::Impl::erase(LiveRequest& live) {
   if (live.request->deadline) deadlines_.erase({*live.request->deadline, &live});
   if (live.queue_deadline) queue_deadlines_.erase({*live.queue_deadline, &live});
-  if (live.fetch) restoring_.at(*live.fetch) = nullptr;
   const std::string id = live.request->id;
   live_.erase(id);
 }

@@ -81,13 +81,13 @@ void Engine::Impl::trace_entries() {
 bool Engine::Impl::step(Clock::time_point now) {
   begin_phases();
   receive(now);
-  swap_in();
+  move_blocks();
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   scheduler_.schedule(plan_, step_limits);
   if (plan_.empty()) {
     publish();
-    return false;
+    return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
   note_started(now);
   trace_entries();
@@ -423,7 +423,7 @@ void Engine::Impl::fail(const std::string& what) {
 void Engine::Impl::publish() {
   const BlockPool& pool = kv_.pool();
   stats_.num_running = scheduler_.num_running();
-  stats_.num_waiting = scheduler_.num_waiting() + static_cast<std::int64_t>(restoring_.size());
+  stats_.num_waiting = scheduler_.num_waiting();
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();

@@ -60,8 +60,7 @@ struct LiveRequest {
   std::vector<std::unique_ptr<Generation>>
       choices;  // [0] from the start, the others once the prompt is computed; null: ended
   std::int32_t num_ended = 0;
-  std::int32_t num_unforked = 0;       // choices that begin once the first one's prompt is computed
-  std::optional<std::uint64_t> fetch;  // of its prompt's blocks from the disk, before it is scheduled
+  std::int32_t num_unforked = 0;  // choices that begin once the first one's prompt is computed
   std::optional<Clock::time_point> started_at;
   std::optional<Clock::time_point> queue_deadline;  // until it has started
 };

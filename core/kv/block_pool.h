@@ -39,6 +39,11 @@ class BlockPool {
     return lists_[kPlain].head != kNoBlock ? lists_[kPlain].head : lists_[kFavoured].head;
   }
   void drop(BlockId block);
+  // The cached block that leaves after this cached one; kNoBlock after the last.
+  BlockId next_cached(BlockId block) const {
+    const Links& links = links_[index(block)];
+    return links.next != kNoBlock || links.is_favoured ? links.next : lists_[kFavoured].head;
+  }
 
   std::int32_t num_references(BlockId block) const { return links_[index(block)].num_references; }
   bool is_cached(BlockId block) const { return links_[index(block)].state == State::kCached; }

@@ -19,6 +19,7 @@ struct BlockTable {
   std::vector<ChainKey> keys;  // of the sequence's full blocks, as far as they were needed; computed once, kept when
                                // the blocks are released
   bool is_open = false;
+  bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
   bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
 };
 

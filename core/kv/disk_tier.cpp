@@ -1,265 +1,136 @@
 #include "core/kv/disk_tier.h"
 
-#include <fmt/format.h>
-#include <pthread.h>
-
 #include <algorithm>
-#include <chrono>
-#include <map>
-#include <system_error>
 #include <utility>
-
-#include "core/base/log.h"
-#include "core/base/result.h"
 
 namespace quire {
 
-namespace fs = std::filesystem;
-
-namespace {
-
-constexpr const char* kSuffix = ".kv";
-
-// What other models left behind goes first, the oldest folders before the others, where all together are too much.
-void trim_other_folders(const fs::path& directory, const fs::path& own, std::int64_t max_bytes) {
-  std::error_code error;
-  std::multimap<fs::file_time_type, std::pair<fs::path, std::int64_t>> folders;
-  std::int64_t total = 0;
-  for (const fs::directory_entry& folder : fs::directory_iterator(directory, error)) {
-    // Only folders of this tier's own naming are touched.
-    if (!folder.is_directory(error) || !folder.path().filename().string().starts_with("kv-")) continue;
-    std::int64_t bytes = 0;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder.path(), error)) {
-      bytes += static_cast<std::int64_t>(file.file_size(error));
-    }
-    total += bytes;
-    if (folder.path() != own) folders.emplace(folder.last_write_time(error), std::pair(folder.path(), bytes));
-  }
-  for (const auto& [time, folder] : folders) {
-    if (total <= max_bytes) return;
-    fs::remove_all(folder.first, error);
-    total -= folder.second;
-  }
-}
-
-}  // namespace
-
 DiskTier::DiskTier(const DiskTierOptions& options, std::function<void()> ready)
     : options_(options),
-      folder_(options.directory / fmt::format("kv-{:016x}", options.fingerprint)),
-      ready_(std::move(ready)),
-      index_([this](TierId id) { left_.push_back(id); }) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) {
-    throw StartupError(
-        fmt::format("kv_cache.disk_tier_path: {} cannot be made: {}", folder_.string(), error.message()));
-  }
-  thread_ = std::thread([this] { run(); });
+      folder_({.directory = options.directory,
+               .fingerprint = options.fingerprint,
+               .block_size = options.block_size,
+               .max_bytes = options.max_bytes,
+               .max_queued_bytes = options.max_queued_bytes,
+               .pause = options.pause},
+              std::move(ready)) {}
+
+bool DiskTier::can_take(std::int64_t payload_bytes) {
+  return is_loaded_ && folder_.can_take(payload_bytes);
 }
 
-DiskTier::~DiskTier() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
+  if (!can_take(static_cast<std::int64_t>(payload->size())) || index.is_ambiguous(node)) return false;
+  const PrefixNode parent = index.parent(node);
+  const std::span<const TokenId> tokens = index.tokens(node);
+  TierRecord record{.fingerprint = options_.fingerprint,
+                    .key = index.key_of(node),
+                    .parent = index.key_of(parent),
+                    .number = folder_.next_number(),
+                    .position = static_cast<std::uint32_t>(index.position(node)),
+                    .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
+                    .tokens = {tokens.begin(), tokens.end()},
+                    .payload = std::move(payload)};
+  const std::int64_t num_bytes = record_bytes(record);
+  if (!make_room(index, num_bytes)) return false;
+  order_.add(node, parent, num_bytes, false);
+  nodes_[record.key] = node;
+  numbers_[node] = record.number;
+  index.set_below(node, TierKind::kDisk, true);
+  folder_.write(std::move(record));
+  return true;
 }
 
-TierId DiskTier::find(TierId parent, const std::string& salt, std::span<const TokenId> tokens) {
-  const std::lock_guard lock(mutex_);
-  const TierIndex::Node* const node = index_.find(parent, salt, tokens);
-  return node != nullptr && node->num_bytes > 0 ? node->id : kNoTierId;  // 0: still being written
+void DiskTier::read(PrefixIndex& index, PrefixNode node) {
+  index.add_user(node);
+  reading_[index.key_of(node)] = node;
+  folder_.read(index.key_of(node), numbers_.at(node));
+  ++num_reads_;
 }
 
-bool DiskTier::contains(TierId record) const {
-  const std::lock_guard lock(mutex_);
-  return index_.contains(record);
+bool DiskTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
+  events_.clear();
+  folder_.take_events(events_, kMostEvents);
+  for (TierEvent& event : events_)
+    take_event(index, event, arrived);
+  return events_.size() == kMostEvents;
 }
 
-TierId DiskTier::offer(TierId parent, const std::string& salt, std::span<const TokenId> tokens,
-                       std::span<const std::byte> payload) {
-  TierId id = kNoTierId;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_loaded_) return kNoTierId;
-    if (const TierIndex::Node* known = index_.find(parent, salt, tokens)) return known->id;
-    const auto bytes = static_cast<std::int64_t>(payload.size());
-    if (num_queued_bytes_ + bytes > options_.max_queued_bytes) return kNoTierId;
-    if (parent != kNoTierId && !index_.contains(parent)) return kNoTierId;
-    id = next_id_++;
-    index_.add(id, parent, salt, tokens);
-    num_queued_bytes_ += bytes;
-    writes_.push_back(
-        {options_.fingerprint, id, parent, salt, {tokens.begin(), tokens.end()}, {payload.begin(), payload.end()}});
-  }
-  changed_.notify_all();
-  return id;
-}
-
-bool DiskTier::is_loaded() const {
-  const std::lock_guard lock(mutex_);
-  return is_loaded_;
-}
-
-std::uint64_t DiskTier::fetch(std::vector<TierId> records) {
-  std::uint64_t number = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    number = next_fetch_++;
-    fetches_.push_back({number, std::move(records)});
-  }
-  changed_.notify_all();
-  return number;
-}
-
-std::vector<DiskTier::Fetched> DiskTier::take_fetched() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(fetched_, {});
-}
-
-void DiskTier::wait_idle() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_busy_ && fetches_.empty() && writes_.empty(); });
-}
-
-std::int64_t DiskTier::num_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return index_.num_bytes();
-}
-
-std::int64_t DiskTier::num_records() const {
-  const std::lock_guard lock(mutex_);
-  return index_.size();
-}
-
-void DiskTier::run() {
-  pthread_setname_np(pthread_self(), "kv-disk");
-  load();
-  std::unique_lock lock(mutex_);
-  while (true) {
-    is_busy_ = false;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return stopping_ || !fetches_.empty() || !writes_.empty(); });
-    is_busy_ = true;
-    if (!fetches_.empty()) {
-      const Fetch fetch = std::move(fetches_.front());
-      fetches_.pop_front();
-      lock.unlock();
-      Fetched fetched = read(fetch);
-      lock.lock();
-      fetched_.push_back(std::move(fetched));
-      lock.unlock();
-      ready_();
-    } else if (!writes_.empty()) {
-      const TierRecord record = std::move(writes_.front());
-      writes_.pop_front();
-      lock.unlock();
-      write(record);
-    } else {
-      return;
-    }
-    lock.lock();
-  }
-}
-
-// Finds what an earlier process left. Records come in no order; one whose predecessor is gone is of no use.
-void DiskTier::load() {
-  trim_other_folders(options_.directory, folder_, options_.max_bytes);
-  std::map<TierId, std::pair<TierRecord, std::int64_t>> found;  // by id: a predecessor's is always smaller
-  std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
-    std::optional<TierRecord> record;
-    if (file.path().extension() == kSuffix) record = read_record_head(file.path());
-    const bool ours = record && record->fingerprint == options_.fingerprint && record->parent < record->id &&
-                      std::cmp_equal(record->tokens.size(), options_.block_size) && file.path() == path_of(record->id);
-    if (ours) {
-      const TierId id = record->id;
-      found.emplace(id, std::pair(*std::move(record), static_cast<std::int64_t>(file.file_size(error))));
-    } else {
-      fs::remove(file.path(), error);
-    }
-  }
-  std::unique_lock lock(mutex_);
-  is_loaded_ = true;
-  if (!found.empty()) next_id_ = found.rbegin()->first + 1;
-  for (const auto& [id, each] : found) {
-    const auto& [record, bytes] = each;
-    const bool is_reachable = record.parent == kNoTierId || index_.contains(record.parent);
-    if (!is_reachable || index_.find(record.parent, record.salt, record.tokens) != nullptr) {
-      left_.push_back(id);
-      continue;
-    }
-    index_.set_bytes(index_.add(id, record.parent, record.salt, record.tokens), bytes);
-  }
-  index_.make_room(0, options_.max_bytes);
-  lock.unlock();
-  remove_files();
-}
-
-// Without the lock: a file system may take its time, and the engine asks for the index meanwhile.
-void DiskTier::remove_files() {
-  std::vector<TierId> removed;
-  {
-    const std::lock_guard lock(mutex_);
-    removed.swap(left_);
-  }
-  std::error_code ignored;
-  for (const TierId id : removed)
-    fs::remove(path_of(id), ignored);
-}
-
-void DiskTier::write(const TierRecord& record) {
-  const std::int64_t file_bytes = record_bytes(record);
-  {
-    const std::lock_guard lock(mutex_);
-    num_queued_bytes_ -= static_cast<std::int64_t>(record.payload.size());
-    if (!index_.make_room(file_bytes, options_.max_bytes) && index_.contains(record.id)) index_.remove(record.id);
-  }
-  remove_files();
-  {
-    const std::lock_guard lock(mutex_);
-    if (!index_.contains(record.id)) return;  // or its predecessor was removed meanwhile
-  }
-  const bool written = write_record(path_of(record.id), record);
-  if (!written) log::warn("the KV disk tier could not write to {}", folder_.string());
-  const std::lock_guard lock(mutex_);
-  TierIndex::Node* const node = index_.find(record.id);
-  if (node == nullptr) {
-    std::error_code error;
-    fs::remove(path_of(record.id), error);
-  } else if (!written) {
-    index_.remove(record.id);
-  } else {
-    index_.set_bytes(*node, file_bytes);
-  }
-}
-
-DiskTier::Fetched DiskTier::read(const Fetch& fetch) {
-  const auto began = std::chrono::steady_clock::now();
-  Fetched fetched{fetch.number, {}, 0.0};
-  for (const TierId id : fetch.records) {
-    std::optional<TierRecord> record = read_record(path_of(id));
-    const std::lock_guard lock(mutex_);
-    const TierIndex::Node* const node = index_.find(id);
-    if (node == nullptr) break;
-    const bool is_right = record && record->id == id && record->parent == node->parent &&
-                          record->tokens == node->tokens && record->fingerprint == options_.fingerprint;
-    if (!is_right) {
-      log::warn("the KV disk tier dropped a damaged record of {}", folder_.string());
-      index_.remove(id);
+void DiskTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
+  const auto known = nodes_.find(event.key);
+  switch (event.kind) {
+    case TierEvent::Kind::kFound:
+      if (!add_found(index, event)) folder_.remove(event.key);
       break;
-    }
-    fetched.payloads.push_back(std::move(record->payload));
+    case TierEvent::Kind::kLoaded:
+      is_loaded_ = true;
+      make_room(index, 0);
+      break;
+    case TierEvent::Kind::kWritten:
+      if (known != nodes_.end()) order_.set_there(known->second);
+      break;
+    case TierEvent::Kind::kLost:
+      if (known != nodes_.end()) forget(index, known->second);
+      break;
+    case TierEvent::Kind::kRead: take_read(index, event, arrived); break;
   }
-  remove_files();
-  fetched.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  return fetched;
 }
 
-fs::path DiskTier::path_of(TierId id) const {
-  return folder_ / fmt::format("{:016x}{}", id, kSuffix);
+// Of what was found on disk only that is believed which follows from the root by comparing, and whose key is that of
+// its content.
+bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
+  const TierRecord& record = event.record;
+  const auto before = nodes_.find(record.parent);
+  const bool is_first = record.position == 0;
+  if (!is_first && before == nodes_.end()) return false;
+  const PrefixNode parent = is_first ? index.acquire_root(record.salt) : before->second;
+  const bool is_right = index.key_of(parent) == record.parent &&
+                        index.key_after(record.parent, record.tokens) == record.key &&
+                        (is_first || std::cmp_equal(index.position(parent) + 1, record.position));
+  if (is_right) {
+    PrefixNode node = index.find(parent, record.key, record.tokens);
+    if (node == kNoNode) node = index.insert(parent, record.key, record.tokens);
+    numbers_[node] = record.number;
+    nodes_[record.key] = node;
+    if (!order_.contains(node)) order_.add(node, parent, event.file_bytes, true);
+    index.set_below(node, TierKind::kDisk, true);
+  }
+  if (is_first) index.release_root(parent);
+  return is_right;
+}
+
+void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
+  const PrefixNode node = reading_.extract(event.key).mapped();
+  const std::span<const TokenId> tokens = index.tokens(node);
+  const TierRecord& record = event.record;
+  const bool is_right = record.payload != nullptr && record.parent == index.key_of(index.parent(node)) &&
+                        std::equal(tokens.begin(), tokens.end(), record.tokens.begin(), record.tokens.end());
+  arrived.push_back({node, is_right ? record.payload : nullptr, event.seconds});
+  if (!is_right && order_.is_there(node)) {
+    folder_.remove(event.key);
+    forget(index, node);
+  }
+  index.drop_user(node);
+  index.forget_unused(node);
+}
+
+bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
+  if (num_bytes > options_.max_bytes) return false;
+  while (order_.num_bytes() + num_bytes > options_.max_bytes) {
+    const PrefixNode leaving = order_.next_to_leave();
+    if (leaving == kNoNode) return false;
+    folder_.remove(index.key_of(leaving));
+    forget(index, leaving);
+  }
+  return true;
+}
+
+void DiskTier::forget(PrefixIndex& index, PrefixNode node) {
+  order_.remove(node);
+  nodes_.erase(index.key_of(node));
+  numbers_.erase(node);
+  index.set_below(node, TierKind::kDisk, false);
+  index.forget_unused(node);
 }
 
 }  // namespace quire

@@ -1,25 +1,18 @@
-// DiskTier: KV blocks that left the pool, as files in a directory: they outlive the process. Any thread; files are
-// read, written and removed on its own thread `kv-disk`, and what it is asked returns at once. A block is found by the
-// record before it and its tokens, compared in full: never by a hash alone. Invariants: the directory holds at most
-// max_bytes of records; a record is served only where its checksum is right; records of another model or layout are
-// never read.
+// DiskTier: content of nodes as records in a folder: it outlives the process. Engine thread only; files are the
+// folder's thread's. Invariants: the records of the folder hold at most max_bytes; a record is known by the node it was
+// made of or found for, whose parent and tokens were compared, never by its key alone.
 #pragma once
 
-#include <condition_variable>
-#include <cstddef>
+#include <chrono>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
-#include <mutex>
-#include <span>
-#include <string>
-#include <thread>
+#include <unordered_map>
 #include <vector>
 
-#include "core/base/ids.h"
-#include "core/kv/tier_index.h"
-#include "core/kv/tier_record.h"
+#include "core/kv/prefix_index.h"
+#include "core/kv/tier_folder.h"
+#include "core/kv/tier_order.h"
 
 namespace quire {
 
@@ -27,73 +20,65 @@ struct DiskTierOptions {
   std::filesystem::path directory;
   std::int64_t max_bytes = std::int64_t{8} << 30;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // waiting to be written; more is not taken
-  std::uint64_t fingerprint = 0;                            // of the model and the layout of a block
+  ChainKey fingerprint{};                                   // of the model, its arithmetic and the layout of a block
   std::int32_t block_size = 16;
+  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
 };
 
 class DiskTier {
  public:
-  // `ready` is called on the tier's thread whenever a fetch has ended. Throws StartupError where the directory cannot
-  // be used.
+  // `ready` is called on the folder's thread when receive() may have something to give. Throws StartupError where the
+  // folder cannot be used.
   DiskTier(const DiskTierOptions& options, std::function<void()> ready);
-  ~DiskTier();  // writes what it was given
-  DiskTier(const DiskTier&) = delete;
-  DiskTier& operator=(const DiskTier&) = delete;
 
-  // The record of the block with these tokens after `parent` (kNoTierId: first, under `salt`); kNoTierId where there is
-  // none.
-  TierId find(TierId parent, const std::string& salt, std::span<const TokenId> tokens);
-  bool contains(TierId record) const;
-  // False until what an earlier process left is known: nothing is found or taken before; a fetch is answered after.
-  bool is_loaded() const;
-  // Takes a copy of a block to be written; its id, or that of the record it already has. kNoTierId where too much waits
-  // already.
-  TierId offer(TierId parent, const std::string& salt, std::span<const TokenId> tokens,
-               std::span<const std::byte> payload);
+  // False until what an earlier process left is known: nothing is taken or read before.
+  bool is_loaded() const { return is_loaded_; }
+  bool contains(PrefixNode node) const { return order_.contains(node); }
+  bool is_readable(PrefixNode node) const { return order_.is_there(node); }
+  void touch(PrefixNode node) { order_.touch(node); }
 
-  // Asks for the contents of records, in order; the answer comes by take_fetched() under the number returned.
-  struct Fetched {
-    std::uint64_t number;
-    std::vector<std::vector<std::byte>> payloads;  // of the first records: what follows a damaged one is left out
-    double seconds = 0.0;                          // that reading took
+  // Whether a record with so large a payload would be taken now.
+  bool can_take(std::int64_t payload_bytes);
+  // Begins to write a full node that is not here; false where it is not taken.
+  bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload);
+  // Begins to read a readable node, which stays in the tree until it has arrived.
+  void read(PrefixIndex& index, PrefixNode node);
+
+  struct Arrived {
+    PrefixNode node;
+    BlockPayload payload;  // null: the record was damaged or is gone
+    double seconds = 0.0;  // that reading took
   };
-  std::uint64_t fetch(std::vector<TierId> records);
-  std::vector<Fetched> take_fetched();
+  // What the folder did since; at most kMostEvents of it. True where more may be waiting.
+  bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
-  void wait_idle();  // until everything asked so far is done
-  std::int64_t num_bytes() const;
-  std::int64_t num_records() const;
+  void wait_idle() { folder_.wait_idle(); }  // until the folder has done what it was asked
+  bool can_write() const { return folder_.can_write(); }
+  std::int64_t num_bytes() const { return order_.num_bytes(); }
+  std::int64_t num_records() const { return order_.size(); }
+  std::uint64_t num_reads() const { return num_reads_; }  // begun so far
 
  private:
-  struct Fetch {
-    std::uint64_t number;
-    std::vector<TierId> records;
-  };
+  static constexpr std::size_t kMostEvents = 512;
 
-  void run();
-  void load();
-  void write(const TierRecord& record);
-  Fetched read(const Fetch& fetch);
-  void remove_files();
-  std::filesystem::path path_of(TierId id) const;
+  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  bool add_found(PrefixIndex& index, const TierEvent& event);
+  void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  bool make_room(PrefixIndex& index, std::int64_t num_bytes);
+  void forget(PrefixIndex& index, PrefixNode node);
 
   const DiskTierOptions options_;
-  const std::filesystem::path folder_;
-  const std::function<void()> ready_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  TierIndex index_;
-  std::deque<Fetch> fetches_;  // somebody waits for them: they go before what is to be written
-  std::deque<TierRecord> writes_;
-  std::vector<TierId> left_;  // the index; their files are still to be removed
-  std::vector<Fetched> fetched_;
-  std::int64_t num_queued_bytes_ = 0;
-  TierId next_id_ = 1;
-  std::uint64_t next_fetch_ = 1;
-  bool is_loaded_ = false;  // what is on disk is known: nothing is taken before
-  bool is_busy_ = true;
-  bool stopping_ = false;
-  std::thread thread_;
+  TierOrder order_;
+  struct KeyHash {
+    std::size_t operator()(const ChainKey& key) const { return key.low; }
+  };
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // of the records, by their keys
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes, by the keys of their records
+  std::unordered_map<PrefixNode, std::uint64_t> numbers_;      // of the records
+  std::vector<TierEvent> events_;
+  std::uint64_t num_reads_ = 0;
+  bool is_loaded_ = false;
+  TierFolder folder_;  // last: its thread calls `ready` as soon as it is made
 };
 
 }  // namespace quire

@@ -1,37 +1,50 @@
-// HostTier: KV blocks that left the pool, in host memory up to a bound: what a preempted sequence swaps out and back
-// in, and the prefix cache of a device with little memory. Engine thread only.
+// HostTier: content of nodes that left the pool, in host memory up to a bound: what a preempted sequence swaps out and
+// back in, and the prefix cache of a device with little memory. Engine thread only.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
-#include "core/kv/tier_index.h"
+#include "core/kv/tier_order.h"
+#include "core/kv/tier_record.h"
 
 namespace quire {
 
 class HostTier {
  public:
-  explicit HostTier(std::int64_t max_bytes) : max_bytes_(max_bytes), index_([this](TierId id) { blocks_.erase(id); }) {}
+  explicit HostTier(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // As in DiskTier: the block with these tokens after `parent`; kNoTierId where there is none.
-  TierId find(TierId parent, const std::string& salt, std::span<const TokenId> tokens);
-  bool contains(TierId id) const { return index_.contains(id); }
-  TierId offer(TierId parent, const std::string& salt, std::span<const TokenId> tokens,
-               std::span<const std::byte> payload);
-  const std::vector<std::byte>& payload(TierId id) const { return blocks_.at(id); }  // of a block that is here
+  // Takes a node's content, which counts num_bytes; false where it can have no room. Each node that leaves for it is
+  // given to `left(node)`.
+  template <class Left>
+  bool put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left);
+  void touch(PrefixNode node) { order_.touch(node); }
+  bool contains(PrefixNode node) const { return order_.contains(node); }
+  const BlockPayload& payload(PrefixNode node) const { return payloads_.at(node); }  // of a node that is here
 
-  std::int64_t num_bytes() const { return index_.num_bytes(); }
-  std::int64_t num_blocks() const { return index_.size(); }
+  std::int64_t num_bytes() const { return order_.num_bytes(); }
+  std::int64_t num_blocks() const { return order_.size(); }
 
  private:
   const std::int64_t max_bytes_;
-  std::unordered_map<TierId, std::vector<std::byte>> blocks_;
-  TierIndex index_;
-  TierId next_id_ = 1;
+  TierOrder order_;
+  std::unordered_map<PrefixNode, BlockPayload> payloads_;
 };
+
+template <class Left>
+bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left) {
+  if (num_bytes > max_bytes_) return false;
+  while (order_.num_bytes() + num_bytes > max_bytes_) {
+    const PrefixNode leaving = order_.next_to_leave();
+    if (leaving == kNoNode) return false;
+    order_.remove(leaving);
+    payloads_.erase(leaving);
+    left(leaving);
+  }
+  order_.add(node, parent, num_bytes, true);
+  payloads_[node] = std::move(payload);
+  return true;
+}
 
 }  // namespace quire

@@ -13,19 +13,25 @@ std::size_t as_size(std::int64_t n) {
 }
 }  // namespace
 
-KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash)
+KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash,
+                 std::string identity)
     : block_size_(block_size),
       prefix_caching_(enable_prefix_caching),
       pool_(num_blocks),
-      index_(num_blocks, block_size, hash) {}
+      index_(num_blocks, block_size, hash, std::move(identity)) {}
 
 void KvCache::open(BlockTable& table, const std::string& salt) {
   table.root = table.node = index_.acquire_root(salt);
   table.is_open = true;
 }
 
+void KvCache::open(BlockTable& table, const BlockTable& beside) {
+  open(table, index_.salt_of(beside.root));
+}
+
 void KvCache::close(BlockTable& table) {
   if (!table.is_open) return;
+  if (table.is_restoring) listener_->before_close(table);
   QUIRE_CHECK(table.blocks.empty(), "blocks are released before their table is closed");
   index_.release_root(table.root);
   table.keys.clear();
@@ -50,17 +56,17 @@ PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, s
   if (!prefix_caching_) return found;
   std::int64_t position = std::int64_t{table.num_entered} * block_size_;
   for (; position + block_size_ <= limit; position += block_size_) {
-    const BlockId block = index_.find(found.node, key_at(table, tokens, position / block_size_),
-                                      tokens.subspan(as_size(position), as_size(block_size_)));
-    if (block == kNoBlock) break;
-    found.node = node_of(block);
+    const PrefixNode next = index_.find(found.node, key_at(table, tokens, position / block_size_),
+                                        tokens.subspan(as_size(position), as_size(block_size_)));
+    if (next == kNoNode || index_.block(next) == kNoBlock) break;
+    found.node = next;
     ++found.num_blocks;
-    found.num_unreferenced += pool_.is_cached(block) ? 1 : 0;
+    found.num_unreferenced += pool_.is_cached(index_.block(next)) ? 1 : 0;
   }
   if (position < limit) {
     const auto left = std::min<std::int64_t>(limit - position, block_size_);
     const auto partial = index_.find_partial(found.node, tokens.subspan(as_size(position), as_size(left)));
-    found.partial_block = partial.block;
+    if (partial.node != kNoNode) found.partial_block = index_.block(partial.node);
     found.num_partial_tokens = partial.num_tokens;
   }
   return found;
@@ -78,8 +84,8 @@ bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t nu
   const std::size_t first = table.blocks.size();
   table.blocks.resize(first + as_size(match.num_blocks));
   PrefixNode node = match.node;
-  for (std::size_t i = table.blocks.size(); i-- > first; node = index_.parent(table.blocks[i])) {
-    table.blocks[i] = BlockId{node.value};
+  for (std::size_t i = table.blocks.size(); i-- > first; node = index_.parent(node)) {
+    table.blocks[i] = index_.block(node);
     pool_.retain(table.blocks[i]);
   }
   table.num_entered += match.num_blocks;
@@ -100,7 +106,8 @@ bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t nu
   const std::size_t tail = as_size(num_computed / block_size_);
   const bool shared_tail = tail < table.blocks.size() && pool_.num_references(table.blocks[tail]) > 1;
   if (added == 0 && !shared_tail) return true;
-  if (!make_room(added + (shared_tail ? 1 : 0))) return false;
+  const std::int64_t needed = added + (shared_tail ? 1 : 0);
+  if (!make_room(needed) && !(listener_ != nullptr && listener_->give_way() && make_room(needed))) return false;
   if (shared_tail) {
     BlockId copy = kNoBlock;
     pool_.allocate({&copy, 1});
@@ -117,9 +124,10 @@ std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, 
   std::int64_t position = num_computed;
   if (!prefix_caching_ || position != std::int64_t{table.num_entered} * block_size_) return 0;
   for (; position + block_size_ <= limit; position += block_size_) {
-    const BlockId found = index_.find(table.node, key_at(table, tokens, table.num_entered),
-                                      tokens.subspan(as_size(position), as_size(block_size_)));
-    if (found == kNoBlock) break;
+    const PrefixNode next = index_.find(table.node, key_at(table, tokens, table.num_entered),
+                                        tokens.subspan(as_size(position), as_size(block_size_)));
+    if (next == kNoNode || index_.block(next) == kNoBlock) break;
+    const BlockId found = index_.block(next);
     pool_.retain(found);
     if (std::cmp_equal(table.blocks.size(), table.num_entered)) {
       table.blocks.push_back(found);  // a text that a grammar forced has no blocks of its own yet
@@ -128,7 +136,7 @@ std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, 
       pool_.release(own, index_.contains(own));
       own = found;
     }
-    table.node = node_of(found);
+    table.node = next;
     ++table.num_entered;
   }
   return position - num_computed;
@@ -148,17 +156,18 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
 void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content) {
   BlockId& own = table.blocks[as_size(table.num_entered)];
   const bool sole_owner = pool_.num_references(own) == 1;
-  if (index_.contains(own) && sole_owner) index_.remove(own);
-  const BlockId existing = index_.find(table.node, key, content);
-  if (existing != kNoBlock) {
-    pool_.retain(existing);
+  if (index_.contains(own) && sole_owner) leave_tree(own);
+  PrefixNode node = index_.find(table.node, key, content);
+  if (node != kNoNode && index_.block(node) != kNoBlock) {
+    pool_.retain(index_.block(node));
     pool_.release(own, index_.contains(own));
-    own = existing;
+    own = index_.block(node);
   } else {
     QUIRE_CHECK(sole_owner, "only its one owner fills a block");
-    index_.insert(own, table.node, key, content);
+    if (node == kNoNode) node = index_.insert(table.node, key, content);
+    index_.set_block(node, own);
   }
-  table.node = node_of(own);
+  table.node = node;
   ++table.num_entered;
 }
 
@@ -167,12 +176,38 @@ void KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, 
   if (!prefix_caching_ || num_computed <= position) return;
   const BlockId own = table.blocks[as_size(table.num_entered)];
   if (index_.contains(own)) {
-    if (index_.num_tokens(own) >= num_computed - position || pool_.num_references(own) > 1) return;
-    index_.remove(own);
+    if (index_.num_tokens(index_.node_of(own)) >= num_computed - position || pool_.num_references(own) > 1) return;
+    leave_tree(own);
   }
   const auto content = tokens.subspan(as_size(position), as_size(num_computed - position));
   if (std::cmp_equal(index_.find_partial(table.node, content).num_tokens, content.size())) return;
-  index_.insert_partial(own, table.node, content);
+  index_.set_block(index_.insert_partial(table.node, content), own);
+}
+
+void KvCache::leave_tree(BlockId block) {
+  const PrefixNode node = index_.node_of(block);
+  index_.clear_block(node);
+  index_.forget_unused(node);
+}
+
+KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node) {
+  Taken taken{.block = index_.block(node)};
+  if (taken.block != kNoBlock) {
+    pool_.retain(taken.block);
+  } else {
+    // What leaves the pool to make room may push the node's own content out of its tier.
+    index_.add_user(node);
+    const bool has_room = make_room(1);
+    index_.drop_user(node);
+    if (!has_room) return {};
+    pool_.allocate({&taken.block, 1});
+    index_.set_block(node, taken.block);
+    taken.is_new = true;
+  }
+  table.blocks.push_back(taken.block);
+  table.node = node;
+  ++table.num_entered;
+  return taken;
 }
 
 void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) {
@@ -209,9 +244,10 @@ bool KvCache::make_room(std::int64_t num_blocks) {
 void KvCache::evict_oldest() {
   const BlockId block = pool_.oldest_cached();
   if (listener_ != nullptr) {
-    listener_->before_eviction(block, pool_.is_forgettable(block) ? WhenEvicted::kForgotten : WhenEvicted::kOffered);
+    listener_->before_eviction(index_.node_of(block),
+                               pool_.is_forgettable(block) ? WhenEvicted::kForgotten : WhenEvicted::kOffered);
   }
-  index_.remove(block);
+  leave_tree(block);
   pool_.drop(block);
 }
 

@@ -28,19 +28,26 @@ struct PrefixMatch {
 // What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
 enum class WhenEvicted { kOffered, kForgotten };
 
-// Told of a block in the moment before its content is forgotten.
-class EvictionListener {
+// What the tiers below hear of.
+class KvCacheListener {
  public:
-  virtual ~EvictionListener() = default;
-  virtual void before_eviction(BlockId block, WhenEvicted what) = 0;
+  virtual ~KvCacheListener() = default;
+  // In the moment before a block's content leaves the pool.
+  virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
+  // A table whose prefix is being restored is closed.
+  virtual void before_close(BlockTable& table) = 0;
+  // A running sequence lacks room: gives back blocks that are only held to be handed over; false where there are none.
+  virtual bool give_way() = 0;
 };
 
 class KvCache {
  public:
-  KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash);
+  KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash,
+          std::string identity = {});
 
   // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
   void open(BlockTable& table, const std::string& salt);
+  void open(BlockTable& table, const BlockTable& beside);  // under the same salt
   void close(BlockTable& table);
 
   // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them. The table
@@ -66,8 +73,18 @@ class KvCache {
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                WhenEvicted when_evicted = WhenEvicted::kOffered);
 
-  // `listener` must outlive the cache's use; null: nobody.
-  void set_eviction_listener(EvictionListener* listener) { listener_ = listener; }
+  // For the tiers below. `listener` must outlive the cache's use; null: there is none.
+  void set_listener(KvCacheListener* listener) { listener_ = listener; }
+  PrefixIndex& mutable_index() { return index_; }
+  // The key of the table's block number `index`, which `tokens` fill.
+  const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
+  // The table, all of whose blocks are entered, goes on with `node`, a child of where it stands: with the block that
+  // the node has, or a new one whose content the caller writes at once. kNoBlock, and nothing changed, without room.
+  struct Taken {
+    BlockId block = kNoBlock;
+    bool is_new = false;
+  };
+  Taken take(BlockTable& table, PrefixNode node);
 
   std::int32_t block_size() const { return block_size_; }
   std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
@@ -83,17 +100,16 @@ class KvCache {
 
  private:
   bool make_room(std::int64_t num_blocks);
+  void leave_tree(BlockId block);
   void evict_oldest();
   void append_new(BlockTable& table, std::int64_t num_blocks);
   void enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content);
-  // The key of the table's block number `index`, which `tokens` fill.
-  const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
 
   const std::int32_t block_size_;
   const bool prefix_caching_;
   BlockPool pool_;
   PrefixIndex index_;
-  EvictionListener* listener_ = nullptr;
+  KvCacheListener* listener_ = nullptr;
 };
 
 }  // namespace quire

@@ -1,7 +1,8 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
-#include <chrono>
+#include <limits>
+#include <memory>
 #include <utility>
 
 namespace quire {
@@ -10,153 +11,233 @@ namespace {
 
 constexpr double kNewest = 0.2;    // of the newest measurement
 constexpr double kRefused = 0.99;  // what is left of a price each time that it was too high
+// A restore that takes longer than computing would, and than this, is given up.
+constexpr std::chrono::milliseconds kLeastPatience{100};
+constexpr std::chrono::milliseconds kPatience{2'000};  // where it is not known what computing takes
+constexpr int kMostCleaned = 32;                       // cached blocks that a step looks at
 
-std::size_t index(BlockId block) {
-  return static_cast<std::size_t>(block.value);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point began) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+double seconds_since(LowerTier::Clock::time_point began) {
+  return std::chrono::duration<double>(LowerTier::Clock::now() - began).count();
 }
 
 void follow(double& average, double value) {
   average = average == 0.0 ? value : average + kNewest * (value - average);
 }
 
-// The records that follow each other from the prompt's beginning.
-template <class Tier>
-std::vector<TierId> records_of(Tier& tier, const std::string& salt, std::span<const TokenId> tokens,
-                               std::size_t block_size) {
-  std::vector<TierId> records;
-  for (std::size_t begin = 0; begin + block_size <= tokens.size(); begin += block_size) {
-    const TierId parent = records.empty() ? kNoTierId : records.back();
-    const TierId found = tier.find(parent, salt, tokens.subspan(begin, block_size));
-    if (found == kNoTierId) break;
-    records.push_back(found);
-  }
-  return records;
+LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tokens) {
+  if (compute_seconds <= 0.0) return kPatience;
+  const std::chrono::duration<double> computing(compute_seconds * static_cast<double>(num_tokens));
+  return std::max<LowerTier::Clock::duration>(kLeastPatience,
+                                              std::chrono::duration_cast<LowerTier::Clock::duration>(computing));
 }
 
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk)
+LowerTier::LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk, const LowerTierOptions& options)
     : kv_(kv),
       storage_(storage),
+      index_(kv.mutable_index()),
       host_(host),
       disk_(disk),
-      host_ids_(static_cast<std::size_t>(kv.pool().num_blocks()), kNoTierId),
-      disk_ids_(host_ids_),
-      buffer_(storage.block_bytes()) {
-  kv_.set_eviction_listener(this);
+      options_(options),
+      block_bytes_(static_cast<std::int64_t>(storage.block_bytes())),
+      bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
+  kv_.set_listener(this);
 }
 
 LowerTier::~LowerTier() {
-  kv_.set_eviction_listener(nullptr);
+  while (!restores_.empty())
+    finish(restores_.begin());
+  kv_.set_listener(nullptr);
 }
 
-std::int64_t LowerTier::restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
-                                          double compute_seconds) {
-  if (host_ == nullptr || host_->num_blocks() == 0) return 0;
-  if (compute_seconds > 0.0 && copy_in_seconds_ > compute_seconds * kv_.block_size()) {
-    if (measures_) copy_in_seconds_ *= kRefused;
-    return 0;
+bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
+                        double compute_seconds) {
+  if (table.is_restoring) return true;
+  Restore restore{.id = next_restore_,
+                  .table = &table,
+                  .tokens = tokens,
+                  .limit = limit,
+                  .compute_seconds = compute_seconds,
+                  .give_up = Clock::now() + patience(compute_seconds, limit)};
+  if (disk_ == nullptr || disk_->is_loaded()) {
+    restore.num_blocks = num_blocks_to_restore(restore);
+    if (restore.num_blocks == 0) return false;
   }
-  const std::vector<TierId> records = records_of(*host_, salt, tokens.first(static_cast<std::size_t>(limit)),
-                                                 static_cast<std::size_t>(kv_.block_size()));
-  const std::int64_t first = num_cached_blocks(salt, tokens, limit);
-  const auto end = static_cast<std::int64_t>(records.size());
-  if (end <= first) return 0;
-  // What is put back pushes other blocks out, into this same tier: the contents are taken out of it first.
-  std::vector<std::vector<std::byte>> payloads;
-  for (std::int64_t i = first; i < end; ++i) {
-    payloads.push_back(host_->payload(records[static_cast<std::size_t>(i)]));
-  }
-  const auto began = std::chrono::steady_clock::now();
-  const std::int64_t num_blocks = install(
-      salt, tokens, first, end,
-      [&](std::int64_t i) { return std::span(std::as_const(payloads[static_cast<std::size_t>(i - first)])); },
-      host_ids_, records);
-  if (num_blocks > 0 && measures_) follow(copy_in_seconds_, seconds_since(began) / static_cast<double>(num_blocks));
-  return num_blocks;
+  ++next_restore_;
+  table.is_restoring = true;
+  kv_.open(restore.held, table);
+  restores_.push_back(std::move(restore));
+  is_moving_ = true;
+  return true;
 }
 
-std::optional<std::uint64_t> LowerTier::begin_restore(const std::string& salt, std::span<const TokenId> prompt,
-                                                      double compute_seconds) {
-  if (disk_ == nullptr) return std::nullopt;
-  if (!disk_->is_loaded()) {
-    const std::uint64_t number = disk_->fetch({});
-    pending_.emplace(number, Pending{0, {}});
-    return number;
-  }
-  const double compute = compute_seconds * kv_.block_size();
-  if (compute > 0.0 && read_seconds_ > compute) {
-    read_seconds_ *= kRefused;
-    return std::nullopt;
-  }
-  const auto limit = static_cast<std::int64_t>(prompt.size()) - 1;
-  const std::int64_t num_cached = num_cached_blocks(salt, prompt, limit);
-  std::vector<TierId> missing = records_of(*disk_, salt, prompt.first(static_cast<std::size_t>(limit)),
-                                           static_cast<std::size_t>(kv_.block_size()));
-  if (std::cmp_less_equal(missing.size(), num_cached)) return std::nullopt;
-  missing.erase(missing.begin(), missing.begin() + num_cached);
-  const std::uint64_t number = disk_->fetch(missing);
-  pending_.emplace(number, Pending{num_cached, std::move(missing)});
-  return number;
+PrefixNode LowerTier::child(const Restore& restore, PrefixNode node, std::int64_t index) const {
+  const auto block_size = static_cast<std::size_t>(kv_.block_size());
+  return index_.find(node, kv_.key_at(*restore.table, restore.tokens, index),
+                     restore.tokens.subspan(static_cast<std::size_t>(index) * block_size, block_size));
 }
 
-std::optional<std::int64_t> LowerTier::finish_restore(const std::string& salt, std::span<const TokenId> prompt,
-                                                      const DiskTier::Fetched& fetched) {
-  const Pending pending = std::move(pending_.extract(fetched.number).mapped());
-  if (pending.records.empty()) return std::nullopt;
-  const auto is_whole = [&](const auto& payload) { return payload.size() == storage_.block_bytes(); };
-  const auto num_fetched =
-      std::find_if_not(fetched.payloads.begin(), fetched.payloads.end(), is_whole) - fetched.payloads.begin();
-  if (num_fetched == 0) return 0;
-  follow(read_seconds_, fetched.seconds / static_cast<double>(num_fetched));
-  const std::int64_t first = pending.first_block;
-  return install(
-      salt, prompt, first, first + num_fetched,
-      [&](std::int64_t i) { return std::span(fetched.payloads[static_cast<std::size_t>(i - first)]); }, disk_ids_,
-      // Numbered from the prompt's beginning, as `first` and `end` are.
-      [&] {
-        std::vector<TierId> records(static_cast<std::size_t>(first), kNoTierId);
-        records.insert(records.end(), pending.records.begin(), pending.records.end());
-        return records;
-      }());
+// As far as the prompt is in the pool or in a tier that is cheaper than computing; 0 where all of that is in the pool.
+std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
+  const double compute = restore.compute_seconds * kv_.block_size();
+  const bool refuses_host = compute > 0.0 && copy_in_seconds_ > compute;
+  const bool refuses_disk = compute > 0.0 && read_seconds_ > compute;
+  if (refuses_host && measures_) copy_in_seconds_ *= kRefused;
+  if (refuses_disk) read_seconds_ *= kRefused;
+  PrefixNode node = restore.table->root;
+  std::int64_t num_below = 0;
+  std::int64_t index = 0;
+  for (; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
+    node = child(restore, node, index);
+    if (node == kNoNode) break;
+    if (index_.block(node) != kNoBlock) continue;
+    const bool is_on_host = host_ != nullptr && !refuses_host && host_->contains(node);
+    const bool is_on_disk = disk_ != nullptr && !refuses_disk && disk_->is_readable(node);
+    if (!is_on_host && !is_on_disk) break;
+    ++num_below;
+  }
+  return num_below > 0 ? index : 0;
 }
 
-std::int64_t LowerTier::install(const std::string& salt, std::span<const TokenId> tokens, std::int64_t first,
-                                std::int64_t end, const Payload& payload, Ids& ids, std::span<const TierId> records) {
-  const std::int64_t num_tokens = end * kv_.block_size();
-  BlockTable table;
-  kv_.open(table, salt);
-  // More of it may be cached by now than when it was looked up, or less.
-  const PrefixMatch match = kv_.match(table, tokens, num_tokens);
-  PrefixMatch whole_blocks = match;
-  whole_blocks.partial_block = kNoBlock;
-  whole_blocks.num_partial_tokens = 0;
-  std::vector<BlockCopy> copies;
-  std::int64_t num_installed = 0;
-  if (match.num_blocks >= first && match.num_blocks < end && kv_.admit(table, whole_blocks, num_tokens, copies)) {
-    for (std::int64_t i = match.num_blocks; i < end; ++i, ++num_installed) {
-      const BlockId block = table.blocks[static_cast<std::size_t>(i)];
-      storage_.write_block(block.value, payload(i));
-      ids[index(block)] = records[static_cast<std::size_t>(i)];
+void LowerTier::begin_step(Clock::time_point now) {
+  bytes_in_ = bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
+  is_moving_ = false;
+  if (disk_ != nullptr) receive();
+  for (auto restore = restores_.begin(); restore != restores_.end();) {
+    bool has_ended = now >= restore->give_up;
+    if (has_ended) refuse_disk(*restore);
+    if (!has_ended && restore->num_blocks == 0 && disk_->is_loaded()) {
+      restore->num_blocks = num_blocks_to_restore(*restore);
+      has_ended = restore->num_blocks == 0;
     }
-    kv_.commit(table, tokens, num_tokens);
-    kv_.release(table, tokens, num_tokens);
+    if (!has_ended && restore->num_blocks > 0) has_ended = advance(*restore);
+    restore = has_ended ? finish(restore) : std::next(restore);
   }
-  kv_.close(table);
-  return num_installed;
+  drop_unwanted();
+  clean_oldest();
 }
 
-std::int64_t LowerTier::num_cached_blocks(const std::string& salt, std::span<const TokenId> tokens,
-                                          std::int64_t limit) {
-  BlockTable probe;
-  kv_.open(probe, salt);
-  const std::int64_t num_blocks = kv_.match(probe, tokens, limit).num_blocks;
-  kv_.close(probe);
-  return num_blocks;
+// The disk does not get on: for a while nothing more is asked of it.
+void LowerTier::refuse_disk(const Restore& restore) {
+  if (!reading_.empty()) read_seconds_ = 2.0 * std::max(read_seconds_, restore.compute_seconds * kv_.block_size());
+}
+
+void LowerTier::receive() {
+  received_.clear();
+  is_moving_ = disk_->receive(index_, received_);
+  for (DiskTier::Arrived& each : received_) {
+    const std::uint64_t restore = reading_.extract(each.node).mapped();
+    const bool is_whole = each.payload != nullptr && std::cmp_equal(each.payload->size(), block_bytes_);
+    if (!is_whole) continue;
+    follow(read_seconds_, each.seconds);
+    index_.add_user(each.node);
+    arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
+  }
+}
+
+// True where the restore has ended.
+bool LowerTier::advance(Restore& restore) {
+  while (restore.held.num_entered < restore.num_blocks) {
+    const PrefixNode node = child(restore, restore.held.node, restore.held.num_entered);
+    if (node == kNoNode) return true;
+    if (index_.block(node) != kNoBlock) {
+      kv_.take(restore.held, node);
+      continue;
+    }
+    const BlockPayload payload = payload_of(node);
+    if (payload == nullptr) return !read_ahead(restore);
+    if (!may_hold_more(restore)) return false;
+    if (bytes_in_ < block_bytes_) {
+      is_moving_ = true;
+      return false;
+    }
+    if (!copy_in(restore, node, payload)) return true;
+  }
+  return true;
+}
+
+// What is held to be handed over is not there for those who run: beside the first restore, a quarter of the pool.
+bool LowerTier::may_hold_more(const Restore& restore) const {
+  if (&restore == &restores_.front()) return true;
+  return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();
+}
+
+BlockPayload LowerTier::payload_of(PrefixNode node) const {
+  if (host_ != nullptr && host_->contains(node)) return host_->payload(node);
+  const auto arrived = arrived_.find(node);
+  return arrived != arrived_.end() ? arrived->second.payload : nullptr;
+}
+
+// False without room: some is left to those who run.
+bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
+  if (kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
+  const auto began = Clock::now();
+  const bool from_host = host_ != nullptr && host_->contains(node);
+  const KvCache::Taken taken = kv_.take(restore.held, node);
+  if (taken.block == kNoBlock) return false;
+  storage_.write_block(taken.block.value, *payload);
+  bytes_in_ -= block_bytes_;
+  ++restore.num_copied;
+  ++num_restored_;
+  if (from_host && measures_) follow(copy_in_seconds_, seconds_since(began));
+  if (arrived_.erase(node) > 0) index_.drop_user(node);
+  return true;
+}
+
+// Asks the disk for what comes next, as far as it may be in flight. False where the very next is not to be had.
+bool LowerTier::read_ahead(const Restore& restore) {
+  if (disk_ == nullptr) return false;
+  const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
+  PrefixNode node = next;
+  for (std::int64_t index = restore.held.num_entered; node != kNoNode;) {
+    const bool is_to_be_read = index_.block(node) == kNoBlock && payload_of(node) == nullptr &&
+                               disk_->is_readable(node) && !reading_.contains(node);
+    if (is_to_be_read) {
+      const std::int64_t in_flight = num_bytes_in_flight();
+      if (in_flight > 0 && in_flight + block_bytes_ > options_.max_bytes_in_flight) break;
+      disk_->read(index_, node);
+      disk_->touch(node);
+      reading_.emplace(node, restore.id);
+    }
+    if (++index >= restore.num_blocks) break;
+    node = child(restore, node, index);
+  }
+  return reading_.contains(next) || disk_->is_readable(next);
+}
+
+std::int64_t LowerTier::num_bytes_in_flight() const {
+  return static_cast<std::int64_t>(reading_.size() + arrived_.size()) * block_bytes_;
+}
+
+LowerTier::Restores::iterator LowerTier::finish(Restores::iterator restore) {
+  restore->table->is_restoring = false;
+  kv_.release(restore->held, restore->tokens, std::int64_t{restore->held.num_entered} * kv_.block_size());
+  kv_.close(restore->held);
+  return restores_.erase(restore);
+}
+
+// What arrived for a restore that has ended is let go of; another one that needs it asks again.
+void LowerTier::drop_unwanted() {
+  for (auto each = arrived_.begin(); each != arrived_.end();) {
+    const bool is_wanted = std::any_of(restores_.begin(), restores_.end(),
+                                       [&](const Restore& restore) { return restore.id == each->second.restore; });
+    if (is_wanted) {
+      ++each;
+      continue;
+    }
+    const PrefixNode node = each->first;
+    each = arrived_.erase(each);
+    index_.drop_user(node);
+    index_.forget_unused(node);
+  }
+}
+
+std::optional<LowerTier::Clock::time_point> LowerTier::next_deadline() const {
+  std::optional<Clock::time_point> next;
+  for (const Restore& restore : restores_)
+    next = std::min(next.value_or(restore.give_up), restore.give_up);
+  return next;
 }
 
 std::optional<double> LowerTier::swap_seconds() const {
@@ -169,77 +250,90 @@ void LowerTier::set_swap_seconds(double of_block) {
   measures_ = false;
 }
 
-bool LowerTier::persist_some(std::int64_t num_blocks) {
-  if (disk_ == nullptr) return false;
-  const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
-  for (; next_to_persist_ < end; ++next_to_persist_) {
-    const BlockId block{static_cast<std::int32_t>(next_to_persist_)};
-    if (kv_.index().num_tokens(block) == kv_.block_size()) persist(*disk_, disk_ids_, block, nullptr);
+void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
+  if (what == WhenEvicted::kForgotten) {
+    if (measures_) copy_out_seconds_ *= kRefused;
+  } else {
+    keep_below(node);
   }
-  if (end < kv_.pool().num_blocks()) return true;
+}
+
+// In the tiers that do not have it yet, as far as a step's share allows: one copy for both.
+void LowerTier::keep_below(PrefixNode node) {
+  if (!index_.is_full(node)) return;
+  const bool to_host = host_ != nullptr && !host_->contains(node);
+  const bool to_disk = disk_ != nullptr && !disk_->contains(node) && disk_->can_take(block_bytes_);
+  if (host_ != nullptr && !to_host) host_->touch(node);
+  if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
+  if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
+  bytes_out_ -= block_bytes_;
+  const auto began = Clock::now();
+  auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(block_bytes_));
+  storage_.read_block(index_.block(node).value, *content);
+  const auto left = [&](PrefixNode leaving) {
+    index_.set_below(leaving, TierKind::kHost, false);
+    index_.forget_unused(leaving);
+  };
+  const auto token_bytes = static_cast<std::int64_t>(index_.tokens(node).size_bytes());
+  if (to_host && host_->put(node, index_.parent(node), block_bytes_ + token_bytes, content, left)) {
+    index_.set_below(node, TierKind::kHost, true);
+    if (measures_) follow(copy_out_seconds_, seconds_since(began));
+  }
+  if (to_disk) disk_->put(index_, node, content);
+}
+
+// Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
+// blocks at once finds them clean.
+void LowerTier::clean_oldest() {
+  const BlockPool& pool = kv_.pool();
+  if (pool.num_free() > pool.num_blocks() / 8) return;
+  BlockId block = pool.oldest_cached();
+  for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
+    if (!pool.is_forgettable(block)) keep_below(index_.node_of(block));
+    block = pool.next_cached(block);
+  }
+}
+
+bool LowerTier::persist_some(std::int64_t num_blocks) {
+  if (disk_ == nullptr || !disk_->can_take(block_bytes_)) return false;
+  bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
+  const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
+  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_; ++next_to_persist_) {
+    const PrefixNode node = index_.node_of(BlockId{static_cast<std::int32_t>(next_to_persist_)});
+    if (node != kNoNode) keep_below(node);
+  }
+  receive();
+  if (next_to_persist_ < kv_.pool().num_blocks()) return true;
   next_to_persist_ = 0;
   return false;
 }
 
 void LowerTier::persist_all() {
   if (disk_ == nullptr) return;
-  for (std::int64_t i = 0; i < kv_.pool().num_blocks(); ++i) {
-    const BlockId block{static_cast<std::int32_t>(i)};
-    if (kv_.index().num_tokens(block) != kv_.block_size()) continue;
-    persist(*disk_, disk_ids_, block, [this] { disk_->wait_idle(); });
-  }
+  next_to_persist_ = 0;
+  do {
+    if (disk_->can_take(block_bytes_)) continue;
+    disk_->wait_idle();
+    receive();
+    if (!disk_->can_take(block_bytes_)) return;
+  } while (persist_some(1));
   disk_->wait_idle();
 }
 
-void LowerTier::before_eviction(BlockId block, WhenEvicted what) {
-  if (what == WhenEvicted::kForgotten) {
-    if (measures_) copy_out_seconds_ *= kRefused;
-  } else if (kv_.index().num_tokens(block) == kv_.block_size()) {
-    if (host_ != nullptr) {
-      const auto began = std::chrono::steady_clock::now();
-      const std::int64_t num_copied = persist(*host_, host_ids_, block, nullptr);
-      if (num_copied > 0 && measures_)
-        follow(copy_out_seconds_, seconds_since(began) / static_cast<double>(num_copied));
-    }
-    if (disk_ != nullptr) persist(*disk_, disk_ids_, block, nullptr);
-  }
-  host_ids_[index(block)] = kNoTierId;
-  disk_ids_[index(block)] = kNoTierId;
+void LowerTier::before_close(BlockTable& table) {
+  const auto closing =
+      std::find_if(restores_.begin(), restores_.end(), [&](const Restore& each) { return each.table == &table; });
+  finish(closing);
 }
 
-// A record needs that of the block before it, which is in the pool as long as this one is.
-template <class Tier>
-std::int64_t LowerTier::persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full) {
-  std::int64_t num_offered = 0;
-  std::vector<BlockId> path;
-  const auto is_there = [&](BlockId each) { return ids[index(each)] != kNoTierId && tier.contains(ids[index(each)]); };
-  for (BlockId each = block; each != kNoBlock && !is_there(each); each = kv_.index().parent_block(each)) {
-    path.push_back(each);
+bool LowerTier::give_way() {
+  bool gave_way = false;
+  for (auto restore = restores_.begin(); restore != restores_.end();) {
+    const bool holds = !restore->held.blocks.empty();
+    restore = holds ? finish(restore) : std::next(restore);
+    gave_way = gave_way || holds;
   }
-  for (; !path.empty(); path.pop_back()) {
-    const BlockId next = path.back();
-    const BlockId before = kv_.index().parent_block(next);
-    const TierId parent = before == kNoBlock ? kNoTierId : ids[index(before)];
-    TierId id = offer(tier, next, parent);
-    if (id == kNoTierId && when_full) {
-      when_full();
-      id = offer(tier, next, parent);
-    }
-    ids[index(next)] = id;
-    if (id == kNoTierId) break;
-    ++num_offered;
-  }
-  return num_offered;
-}
-
-template <class Tier>
-TierId LowerTier::offer(Tier& tier, BlockId block, TierId parent) {
-  const std::string& salt = kv_.index().salt_of(node_of(block));
-  const std::span<const TokenId> tokens = kv_.index().tokens(block);
-  const TierId known = tier.find(parent, salt, tokens);
-  if (known != kNoTierId) return known;
-  storage_.read_block(block.value, buffer_);
-  return tier.offer(parent, salt, tokens, buffer_);
+  return gave_way;
 }
 
 }  // namespace quire

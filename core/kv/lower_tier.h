@@ -1,16 +1,17 @@
 // LowerTier: moves blocks between the KV cache and the tiers below it, host memory and disk. Engine thread only; never
-// waits for the disk. What the pool evicts is offered to both (a preempted sequence is so swapped out, no more of it
-// than room is needed for), unless it is cheaper made anew; what a request could use comes back before it is scheduled,
-// if that is cheaper than computing it. Prices are averages of what was measured; one that nobody pays any more falls
-// by a hundredth each time it is refused, so that it is tried again.
+// waits for the disk. What the pool evicts is kept in both (a preempted sequence is so swapped out, no more of it than
+// room is needed for), unless it is cheaper made anew; what a request could use comes back before it is started, if
+// that is cheaper than computing it. Prices are averages of what was measured; one that is refused falls by a hundredth
+// each time, so that it is tried again. Invariants: a step copies at most max_bytes_per_step in and as many out; at
+// most max_bytes_in_flight are being read or wait to be copied; a node is read once, however many wait for it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <list>
 #include <optional>
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,68 +22,98 @@
 
 namespace quire {
 
-class LowerTier : public EvictionListener {
+// A block at least moves, whatever its size.
+struct LowerTierOptions {
+  std::int64_t max_bytes_per_step = std::int64_t{16} << 20;
+  std::int64_t max_bytes_in_flight = std::int64_t{64} << 20;
+};
+
+class LowerTier : public KvCacheListener {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // All must outlive it; a null tier is not there.
-  LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk);
+  LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk, const LowerTierOptions& options = {});
   ~LowerTier() override;
 
-  // Brings back from host memory, now, what follows the cached part of `tokens`, at most `limit` of them. Returns the
-  // number of blocks. compute_seconds: of one token, 0 where that is not known or not to be asked.
-  std::int64_t restore_from_host(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit,
-                                 double compute_seconds);
-  // Begins to fetch from disk what follows the cached part of the prompt, and returns the fetch's number; nothing where
-  // there is nothing to gain. compute_seconds: of one token, 0 where that is not known yet.
-  std::optional<std::uint64_t> begin_restore(const std::string& salt, std::span<const TokenId> prompt,
-                                             double compute_seconds);
-  // Puts what was fetched for that prompt into the cache, as if it had been computed and released. Returns the number
-  // of blocks; nothing where the disk was not ready when it was asked: begin again.
-  std::optional<std::int64_t> finish_restore(const std::string& salt, std::span<const TokenId> prompt,
-                                             const DiskTier::Fetched& fetched);
+  // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
+  // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
+  // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
+  bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds);
+  // Before a step is planned: takes what the disk did, and copies a step's share.
+  void begin_step(Clock::time_point now = Clock::now());
 
-  void drop_restore(std::uint64_t fetch) { pending_.erase(fetch); }  // nobody wants it any more
+  // Whether the next begin_step() has something to do without waiting for the disk.
+  bool is_moving() const { return is_moving_; }
+  // When a restore is given up that the disk does not get on with.
+  std::optional<Clock::time_point> next_deadline() const;
+  std::uint64_t num_restored() const { return num_restored_; }  // blocks
 
   // What moving a block to the host tier and back costs; 0: not yet known. Nothing: there is no such tier.
   std::optional<double> swap_seconds() const;
   // From now on it costs this, whatever is measured: for a simulation, whose clock is another.
   void set_swap_seconds(double of_block);
 
-  // Offers to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
+  // Writes to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
   // the next call begins anew).
   bool persist_some(std::int64_t num_blocks);
-  // Offers everything that is cached to the disk and waits until it has taken it.
+  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more.
   void persist_all();
 
-  void before_eviction(BlockId block, WhenEvicted what) override;
+  void before_eviction(PrefixNode node, WhenEvicted what) override;
+  void before_close(BlockTable& table) override;
+  bool give_way() override;
+
+  std::int64_t num_bytes_in_flight() const;
 
  private:
-  struct Pending {
-    std::int64_t first_block;  // of the prompt, that was fetched
-    std::vector<TierId> records;
+  struct Restore {
+    std::uint64_t id;
+    BlockTable* table;
+    std::span<const TokenId> tokens;
+    std::int64_t limit;
+    double compute_seconds;
+    Clock::time_point give_up;
+    std::int64_t num_blocks = 0;  // of the prompt; 0: not known before the disk is loaded
+    BlockTable held{};            // what has come, so that it stays until the rest has
+    std::int64_t num_copied = 0;  // of held, blocks that were not in the pool
   };
+  using Restores = std::list<Restore>;
 
-  using Ids = std::vector<TierId>;  // by block: its record in a tier, kNoTierId where it has none
-  using Payload = std::function<std::span<const std::byte>(std::int64_t)>;  // of a block of the prompt
-
-  // Puts blocks [first, end) of the prompt into the cache, as if they had been computed and released.
-  std::int64_t install(const std::string& salt, std::span<const TokenId> tokens, std::int64_t first, std::int64_t end,
-                       const Payload& payload, Ids& ids, std::span<const TierId> records);
-  // With the blocks before it that are not there yet; returns how many the tier has now that were not known to be
-  // there.
-  template <class Tier>
-  std::int64_t persist(Tier& tier, Ids& ids, BlockId block, const std::function<void()>& when_full);
-  template <class Tier>
-  TierId offer(Tier& tier, BlockId block, TierId parent);
-  std::int64_t num_cached_blocks(const std::string& salt, std::span<const TokenId> tokens, std::int64_t limit);
+  std::int64_t num_blocks_to_restore(const Restore& restore);
+  bool advance(Restore& restore);
+  bool read_ahead(const Restore& restore);
+  bool may_hold_more(const Restore& restore) const;
+  BlockPayload payload_of(PrefixNode node) const;
+  bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
+  PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
+  Restores::iterator finish(Restores::iterator restore);
+  void refuse_disk(const Restore& restore);
+  void receive();
+  void drop_unwanted();
+  void keep_below(PrefixNode node);
+  void clean_oldest();
 
   KvCache& kv_;
   KvStorage& storage_;
+  PrefixIndex& index_;
   HostTier* const host_;
   DiskTier* const disk_;
-  Ids host_ids_;
-  Ids disk_ids_;
-  std::unordered_map<std::uint64_t, Pending> pending_;  // by the fetch's number
-  std::vector<std::byte> buffer_;                       // one block
+  const LowerTierOptions options_;
+  const std::int64_t block_bytes_;
+  Restores restores_;
+  std::unordered_map<PrefixNode, std::uint64_t> reading_;  // and which restore asked for it
+  struct Waiting {
+    BlockPayload payload;
+    std::uint64_t restore;
+  };
+  std::unordered_map<PrefixNode, Waiting> arrived_;  // read, not yet copied
+  std::vector<DiskTier::Arrived> received_;
+  std::int64_t bytes_in_ = 0;  // left to be copied in this step
+  std::int64_t bytes_out_ = 0;
+  bool is_moving_ = false;
+  std::uint64_t next_restore_ = 1;
+  std::uint64_t num_restored_ = 0;
   std::int64_t next_to_persist_ = 0;
   double read_seconds_ = 0.0;     // of a block from disk; 0: not yet known
   double copy_in_seconds_ = 0.0;  // of a block from host memory

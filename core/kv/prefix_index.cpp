@@ -4,20 +4,45 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "kernels/check.h"
 
 namespace quire {
 
-PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash)
+namespace {
+
+constexpr std::size_t kChunk = 4096;  // nodes whose tokens are allocated together
+
+}  // namespace
+
+PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash, std::string identity)
     : block_size_(block_size),
       hash_(hash),
-      entries_(static_cast<std::size_t>(num_blocks)),
-      buckets_(std::bit_ceil(static_cast<std::size_t>(num_blocks) + 1), kNoBlock),
-      alike_buckets_(buckets_.size(), kNoBlock),
-      tokens_(new std::int32_t[static_cast<std::size_t>(num_blocks) * static_cast<std::size_t>(block_size)]) {}
+      identity_(std::move(identity)),
+      node_of_block_(static_cast<std::size_t>(num_blocks), kNoNode) {
+  add_nodes(static_cast<std::size_t>(num_blocks) + 1);
+}
+
+void PrefixIndex::add_nodes(std::size_t num_nodes) {
+  const std::size_t first = entries_.size();
+  entries_.resize(first + num_nodes);
+  free_nodes_.reserve(entries_.size());
+  for (std::size_t i = entries_.size(); i-- > first;)
+    free_nodes_.push_back(PrefixNode{static_cast<std::int32_t>(i)});
+  while (tokens_.size() * kChunk < entries_.size()) {
+    // Not zeroed: memory is used as nodes are.
+    tokens_.emplace_back(new TokenId[kChunk * static_cast<std::size_t>(block_size_)]);
+  }
+  buckets_.assign(std::bit_ceil(entries_.size()), kNoNode);
+  alike_buckets_.assign(buckets_.size(), kNoNode);
+  for (std::size_t i = 0; i < first; ++i) {
+    const PrefixNode node{static_cast<std::int32_t>(i)};
+    if (entry(node).num_tokens == 0) continue;
+    link_alike(node);
+    if (is_full(node)) link(node);
+  }
+}
 
 PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
   auto [found, added] = root_of_salt_.try_emplace(salt);
@@ -28,11 +53,14 @@ PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
     }
     found->second = free_roots_.back();
     free_roots_.pop_back();
-    Root& root = roots_[root_index(found->second)];
-    root = {.salt = salt, .key = root_key(salt)};
+    roots_[root_index(found->second)] = {.salt = salt, .key = key_of_root(salt)};
   }
   ++roots_[root_index(found->second)].num_users;
   return found->second;
+}
+
+ChainKey PrefixIndex::key_of_root(const std::string& salt) const {
+  return root_key(std::to_string(identity_.size()) + ':' + identity_ + salt);
 }
 
 void PrefixIndex::release_root(PrefixNode root) {
@@ -47,24 +75,22 @@ void PrefixIndex::forget_root_if_unused(PrefixNode node) {
   free_roots_.push_back(node);
 }
 
-BlockId PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) const {
-  BlockId block = buckets_[key.low & (buckets_.size() - 1)];
-  while (block != kNoBlock) {
-    const Entry& candidate = entry(block);
-    if (candidate.key == key && candidate.parent == parent && same_tokens(block, tokens)) return block;
-    block = candidate.next_in_bucket;
-  }
-  return kNoBlock;
+PrefixNode PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> wanted) const {
+  return find_key(key, [&](PrefixNode node) {
+    const std::span<const TokenId> held = tokens(node);
+    return entry(node).parent == parent && std::equal(held.begin(), held.end(), wanted.begin(), wanted.end());
+  });
 }
 
 PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<const TokenId> wanted) const {
   Partial best;
   int num_looked_at = 0;
-  BlockId child = alike_buckets_[alike_bucket(parent, wanted[0])];
-  for (; num_looked_at < kMaxAlike && child != kNoBlock; child = entry(child).next_alike) {
+  PrefixNode child = alike_buckets_[alike_bucket(parent, wanted[0])];
+  for (; num_looked_at < kMaxAlike && child != kNoNode; child = entry(child).next_alike) {
     const std::span<const TokenId> held = tokens(child);
     if (entry(child).parent != parent || held[0] != wanted[0]) continue;
     ++num_looked_at;
+    if (entry(child).block == kNoBlock) continue;
     const std::size_t limit = std::min(held.size(), wanted.size());
     const auto end =
         std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(limit), wanted.begin()).first;
@@ -74,69 +100,122 @@ PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<cons
   return best;
 }
 
-void PrefixIndex::insert(BlockId block, PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) {
-  QUIRE_CHECK(std::cmp_equal(tokens.size(), block_size_), "a full block has a key");
-  enter(block, parent, tokens);
-  Entry& added = entry(block);
-  added.key = key;
-  BlockId* slot = bucket(key);
-  added.next_in_bucket = *slot;
-  *slot = block;
+PrefixNode PrefixIndex::insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) {
+  QUIRE_CHECK(std::cmp_equal(tokens.size(), block_size_), "a full node has a key");
+  const PrefixNode node = make_node(parent, tokens);
+  entry(node).key = key;
+  entry(node).is_ambiguous =
+      (!is_root(parent) && entry(parent).is_ambiguous) || find_key(key, [](PrefixNode) { return true; }) != kNoNode;
+  link(node);
+  return node;
 }
 
-void PrefixIndex::insert_partial(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
-  QUIRE_CHECK(std::cmp_less(tokens.size(), block_size_), "a full block is entered under its key");
-  enter(block, parent, tokens);
+PrefixNode PrefixIndex::insert_partial(PrefixNode parent, std::span<const TokenId> tokens) {
+  QUIRE_CHECK(std::cmp_less(tokens.size(), block_size_), "a full node is entered under its key");
+  return make_node(parent, tokens);
 }
 
-void PrefixIndex::enter(BlockId block, PrefixNode parent, std::span<const TokenId> tokens) {
-  Entry& added = entry(block);
-  QUIRE_CHECK(added.num_tokens == 0, "a block is entered once");
-  const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
-  std::memcpy(&tokens_[offset], tokens.data(), tokens.size_bytes());
-  BlockId& head = alike_buckets_[alike_bucket(parent, tokens[0])];
-  added = {.parent = parent, .num_tokens = static_cast<std::int32_t>(tokens.size()), .next_alike = head};
-  if (head != kNoBlock) entry(head).previous_alike = block;
-  head = block;
+PrefixNode PrefixIndex::make_node(PrefixNode parent, std::span<const TokenId> tokens) {
+  if (free_nodes_.empty()) add_nodes(entries_.size());
+  const PrefixNode node = free_nodes_.back();
+  free_nodes_.pop_back();
+  std::copy(tokens.begin(), tokens.end(), tokens_at(node));
+  entry(node) = {.parent = parent,
+                 .num_tokens = static_cast<std::int32_t>(tokens.size()),
+                 .position = is_root(parent) ? 0 : entry(parent).position + 1};
   ++num_children(parent);
+  ++num_nodes_;
+  link_alike(node);
+  return node;
 }
 
-void PrefixIndex::remove(BlockId block) {
-  Entry& removed = entry(block);
-  QUIRE_CHECK(removed.num_tokens > 0 && removed.num_children == 0, "children leave the tree before their parent");
-  if (removed.num_tokens == block_size_) {
-    BlockId* link = bucket(removed.key);
-    while (*link != block)
-      link = &entry(*link).next_in_bucket;
-    *link = removed.next_in_bucket;
+void PrefixIndex::link(PrefixNode node) {
+  PrefixNode* slot = bucket(entry(node).key);
+  entry(node).next_in_bucket = *slot;
+  *slot = node;
+}
+
+void PrefixIndex::link_alike(PrefixNode node) {
+  PrefixNode& head = alike_buckets_[alike_bucket(entry(node).parent, tokens(node)[0])];
+  entry(node).previous_alike = kNoNode;
+  entry(node).next_alike = head;
+  if (head != kNoNode) entry(head).previous_alike = node;
+  head = node;
+}
+
+void PrefixIndex::unlink(PrefixNode node) {
+  const Entry& removed = entry(node);
+  if (is_full(node)) {
+    PrefixNode* slot = bucket(removed.key);
+    while (*slot != node)
+      slot = &entry(*slot).next_in_bucket;
+    *slot = removed.next_in_bucket;
   }
-  const PrefixNode parent = removed.parent;
-  (removed.previous_alike == kNoBlock ? alike_buckets_[alike_bucket(parent, tokens(block)[0])]
-                                      : entry(removed.previous_alike).next_alike) = removed.next_alike;
-  if (removed.next_alike != kNoBlock) entry(removed.next_alike).previous_alike = removed.previous_alike;
-  --num_children(parent);
-  removed = {};
-  if (is_root(parent)) forget_root_if_unused(parent);
+  (removed.previous_alike == kNoNode ? alike_buckets_[alike_bucket(removed.parent, tokens(node)[0])]
+                                     : entry(removed.previous_alike).next_alike) = removed.next_alike;
+  if (removed.next_alike != kNoNode) entry(removed.next_alike).previous_alike = removed.previous_alike;
 }
 
-std::span<const TokenId> PrefixIndex::tokens(BlockId block) const {
-  const std::size_t offset = static_cast<std::size_t>(block.value) * static_cast<std::size_t>(block_size_);
-  return {reinterpret_cast<const TokenId*>(&tokens_[offset]), static_cast<std::size_t>(entry(block).num_tokens)};
+void PrefixIndex::forget_unused(PrefixNode node) {
+  while (!is_root(node)) {
+    const Entry& unused = entry(node);
+    if (unused.num_children > 0 || unused.num_users > 0 || unused.block != kNoBlock || unused.below != 0) return;
+    const PrefixNode parent = unused.parent;
+    unlink(node);
+    entry(node) = {};
+    free_nodes_.push_back(node);
+    --num_nodes_;
+    --num_children(parent);
+    if (is_root(parent)) forget_root_if_unused(parent);
+    node = parent;
+  }
+}
+
+void PrefixIndex::set_block(PrefixNode node, BlockId block) {
+  Entry& holder = entry(node);
+  QUIRE_CHECK(holder.block == kNoBlock && !contains(block), "a node has one block, a block one node");
+  const bool follows_pooled = is_root(holder.parent) || entry(holder.parent).block != kNoBlock;
+  QUIRE_CHECK(follows_pooled, "a node enters the pool after its parent");
+  if (!is_root(holder.parent)) ++entry(holder.parent).num_pooled_children;
+  holder.block = block;
+  node_of_block_[static_cast<std::size_t>(block.value)] = node;
+}
+
+void PrefixIndex::clear_block(PrefixNode node) {
+  Entry& holder = entry(node);
+  QUIRE_CHECK(holder.num_pooled_children == 0, "children leave the pool before their parent");
+  if (!is_root(holder.parent)) --entry(holder.parent).num_pooled_children;
+  node_of_block_[static_cast<std::size_t>(holder.block.value)] = kNoNode;
+  holder.block = kNoBlock;
+}
+
+void PrefixIndex::set_below(PrefixNode node, TierKind tier, bool is_there) {
+  const auto bit = static_cast<std::uint8_t>(tier);
+  std::uint8_t& below = entry(node).below;
+  below = static_cast<std::uint8_t>(is_there ? below | bit : below & ~bit);
+}
+
+TokenId* PrefixIndex::tokens_at(PrefixNode node) const {
+  const auto index = static_cast<std::size_t>(node.value);
+  return &tokens_[index / kChunk][index % kChunk * static_cast<std::size_t>(block_size_)];
+}
+
+std::span<const TokenId> PrefixIndex::tokens(PrefixNode node) const {
+  return {tokens_at(node), static_cast<std::size_t>(entry(node).num_tokens)};
 }
 
 const ChainKey& PrefixIndex::key_of(PrefixNode node) const {
-  return is_root(node) ? roots_[root_index(node)].key : entries_[static_cast<std::size_t>(node.value)].key;
+  return is_root(node) ? roots_[root_index(node)].key : entry(node).key;
 }
 
 const std::string& PrefixIndex::salt_of(PrefixNode node) const {
   while (!is_root(node))
-    node = entries_[static_cast<std::size_t>(node.value)].parent;
+    node = entry(node).parent;
   return roots_[root_index(node)].salt;
 }
 
 std::int32_t& PrefixIndex::num_children(PrefixNode node) {
-  return is_root(node) ? roots_[root_index(node)].num_children
-                       : entries_[static_cast<std::size_t>(node.value)].num_children;
+  return is_root(node) ? roots_[root_index(node)].num_children : entry(node).num_children;
 }
 
 std::size_t PrefixIndex::alike_bucket(PrefixNode parent, TokenId first) const {
@@ -145,36 +224,36 @@ std::size_t PrefixIndex::alike_bucket(PrefixNode parent, TokenId first) const {
   return XXH3_64bits(&key, sizeof key) & (alike_buckets_.size() - 1);
 }
 
-bool PrefixIndex::same_tokens(BlockId block, std::span<const TokenId> wanted) const {
-  const std::span<const TokenId> held = tokens(block);
-  return std::equal(held.begin(), held.end(), wanted.begin(), wanted.end());
+void PrefixIndex::check_node(PrefixNode node) const {
+  const Entry& checked = entry(node);
+  QUIRE_CHECK(is_root(checked.parent) || is_full(checked.parent), "a parent is a full node in the tree");
+  QUIRE_CHECK(checked.next_alike == kNoNode || entry(checked.next_alike).previous_alike == node,
+              "those alike are linked both ways");
+  QUIRE_CHECK(checked.block != kNoBlock || checked.below != 0 || checked.num_children > 0 || checked.num_users > 0,
+              "a node is there for something");
+  QUIRE_CHECK(checked.block == kNoBlock || node_of(checked.block) == node, "a node's block leads to it");
+  QUIRE_CHECK(checked.num_pooled_children == 0 || checked.block != kNoBlock, "the pool holds whole chains");
+  if (!is_full(node)) return;
+  QUIRE_CHECK(checked.key == key_after(key_of(checked.parent), tokens(node)), "a key is that of the content");
+  QUIRE_CHECK(find(checked.parent, checked.key, tokens(node)) == node, "a full node is found by its content");
 }
 
 void PrefixIndex::check_integrity() const {
   std::size_t num_hashed = 0;
-  for (const BlockId head : buckets_) {
-    for (BlockId block = head; block != kNoBlock; block = entry(block).next_in_bucket)
+  for (const PrefixNode head : buckets_) {
+    for (PrefixNode node = head; node != kNoNode; node = entry(node).next_in_bucket)
       ++num_hashed;
   }
   std::size_t num_full = 0;
+  std::int64_t num_nodes = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const BlockId block{static_cast<std::int32_t>(i)};
-    const Entry& checked = entries_[i];
-    if (checked.num_tokens == 0) {
-      QUIRE_CHECK(checked.num_children == 0, "only entries have children");
-      continue;
-    }
-    QUIRE_CHECK(
-        is_root(checked.parent) || entries_[static_cast<std::size_t>(checked.parent.value)].num_tokens == block_size_,
-        "a parent is a full block in the tree");
-    QUIRE_CHECK(checked.next_alike == kNoBlock || entry(checked.next_alike).previous_alike == block,
-                "those alike are linked both ways");
-    if (checked.num_tokens < block_size_) continue;
-    ++num_full;
-    QUIRE_CHECK(checked.key == key_after(key_of(checked.parent), tokens(block)), "a key is that of the content");
-    QUIRE_CHECK(find(checked.parent, checked.key, tokens(block)) == block, "a full block is found by its content");
+    const PrefixNode node{static_cast<std::int32_t>(i)};
+    if (entry(node).num_tokens == 0) continue;
+    check_node(node);
+    ++num_nodes;
+    num_full += is_full(node) ? 1 : 0;
   }
-  QUIRE_CHECK(num_full == num_hashed, "full blocks and no others are in the hash table");
+  QUIRE_CHECK(num_full == num_hashed && num_nodes == num_nodes_, "full nodes and no others are in the hash table");
 }
 
 }  // namespace quire

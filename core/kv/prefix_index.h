@@ -1,14 +1,16 @@
-// PrefixIndex: which block holds which tokens, as a tree: a block's parent is the block before it. Engine thread only.
-// A full block is found by its chain key, then its tokens and its parent are compared, so that a collision never
-// shares; one that only begins alike is found among those with the same parent and first token, by comparing tokens.
-// Invariants: two entries never have the same parent and the same full content; an entry with children is not removed.
+// PrefixIndex: which content lives where, as a tree: a node is a block's tokens after its parent's. Engine thread only.
+// A node says where its bytes are: in a block of the pool, in the tiers below it, or nowhere while others depend on it.
+// A full node is found by its chain key, then tokens and parent are compared, so that a collision never shares; one
+// that only begins alike is found among those with the same parent and first token, by comparing tokens. Invariants:
+// two nodes never have the same parent and the same full content; a node whose child is in the pool is in the pool; a
+// node that holds nothing, has no children and no users is gone.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -18,62 +20,88 @@
 
 namespace quire {
 
-// A place in the tree: a block, or the root of one salt.
+// A place in the tree: a block's content, or the root of one salt.
 using PrefixNode = Id<struct PrefixNodeTag, std::int32_t>;
+inline constexpr PrefixNode kNoNode{std::numeric_limits<std::int32_t>::min()};
 
-inline constexpr PrefixNode node_of(BlockId block) {
-  return PrefixNode{block.value};
-}
+enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2 };
 
 class PrefixIndex {
  public:
-  PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash);
+  // `identity` names what all content depends on besides tokens and salts: the model and its arithmetic.
+  PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash, std::string identity = {});
 
-  // The root of a salt, kept while someone uses it or blocks hang below it.
+  // The root of a salt, kept while someone uses it or nodes hang below it.
   PrefixNode acquire_root(const std::string& salt);
   void release_root(PrefixNode root);
 
-  // The full block with these block_size tokens below `parent`, whose key is key_after(parent, tokens); kNoBlock where
+  // The full node with these block_size tokens below `parent`, whose key is key_after(parent, tokens); kNoNode where
   // there is none.
-  BlockId find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) const;
-  // The child of `parent` that begins with most of `tokens`; of the kMaxAlike most recent ones with the same first
-  // token, which bounds the cost.
+  PrefixNode find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) const;
+  // Calls visit(node) for every full node with that key until it returns true; that node, or kNoNode.
+  template <class Visit>
+  PrefixNode find_key(const ChainKey& key, Visit&& visit) const;
+  // The child of `parent` in the pool that begins with most of `tokens`; of the kMaxAlike most recent ones with the
+  // same first token, which bounds the cost.
   struct Partial {
-    BlockId block = kNoBlock;
+    PrefixNode node = kNoNode;
     std::int32_t num_tokens = 0;
   };
   Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
   static constexpr int kMaxAlike = 32;
 
-  // Enters a full block; it must not be in the tree.
-  void insert(BlockId block, PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
-  // Enters a block with less than block_size tokens.
-  void insert_partial(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
-  void remove(BlockId block);
+  // A new node: full, or with less than block_size tokens. It is gone unless it is given something to hold.
+  PrefixNode insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
+  PrefixNode insert_partial(PrefixNode parent, std::span<const TokenId> tokens);
+  // Removes the node, and then its ancestors, as long as nothing keeps them.
+  void forget_unused(PrefixNode node);
 
-  bool contains(BlockId block) const { return entry(block).num_tokens > 0; }
-  std::int32_t num_tokens(BlockId block) const { return entry(block).num_tokens; }
-  std::span<const TokenId> tokens(BlockId block) const;
-  PrefixNode parent(BlockId block) const { return entry(block).parent; }
-  // The block before it; kNoBlock of a first one.
-  BlockId parent_block(BlockId block) const { return is_root(parent(block)) ? kNoBlock : BlockId{parent(block).value}; }
-  bool has_children(BlockId block) const { return entry(block).num_children > 0; }
-  const ChainKey& key_of(PrefixNode node) const;  // of a root or a full block
+  // Where the node's bytes are.
+  void set_block(PrefixNode node, BlockId block);
+  void clear_block(PrefixNode node);  // may leave the node unused
+  BlockId block(PrefixNode node) const { return entry(node).block; }
+  void set_below(PrefixNode node, TierKind tier, bool is_there);  // may leave the node unused
+  bool is_below(PrefixNode node, TierKind tier) const { return (entry(node).below & static_cast<int>(tier)) != 0; }
+  bool is_below(PrefixNode node) const { return entry(node).below != 0; }
+  // Whether another node had the key of this one, or of one before it, when it was made: the key does not name it.
+  bool is_ambiguous(PrefixNode node) const { return entry(node).is_ambiguous; }
+  // A node with users stays.
+  void add_user(PrefixNode node) { ++entry(node).num_users; }
+  void drop_user(PrefixNode node) { --entry(node).num_users; }
+
+  PrefixNode node_of(BlockId block) const { return node_of_block_[static_cast<std::size_t>(block.value)]; }
+  bool contains(BlockId block) const { return node_of(block) != kNoNode; }
+  static bool is_root(PrefixNode node) { return node.value < 0; }
+  std::int32_t num_tokens(PrefixNode node) const { return entry(node).num_tokens; }
+  bool is_full(PrefixNode node) const { return entry(node).num_tokens == block_size_; }
+  std::span<const TokenId> tokens(PrefixNode node) const;
+  PrefixNode parent(PrefixNode node) const { return entry(node).parent; }
+  std::int32_t position(PrefixNode node) const { return entry(node).position; }  // 0: right after a root
+  const ChainKey& key_of(PrefixNode node) const;                                 // of a root or a full node
   ChainKey key_after(const ChainKey& parent, std::span<const TokenId> tokens) const { return hash_(parent, tokens); }
+  ChainKey key_of_root(const std::string& salt) const;
   const std::string& salt_of(PrefixNode node) const;  // O(depth)
+  const std::string& identity() const { return identity_; }
   std::size_t num_roots() const { return root_of_salt_.size(); }
+  std::int64_t size() const { return num_nodes_; }
 
-  void check_integrity() const;  // O(num_blocks)
+  void check_integrity() const;  // O(number of nodes)
 
  private:
   struct Entry {
-    ChainKey key{};  // full blocks only
+    ChainKey key{};  // full nodes only
     PrefixNode parent{};
     std::int32_t num_tokens = 0;  // 0: not in the tree
+    std::int32_t position = 0;
     std::int32_t num_children = 0;
-    BlockId previous_alike = kNoBlock;  // same parent and first token, or equal by accident of the hash
-    BlockId next_alike = kNoBlock;
-    BlockId next_in_bucket = kNoBlock;  // full blocks only
+    std::int32_t num_pooled_children = 0;  // of them, those in the pool
+    std::int32_t num_users = 0;
+    BlockId block = kNoBlock;
+    PrefixNode previous_alike = kNoNode;  // same parent and first token, or equal by accident of the hash
+    PrefixNode next_alike = kNoNode;
+    PrefixNode next_in_bucket = kNoNode;  // full nodes only
+    std::uint8_t below = 0;               // bits of TierKind
+    bool is_ambiguous = false;
   };
   struct Root {
     std::string salt;
@@ -82,26 +110,42 @@ class PrefixIndex {
     std::int32_t num_children = 0;
   };
 
-  static bool is_root(PrefixNode node) { return node.value < 0; }
   static std::size_t root_index(PrefixNode node) { return static_cast<std::size_t>(-1 - node.value); }
-  const Entry& entry(BlockId block) const { return entries_[static_cast<std::size_t>(block.value)]; }
-  Entry& entry(BlockId block) { return entries_[static_cast<std::size_t>(block.value)]; }
+  const Entry& entry(PrefixNode node) const { return entries_[static_cast<std::size_t>(node.value)]; }
+  Entry& entry(PrefixNode node) { return entries_[static_cast<std::size_t>(node.value)]; }
+  PrefixNode make_node(PrefixNode parent, std::span<const TokenId> tokens);
+  void add_nodes(std::size_t num_nodes);
+  void link(PrefixNode node);
+  void unlink(PrefixNode node);
+  void link_alike(PrefixNode node);
+  TokenId* tokens_at(PrefixNode node) const;
   std::int32_t& num_children(PrefixNode node);
   std::size_t alike_bucket(PrefixNode parent, TokenId first) const;
-  void enter(BlockId block, PrefixNode parent, std::span<const TokenId> tokens);
-  BlockId* bucket(const ChainKey& key) { return &buckets_[key.low & (buckets_.size() - 1)]; }
-  bool same_tokens(BlockId block, std::span<const TokenId> tokens) const;
+  PrefixNode* bucket(const ChainKey& key) { return &buckets_[key.low & (buckets_.size() - 1)]; }
   void forget_root_if_unused(PrefixNode root);
+  void check_node(PrefixNode node) const;
 
   const std::int32_t block_size_;
   const BlockHash hash_;
+  const std::string identity_;
   std::vector<Entry> entries_;
-  std::vector<BlockId> buckets_;            // of full blocks by key
-  std::vector<BlockId> alike_buckets_;      // of all blocks by parent and first token, most recent first
-  std::unique_ptr<std::int32_t[]> tokens_;  // [num_blocks, block_size]; pages are touched when a block is first entered
+  std::vector<PrefixNode> free_nodes_;
+  std::int64_t num_nodes_ = 0;
+  std::vector<PrefixNode> node_of_block_;
+  std::vector<PrefixNode> buckets_;                 // of full nodes by key
+  std::vector<PrefixNode> alike_buckets_;           // of all nodes by parent and first token, most recent first
+  std::vector<std::unique_ptr<TokenId[]>> tokens_;  // of kChunk nodes each; pages are touched when a node is made
   std::vector<Root> roots_;
   std::vector<PrefixNode> free_roots_;
   std::unordered_map<std::string, PrefixNode> root_of_salt_;
 };
+
+template <class Visit>
+PrefixNode PrefixIndex::find_key(const ChainKey& key, Visit&& visit) const {
+  PrefixNode node = buckets_[key.low & (buckets_.size() - 1)];
+  while (node != kNoNode && !(entry(node).key == key && visit(node)))
+    node = entry(node).next_in_bucket;
+  return node;
+}
 
 }  // namespace quire

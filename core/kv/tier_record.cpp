@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -12,7 +13,7 @@ namespace quire {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x424B5651;  // "QVKB"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint32_t kMaxSaltBytes = 1 << 16;
 constexpr std::uint32_t kMaxTokens = 1 << 16;
 
@@ -20,16 +21,18 @@ constexpr std::uint32_t kMaxTokens = 1 << 16;
 // another one has another magic.
 struct Head {
   std::uint64_t checksum;  // of everything after this word
-  std::uint64_t fingerprint;
-  std::uint64_t id;
-  std::uint64_t parent;
+  ChainKey fingerprint;
+  ChainKey key;
+  ChainKey parent;
+  std::uint64_t number;
   std::uint64_t payload_bytes;
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t salt_bytes;
   std::uint32_t num_tokens;
+  std::uint64_t position;
 };
-static_assert(sizeof(Head) == 56, "no padding");
+static_assert(sizeof(Head) == 96, "no padding");
 
 struct Closer {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -47,7 +50,7 @@ std::uint64_t checksum_of(const Head& head, const TierRecord& record) {
   add(reinterpret_cast<const char*>(&head) + sizeof head.checksum, sizeof head - sizeof head.checksum);
   add(record.salt.data(), record.salt.size());
   add(record.tokens.data(), record.tokens.size() * sizeof(TokenId));
-  add(record.payload.data(), record.payload.size());
+  add(record.payload->data(), record.payload->size());
   return XXH3_64bits_digest(state.get());
 }
 
@@ -61,7 +64,7 @@ bool read_all(std::FILE* file, void* data, std::size_t size) {
 
 // Nothing is allocated that the file's size does not justify.
 bool believable(const Head& head, std::uint64_t file_bytes) {
-  if (head.magic != kMagic || head.version != kVersion || head.id == 0) return false;
+  if (head.magic != kMagic || head.version != kVersion || head.position > UINT32_MAX) return false;
   if (head.salt_bytes > kMaxSaltBytes || head.num_tokens > kMaxTokens || head.payload_bytes > file_bytes) return false;
   return sizeof head + head.salt_bytes + head.num_tokens * sizeof(TokenId) + head.payload_bytes == file_bytes;
 }
@@ -81,8 +84,10 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
   const Head& head = opened.head;
   if (!believable(head, file_bytes)) return std::nullopt;
   opened.record.fingerprint = head.fingerprint;
-  opened.record.id = head.id;
+  opened.record.key = head.key;
   opened.record.parent = head.parent;
+  opened.record.number = head.number;
+  opened.record.position = static_cast<std::uint32_t>(head.position);
   opened.record.salt.resize(head.salt_bytes);
   opened.record.tokens.resize(head.num_tokens);
   if (!read_all(opened.file.get(), opened.record.salt.data(), head.salt_bytes) ||
@@ -96,35 +101,38 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
 
 std::int64_t record_bytes(const TierRecord& record) {
   return static_cast<std::int64_t>(sizeof(Head) + record.salt.size() + record.tokens.size() * sizeof(TokenId) +
-                                   record.payload.size());
+                                   record.payload->size());
 }
 
-bool write_record(const std::filesystem::path& path, const TierRecord& record) {
+std::error_code write_record(const std::filesystem::path& path, const TierRecord& record) {
   Head head{.checksum = 0,
             .fingerprint = record.fingerprint,
-            .id = record.id,
+            .key = record.key,
             .parent = record.parent,
-            .payload_bytes = record.payload.size(),
+            .number = record.number,
+            .payload_bytes = record.payload->size(),
             .magic = kMagic,
             .version = kVersion,
             .salt_bytes = static_cast<std::uint32_t>(record.salt.size()),
-            .num_tokens = static_cast<std::uint32_t>(record.tokens.size())};
+            .num_tokens = static_cast<std::uint32_t>(record.tokens.size()),
+            .position = record.position};
   head.checksum = checksum_of(head, record);
   std::filesystem::path beside = path;
   beside += ".part";
+  errno = 0;
   File file(std::fopen(beside.c_str(), "wb"));
-  bool written = file != nullptr && write_all(file.get(), &head, sizeof head) &&
-                 write_all(file.get(), record.salt.data(), record.salt.size()) &&
-                 write_all(file.get(), record.tokens.data(), record.tokens.size() * sizeof(TokenId)) &&
-                 write_all(file.get(), record.payload.data(), record.payload.size()) && std::fflush(file.get()) == 0;
+  const bool written = file != nullptr && write_all(file.get(), &head, sizeof head) &&
+                       write_all(file.get(), record.salt.data(), record.salt.size()) &&
+                       write_all(file.get(), record.tokens.data(), record.tokens.size() * sizeof(TokenId)) &&
+                       write_all(file.get(), record.payload->data(), record.payload->size()) &&
+                       std::fflush(file.get()) == 0;
+  std::error_code failed;
+  if (!written) failed = std::error_code(errno != 0 ? errno : EIO, std::generic_category());
   file.reset();
-  std::error_code error;
-  if (written) {
-    std::filesystem::rename(beside, path, error);
-    written = !error;
-  }
-  if (!written) std::filesystem::remove(beside, error);
-  return written;
+  if (written) std::filesystem::rename(beside, path, failed);
+  std::error_code ignored;
+  if (failed) std::filesystem::remove(beside, ignored);
+  return failed;
 }
 
 std::optional<TierRecord> read_record_head(const std::filesystem::path& path) {
@@ -137,8 +145,9 @@ std::optional<TierRecord> read_record(const std::filesystem::path& path) {
   std::optional<Opened> opened = open_record(path);
   if (!opened) return std::nullopt;
   TierRecord& record = opened->record;
-  record.payload.resize(opened->head.payload_bytes);
-  if (!read_all(opened->file.get(), record.payload.data(), record.payload.size())) return std::nullopt;
+  std::vector<std::byte> payload(opened->head.payload_bytes);
+  if (!read_all(opened->file.get(), payload.data(), payload.size())) return std::nullopt;
+  record.payload = std::make_shared<const std::vector<std::byte>>(std::move(payload));
   if (checksum_of(opened->head, record) != opened->head.checksum) return std::nullopt;
   return std::move(record);
 }

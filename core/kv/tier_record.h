@@ -7,29 +7,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/kv/chain_key.h"
 
 namespace quire {
 
+using BlockPayload = std::shared_ptr<const std::vector<std::byte>>;
+
 struct TierRecord {
-  std::uint64_t fingerprint = 0;  // of the model and the layout of a block
-  std::uint64_t id = 0;           // unique in its directory; not 0
-  std::uint64_t parent = 0;       // the record of the block before it; 0: a first block
-  std::string salt;               // of a first block
+  ChainKey fingerprint;        // of the model, its arithmetic and the layout of a block
+  ChainKey key;                // names the record in every folder
+  ChainKey parent;             // the key of the block before it, or of the root
+  std::uint64_t number = 0;    // of this writing: a file replaced by another is never taken for it
+  std::uint32_t position = 0;  // in its chain; 0: right after the root
+  std::string salt;            // at position 0
   std::vector<TokenId> tokens;
-  std::vector<std::byte> payload;
+  BlockPayload payload;
 };
 
 // The size of its file.
 std::int64_t record_bytes(const TierRecord& record);
 
-// False where the file could not be written whole; nothing is then left at `path`.
-bool write_record(const std::filesystem::path& path, const TierRecord& record);
+// What prevented the file from being written whole; nothing is then left at `path`.
+std::error_code write_record(const std::filesystem::path& path, const TierRecord& record);
 
 // The record without its payload: sizes are checked against the file's, the checksum is not.
 std::optional<TierRecord> read_record_head(const std::filesystem::path& path);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kernels/backend.h"
 
@@ -57,6 +58,11 @@ class Model {
   virtual std::int64_t hidden_size() const = 0;
   virtual std::int64_t max_context() const = 0;  // tokens, as the model's file says
   virtual KvLayout kv_layout() const = 0;        // num_blocks, block_size and dtype are the caller's to fill in
+  // What a sequence keeps, as groups of layers.
+  virtual std::vector<KvGroupSpec> kv_groups() const {
+    const KvLayout all = kv_layout();
+    return {{.num_layers = all.num_layers, .num_kv_heads = all.num_kv_heads, .head_dim = all.head_dim}};
+  }
 };
 
 }  // namespace quire

@@ -88,11 +88,11 @@ void Scheduler::add(Sequence& sequence) {
   blocked_ = nullptr;
 }
 
-std::span<const Sequence* const> Scheduler::next_to_start() {
+std::span<Sequence* const> Scheduler::next_to_start() {
   next_to_start_.clear();
   std::int64_t places = num_places_left();
   std::int64_t blocks = kv_.pool().num_available() - num_running();
-  waiting_.for_each_first(kWindow, [&](const Sequence& sequence, bool) {
+  waiting_.for_each_first(kWindow, [&](Sequence& sequence, bool) {
     places -= 1;
     blocks -= kv_.blocks_for(sequence.num_tokens());
     if (places < 0 || blocks < 0) return false;
@@ -226,14 +226,15 @@ bool Scheduler::swaps(const Sequence& victim) const {
 }
 
 // The first in policy order; or of the few behind it, with the same priority, the one that finds most of its prompt
-// cached. Those whose next tokens somebody is computing right now wait for them, and those without a turn for theirs.
+// cached. Those whose next tokens somebody is computing right now wait for them, and those without a turn for theirs,
+// and those whose blocks come back from a tier below for them.
 Sequence* Scheduler::choose_waiting(PrefixMatch& match) {
   Sequence* first = nullptr;
   Sequence* chosen = nullptr;
   waiting_.for_each_first(kWindow, [&](Sequence& sequence, bool next_queue) {
     if (next_queue && first != nullptr) return false;
     if (first != nullptr && sequence.request->priority != first->request->priority) return false;
-    if (!has_turn(sequence)) return true;
+    if (!has_turn(sequence) || sequence.table.is_restoring) return true;
     const PrefixMatch found = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
     if (computed_by_another(sequence, found)) return true;
     if (first == nullptr) {

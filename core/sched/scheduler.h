@@ -32,7 +32,7 @@ class Scheduler {
   // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
-  std::span<const Sequence* const> next_to_start();
+  std::span<Sequence* const> next_to_start();
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
   // The plan was computed, as `output` says. Called before new tokens are appended.
@@ -83,7 +83,7 @@ class Scheduler {
   WaitingQueue waiting_;
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
-  std::vector<const Sequence*> next_to_start_;
+  std::vector<Sequence*> next_to_start_;
   std::int64_t budget_ = 0;  // tokens left in the plan being made
   std::int64_t prompt_budget_ = 0;
   std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk

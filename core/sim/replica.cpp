@@ -94,12 +94,11 @@ void Replica::step() {
 std::int64_t Replica::restore() {
   if (!lower_tier_) return 0;
   const double of_token = options_.scheduler.preemption == Preemption::kSwap ? 0.0 : scheduler_.prompt_token_seconds();
-  std::int64_t num_blocks = 0;
-  for (const Sequence* sequence : scheduler_.next_to_start()) {
-    num_blocks +=
-        lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(), of_token);
-  }
-  return num_blocks;
+  const std::uint64_t restored_before = lower_tier_->num_restored();
+  for (Sequence* sequence : scheduler_.next_to_start())
+    lower_tier_->restore(sequence->table, sequence->tokens, sequence->prefix_limit(), of_token);
+  lower_tier_->begin_step();
+  return static_cast<std::int64_t>(lower_tier_->num_restored() - restored_before);
 }
 
 double Replica::price(const StepPlan& plan) const {

@@ -29,12 +29,12 @@ KvElement element_of(KvDType dtype) {
 KvGeometry::KvGeometry(const KvLayout& layout) : element(element_of(layout.dtype)) {
   QUIRE_CHECK(layout.block_size > 0 && layout.block_size % 16 == 0, "KV block size is not a multiple of 16");
   QUIRE_CHECK(layout.head_dim > 0 && layout.head_dim % 8 == 0, "head size is not a multiple of 8");
-  padded_dim = (layout.head_dim + 15) / 16 * 16;
+  padded_dim = ((layout.value_dim >= 0 ? layout.value_dim : layout.head_dim) + 15) / 16 * 16;
   const std::size_t size = element_size(layout.dtype);
   const auto tokens = static_cast<std::size_t>(layout.block_size);
   const std::size_t scales = layout.dtype == KvDType::kI8 ? tokens * sizeof(float) : 0;
   key_bytes = static_cast<std::size_t>(layout.head_dim) * tokens * size + scales;
-  value_bytes = static_cast<std::size_t>(padded_dim) * tokens * size + scales;
+  value_bytes = layout.value_dim == 0 ? 0 : static_cast<std::size_t>(padded_dim) * tokens * size + scales;
   layer_bytes = static_cast<std::size_t>(layout.num_kv_heads) * (key_bytes + value_bytes);
 }
 

@@ -15,7 +15,7 @@ struct KvGeometry {
   std::size_t key_bytes = 0;    // one head
   std::size_t value_bytes = 0;  // one head
   std::size_t layer_bytes = 0;  // one block of one layer, all heads
-  std::int64_t padded_dim = 0;
+  std::int64_t padded_dim = 0;  // of V
   KvElement element = KvElement::kF16;
 };
 

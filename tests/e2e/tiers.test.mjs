@@ -61,6 +61,32 @@ test("after a restart the first repeated conversation is served from the cache o
   await second.stop();
 });
 
+test("two processes share a folder: both serve, one writes, and a third is not confused", async () => {
+  const flags = ["--kv-cache.disk-tier-path", temporary_folder(), "--num-blocks", "40"];
+  const indices = Array.from({ length: 6 }, (_, index) => index);
+  // The same tokens behind different beginnings.
+  const prompt = (index) => `${["red", "blue", "green", "white", "black", "grey"][index]} ` + "a block of tokens ".repeat(40);
+  const ask = async (server, index) => {
+    const response = await server.post("/v1/completions",
+      { model: "quire-demo", prompt: prompt(index), max_tokens: 20, temperature: 0, ignore_eos: true });
+    assert.equal(response.status, 200);
+    return (await response.json()).choices[0].text;
+  };
+  const fresh = await start(["--kv-cache.prefix-caching", "false"]);
+  const expected = [];
+  for (const index of indices) expected.push(await ask(fresh, index));
+  await fresh.stop();
+  const owners = [await start(flags), await start(flags)];
+  for (const index of indices) assert.equal(await ask(owners[index % 2], index), expected[index]);
+  await owners[0].stop();
+  for (const index of indices) assert.equal(await ask(owners[1], index), expected[index]);
+  await owners[1].stop();
+  const third = await start(flags);
+  for (const index of indices) assert.equal(await ask(third, index), expected[index], `prompt ${index}`);
+  assert.ok((await third.metrics())["quire:kv_blocks_restored_total"] > 0);
+  await third.stop();
+});
+
 test("another layout of the same model finds nothing, and is not confused", async () => {
   const folder = temporary_folder();
   const first = await start(["--kv-cache.disk-tier-path", folder]);
@@ -113,7 +139,7 @@ test("kill -9 while blocks are being written: the next start is clean, and says 
   for (const index of indices) assert.equal(await completed(server, index), expected[index], `prompt ${index}`);
   assert.ok((await server.metrics())["quire:kv_blocks_restored_total"] > 0, "what was whole is used");
   await server.stop();
-  assert.deepEqual(files_below(folder).filter((name) => !name.endsWith(".kv")), [], "no half-written file is left");
+  assert.deepEqual(files_below(folder).filter((name) => !name.endsWith(".kv")), ["lock"], "no half-written file is left");
 });
 
 test("streams that are swapped out to host memory and back say what they say alone", async () => {

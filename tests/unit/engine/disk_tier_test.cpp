@@ -1,14 +1,12 @@
 #include "core/kv/disk_tier.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <fstream>
 
 #include "core/base/result.h"
-#include "core/kv/lower_tier.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/tier_folders.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -17,22 +15,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "quire-tier-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~TemporaryFolder() { fs::remove_all(path); }
-  fs::path path;
-};
-
 DiskTierOptions options_of(const fs::path& folder, std::uint64_t fingerprint = 7) {
   return {.directory = folder,
           .max_bytes = 1 << 20,
           .max_queued_bytes = 1 << 20,
-          .fingerprint = fingerprint,
+          .fingerprint = {fingerprint, 0},
           .block_size = 4};
 }
 
@@ -40,146 +27,272 @@ std::vector<std::byte> payload_of(int value, std::size_t size = 100) {
   return std::vector<std::byte>(size, static_cast<std::byte>(value));
 }
 
-std::unique_ptr<DiskTier> opened(const DiskTierOptions& options) {
-  auto tier = std::make_unique<DiskTier>(options, [] {});
-  tier->wait_idle();
-  return tier;
-}
-
-// Writes a chain of `count` blocks and returns their ids.
-std::vector<TierId> chain(DiskTier& tier, int count, int seed, const std::string& salt = "") {
-  std::vector<TierId> ids;
-  for (int i = 0; i < count; ++i) {
-    ids.push_back(
-        tier.offer(ids.empty() ? kNoTierId : ids.back(), salt, made_tokens(4, seed + i), payload_of(seed + i)));
-    REQUIRE(ids.back() != kNoTierId);
-  }
-  tier.wait_idle();
-  return ids;
-}
-
-std::vector<fs::path> files_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 using Payloads = std::vector<std::vector<std::byte>>;
 
-Payloads fetched(DiskTier& tier, std::vector<TierId> ids) {
-  const std::uint64_t number = tier.fetch(std::move(ids));
-  tier.wait_idle();
-  const auto all = tier.take_fetched();
-  REQUIRE(all.size() == 1);
-  CHECK(all[0].number == number);
-  return all[0].payloads;
-}
+// One process' tree with its tier.
+class Owner {
+ public:
+  explicit Owner(const DiskTierOptions& options, BlockHash hash = content_hash)
+      : index(64, 4, hash, "model"), tier(options, [] {}) {
+    settle();
+  }
 
-void flip_bit(const fs::path& path, std::streamoff offset) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(offset);
-  const int byte = file.get();
-  file.seekp(offset);
-  file.put(static_cast<char>(byte ^ 1));
-}
+  // Until the folder has done everything and the tree knows of it.
+  void settle() {
+    tier.wait_idle();
+    while (tier.receive(index, arrived)) {
+    }
+  }
+
+  bool put(PrefixNode node, const std::vector<std::byte>& payload) {
+    const bool taken = tier.put(index, node, std::make_shared<const std::vector<std::byte>>(payload));
+    index.forget_unused(node);
+    settle();
+    return taken;
+  }
+
+  PrefixNode child(PrefixNode parent, std::span<const TokenId> tokens) {
+    const ChainKey key = index.key_after(index.key_of(parent), tokens);
+    const PrefixNode found = index.find(parent, key, tokens);
+    return found != kNoNode ? found : index.insert(parent, key, tokens);
+  }
+
+  // Writes a chain of `count` blocks, whose first has the tokens made of `seed`, and returns its nodes.
+  std::vector<PrefixNode> chain(int count, int seed, const std::string& salt = "") {
+    std::vector<PrefixNode> nodes;
+    PrefixNode node = index.acquire_root(salt);
+    for (int i = 0; i < count; ++i) {
+      node = child(node, made_tokens(4, seed + i));
+      nodes.push_back(node);
+      REQUIRE(put(node, payload_of(seed + i)));
+    }
+    return nodes;
+  }
+
+  // The records of the chain that chain(count, seed, salt) wrote, as far as they are there.
+  std::vector<PrefixNode> find(int count, int seed, const std::string& salt = "") {
+    std::vector<PrefixNode> nodes;
+    PrefixNode node = index.acquire_root(salt);
+    for (int i = 0; i < count; ++i) {
+      const std::vector<TokenId> tokens = made_tokens(4, seed + i);
+      node = index.find(node, index.key_after(index.key_of(node), tokens), tokens);
+      if (node == kNoNode || !tier.is_readable(node)) break;
+      nodes.push_back(node);
+    }
+    return nodes;
+  }
+
+  // What is read of them; empty for what is not there any more.
+  Payloads read(const std::vector<PrefixNode>& nodes) {
+    arrived.clear();
+    for (const PrefixNode node : nodes)
+      tier.read(index, node);
+    settle();
+    Payloads payloads;
+    for (const DiskTier::Arrived& each : arrived)
+      payloads.push_back(each.payload != nullptr ? *each.payload : std::vector<std::byte>());
+    return payloads;
+  }
+
+  PrefixIndex index;
+  std::vector<DiskTier::Arrived> arrived;
+  DiskTier tier;
+};
 
 }  // namespace
 
 TEST_CASE("blocks on disk are found again by another process", "[tier]") {
   const TemporaryFolder folder;
-  std::vector<TierId> ids;
-  {
-    const auto tier = opened(options_of(folder.path));
-    ids = chain(*tier, 3, 1, "salt");
-  }
-  const auto tier = opened(options_of(folder.path));
-  CHECK(tier->num_records() == 3);
-  CHECK(tier->find(kNoTierId, "salt", made_tokens(4, 1)) == ids[0]);
-  CHECK(tier->find(ids[0], "", made_tokens(4, 2)) == ids[1]);
-  CHECK(tier->find(kNoTierId, "other", made_tokens(4, 1)) == kNoTierId);
-  CHECK(tier->find(ids[1], "", made_tokens(4, 2)) == kNoTierId);  // the same tokens elsewhere are not the same block
-  CHECK(fetched(*tier, ids) == Payloads({payload_of(1), payload_of(2), payload_of(3)}));
-  CHECK(tier->offer(kNoTierId, "salt", made_tokens(4, 1), payload_of(9)) == ids[0]);
+  Owner(options_of(folder.path)).chain(3, 1, "salt");
+  Owner owner(options_of(folder.path));
+  CHECK(owner.tier.num_records() == 3);
+  CHECK(owner.find(3, 1, "other").empty());
+  CHECK(owner.find(1, 2).empty());  // the same tokens elsewhere are not the same block
+  const std::vector<PrefixNode> nodes = owner.find(3, 1, "salt");
+  REQUIRE(nodes.size() == 3);
+  CHECK(owner.read(nodes) == Payloads({payload_of(1), payload_of(2), payload_of(3)}));
+  owner.index.check_integrity();
 }
 
 TEST_CASE("another model's blocks are never read", "[tier]") {
   const TemporaryFolder folder;
-  chain(*opened(options_of(folder.path, 7)), 2, 1);
-  CHECK(opened(options_of(folder.path, 8))->num_records() == 0);
-  CHECK(opened(options_of(folder.path, 7))->num_records() == 2);
+  Owner(options_of(folder.path, 7)).chain(2, 1);
+  CHECK(Owner(options_of(folder.path, 8)).tier.num_records() == 0);
+  CHECK(Owner(options_of(folder.path, 7)).tier.num_records() == 2);
 }
 
-TEST_CASE("a record with one wrong bit, wherever, is dropped with what follows it", "[tier]") {
+TEST_CASE("a record with one wrong bit, wherever, is dropped", "[tier]") {
   const TemporaryFolder folder;
-  std::vector<TierId> ids;
-  {
-    const auto tier = opened(options_of(folder.path));
-    ids = chain(*tier, 3, 1);
+  Owner(options_of(folder.path)).chain(1, 1);
+  const fs::path first = records_in(folder.path).at(0);
+  Owner(options_of(folder.path)).chain(3, 1);
+  fs::path second;
+  for (const fs::path& each : records_in(folder.path)) {
+    if (each != first && read_record_head(each)->position == 1) second = each;
   }
-  const fs::path second = files_in(folder.path).at(1);
   const auto size = static_cast<std::streamoff>(fs::file_size(second));
-  const std::streamoff offset = GENERATE_COPY(0, 9, 17, 25, 33, 41, 45, 49, 53, 57, 70, 80, size - 1);
+  const std::streamoff offset =
+      GENERATE_COPY(0, 9, 17, 25, 33, 41, 45, 49, 53, 57, 65, 72, 76, 80, 84, 88, 92, 96, 100, size - 1);
   flip_bit(second, offset);
-  const auto tier = opened(options_of(folder.path));
-  CHECK(tier->find(kNoTierId, "", made_tokens(4, 1)) == ids[0]);
-  if (tier->num_records() == 3) {
-    CHECK(fetched(*tier, ids) == Payloads(1, payload_of(1)));
-    CHECK(tier->num_records() == 1);
+  Owner owner(options_of(folder.path));
+  const std::vector<PrefixNode> nodes = owner.find(3, 1);
+  const Payloads payloads = owner.read(nodes);
+  REQUIRE(!payloads.empty());
+  CHECK(payloads[0] == payload_of(1));
+  if (payloads.size() > 1) {
+    CHECK(payloads[1].empty());
+    CHECK(payloads[2] == payload_of(3));
+    CHECK(owner.find(3, 1).size() == 1);
   }
-  CHECK(files_in(folder.path).size() == static_cast<std::size_t>(tier->num_records()));
+  owner.tier.wait_idle();
+  CHECK(std::cmp_equal(records_in(folder.path).size(), owner.tier.num_records()));
+  owner.index.check_integrity();
 }
 
 TEST_CASE("what a kill left behind is cleaned up", "[tier]") {
   const TemporaryFolder folder;
-  {
-    const auto tier = opened(options_of(folder.path));
-    chain(*tier, 3, 1);
+  Owner(options_of(folder.path)).chain(3, 1);
+  fs::path last;
+  for (const fs::path& each : records_in(folder.path)) {
+    if (read_record_head(each)->position == 2) last = each;
   }
-  const auto files = files_in(folder.path);
-  fs::resize_file(files[2], fs::file_size(files[2]) / 2);                        // torn
-  std::ofstream(files[0].parent_path() / "0000000000000009.kv.part") << "half";  // never finished
-  std::ofstream(files[0].parent_path() / "0000000000000010.kv") << "";
-  std::ofstream(files[0].parent_path() / "stray") << "text";
-  const auto tier = opened(options_of(folder.path));
-  CHECK(tier->num_records() == 2);
-  CHECK(files_in(folder.path).size() == 2);
+  fs::resize_file(last, fs::file_size(last) / 2);                            // torn
+  std::ofstream(last.parent_path() / "0000000000000009.kv.part") << "half";  // never finished
+  std::ofstream(last.parent_path() / "0000000000000010.kv") << "";
+  std::ofstream(last.parent_path() / "stray") << "text";
+  Owner owner(options_of(folder.path));
+  CHECK(owner.tier.num_records() == 2);
+  CHECK(files_in(folder.path).size() == 2 + 1);  // and the lock
 }
 
 TEST_CASE("a chain without its beginning is removed", "[tier]") {
   const TemporaryFolder folder;
-  {
-    const auto tier = opened(options_of(folder.path));
-    chain(*tier, 3, 1);
+  Owner(options_of(folder.path)).chain(3, 1);
+  for (const fs::path& each : records_in(folder.path)) {
+    if (read_record_head(each)->position == 0) fs::remove(each);
   }
-  fs::remove(files_in(folder.path).at(0));
-  CHECK(opened(options_of(folder.path))->num_records() == 0);
-  CHECK(files_in(folder.path).empty());
+  Owner owner(options_of(folder.path));
+  owner.settle();
+  CHECK(owner.tier.num_records() == 0);
+  CHECK(records_in(folder.path).empty());
 }
 
 TEST_CASE("the directory stays within its bound, chains going from their ends", "[tier]") {
   const TemporaryFolder folder;
   DiskTierOptions options = options_of(folder.path);
-  options.max_bytes = 1000;  // five records of 172 bytes
-  const auto tier = opened(options);
-  const std::vector<TierId> old = chain(*tier, 4, 1);
-  chain(*tier, 3, 50);
-  CHECK(tier->num_bytes() <= 1000);
-  CHECK(tier->num_records() == 5);
-  CHECK(tier->contains(old[1]));
-  CHECK_FALSE(tier->contains(old[2]));
+  options.max_bytes = 1100;  // five records of 212 bytes
+  Owner owner(options);
+  owner.chain(4, 1);
+  owner.chain(3, 50);
+  CHECK(owner.tier.num_bytes() <= 1100);
+  CHECK(owner.tier.num_records() == 5);
+  CHECK(owner.find(4, 1).size() == 2);
+  CHECK(owner.find(3, 50).size() == 3);
   std::uintmax_t bytes = 0;
-  for (const fs::path& file : files_in(folder.path))
+  for (const fs::path& file : records_in(folder.path))
     bytes += fs::file_size(file);
-  CHECK(bytes == static_cast<std::uintmax_t>(tier->num_bytes()));
+  CHECK(bytes == static_cast<std::uintmax_t>(owner.tier.num_bytes()));
+  owner.index.check_integrity();
 }
 
 TEST_CASE("a directory that cannot be made is one clear line", "[tier]") {
   const TemporaryFolder folder;
   std::ofstream(folder.path / "file") << "";
   CHECK_THROWS_AS(DiskTier(options_of(folder.path / "file" / "below"), [] {}), StartupError);
+}
+
+TEST_CASE("of two owners of a folder one writes, the other reads and takes over", "[tier]") {
+  const TemporaryFolder folder;
+  auto first = std::make_unique<Owner>(options_of(folder.path));
+  first->chain(2, 1);
+  Owner second(options_of(folder.path));
+  CHECK(first->tier.can_write());
+  CHECK_FALSE(second.tier.can_write());
+  CHECK(second.read(second.find(2, 1)) == Payloads({payload_of(1), payload_of(2)}));
+  const PrefixNode own = second.child(second.index.acquire_root(""), made_tokens(4, 30));
+  second.index.add_user(own);
+  CHECK_FALSE(second.put(own, payload_of(30)));
+  first->chain(1, 10);
+  first.reset();
+  CHECK_FALSE(second.tier.can_take(100));  // but now the lock is tried
+  second.settle();
+  CHECK(second.tier.can_write());
+  CHECK(second.find(1, 10).size() == 1);  // what the other wrote meanwhile
+  CHECK(second.put(own, payload_of(30)));
+  Owner third(options_of(folder.path));
+  CHECK(third.tier.num_records() == 4);
+}
+
+TEST_CASE("equal tokens behind different prefixes are never mixed, whoever wrote them", "[tier]") {
+  const TemporaryFolder folder;
+  const std::vector<TokenId> shared = made_tokens(4, 99);
+  for (const int prefix : {1, 2}) {  // each begins to count anew
+    Owner owner(options_of(folder.path));
+    const PrefixNode first = owner.chain(1, prefix)[0];
+    REQUIRE(owner.put(owner.child(first, shared), payload_of(100 + prefix)));
+  }
+  Owner third(options_of(folder.path));
+  for (const int prefix : {1, 2}) {
+    const PrefixNode first = third.find(1, prefix).at(0);
+    CHECK(third.read({third.child(first, shared)}) == Payloads({payload_of(100 + prefix)}));
+  }
+}
+
+TEST_CASE("a reader never takes a record for the one that was there before", "[tier]") {
+  const TemporaryFolder folder;
+  auto first = std::make_unique<Owner>(options_of(folder.path));
+  first->chain(1, 1);
+  Owner reader(options_of(folder.path));
+  const std::vector<PrefixNode> nodes = reader.find(1, 1);
+  first.reset();
+  fs::remove(records_in(folder.path).at(0));
+  Owner(options_of(folder.path)).chain(1, 1);  // the same content, written again
+  CHECK(reader.read(nodes) == Payloads(1));
+}
+
+TEST_CASE("content whose key is not its own is not written", "[tier]") {
+  const TemporaryFolder folder;
+  Owner owner(options_of(folder.path), [](const ChainKey&, std::span<const TokenId>) { return ChainKey{1, 2}; });
+  const PrefixNode first = owner.chain(1, 1)[0];
+  const PrefixNode other = owner.child(owner.index.acquire_root(""), made_tokens(4, 2));
+  CHECK_FALSE(owner.put(other, payload_of(2)));
+  CHECK_FALSE(owner.put(owner.child(first, made_tokens(4, 3)), payload_of(3)));
+  CHECK(owner.read({first}) == Payloads({payload_of(1)}));
+}
+
+TEST_CASE("a folder that another process uses is not taken for a leftover", "[tier]") {
+  const TemporaryFolder folder;
+  DiskTierOptions small = options_of(folder.path, 8);
+  small.max_bytes = 250;
+  Owner(options_of(folder.path, 6)).chain(1, 1);  // ended
+  Owner other(options_of(folder.path, 7));
+  const std::vector<PrefixNode> nodes = other.chain(2, 1);
+  Owner owner(small);
+  CHECK(other.read(nodes) == Payloads({payload_of(1), payload_of(2)}));
+  CHECK(records_in(folder.path).size() == 2);
+}
+
+TEST_CASE("where writing fails the tier is off for a while, and goes on afterwards", "[tier]") {
+  const TemporaryFolder folder;
+  DiskTierOptions options = options_of(folder.path);
+  options.pause = GENERATE(std::chrono::milliseconds(0), std::chrono::hours(1));
+  Owner owner(options);
+  owner.chain(1, 1);
+  const fs::path place = records_in(folder.path).at(0).parent_path();
+  fs::remove_all(place);
+  std::ofstream(place.string()) << "";  // nothing can be written below a file
+  const PrefixNode node = owner.child(owner.index.acquire_root(""), made_tokens(4, 20));
+  owner.index.add_user(node);
+  CHECK(owner.put(node, payload_of(20)));  // taken, and lost
+  CHECK_FALSE(owner.tier.contains(node));
+  CHECK_FALSE(owner.tier.can_take(100));
+  fs::remove(place);
+  owner.settle();
+  owner.tier.can_take(100);
+  owner.settle();
+  CHECK(owner.tier.can_take(100) == (options.pause.count() == 0));
+  CHECK(owner.put(node, payload_of(20)) == (options.pause.count() == 0));
+  owner.index.check_integrity();
 }
 
 namespace {
@@ -236,9 +349,10 @@ TEST_CASE("after a restart the first repeated conversation is served from the di
   }
   const bool damaged = GENERATE(false, true);
   if (damaged) {
-    const auto files = files_in(folder.path);
-    REQUIRE(files.size() >= 10);
-    flip_bit(files[5], static_cast<std::streamoff>(fs::file_size(files[5])) - 1);
+    REQUIRE(records_in(folder.path).size() >= 10);
+    for (const fs::path& file : records_in(folder.path)) {
+      if (read_record_head(file)->position == 5) flip_bit(file, static_cast<std::streamoff>(fs::file_size(file)) - 1);
+    }
   }
   Harness harness(with_tier(folder.path));
   harness.engine.start();
@@ -268,38 +382,50 @@ TEST_CASE("with a pool that holds one of them at a time, texts are the same with
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
-TEST_CASE("what the pool evicts comes back, if reading costs less than computing", "[tier]") {
+TEST_CASE("three processes on one folder say what each says alone", "[tier][engine]") {
   const TemporaryFolder folder;
-  const auto disk = opened(options_of(folder.path));
-  SmallCache cache;
-  KvCache& kv = cache.kv;
-  LowerTier tier(kv, cache.storage, nullptr, disk.get());
-  const std::vector<TokenId> first = made_tokens(17, 1);
-  cache.serve(first);
-  cache.serve(made_tokens(24, 2));  // takes all six blocks
-  disk->wait_idle();
-  CHECK(disk->num_records() == 4);
-  CHECK_FALSE(tier.begin_restore("other salt", first, 1.0));
-  const auto fetch = tier.begin_restore("", first, 1.0);
-  REQUIRE(fetch);
-  disk->wait_idle();
-  const auto done = disk->take_fetched();
-  REQUIRE(done.size() == 1);
-  CHECK(tier.finish_restore("", first, done[0]) == 4);
-  BlockTable table;
-  kv.open(table, "");
-  const PrefixMatch match = kv.match(table, first, 16);
-  CHECK(match.num_blocks == 4);
-  std::vector<BlockCopy> copies;
-  REQUIRE(kv.admit(table, match, 17, copies));
-  for (std::size_t i = 0; i < 16; ++i) {
-    CHECK(cache.storage.tokens[SmallCache::slot(table, i)] == first[i].value);
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<TokenId>> expected;
+  for (int i = 0; i < 6; ++i) {  // the same tokens behind different beginnings
+    std::vector<TokenId> prompt = made_tokens(8, i);
+    const std::vector<TokenId> shared = made_tokens(176, 77);
+    prompt.insert(prompt.end(), shared.begin(), shared.end());
+    Harness harness;
+    const auto sink = harness.submit(request_of(prompt, 8));
+    harness.run();
+    prompts.push_back(std::move(prompt));
+    expected.push_back(sink->choices[0].tokens);
   }
-  kv.release(table, first, 16);
-  kv.close(table);
-  CHECK_FALSE(tier.begin_restore("", first, 1.0));  // it is all here
-  cache.serve(made_tokens(24, 3));
-  CHECK_FALSE(tier.begin_restore("", first, 1e-12));  // now it is known what reading costs
-  CHECK(tier.begin_restore("", first, 1.0));
-  kv.check_integrity();
+  {
+    Harness first(with_tier(folder.path));
+    Harness second(with_tier(folder.path));
+    first.engine.start();
+    second.engine.start();
+    for (std::size_t i = 0; i < 6; ++i)
+      CHECK(served((i % 2 == 0 ? first : second).engine, prompts[i], 8).first == expected[i]);
+  }
+  Harness third(with_tier(folder.path));
+  third.engine.start();
+  for (std::size_t i = 0; i < 6; ++i)
+    CHECK(served(third.engine, prompts[i], 8).first == expected[i]);
+  CHECK(third.engine.stats().num_blocks_restored > 0);
+}
+
+TEST_CASE("requests are served although nothing can be written or read below", "[tier][engine]") {
+  const TemporaryFolder folder;
+  std::vector<TokenId> expected;
+  {
+    Harness harness(with_tier(folder.path));
+    harness.engine.start();
+    expected = served(harness.engine, made_tokens(41, 1), 10).first;
+  }
+  Harness harness(with_tier(folder.path, 16));
+  harness.engine.start();
+  CHECK(served(harness.engine, made_tokens(41, 2), 4).first.size() == 4);
+  const fs::path place = records_in(folder.path).at(0).parent_path();
+  fs::remove_all(place);
+  std::ofstream(place.string()) << "";
+  for (int i = 3; i < 9; ++i)
+    CHECK(served(harness.engine, made_tokens(41, i), 4).first.size() == 4);
+  CHECK(served(harness.engine, made_tokens(41, 1), 10).first == expected);
 }

@@ -2,37 +2,50 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/kv/lower_tier.h"
 #include "tests/unit/engine/harness.h"
 
 using namespace quire;
 using namespace quire::test;
 
-namespace {
-
-std::vector<std::byte> host_payload(int value) {
-  return std::vector<std::byte>(84, static_cast<std::byte>(value));
+TEST_CASE("the host tier keeps within its bound, chains going from their ends", "[tier]") {
+  HostTier tier(400);  // four blocks
+  std::vector<PrefixNode> left;
+  const auto put = [&](int node, int parent) {
+    const auto payload = std::make_shared<const std::vector<std::byte>>(84, static_cast<std::byte>(node));
+    return tier.put(PrefixNode{node}, PrefixNode{parent}, 100, payload, [&](PrefixNode each) { left.push_back(each); });
+  };
+  constexpr int kRoot = -1;
+  REQUIRE(put(1, kRoot));
+  REQUIRE(put(2, 1));
+  REQUIRE(put(3, kRoot));
+  CHECK(tier.payload(PrefixNode{2})->at(0) == std::byte{2});
+  REQUIRE(put(4, 3));
+  REQUIRE(put(5, 3));
+  CHECK(tier.num_bytes() == 400);
+  CHECK(left == std::vector<PrefixNode>{PrefixNode{2}});  // the oldest that nothing follows; now nothing follows 1
+  tier.touch(PrefixNode{1});
+  REQUIRE(put(6, 3));
+  CHECK(left.back() == PrefixNode{4});
+  CHECK(tier.contains(PrefixNode{3}));
+  HostTier tiny(50);
+  CHECK_FALSE(tiny.put(PrefixNode{1}, PrefixNode{kRoot}, 100, nullptr, [](PrefixNode) {}));
 }
 
-}  // namespace
-
-TEST_CASE("the host tier finds blocks by what came before them, and keeps within its bound", "[tier]") {
-  HostTier tier(400);  // four blocks of 84 bytes and 16 of tokens
-  const TierId a = tier.offer(kNoTierId, "", made_tokens(4, 1), host_payload(1));
-  const TierId b = tier.offer(a, "", made_tokens(4, 2), host_payload(2));
-  const TierId c = tier.offer(kNoTierId, "", made_tokens(4, 3), host_payload(3));
-  CHECK(tier.find(a, "", made_tokens(4, 2)) == b);
-  CHECK(tier.find(c, "", made_tokens(4, 2)) == kNoTierId);
-  CHECK(tier.find(kNoTierId, "salt", made_tokens(4, 1)) == kNoTierId);
-  CHECK(tier.offer(a, "", made_tokens(4, 2), host_payload(9)) == b);
-  CHECK(tier.payload(b) == host_payload(2));
-  tier.offer(c, "", made_tokens(4, 4), host_payload(4));
-  tier.offer(c, "", made_tokens(4, 5), host_payload(5));
-  CHECK(tier.num_bytes() == 400);
-  CHECK_FALSE(tier.contains(b));  // the oldest that nothing depends on; now nothing depends on its predecessor
-  tier.offer(c, "", made_tokens(4, 6), host_payload(6));
-  CHECK_FALSE(tier.contains(a));
-  CHECK(tier.contains(c));
+TEST_CASE("a node may be in a tier before the one it follows", "[tier]") {
+  TierOrder order;
+  order.add(PrefixNode{2}, PrefixNode{1}, 10, true);  // the pool gives up the last of a chain first
+  order.add(PrefixNode{1}, PrefixNode{-1}, 10, true);
+  CHECK(order.next_to_leave() == PrefixNode{2});
+  order.remove(PrefixNode{2});
+  CHECK(order.next_to_leave() == PrefixNode{1});
+  order.add(PrefixNode{3}, PrefixNode{1}, 10, false);
+  CHECK(order.next_to_leave() == kNoNode);  // one is followed, the other not there yet
+  order.set_there(PrefixNode{3});
+  CHECK(order.next_to_leave() == PrefixNode{3});
+  order.remove(PrefixNode{1});
+  order.remove(PrefixNode{3});
+  CHECK(order.size() == 0);
+  CHECK(order.num_bytes() == 0);
 }
 
 TEST_CASE("preempted streams are swapped out and in, and say the same", "[tier][engine]") {
@@ -86,46 +99,4 @@ TEST_CASE("texts are the same when swapping is chosen by what it costs", "[tier]
     CHECK(sinks[i]->choices[0].tokens == expected[i]->choices[0].tokens);
   CHECK(harness.engine.stats().num_preemptions > 0);
   CHECK(harness.engine.stats().num_blocks_used == 0);
-}
-
-namespace {
-
-struct Tiered : SmallCache {
-  HostTier host{1 << 20};
-  LowerTier tier{kv, storage, &host, nullptr};
-};
-
-}  // namespace
-
-TEST_CASE("what is cheaper made anew is not kept below; what is, comes back only if that is cheaper", "[tier]") {
-  Tiered tiered;
-  const std::vector<TokenId> prompt = made_tokens(17, 1);
-  CHECK(tiered.tier.swap_seconds() == 0.0);
-  tiered.serve(prompt, WhenEvicted::kForgotten);
-  tiered.serve(made_tokens(24, 2), WhenEvicted::kOffered);  // takes all six blocks
-  CHECK(tiered.host.num_blocks() == 0);
-  tiered.serve(prompt, WhenEvicted::kOffered);
-  tiered.serve(made_tokens(24, 3), WhenEvicted::kOffered);
-  CHECK(tiered.host.num_blocks() == 4 + 6);
-  CHECK(tiered.tier.swap_seconds().value() > 0.0);
-  CHECK(tiered.tier.restore_from_host("", prompt, 16, 0.0) == 4);
-  tiered.serve(made_tokens(24, 4), WhenEvicted::kOffered);
-  CHECK(tiered.tier.restore_from_host("", prompt, 16, 1e-12) == 0);
-  CHECK(tiered.tier.restore_from_host("", prompt, 16, 1.0) == 4);
-  tiered.kv.check_integrity();
-}
-
-TEST_CASE("a price that is refused falls until it is tried again", "[tier]") {
-  Tiered tiered;
-  const std::vector<TokenId> prompt = made_tokens(17, 1);
-  tiered.serve(prompt, WhenEvicted::kOffered);
-  tiered.serve(made_tokens(24, 2), WhenEvicted::kOffered);
-  REQUIRE(tiered.tier.restore_from_host("", prompt, 16, 0.0) == 4);
-  tiered.serve(made_tokens(24, 3), WhenEvicted::kOffered);
-  const double of_token = tiered.tier.swap_seconds().value() / 4.0 / 1e6;  // a millionth of what was measured
-  int num_refusals = 0;
-  while (tiered.tier.restore_from_host("", prompt, 16, of_token) == 0 && num_refusals < 10'000)
-    ++num_refusals;
-  CHECK(num_refusals > 100);
-  CHECK(num_refusals < 2'000);
 }

@@ -133,10 +133,14 @@ class Shadow {
 
   // As the engine does before each step.
   void restore() {
-    for (const Sequence* sequence : scheduler_.next_to_start()) {
-      num_restored_ += lower_tier_->restore_from_host(sequence->cache_salt, sequence->tokens, sequence->prefix_limit(),
-                                                      random_.one_in(5) ? 1e-12 : 0.0);
+    for (Sequence* sequence : scheduler_.next_to_start()) {
+      lower_tier_->restore(sequence->table, sequence->tokens, sequence->prefix_limit(),
+                           random_.one_in(5) ? 1e-12 : 0.0);
     }
+    do {
+      lower_tier_->begin_step();
+    } while (lower_tier_->is_moving() && random_.one_in(2));
+    num_restored_ = static_cast<std::int64_t>(lower_tier_->num_restored());
     if (host_.num_bytes() > kMostTierBytes) FAIL("the tier is beyond its bound");
   }
 

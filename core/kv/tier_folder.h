@@ -1,0 +1,107 @@
+// TierFolder: a folder of KV records with its lock and its thread `kv-io`. Called by the engine's thread, which never
+// waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
+// at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
+// Invariants: a record is named by its content's chain key and given out only whole; what a reader was told of is given
+// to it as it was then, or not at all; without the lock nothing in the folder is changed.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/kv/tier_record.h"
+
+namespace quire {
+
+struct TierFolderOptions {
+  std::filesystem::path directory;  // the folder is below it, named by the fingerprint
+  ChainKey fingerprint;
+  std::int32_t block_size = 16;
+  std::int64_t max_bytes = 0;               // of all folders together: those of other models that nobody uses go first
+  std::int64_t max_queued_bytes = 0;        // waiting to be written; more is not taken
+  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
+};
+
+struct TierEvent {
+  enum class Kind : std::uint8_t {
+    kFound,    // `record`, without its payload, of file_bytes: left by an earlier process, or by the one that wrote
+    kLoaded,   // all that there was has been found
+    kWritten,  // the record `key` is there
+    kLost,     // it could not be written
+    kRead,     // `record` is what was asked for; without payload where it is not there, or damaged
+  };
+  Kind kind;
+  ChainKey key{};
+  TierRecord record{};
+  std::int64_t file_bytes = 0;
+  double seconds = 0.0;  // that reading took
+};
+
+class TierFolder {
+ public:
+  // `ready` is called on the folder's thread whenever there is an event to take that somebody may wait for. Throws
+  // StartupError where the folder cannot be made.
+  TierFolder(const TierFolderOptions& options, std::function<void()> ready);
+  ~TierFolder();  // writes what it was given
+  TierFolder(const TierFolder&) = delete;
+  TierFolder& operator=(const TierFolder&) = delete;
+
+  // Whether a record with so large a payload would be taken: not where too much waits already, writing failed a while
+  // ago, or another process writes here (whose lock is then tried again).
+  bool can_take(std::int64_t payload_bytes);
+  void write(TierRecord record);
+  void remove(const ChainKey& key);
+  void read(const ChainKey& key, std::uint64_t number);
+  // Moves at most `most` events to the end of `out`.
+  void take_events(std::vector<TierEvent>& out, std::size_t most);
+
+  std::uint64_t next_number() { return number_ += 0x9e3779b97f4a7c15ULL; }
+  bool can_write() const;  // it has the lock
+  void wait_idle();        // until everything asked so far is done
+
+ private:
+  struct Read {
+    ChainKey key;
+    std::uint64_t number;
+  };
+
+  void run();
+  bool take_lock();
+  void load();
+  void trim_other_folders() const;
+  void write_next(const TierRecord& record);
+  TierEvent read_one(const Read& read) const;
+  void pause_writing(const std::error_code& why);
+  void drop_lock();
+  void post(TierEvent event);
+  std::filesystem::path path_of(const ChainKey& key) const;
+
+  const TierFolderOptions options_;
+  const std::filesystem::path folder_;
+  const std::function<void()> ready_;
+  std::uint64_t number_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Read> reads_;  // a request waits for them: they go before what is to be written
+  std::deque<TierRecord> writes_;
+  std::deque<ChainKey> removals_;
+  std::deque<TierEvent> events_;
+  std::int64_t num_queued_bytes_ = 0;
+  std::chrono::steady_clock::time_point paused_until_{};
+  bool wants_lock_ = true;
+  bool has_lock_ = false;
+  bool said_locked_ = false;
+  bool is_busy_ = true;
+  bool stopping_ = false;
+  int lock_file_ = -1;  // the thread's own
+  std::thread thread_;
+};
+
+}  // namespace quire

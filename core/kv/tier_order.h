@@ -1,0 +1,50 @@
+// TierOrder: which nodes of the tree a tier below the pool holds, how large they are, and in which order they leave it:
+// those without successors in the tier first, the least recently used of them before the others. Engine thread only.
+// Invariant: a node that does not yet hold its content (is_there is false) does not leave.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "core/kv/prefix_index.h"
+
+namespace quire {
+
+class TierOrder {
+ public:
+  void add(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, bool is_there);
+  void set_there(PrefixNode node);
+  void touch(PrefixNode node);
+  void remove(PrefixNode node);
+
+  bool contains(PrefixNode node) const { return find(node) != nullptr; }
+  bool is_there(PrefixNode node) const { return find(node) != nullptr && find(node)->is_there; }
+  // The node that leaves next; kNoNode where none can.
+  PrefixNode next_to_leave() const { return leaving_.empty() ? kNoNode : leaving_.begin()->second; }
+  std::int64_t num_bytes() const { return num_bytes_; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  struct Held {
+    PrefixNode parent = kNoNode;
+    std::int64_t num_bytes = 0;
+    std::uint64_t last_use = 0;
+    std::int32_t num_children = 0;  // in the tier; a node may have some without being in it
+    bool is_held = false;
+    bool is_there = false;
+  };
+
+  const Held* find(PrefixNode node) const;
+  void settle(PrefixNode node, Held& held);
+  static bool can_leave(const Held& held) { return held.is_there && held.num_children == 0; }
+
+  std::unordered_map<PrefixNode, Held> held_;
+  std::set<std::pair<std::uint64_t, PrefixNode>> leaving_;  // those that can, by last use
+  std::uint64_t num_uses_ = 0;
+  std::int64_t num_bytes_ = 0;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,44 @@
+// What a model keeps of a sequence between steps, as groups of layers that keep the same. Plain values; any thread.
+// Invariant: a layer with something to keep is in one group and is addressed by (group, index among the group's
+// layers); a layer that reads what another one keeps uses that one's address.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
+
+enum class KvGroupKind : std::uint8_t {
+  kFull,    // K and V of every token
+  kWindow,  // K and V of the last `window` tokens: blocks wholly behind the window are freed
+  kLatent,  // one row per token that is both key and value: one head, no V
+  kState,   // a fixed number of floats per sequence, replaced as tokens are computed
+};
+
+struct KvGroupSpec {
+  KvGroupKind kind = KvGroupKind::kFull;
+  std::int64_t num_layers = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;      // of K
+  std::int64_t value_dim = -1;    // of V; -1: as head_dim, 0: no V is kept (kLatent)
+  std::int64_t window = 0;        // kWindow: tokens that a token sees, itself among them
+  std::int64_t state_floats = 0;  // kState: of one layer of one sequence
+
+  bool is_paged() const { return kind != KvGroupKind::kState; }
+  // What can be forgotten only from the end: a match needs all of a prefix's blocks.
+  bool keeps_all() const { return kind == KvGroupKind::kFull || kind == KvGroupKind::kLatent; }
+};
+
+// The blocks of one paged group.
+struct KvLayout {
+  std::int64_t num_layers = 0;
+  std::int64_t num_blocks = 0;
+  std::int64_t block_size = 16;  // tokens per block; a multiple of 16
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  KvDType dtype = KvDType::kF16;
+  std::int64_t value_dim = -1;  // of V; -1: as head_dim, 0: no V is kept
+};
+
+}  // namespace quire

@@ -1,0 +1,255 @@
+#include "core/kv/lower_tier.h"
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+
+#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/tier_folders.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr std::int64_t kBlockBytes = 16;  // of SmallCache
+
+// A small cache over host memory, over a disk, or over both.
+struct Tiered : SmallCache {
+  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, storage, &host, nullptr, options) {}
+  explicit Tiered(
+      const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
+      : disk(std::make_unique<DiskTier>(
+            DiskTierOptions{
+                .directory = folder.path, .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
+            std::move(ready))),
+        tier(kv, storage, nullptr, disk.get(), options) {
+    settle();
+  }
+
+  // Until the disk has done all that it was asked, and the tree knows of it.
+  void settle() {
+    disk->wait_idle();
+    tier.begin_step();
+  }
+
+  // How many blocks of the prompt came back, all other things having been done.
+  std::int64_t restored(const std::vector<TokenId>& prompt, double compute_seconds, std::int64_t limit = 16) {
+    const std::uint64_t before = tier.num_restored();
+    BlockTable table;
+    kv.open(table, "");
+    tier.restore(table, prompt, limit, compute_seconds);
+    while (table.is_restoring) {
+      if (disk != nullptr) disk->wait_idle();
+      tier.begin_step();
+    }
+    kv.close(table);
+    kv.check_integrity();
+    return static_cast<std::int64_t>(tier.num_restored() - before);
+  }
+
+  // Evicts all that is cached.
+  void flood(int seed) {
+    tier.begin_step();
+    serve(made_tokens(24, seed), WhenEvicted::kForgotten);
+  }
+
+  HostTier host{1 << 20};
+  std::unique_ptr<DiskTier> disk;
+  LowerTier tier;
+};
+
+// What a table's blocks hold, compared with the tokens they stand for.
+void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, std::int64_t num_tokens) {
+  BlockTable table;
+  tiered.kv.open(table, "");
+  const PrefixMatch match = tiered.kv.match(table, prompt, num_tokens);
+  CHECK(match.num_blocks == num_tokens / 4);
+  std::vector<BlockCopy> copies;
+  REQUIRE(tiered.kv.admit(table, match, num_tokens + 1, copies));
+  for (std::size_t i = 0; std::cmp_less(i, num_tokens); ++i)
+    CHECK(tiered.storage.tokens[SmallCache::slot(table, i)] == prompt[i].value);
+  tiered.kv.release(table, prompt, num_tokens);
+  tiered.kv.close(table);
+}
+
+}  // namespace
+
+TEST_CASE("what is cheaper made anew is not kept below; what is, comes back only if that is cheaper", "[tier]") {
+  Tiered tiered;
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  CHECK(tiered.tier.swap_seconds() == 0.0);
+  tiered.serve(prompt, WhenEvicted::kForgotten);
+  tiered.flood(2);
+  CHECK(tiered.host.num_blocks() == 0);
+  tiered.serve(prompt, WhenEvicted::kOffered);
+  tiered.flood(3);
+  CHECK(tiered.host.num_blocks() == 4);
+  CHECK(tiered.tier.swap_seconds().value() > 0.0);
+  CHECK(tiered.restored(prompt, 0.0) == 4);
+  check_content(tiered, prompt, 16);
+  CHECK(tiered.restored(prompt, 0.0) == 0);  // it is all here
+  tiered.flood(4);
+  CHECK(tiered.restored(prompt, 1e-12) == 0);
+  CHECK(tiered.restored(prompt, 1.0, 11) == 2);  // as far as it may be used
+  CHECK(tiered.restored(prompt, 1.0) == 2);
+}
+
+TEST_CASE("a price that is refused falls until it is tried again", "[tier]") {
+  Tiered tiered;
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  tiered.serve(prompt);
+  tiered.flood(2);
+  REQUIRE(tiered.restored(prompt, 0.0) == 4);
+  tiered.flood(3);
+  const double of_token = tiered.tier.swap_seconds().value() / 4.0 / 1e6;  // a millionth of what was measured
+  int num_refusals = 0;
+  while (tiered.restored(prompt, of_token) == 0 && num_refusals < 10'000)
+    ++num_refusals;
+  CHECK(num_refusals > 100);
+  CHECK(num_refusals < 2'000);
+}
+
+TEST_CASE("what the pool evicts comes back from disk, if reading costs less than computing", "[tier]") {
+  const TemporaryFolder folder;
+  Tiered tiered(folder);
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  tiered.serve(prompt);
+  tiered.flood(2);
+  tiered.settle();
+  CHECK(tiered.disk->num_records() == 4);
+  CHECK(tiered.restored(prompt, 1.0) == 4);
+  check_content(tiered, prompt, 16);
+  tiered.flood(3);
+  CHECK(tiered.restored(prompt, 1e-12) == 0);  // now it is known what reading costs
+  CHECK(tiered.restored(prompt, 1.0) == 4);
+}
+
+TEST_CASE("a step copies no more than its share, in and out", "[tier]") {
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kBlockBytes});
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  tiered.serve(prompt);
+  tiered.flood(2);  // asks for all six blocks in one step
+  CHECK(tiered.host.num_blocks() == 2);
+  for (int i = 0; i < 2; ++i) {
+    tiered.serve(prompt);
+    tiered.flood(3 + i);
+  }
+  CHECK(tiered.host.num_blocks() >= 4);
+  BlockTable table;
+  tiered.kv.open(table, "");
+  REQUIRE(tiered.tier.restore(table, prompt, 16, 0.0));
+  std::vector<std::uint64_t> counts;
+  while (table.is_restoring) {
+    tiered.tier.begin_step();
+    counts.push_back(tiered.tier.num_restored());
+    CHECK(tiered.tier.is_moving() == table.is_restoring);
+  }
+  CHECK(counts == std::vector<std::uint64_t>{2, 4});
+  tiered.kv.close(table);
+}
+
+TEST_CASE("what will soon be evicted is kept below before room is asked for", "[tier]") {
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kBlockBytes});
+  tiered.serve(made_tokens(24, 1));
+  for (int i = 0; i < 8; ++i)
+    tiered.tier.begin_step();
+  CHECK(tiered.host.num_blocks() == 6);
+}
+
+TEST_CASE("many who wait for the same blocks have each read once, within the bound", "[tier]") {
+  const TemporaryFolder folder;
+  Tiered tiered(folder, {.max_bytes_in_flight = 2 * kBlockBytes});
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  tiered.serve(prompt);
+  tiered.flood(2);
+  tiered.settle();
+  std::list<BlockTable> tables(200);
+  for (BlockTable& table : tables) {
+    tiered.kv.open(table, "");
+    CHECK(tiered.tier.restore(table, prompt, 16, 0.0));
+  }
+  const auto is_restoring = [&] {
+    return std::any_of(tables.begin(), tables.end(), [](const BlockTable& table) { return table.is_restoring; });
+  };
+  while (is_restoring()) {
+    tiered.settle();
+    CHECK(tiered.tier.num_bytes_in_flight() <= 2 * kBlockBytes);
+  }
+  CHECK(tiered.disk->num_reads() == 4);
+  CHECK(tiered.tier.num_restored() == 4);
+  for (BlockTable& table : tables)
+    tiered.kv.close(table);
+  check_content(tiered, prompt, 16);
+  CHECK(tiered.kv.pool().num_referenced() == 0);
+  tiered.kv.check_integrity();
+}
+
+TEST_CASE("blocks held for a restore give way to those who run, and go with a request that ends", "[tier]") {
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = kBlockBytes});
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  for (int i = 0; i < 4; ++i) {
+    tiered.serve(prompt);
+    tiered.flood(2);
+  }
+  REQUIRE(tiered.host.num_blocks() == 4);
+  BlockTable waiting;
+  tiered.kv.open(waiting, "");
+  REQUIRE(tiered.tier.restore(waiting, prompt, 16, 0.0));
+  for (int i = 0; i < 3; ++i)
+    tiered.tier.begin_step();
+  CHECK(tiered.kv.pool().num_referenced() == 3);
+  BlockTable running;
+  std::vector<BlockCopy> copies;
+  tiered.kv.open(running, "");
+  const bool closes = GENERATE(false, true);
+  if (closes) tiered.kv.close(waiting);
+  REQUIRE(tiered.kv.grow(running, 0, 24, copies));  // all six blocks
+  CHECK_FALSE(waiting.is_restoring);
+  tiered.kv.release(running, made_tokens(24, 5), 0);
+  for (BlockTable* table : {&running, &waiting})
+    tiered.kv.close(*table);
+  CHECK(tiered.kv.pool().num_referenced() == 0);
+  tiered.kv.check_integrity();
+}
+
+TEST_CASE("a disk that does not answer is not waited for longer than computing takes", "[tier]") {
+  const TemporaryFolder folder;
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  {
+    Tiered first(folder);
+    first.serve(prompt);
+    first.tier.persist_all();
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_stuck = false;
+  Tiered tiered(folder, {}, [&] {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !is_stuck; });
+  });
+  CHECK(tiered.disk->num_records() == 4);
+  {
+    const std::lock_guard lock(mutex);
+    is_stuck = true;
+  }
+  BlockTable table;
+  tiered.kv.open(table, "");
+  REQUIRE(tiered.tier.restore(table, prompt, 16, 1e-3));
+  const auto given_up = tiered.tier.next_deadline();
+  REQUIRE(given_up);
+  tiered.tier.begin_step(*given_up - std::chrono::milliseconds(1));
+  CHECK(table.is_restoring);
+  tiered.tier.begin_step(*given_up);
+  CHECK_FALSE(table.is_restoring);
+  CHECK_FALSE(tiered.tier.restore(table, prompt, 16, 1e-3));  // nor asked again soon
+  tiered.kv.close(table);
+  {
+    const std::lock_guard lock(mutex);
+    is_stuck = false;
+  }
+  changed.notify_all();
+  tiered.settle();
+  CHECK(tiered.tier.num_bytes_in_flight() == 0);
+  tiered.kv.check_integrity();
+}
