@@ -25,7 +25,7 @@ PairOptions read_pair_options(FieldReader& reader) {
 }
 
 // A text, or an object whose `text` it is: Cohere's and Jina's documents.
-std::string text_of(FieldReader& reader, const std::string& name, const Json& value) {
+std::string document_text(FieldReader& reader, const std::string& name, const Json& value) {
   const Json* text = &value;
   if (value.is_object()) {
     const auto member = value.find("text");
@@ -48,7 +48,7 @@ std::vector<NamedText> read_named_texts(FieldReader& reader, const std::string& 
   if (value == nullptr) {
     reader.missing(field);
   } else if (!value->is_array()) {
-    texts.push_back({field, text_of(reader, field, *value)});
+    texts.push_back({field, document_text(reader, field, *value)});
   } else if (value->empty()) {
     reader.fail(field, fmt::format("'{}' is empty", field));
   } else if (value->size() > kMaxPrompts) {
@@ -56,7 +56,7 @@ std::vector<NamedText> read_named_texts(FieldReader& reader, const std::string& 
   } else {
     for (const Json& each : *value) {
       const std::string name = fmt::format("{}[{}]", field, texts.size());
-      texts.push_back({name, text_of(reader, name, each)});
+      texts.push_back({name, document_text(reader, name, each)});
       if (reader.error()) break;
     }
   }

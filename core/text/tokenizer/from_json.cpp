@@ -32,13 +32,6 @@ json member(const json& object, const char* key) {
   return found == object.end() ? json() : *found;
 }
 
-// A field whose absence and null mean the same.
-template <class T>
-T value_or(const json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
-}
-
 struct Documents {
   json tokenizer;
   json config;
