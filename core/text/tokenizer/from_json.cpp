@@ -6,6 +6,7 @@
 
 #include "core/base/result.h"
 #include "core/text/tokenizer/json_components.h"
+#include "core/text/tokenizer/json_field.h"
 #include "core/text/tokenizer/json_models.h"
 #include "core/text/tokenizer/text_tokenizer.h"
 #include "core/text/tokenizer_data.h"

@@ -2,7 +2,7 @@
 // Quire does not have, or nlohmann's exception where a field is missing or of the wrong type. Any thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,13 +14,6 @@
 #include "core/text/tokenizer/text_tokenizer.h"
 
 namespace quire {
-
-// A field whose absence and null mean the same.
-template <class T>
-T value_or(const nlohmann::json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
-}
 
 // Throws StartupError for what is no integer, or more than any vocabulary has: what a file can make us allocate.
 TokenId read_token_id(const nlohmann::json& id);
