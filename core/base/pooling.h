@@ -15,10 +15,10 @@ enum class Pooling {
 
 // What is given of the pooled hidden states.
 enum class PooledOutput : std::uint8_t {
-  kUnitVector,   // of length 1
-  kVector,       // as the model computed it
-  kLabels,       // the scores of the model's classifier, before any softmax
-  kTokenLogits,  // the logits of Request::scored_tokens
+  kUnitVector,     // of length 1
+  kVector,         // as the model computed it
+  kLabels,         // the scores of the model's classifier, before any softmax
+  kTokenLogprobs,  // the log probabilities of Request::scored_tokens
 };
 
 }  // namespace quire

@@ -32,7 +32,7 @@ struct Request {
   std::shared_ptr<const Grammar> grammar;  // may be null
   Pooling pooling = Pooling::kNone;        // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
-  std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogits
+  std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
 };
@@ -41,6 +41,14 @@ struct TokenLogprob {
   TokenId token;
   float logprob = 0.0F;
   std::vector<std::pair<TokenId, float>> top;  // descending
+};
+
+// What became of a token that was to be drawn: none where nothing is allowed, or where one of these is set.
+struct DrawnToken {
+  std::optional<TokenId> token{};
+  std::optional<TokenLogprob> logprob{};  // of the model's own distribution, where asked for
+  bool has_no_numbers = false;            // what is allowed has logits that are no numbers
+  bool out_of_memory = false;
 };
 
 enum class FinishReason { kStop, kLength, kAbort, kError };

@@ -42,7 +42,7 @@ PairScoring::PairScoring(std::shared_ptr<const ServedModel> model, PairOptions o
 PooledWants PairScoring::wants() const {
   if (kind_ == Kind::kClassifier) return {model_->info.pooling, PooledOutput::kLabels};
   if (kind_ == Kind::kVectors) return {model_->info.pooling, PooledOutput::kUnitVector};
-  return {Pooling::kLast, PooledOutput::kTokenLogits, {model_->tasks.answers->first, model_->tasks.answers->second}};
+  return {Pooling::kLast, PooledOutput::kTokenLogprobs, {model_->tasks.answers->first, model_->tasks.answers->second}};
 }
 
 std::vector<TokenId> PairScoring::document_tokens(const std::string& document) const {

@@ -64,7 +64,7 @@ namespace {
 std::vector<float> pooled_output(const Request& request) {
   const auto length = static_cast<float>(request.prompt.size());
   if (request.pooled_output == PooledOutput::kLabels) return {length / 64.0F, 0.0F};
-  if (request.pooled_output == PooledOutput::kTokenLogits) {
+  if (request.pooled_output == PooledOutput::kTokenLogprobs) {
     std::vector<float> logits;
     for (const TokenId token : request.scored_tokens)
       logits.push_back(static_cast<float>(token.value) - length);

@@ -114,7 +114,7 @@ TEST_CASE("a model that answers yes or no is asked through its own prompt") {
   CHECK(std::abs(answer["results"][0]["relevance_score"].get<double>() - chance('y' - 'n')) < 1e-6);
   const auto request = server.engine().last_request();
   CHECK(request->pooling == Pooling::kLast);
-  CHECK(request->pooled_output == PooledOutput::kTokenLogits);
+  CHECK(request->pooled_output == PooledOutput::kTokenLogprobs);
   CHECK(request->scored_tokens == std::vector<TokenId>{TokenId{'y'}, TokenId{'n'}});
   // What stands in a document is neither a control token nor a place for the query.
   std::vector<TokenId> expected{kImStart};
