@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/result.h"
-#include "core/model/gguf.h"
-#include "core/model/json_file.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/json_file.h"
 
 namespace quire {
 namespace {

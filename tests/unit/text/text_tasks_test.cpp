@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "core/base/result.h"
-#include "core/model/gguf.h"
-#include "core/model/read_tokenizer.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "core/text/tokenizer_data.h"
 #include "tests/support/material.h"
 
