@@ -198,12 +198,15 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
 void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
-  if (part.wanted.of == WantedRows::Of::kHidden) {
-    const auto width = static_cast<std::size_t>(executor_->model().hidden_size());
+  if (part.wanted.of != WantedRows::Of::kLogits) {
+    const bool labels = part.wanted.of == WantedRows::Of::kLabels;
+    const Model& model = executor_->model();
+    const auto width = static_cast<std::size_t>(labels ? model.num_labels() : model.hidden_size());
+    const std::span<const float> values = labels ? output.labels : output.hidden;
     const auto num_rows =
         static_cast<std::size_t>(std::clamp<std::int64_t>(num_computed - part.wanted.first, 0, part.wanted.count));
-    generation.add_hidden(output.hidden.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width),
-                          width, part.begin + part.wanted.first);
+    generation.add_hidden(values.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width), width,
+                          part.begin + part.wanted.first);
   }
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {

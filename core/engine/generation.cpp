@@ -29,8 +29,9 @@ Error out_of_memory() {
 // with.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   const Pooling pooling = request->pooling;
-  const bool reads_logits = request->pooled_output == PooledOutput::kTokenLogprobs;
-  const auto of = pooling == Pooling::kNone || reads_logits ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const PooledOutput output = request->pooled_output;
+  auto of = output == PooledOutput::kLabels ? WantedRows::Of::kLabels : WantedRows::Of::kHidden;
+  if (pooling == Pooling::kNone || output == PooledOutput::kTokenLogprobs) of = WantedRows::Of::kLogits;
   const bool scores_prompt = !prompt_logprobs.empty() && num_computed < num_prompt_tokens;
   if (scores_prompt || pooling == Pooling::kMean || pooling == Pooling::kEach) return {of, 0, num_tokens};
   if (pooling == Pooling::kCls) return {of, 0, num_computed == 0 ? 1 : 0};

@@ -387,6 +387,24 @@ TEST_CASE("vectors of every token, of no wanted length, and the logits of tokens
   CHECK(embedded(request, 0) == std::vector<float>{whole[1], whole[0]});
 }
 
+TEST_CASE("a classifier's scores are the same whole and in chunks", "[engine]") {
+  Request request = request_of(made_tokens(23, 1), 0);
+  request.pooling = GENERATE(Pooling::kLast, Pooling::kCls);
+  request.pooled_output = PooledOutput::kLabels;
+  std::vector<float> whole;
+  for (const std::int32_t budget : {64, 5}) {
+    HarnessOptions options;
+    options.engine.scheduler.max_num_batched_tokens = budget;
+    Harness harness(options);
+    const auto sink = harness.submit(request);
+    harness.run();
+    const std::vector<float>& labels = sink->choices[0].embedding;
+    REQUIRE(labels.size() == 3);
+    if (whole.empty()) whole = labels;
+    CHECK(labels == whole);
+  }
+}
+
 TEST_CASE("requests that wait too long are refused with the time to come back", "[engine]") {
   HarnessOptions options;
   options.engine.scheduler.max_num_seqs = 1;
