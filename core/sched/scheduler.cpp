@@ -111,6 +111,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   prompt_budget_ = prompt_budget(plan);
   place_prompts(plan);
   if (plan.preempted.empty()) admit_waiting(plan);
+  if (!plan.empty()) kv_.take_due_copies(plan.transfers.copies);
 }
 
 void Scheduler::place_streaming(StepPlan& plan) {
@@ -254,7 +255,7 @@ Sequence* Scheduler::choose_waiting(PrefixMatch& match) {
 
 // Nobody waits for one who waits: the other is running, and goes on whatever this sequence does.
 bool Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
-  if (!kv_.prefix_caching()) return false;
+  if (!kv_.prefix_caching() || kv_.has_states()) return false;  // a state is of use only where a snapshot is made
   const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
   const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);
   if (useful <= match.num_partial_tokens) return false;
@@ -338,6 +339,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     }
     if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
+      kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       blocked_ = nullptr;
     }
   }
