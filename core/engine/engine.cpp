@@ -64,9 +64,8 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
           }(),
           kv_),
       sampler_(backend),
-      token_input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs,
-                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())),
-      hidden_input_(kv_.block_size(), 0, 0, 0) {
+      input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs,
+             options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())) {
   const KvCacheOptions& tiers = options.kv_cache;
   if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
     host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
@@ -80,6 +79,9 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
   if (host_ != nullptr || disk_ != nullptr) {
     lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, host_.get(), disk_.get());
   }
+  const auto& scheduler = options.scheduler;
+  model.reserve(scheduler.max_num_batched_tokens,
+                std::min<std::int64_t>(scheduler.max_num_seqs + kMaxPromptLogitRows, scheduler.max_num_batched_tokens));
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
   board.publish(stats_);

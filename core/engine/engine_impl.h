@@ -58,10 +58,10 @@ class Engine::Impl {
   // What is wanted of one entry's rows.
   struct RowPlan {
     Generation* generation;
+    WantedRows wanted;
     std::int64_t first_position;  // of the first wanted row
-    std::int64_t num_wanted;
-    std::int64_t first_index;  // among the wanted rows of its input
-    bool is_last;              // the last wanted row is the sequence's last token
+    std::int64_t first_index;     // of it, among the step's wanted rows of its kind
+    bool is_last;                 // the last wanted row is the sequence's last token
   };
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
 
@@ -123,15 +123,13 @@ class Engine::Impl {
   Sampler sampler_;
   StepPlan plan_;
   StepOutput output_;
-  StepInput token_input_;
-  StepInput hidden_input_;
-  std::vector<RowPlan> token_plans_;
-  std::vector<RowPlan> hidden_plans_;
+  StepInput input_;
+  std::vector<RowPlan> rows_wanted_;
   MatrixView logits_;
   std::vector<SampleRow> rows_;
   std::vector<Generation*> row_owners_;
-  std::vector<std::uint32_t> masks_;  // [token_plans, words], of those with a grammar
-  std::vector<bool> has_mask_;        // [token_plans]
+  std::vector<std::uint32_t> masks_;  // [rows_wanted, words], of those with a grammar
+  std::vector<bool> has_mask_;        // [rows_wanted]
   std::vector<Generation*> touched_;  // have something to send
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_;

@@ -117,50 +117,50 @@ bool Engine::Impl::step(Clock::time_point now) {
   return true;
 }
 
+namespace {
+
+// Everything for prompt logprobs and a mean, the first token's row for CLS, else what the sequence ends with.
+WantedRows rows_wanted(const Generation& generation, const StepEntry& entry, bool is_last) {
+  const Pooling pooling = generation.request->pooling;
+  const auto of = pooling == Pooling::kNone ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const bool scores_prompt =
+      !generation.prompt_logprobs.empty() && generation.num_computed < generation.num_prompt_tokens;
+  if (scores_prompt || pooling == Pooling::kMean) return {of, 0, entry.num_tokens};
+  if (pooling == Pooling::kCls) return {of, 0, generation.num_computed == 0 ? 1 : 0};
+  return {of, entry.num_tokens - 1, is_last ? 1 : 0};
+}
+
+}  // namespace
+
 void Engine::Impl::build_input() {
-  token_input_.clear();
-  hidden_input_.clear();
-  token_plans_.clear();
-  hidden_plans_.clear();
+  input_.clear();
+  rows_wanted_.clear();
   for (const StepEntry& entry : plan_.entries) {
     Generation& generation = Generation::of(*entry.sequence);
-    const Pooling pooling = generation.request->pooling;
     const bool is_last = generation.num_computed + entry.num_tokens == generation.num_tokens();
-    const bool all_rows = pooling == Pooling::kMean || (generation.prompt_logprobs.size() > 0 &&
-                                                        generation.num_computed < generation.num_prompt_tokens);
-    const bool first_row = pooling == Pooling::kCls && generation.num_computed == 0;
-    const std::int64_t begin =
-        all_rows || first_row ? 0 : entry.num_tokens - (is_last && pooling != Pooling::kCls ? 1 : 0);
-    const std::int64_t end = first_row ? 1 : entry.num_tokens;
-    StepInput& input = pooling == Pooling::kNone ? token_input_ : hidden_input_;
-    auto& plans = pooling == Pooling::kNone ? token_plans_ : hidden_plans_;
-    const std::int64_t index = input.add(entry, begin, end);
-    plans.push_back({&generation, generation.num_computed + begin, end - begin, index, is_last});
+    const WantedRows wanted = rows_wanted(generation, entry, is_last);
+    const std::int64_t index = input_.add(entry, wanted, 0);
+    rows_wanted_.push_back({&generation, wanted, generation.num_computed + wanted.first, index, is_last});
   }
 }
 
-// The hidden states are read before the second pass overwrites them.
 void Engine::Impl::forward() {
   for (const BlockCopy& copy : plan_.transfers.copies)
     storage_->copy_block(copy.source.value, copy.destination.value);
   stats_.num_blocks_copied += plan_.transfers.copies.size();
-  if (!hidden_input_.empty()) {
-    const MatrixView hidden = model_.forward_hidden(hidden_input_.view(), *storage_);
-    backend_.synchronize();
-    pool_hidden_states(hidden);
-  }
-  if (!token_input_.empty()) {
-    logits_ = model_.forward(token_input_.view(), *storage_);
-    fill_masks(static_cast<std::size_t>(logits_.cols));  // while the device computes
-    backend_.synchronize();
-  }
+  const ModelOutput output = model_.forward(input_.arrays(), *storage_);
+  logits_ = output.logits;
+  fill_masks(static_cast<std::size_t>(model_.vocab_size()));  // while the device computes
+  backend_.synchronize();
+  pool_hidden_states(output.hidden);
 }
 
 // Row by row in the order of positions, each once, so that chunks and preemptions do not change the sum.
 void Engine::Impl::pool_hidden_states(MatrixView hidden) {
-  for (const RowPlan& plan : hidden_plans_) {
+  for (const RowPlan& plan : rows_wanted_) {
+    if (plan.wanted.of != WantedRows::Of::kHidden) continue;
     Generation& generation = *plan.generation;
-    for (std::int64_t i = 0; i < plan.num_wanted; ++i) {
+    for (std::int64_t i = 0; i < plan.wanted.count; ++i) {
       const Pooling pooling = generation.request->pooling;
       if (plan.first_position + i < generation.num_pooled) continue;
       const float* row = hidden.data + (plan.first_index + i) * hidden.stride;
@@ -178,13 +178,13 @@ void Engine::Impl::prepare_rows() {
   rows_.clear();
   row_owners_.clear();
   collect_prompt_logprobs();
-  const auto width = static_cast<std::size_t>(logits_.cols);
+  const auto width = static_cast<std::size_t>(model_.vocab_size());
   const std::size_t num_words = (width + 31) / 32;
-  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
-    const RowPlan& plan = token_plans_[i];
+  for (std::size_t i = 0; i < rows_wanted_.size(); ++i) {
+    const RowPlan& plan = rows_wanted_[i];
     if (!draws_token(plan)) continue;
     Generation& generation = *plan.generation;
-    const std::span<float> logits(logits_.data + (plan.first_index + plan.num_wanted - 1) * logits_.stride, width);
+    const std::span<float> logits(logits_.data + (plan.first_index + plan.wanted.count - 1) * logits_.stride, width);
     std::span<const std::uint32_t> mask;
     if (has_mask_[i]) mask = std::span(masks_).subspan(i * num_words, num_words);
     const std::int32_t num_forks = generation.live->num_unforked;
@@ -199,17 +199,17 @@ void Engine::Impl::prepare_rows() {
 }
 
 bool Engine::Impl::draws_token(const RowPlan& plan) {
-  return plan.is_last && plan.generation->request->sampling.max_tokens > 0;
+  return plan.is_last && plan.wanted.of == WantedRows::Of::kLogits && plan.generation->request->sampling.max_tokens > 0;
 }
 
 // Needs nothing of what the step computes. Choices that are about to be forked stand where their first one stands.
 void Engine::Impl::fill_masks(std::size_t vocab_size) {
   const std::size_t num_words = (vocab_size + 31) / 32;
-  masks_.resize(token_plans_.size() * num_words);
-  has_mask_.assign(token_plans_.size(), false);
-  for (std::size_t i = 0; i < token_plans_.size(); ++i) {
-    if (!draws_token(token_plans_[i])) continue;
-    has_mask_[i] = fill_mask(*token_plans_[i].generation, std::span(masks_).subspan(i * num_words, num_words));
+  masks_.resize(rows_wanted_.size() * num_words);
+  has_mask_.assign(rows_wanted_.size(), false);
+  for (std::size_t i = 0; i < rows_wanted_.size(); ++i) {
+    if (!draws_token(rows_wanted_[i])) continue;
+    has_mask_[i] = fill_mask(*rows_wanted_[i].generation, std::span(masks_).subspan(i * num_words, num_words));
   }
 }
 
@@ -240,14 +240,14 @@ void Engine::Impl::add_sample_row(Generation& generation, std::span<float> logit
 }
 
 void Engine::Impl::collect_prompt_logprobs() {
-  for (const RowPlan& plan : token_plans_) {
+  for (const RowPlan& plan : rows_wanted_) {
     Generation& generation = *plan.generation;
     if (generation.prompt_logprobs.empty()) continue;
     const Sequence& sequence = generation;
     const std::int32_t num_top = *sequence.request->sampling.num_prompt_logprobs;
     const auto known = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     const std::int64_t begin = std::max(plan.first_position, known - 1);
-    const std::int64_t end = std::min(plan.first_position + plan.num_wanted, sequence.num_prompt_tokens - 1);
+    const std::int64_t end = std::min(plan.first_position + plan.wanted.count, sequence.num_prompt_tokens - 1);
     if (begin >= end) continue;
     generation.prompt_logprobs.resize(static_cast<std::size_t>(end) + 1);
     backend_.parallel_for(end - begin, 1, [&](std::int64_t first, std::int64_t last) {
@@ -275,13 +275,8 @@ void Engine::Impl::commit(Clock::time_point began) {
   }
   for (std::size_t i = 0; i < rows_.size(); ++i)
     take_token(*row_owners_[i], rows_[i]);
-  for (const auto* plans : {&token_plans_, &hidden_plans_}) {
-    for (const RowPlan& plan : *plans) {
-      const Request& request = *plan.generation->request;
-      if (plan.is_last && (request.pooling != Pooling::kNone || request.sampling.max_tokens <= 0)) {
-        finish_prompt_only(*plan.generation);
-      }
-    }
+  for (const RowPlan& plan : rows_wanted_) {
+    if (plan.is_last && !draws_token(plan)) finish_prompt_only(*plan.generation);
   }
 }
 

@@ -13,9 +13,9 @@ constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, o
 StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
                      std::int64_t max_table_blocks)
     : block_size_(block_size) {
-  for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_})
+  for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_})
     rows->reserve(static_cast<std::size_t>(max_rows));
-  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_}) {
+  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &adapters_, &states_}) {
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
   }
   block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
@@ -23,19 +23,21 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
 }
 
 void StepInput::clear() {
-  for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &logit_rows_})
+  for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &adapters_, &states_,
+                      &logit_rows_, &hidden_rows_})
     array->clear();
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
 }
 
-std::int64_t StepInput::add(const StepEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted) {
+std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place) {
   const Sequence& sequence = *entry.sequence;
   const std::vector<BlockId>& blocks = sequence.table.blocks;
   const auto first_row = static_cast<std::int32_t>(token_ids_.size());
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
   for (std::int64_t position = sequence.num_computed; position < end; ++position) {
-    token_ids_.push_back(sequence.tokens[static_cast<std::size_t>(position)].value);
+    const bool is_known = position < sequence.num_tokens();
+    token_ids_.push_back(is_known ? sequence.tokens[static_cast<std::size_t>(position)].value : -1 - pending_place);
     positions_.push_back(static_cast<std::int32_t>(position));
     const std::int32_t block = blocks[static_cast<std::size_t>(position / block_size_)].value;
     slots_.push_back(block * block_size_ + static_cast<std::int32_t>(position % block_size_));
@@ -46,14 +48,17 @@ std::int64_t StepInput::add(const StepEntry& entry, std::int64_t first_wanted, s
   for (std::int64_t i = 0; i < num_blocks; ++i)
     block_tables_.push_back(blocks[static_cast<std::size_t>(i)].value);
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
-  const auto first_index = static_cast<std::int64_t>(logit_rows_.size());
-  for (std::int64_t row = first_wanted; row < end_wanted; ++row) {
-    logit_rows_.push_back(first_row + static_cast<std::int32_t>(row));
+  adapters_.push_back(entry.adapter.value);
+  states_.push_back(-1);
+  std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits ? logit_rows_ : hidden_rows_;
+  const auto first_index = static_cast<std::int64_t>(rows.size());
+  for (std::int64_t row = wanted.first; row < wanted.first + wanted.count; ++row) {
+    rows.push_back(first_row + static_cast<std::int32_t>(row));
   }
   return first_index;
 }
 
-ModelInput StepInput::view() const {
+StepArrays StepInput::arrays() const {
   return {.token_ids = token_ids_,
           .positions = positions_,
           .attention = {.query_start = query_start_,
@@ -61,7 +66,10 @@ ModelInput StepInput::view() const {
                         .block_table_start = block_table_start_,
                         .block_tables = block_tables_,
                         .slots = slots_},
-          .logit_rows = logit_rows_};
+          .adapters = adapters_,
+          .states = states_,
+          .logit_rows = logit_rows_,
+          .hidden_rows = hidden_rows_};
 }
 
 }  // namespace quire

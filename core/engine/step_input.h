@@ -1,4 +1,4 @@
-// StepInput: builds the flat arrays of a ModelInput from sequences and their chunks. Engine thread only.
+// StepInput: builds the flat arrays of a step from its plan's entries, once per step. Engine thread only.
 // The arrays keep their capacity from step to step.
 #pragma once
 
@@ -10,18 +10,25 @@
 
 namespace quire {
 
+// The consecutive rows of one entry whose logits or hidden states are wanted.
+struct WantedRows {
+  enum class Of : std::uint8_t { kLogits, kHidden };
+  Of of = Of::kLogits;
+  std::int64_t first = 0;  // among the entry's rows
+  std::int64_t count = 0;
+};
+
 class StepInput {
  public:
   // Room for so much is made at once; max_table_blocks counts the tables of all sequences together.
   StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks);
 
   void clear();
-  // Adds the entry's rows. Logits (or hidden states) are wanted of its rows [first_wanted, end_wanted); returns the
-  // index of the first of them among all wanted rows.
-  std::int64_t add(const StepEntry& entry, std::int64_t first_wanted, std::int64_t end_wanted);
+  // Adds the entry's rows. `pending_place`: where the step before draws the sequence's last token, if its value is not
+  // known yet. Returns the index of the first wanted row among all wanted rows of its kind.
+  std::int64_t add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place);
 
-  bool empty() const { return token_ids_.empty(); }
-  ModelInput view() const;  // until the next clear()
+  StepArrays arrays() const;  // until the next clear()
 
  private:
   const std::int32_t block_size_;
@@ -32,7 +39,10 @@ class StepInput {
   std::vector<std::int32_t> block_table_start_;
   std::vector<std::int32_t> block_tables_;
   std::vector<std::int32_t> slots_;
+  std::vector<std::int32_t> adapters_;
+  std::vector<std::int32_t> states_;
   std::vector<std::int32_t> logit_rows_;
+  std::vector<std::int32_t> hidden_rows_;
 };
 
 }  // namespace quire

@@ -1,7 +1,9 @@
-// Model: a transformer's graph over a Backend: token ids in, logits out. Engine thread only.
-// Invariant: a row's logits depend only on its own sequence's tokens (see Backend's batch invariance).
+// Model: a transformer's graph over a Backend: the arrays of a step in, logits and hidden states out. Engine thread
+// only. Invariants: a row's results depend only on its own sequence (see Backend's batch invariance); after reserve() a
+// step allocates nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,22 +17,42 @@ namespace quire {
 // one step, beside those that a token is drawn from.
 inline constexpr std::int64_t kMaxPromptLogitRows = 64;
 
-// One step as flat arrays, derived from a StepPlan. Rows of a sequence are consecutive.
-struct ModelInput {
-  std::span<const std::int32_t> token_ids;  // [rows]
-  std::span<const std::int32_t> positions;  // [rows]
-  AttentionBatch attention;
-  std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
+// One step as flat arrays, derived from a StepPlan and unchanged until the step is done. Rows of a sequence are
+// consecutive. A row's input is a token or an embedding.
+struct StepArrays {
+  std::span<const std::int32_t> token_ids{};       // [rows]; id < 0: what the step before drew for its place -id - 1
+  std::span<const std::int32_t> positions{};       // [rows, positions_per_row]
+  std::int64_t positions_per_row = 1;              // up to 3: time, height and width
+  std::span<const std::int32_t> embedding_rows{};  // rows whose input is an embedding, ascending
+  MatrixView embeddings{};                         // [embedding_rows, hidden_size]
+  AttentionBatch attention{};
+  std::span<const std::int32_t> adapters{};  // [sequences] -1: none
+  std::span<const std::int32_t> states{};    // [sequences] where a recurrent layer keeps its state; -1: nowhere
+
+  std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
+  std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending
+
+  std::int64_t slice_rows = 0;                   // rows computed at once; 0: as many as the model likes
+  const std::atomic<bool>* interrupt = nullptr;  // once true, the pass ends after the slice that it computes
+
+  std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
+};
+
+// Of the rows that were computed, the first of the step: all, unless the pass was interrupted.
+struct ModelOutput {
+  std::int64_t num_rows = 0;
+  MatrixView logits;  // [logit_rows, vocab_size]
+  MatrixView hidden;  // [hidden_rows, hidden_size]
 };
 
 class Model {
  public:
   virtual ~Model() = default;
 
-  // Logits of input.logit_rows: [logit_rows, vocab_size], valid until the next call.
-  virtual MatrixView forward(const ModelInput& input, KvStorage& kv) = 0;
-  // The final-norm hidden states of input.logit_rows instead of logits: [logit_rows, dim], for embeddings.
-  virtual MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) = 0;
+  // Takes the memory of steps of up to `max_rows` rows, of which the logits of up to `max_logit_rows` are wanted.
+  virtual void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) = 0;
+  // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
+  virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
 
   virtual std::int64_t vocab_size() const = 0;
   virtual std::int64_t hidden_size() const = 0;

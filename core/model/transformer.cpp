@@ -60,13 +60,15 @@ std::size_t num_products(const WeightSources& sources) {
   return 4 * sources.layers.size() + 1;
 }
 
+void Transformer::Activation::reserve(std::int64_t count) {
+  if (count <= capacity_) return;
+  buffer_.reset();  // the old rows are not needed: free them before the new ones are allocated
+  buffer_ = backend_.allocate(count * cols_);
+  capacity_ = count;
+}
+
 MatrixView Transformer::Activation::rows(std::int64_t count) {
-  if (count > capacity_) {
-    buffer_.reset();  // the old rows are not needed: free them before the new ones are allocated
-    // A power of two: batches that grow by one row at a time seldom allocate.
-    capacity_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
-    buffer_ = backend_.allocate(capacity_ * cols_);
-  }
+  QUIRE_CHECK(count <= capacity_, "a step keeps within what was reserved for it");
   return {.data = buffer_ == nullptr ? nullptr : buffer_->data(), .rows = count, .cols = cols_, .stride = cols_};
 }
 
@@ -86,6 +88,7 @@ Transformer::Transformer(const ModelConfig& config, TransformerWeights weights, 
       gate_up_(backend, 2 * config.ffn_size),
       cos_(backend, config.rope.rotary_dim / 2),
       sin_(backend, config.rope.rotary_dim / 2),
+      head_input_(backend, config.hidden_size),
       hidden_(backend, config.hidden_size),
       logits_(backend, config.vocab_size) {}
 
@@ -104,44 +107,63 @@ std::size_t Transformer::activation_bytes(const ModelConfig& config, std::int64_
   const std::int64_t per_row =
       config.hidden_size + qkv_size + query_size + 2 * config.ffn_size + config.rope.rotary_dim;
   const std::int64_t per_logit_row = config.hidden_size + config.vocab_size;
-  const auto rounded = [](std::int64_t rows) { return std::bit_ceil(static_cast<std::uint64_t>(rows)); };
-  return (rounded(std::min(num_rows, kMaxRows)) * static_cast<std::uint64_t>(per_row) +
-          rounded(num_logit_rows) * static_cast<std::uint64_t>(per_logit_row)) *
+  return static_cast<std::size_t>(std::min(num_rows, kMaxRows) * per_row + num_rows * config.hidden_size +
+                                  num_logit_rows * per_logit_row) *
          sizeof(float);
 }
 
-MatrixView Transformer::forward(const ModelInput& input, KvStorage& kv) {
-  const MatrixView hidden = logit_rows(input, kv);
-  const MatrixView logits = logits_.rows(hidden.rows);
-  if (hidden.rows > 0)
-    backend_.linear(*weights_.head, normed(hidden, weights_.final_norm->data(), eps_), logits, false);
-  backend_.synchronize();
-  return logits;
+void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
+  for (Activation* of_slice : {&x_, &qkv_, &attended_, &gate_up_, &cos_, &sin_})
+    of_slice->reserve(std::min(max_rows, kMaxRows));
+  hidden_.reserve(max_rows);
+  head_input_.reserve(max_logit_rows);
+  logits_.reserve(max_logit_rows);
+  const auto most = static_cast<std::size_t>(std::min(max_rows, kMaxRows));
+  slice_query_start_.reserve(most + 1);
+  slice_context_len_.reserve(most);
+  slice_wanted_.reserve(most);
 }
 
-MatrixView Transformer::forward_hidden(const ModelInput& input, KvStorage& kv) {
-  const MatrixView hidden = logit_rows(input, kv);
-  if (hidden.rows > 0) backend_.rms_norm(hidden, weights_.final_norm->data(), eps_, hidden);
-  backend_.synchronize();
-  return hidden;
-}
-
-MatrixView Transformer::logit_rows(const ModelInput& input, KvStorage& kv) {
-  const auto num_rows = std::ssize(input.token_ids);
-  QUIRE_CHECK(std::ssize(input.positions) == num_rows && std::ssize(input.attention.slots) == num_rows,
+ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
+  const std::int64_t num_rows = arrays.num_rows();
+  QUIRE_CHECK(std::ssize(arrays.positions) == num_rows * arrays.positions_per_row &&
+                  std::ssize(arrays.attention.slots) == num_rows,
               "a step's arrays have one element for each row");
-  const MatrixView hidden = hidden_.rows(std::ssize(input.logit_rows));
-  for (std::int64_t begin = 0; begin < num_rows; begin += kMaxRows) {
-    const Slice slice = cut(input, begin, std::min(begin + kMaxRows, num_rows));
+  const std::int64_t slice_rows = arrays.slice_rows > 0 ? std::min(arrays.slice_rows, kMaxRows) : kMaxRows;
+  MatrixView head_input = head_input_.rows(std::ssize(arrays.logit_rows));
+  MatrixView hidden = hidden_.rows(std::ssize(arrays.hidden_rows));
+  std::int64_t num_logit_rows = 0;
+  std::int64_t num_hidden_rows = 0;
+  std::int64_t begin = 0;
+  while (begin < num_rows) {
+    const Slice slice = cut(arrays, begin, std::min(begin + slice_rows, num_rows));
     const MatrixView x = x_.rows(slice.end - slice.begin);
-    backend_.embed(*weights_.embedding,
-                   input.token_ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(x.rows)), x);
+    embed(arrays, slice, x);
     for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
       compute_layer(weights_.layers[static_cast<std::size_t>(layer)], layer, slice, x, kv);
     }
-    collect_logit_rows(input, slice, x, hidden);
+    num_logit_rows = collect(arrays.logit_rows, slice, x, head_input);
+    num_hidden_rows = collect(arrays.hidden_rows, slice, x, hidden);
+    begin = slice.end;
+    if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
   }
-  return hidden;
+  head_input.rows = num_logit_rows;
+  hidden.rows = num_hidden_rows;
+  const float* const norm = weights_.final_norm->data();
+  const MatrixView logits = logits_.rows(num_logit_rows);
+  if (num_logit_rows > 0) backend_.linear(*weights_.head, normed(head_input, norm, eps_), logits, false);
+  if (num_hidden_rows > 0) backend_.rms_norm(hidden, norm, eps_, hidden);
+  return {.num_rows = begin, .logits = logits, .hidden = hidden};
+}
+
+void Transformer::embed(const StepArrays& arrays, const Slice& slice, MatrixView x) {
+  backend_.embed(*weights_.embedding,
+                 arrays.token_ids.subspan(static_cast<std::size_t>(slice.begin), static_cast<std::size_t>(x.rows)), x);
+  const auto first = std::ranges::lower_bound(arrays.embedding_rows, slice.begin);
+  for (auto row = first; row != arrays.embedding_rows.end() && *row < slice.end; ++row) {
+    const auto index = static_cast<std::int32_t>(row - arrays.embedding_rows.begin());
+    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, *row - slice.begin, 1));
+  }
 }
 
 void Transformer::compute_layer(const TransformerLayer& weights, std::int64_t layer, const Slice& slice, MatrixView x,
@@ -174,8 +196,8 @@ void Transformer::compute_layer(const TransformerLayer& weights, std::int64_t la
 }
 
 // A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.
-Transformer::Slice Transformer::cut(const ModelInput& input, std::int64_t begin, std::int64_t end) {
-  const AttentionBatch& whole = input.attention;
+Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
+  const AttentionBatch& whole = arrays.attention;
   const auto num_sequences = std::ssize(whole.context_len);
   const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
   std::int64_t first = 0;
@@ -197,20 +219,22 @@ Transformer::Slice Transformer::cut(const ModelInput& input, std::int64_t begin,
                      .block_table_start = whole.block_table_start.subspan(at(first), at(sequence - first + 1)),
                      .block_tables = whole.block_tables,
                      .slots = whole.slots.subspan(at(begin), at(end - begin))};
-  backend_.rope_angles(input.positions.subspan(at(begin), at(end - begin)), rope_.inv_freq, rope_.scale, slice.cos,
+  backend_.rope_angles(arrays.positions.subspan(at(begin), at(end - begin)), rope_.inv_freq, rope_.scale, slice.cos,
                        slice.sin);
   return slice;
 }
 
-void Transformer::collect_logit_rows(const ModelInput& input, const Slice& slice, MatrixView x, MatrixView out) {
-  const auto first = std::ranges::lower_bound(input.logit_rows, slice.begin);
-  slice_logit_rows_.clear();
-  for (auto row = first; row != input.logit_rows.end() && *row < slice.end; ++row) {
-    slice_logit_rows_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+std::int64_t Transformer::collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
+                                  MatrixView out) {
+  const auto first = std::ranges::lower_bound(wanted, slice.begin);
+  slice_wanted_.clear();
+  for (auto row = first; row != wanted.end() && *row < slice.end; ++row) {
+    slice_wanted_.push_back(static_cast<std::int32_t>(*row - slice.begin));
   }
-  if (slice_logit_rows_.empty()) return;
-  const auto num_rows = std::ssize(slice_logit_rows_);
-  backend_.gather_rows(x, slice_logit_rows_, row_range(out, first - input.logit_rows.begin(), num_rows));
+  const std::int64_t num_before = first - wanted.begin();
+  const auto num_rows = std::ssize(slice_wanted_);
+  if (num_rows > 0) backend_.gather_rows(x, slice_wanted_, row_range(out, num_before, num_rows));
+  return num_before + num_rows;
 }
 
 }  // namespace quire

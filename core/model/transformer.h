@@ -1,6 +1,6 @@
 // Transformer: the decoder of the llama family (llama, qwen2, qwen3) as a graph over a Backend. Engine thread only.
-// Invariants: a step allocates only where it is larger than every step before it; a row's result depends only on its
-// own sequence, so a long step is computed in slices of kMaxRows without changing a bit. Sources: arXiv 1706.03762
+// Invariants: a step within what was reserved allocates nothing; a row's result depends only on its own sequence, so a
+// long step is computed in slices of kMaxRows without changing a bit. Sources: arXiv 1706.03762
 // (attention), 1910.07467 (RMSNorm), 2002.05202 (SwiGLU), 2104.09864 (RoPE), 2305.13245 (GQA).
 #pragma once
 
@@ -53,8 +53,8 @@ class Transformer final : public Model {
   Transformer(const ModelConfig& config, TransformerWeights weights, Backend& backend,
               std::shared_ptr<const void> sources_owner);
 
-  MatrixView forward(const ModelInput& input, KvStorage& kv) override;
-  MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) override;
+  void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
+  ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
 
   std::int64_t vocab_size() const override { return config_.vocab_size; }
   std::int64_t hidden_size() const override { return config_.hidden_size; }
@@ -65,10 +65,11 @@ class Transformer final : public Model {
   static std::size_t activation_bytes(const ModelConfig& config, std::int64_t num_rows, std::int64_t num_logit_rows);
 
  private:
-  // A matrix whose memory grows to the largest number of rows seen.
+  // A matrix with room for a fixed number of rows.
   class Activation {
    public:
     Activation(Backend& backend, std::int64_t cols) : backend_(backend), cols_(cols) {}
+    void reserve(std::int64_t count);
     MatrixView rows(std::int64_t count);
 
    private:
@@ -87,11 +88,12 @@ class Transformer final : public Model {
     MatrixView sin;
   };
 
-  MatrixView logit_rows(const ModelInput& input, KvStorage& kv);  // before the last norm
-  Slice cut(const ModelInput& input, std::int64_t begin, std::int64_t end);
+  Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   void compute_layer(const TransformerLayer& weights, std::int64_t layer, const Slice& slice, MatrixView x,
                      KvStorage& kv);
-  void collect_logit_rows(const ModelInput& input, const Slice& slice, MatrixView x, MatrixView out);
+  void embed(const StepArrays& arrays, const Slice& slice, MatrixView x);
+  // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
+  std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   ModelConfig config_;
   TransformerWeights weights_;
@@ -108,11 +110,12 @@ class Transformer final : public Model {
   Activation gate_up_;
   Activation cos_;
   Activation sin_;
+  Activation head_input_;  // of the rows whose logits are wanted, before the last norm
   Activation hidden_;
   Activation logits_;
   std::vector<std::int32_t> slice_query_start_;
   std::vector<std::int32_t> slice_context_len_;
-  std::vector<std::int32_t> slice_logit_rows_;
+  std::vector<std::int32_t> slice_wanted_;
 };
 
 }  // namespace quire

@@ -2,10 +2,13 @@
 // was shared, copied, freed or overwritten wrongly changes the output. No arithmetic, no threads. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/model/model.h"
@@ -80,8 +83,31 @@ class FakeModel : public Model {
  public:
   explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000) : vocab_(vocab), context_(context) {}
 
-  MatrixView forward(const ModelInput& input, KvStorage& kv) override { return run(input, kv, vocab_); }
-  MatrixView forward_hidden(const ModelInput& input, KvStorage& kv) override { return run(input, kv, hidden_size()); }
+  void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
+    logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
+    hidden_.reserve(static_cast<std::size_t>(max_rows * hidden_size()));
+  }
+  ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
+    auto& storage = dynamic_cast<FakeStorage&>(kv);
+    const AttentionBatch& batch = arrays.attention;
+    std::int64_t end = 0;
+    do {
+      if (before_slice) before_slice();
+      end = arrays.slice_rows > 0 ? std::min(end + arrays.slice_rows, arrays.num_rows()) : arrays.num_rows();
+    } while (end < arrays.num_rows() && (arrays.interrupt == nullptr || !arrays.interrupt->load()));
+    num_rows += end;
+    const auto num_wanted = static_cast<std::int64_t>(arrays.logit_rows.size() + arrays.hidden_rows.size());
+    num_logit_rows += num_wanted;
+    most_logit_rows = std::max(most_logit_rows, num_wanted);
+    if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
+    sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
+    for (std::size_t row = 0; std::cmp_less(row, end); ++row) {
+      storage.tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];
+    }
+    return {.num_rows = end,
+            .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
+            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_)};
+  }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }
   std::int64_t max_context() const override { return context_; }
@@ -92,6 +118,7 @@ class FakeModel : public Model {
   std::int64_t most_logit_rows = 0;            // of one step
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
+  std::function<void()> before_slice;
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
@@ -100,30 +127,27 @@ class FakeModel : public Model {
     return x ^ (x >> 31);
   }
 
-  MatrixView run(const ModelInput& input, KvStorage& kv, std::int64_t width) {
-    auto& storage = dynamic_cast<FakeStorage&>(kv);
-    const AttentionBatch& batch = input.attention;
-    num_rows += static_cast<std::int64_t>(input.token_ids.size());
-    num_logit_rows += static_cast<std::int64_t>(input.logit_rows.size());
-    most_logit_rows = std::max(most_logit_rows, static_cast<std::int64_t>(input.logit_rows.size()));
-    if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
-    sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
-    for (std::size_t row = 0; row < input.token_ids.size(); ++row) {
-      storage.tokens[static_cast<std::size_t>(batch.slots[row])] = input.token_ids[row];
-    }
-    logits_.clear();
+  // Of the wanted rows before row `end`.
+  static MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage,
+                              std::span<const std::int32_t> wanted, std::int64_t end, std::int64_t width,
+                              std::vector<float>& out) {
+    out.clear();
+    const AttentionBatch& batch = arrays.attention;
     std::size_t sequence = 0;
-    for (const std::int32_t row : input.logit_rows) {
+    std::int64_t num_made = 0;
+    for (const std::int32_t row : wanted) {
+      if (row >= end) break;
       while (batch.query_start[sequence + 1] <= row)
         ++sequence;
       const std::uint64_t state =
-          context_hash(storage, batch, sequence, input.positions[static_cast<std::size_t>(row)]);
+          context_hash(storage, batch, sequence, arrays.positions[static_cast<std::size_t>(row)]);
       for (std::int64_t i = 0; i < width; ++i) {
         const std::uint64_t bits = mix(state + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i + 1));
-        logits_.push_back(static_cast<float>(bits >> 40) * (8.0F / 16777216.0F));
+        out.push_back(static_cast<float>(bits >> 40) * (8.0F / 16777216.0F));
       }
+      ++num_made;
     }
-    return {logits_.data(), static_cast<std::int64_t>(input.logit_rows.size()), width, width};
+    return {out.data(), num_made, width, width};
   }
 
   static std::uint64_t context_hash(const FakeStorage& storage, const AttentionBatch& batch, std::size_t sequence,
@@ -142,6 +166,7 @@ class FakeModel : public Model {
   std::int64_t vocab_;
   std::int64_t context_;
   std::vector<float> logits_;
+  std::vector<float> hidden_;
 };
 
 }  // namespace quire::test

@@ -31,6 +31,7 @@ class StepsBench {
     layout.dtype = options.kv_dtype;
     layout.num_blocks = (options.max_streams + 1) * blocks_each_;
     storage_ = backend_->allocate_kv(layout);
+    model_->reserve(options.max_prompt + options.max_streams, options.max_streams + 1);
   }
 
   std::string backend_name() const { return backend_->name(); }
@@ -46,7 +47,7 @@ class StepsBench {
     double best = std::numeric_limits<double>::infinity();
     for (int i = 0; i < repeats_; ++i) {
       const auto began = Clock::now();
-      model_->forward(input_.view(), *storage_);
+      model_->forward(input_.arrays(), *storage_);
       backend_->synchronize();
       best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - began).count());
     }
@@ -68,7 +69,7 @@ class StepsBench {
     for (std::int64_t i = 0; i < num_computed + num_tokens; ++i)
       sequence.tokens.push_back(TokenId{static_cast<std::int32_t>(i * 31 % vocab)});
     sequence.num_computed = num_computed;
-    input_.add({&sequence, num_tokens}, num_tokens - 1, num_tokens);
+    input_.add({&sequence, num_tokens}, {.first = num_tokens - 1, .count = 1}, 0);
   }
 
   std::unique_ptr<Backend> backend_;

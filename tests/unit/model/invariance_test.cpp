@@ -1,3 +1,4 @@
+#include <atomic>
 #include <catch2/catch.hpp>
 
 #include "core/model/synth.h"
@@ -64,6 +65,44 @@ TEST_CASE("The head multiplies the rows whose logits are wanted, and no others",
   runner.reset();
   CHECK(runner.append(ids).back() == last);
   CHECK(runner.take_recording().back().size() == 600);
+}
+
+TEST_CASE("An interrupted pass ends after a slice, and what it computed has the same bits", "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q8_0");
+  ModelRunner runner(*model, "scalar");
+  const auto ids = tokens(70, 3);
+  const Logits whole = runner.append(ids);
+  runner.reset();
+  const std::atomic<bool> interrupt = true;
+  runner.edit = [&](StepArrays& arrays) {
+    arrays.slice_rows = 32;
+    arrays.interrupt = &interrupt;
+  };
+  CHECK(runner.append(ids) == Logits(whole.begin(), whole.begin() + 32));
+}
+
+TEST_CASE("Rows that carry embeddings compute what rows with those tokens compute", "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q8_0");
+  ModelRunner runner(*model, "scalar");
+  auto ids = tokens(40, 3);
+  const Logits expected = runner.append(ids);
+  std::vector<float> embeddings;
+  const std::vector<std::int32_t> rows{1, 2, 17, 39};
+  const std::int64_t width = runner.model().hidden_size();
+  for (const std::int32_t row : rows) {
+    const auto first = runner.embedded().begin() + row * width;
+    embeddings.insert(embeddings.end(), first, first + width);
+    ids[static_cast<std::size_t>(row)] = 0;
+  }
+  runner.reset();
+  runner.edit = [&](StepArrays& arrays) {
+    arrays.slice_rows = 16;
+    arrays.embedding_rows = rows;
+    arrays.embeddings = {embeddings.data(), std::ssize(rows), width, width};
+  };
+  CHECK(runner.append(ids) == expected);
 }
 
 TEST_CASE("Hidden states are those that the logits are made of", "[model]") {

@@ -42,7 +42,7 @@ void ModelRunner::reset() {
 
 // Every sequence has kBlocksPerSequence blocks of its own and `context` tokens in them already.
 Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context,
-                         Forward forward, bool last_only) {
+                         Wanted wanted) {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> slots;
@@ -67,17 +67,21 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
     context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  std::vector<std::int32_t> logit_rows(last_only ? 1 : ids.size());
-  std::iota(logit_rows.begin(), logit_rows.end(), static_cast<std::int32_t>(ids.size() - logit_rows.size()));
-  const ModelInput input{.token_ids = ids,
-                         .positions = positions,
-                         .attention = {.query_start = query_start,
-                                       .context_len = context_len,
-                                       .block_table_start = table_start,
-                                       .block_tables = tables,
-                                       .slots = slots},
-                         .logit_rows = logit_rows};
-  const MatrixView result = (model_.get()->*forward)(input, *kv_);
+  std::vector<std::int32_t> rows(wanted == Wanted::kLastLogits ? 1 : ids.size());
+  std::iota(rows.begin(), rows.end(), static_cast<std::int32_t>(ids.size() - rows.size()));
+  StepArrays arrays{.token_ids = ids,
+                    .positions = positions,
+                    .attention = {.query_start = query_start,
+                                  .context_len = context_len,
+                                  .block_table_start = table_start,
+                                  .block_tables = tables,
+                                  .slots = slots}};
+  (wanted == Wanted::kHidden ? arrays.hidden_rows : arrays.logit_rows) = rows;
+  if (edit) edit(arrays);
+  model_->reserve(static_cast<std::int64_t>(ids.size()), static_cast<std::int64_t>(rows.size()));
+  const ModelOutput output = model_->forward(arrays, *kv_);
+  backend_.synchronize();
+  const MatrixView result = wanted == Wanted::kHidden ? output.hidden : output.logits;
   Logits out;
   for (std::int64_t row = 0; row < result.rows; ++row) {
     const float* values = result.data + row * result.stride;
@@ -87,25 +91,25 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
 }
 
 Logits ModelRunner::append(std::span<const std::int32_t> ids) {
-  Logits out = step({ids}, context_, &Model::forward);
+  Logits out = step({ids}, context_, Wanted::kLogits);
   context_ += static_cast<std::int32_t>(ids.size());
   return out;
 }
 
 std::vector<float> ModelRunner::append_for_last(std::span<const std::int32_t> ids) {
-  Logits out = step({ids}, context_, &Model::forward, true);
+  Logits out = step({ids}, context_, Wanted::kLastLogits);
   context_ += static_cast<std::int32_t>(ids.size());
   return std::move(out.front());
 }
 
 Logits ModelRunner::append_hidden(std::span<const std::int32_t> ids) {
-  Logits out = step({ids}, context_, &Model::forward_hidden);
+  Logits out = step({ids}, context_, Wanted::kHidden);
   context_ += static_cast<std::int32_t>(ids.size());
   return out;
 }
 
 std::vector<Logits> ModelRunner::append_together(const std::vector<std::vector<std::int32_t>>& sequences) {
-  const Logits rows = step({sequences.begin(), sequences.end()}, 0, &Model::forward);
+  const Logits rows = step({sequences.begin(), sequences.end()}, 0, Wanted::kLogits);
   std::vector<Logits> out;
   auto row = rows.begin();
   for (const auto& sequence : sequences) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,13 +40,16 @@ class ModelRunner {
 
   // The inputs of all matrix products since the last call.
   Recording take_recording() { return backend_.take(); }
+  const std::vector<float>& embedded() const { return backend_.embedded(); }
   Model& model() { return *model_; }
   KvStorage& kv() { return *kv_; }
 
+  // Changes the arrays of each step from now on, before they are computed.
+  std::function<void(StepArrays&)> edit;
+
  private:
-  using Forward = MatrixView (Model::*)(const ModelInput&, KvStorage&);
-  Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Forward forward,
-              bool last_only = false);
+  enum class Wanted { kLogits, kLastLogits, kHidden };
+  Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Wanted wanted);
 
   RecordingBackend backend_;
   std::unique_ptr<Model> model_;

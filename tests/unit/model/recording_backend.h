@@ -20,6 +20,8 @@ class RecordingBackend final : public Backend {
   explicit RecordingBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   Recording take() { return std::exchange(inputs_, {}); }
+  // What the last call of embed() gave, row after row.
+  const std::vector<float>& embedded() const { return embedded_; }
 
   void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
     auto& rows = inputs_.emplace_back();
@@ -50,6 +52,11 @@ class RecordingBackend final : public Backend {
   std::size_t kv_block_bytes(const KvLayout& layout) const override { return backend_->kv_block_bytes(layout); }
   void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) override {
     backend_->embed(table, ids, out);
+    embedded_.clear();
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      const float* first = out.data + row * out.stride;
+      embedded_.insert(embedded_.end(), first, first + out.cols);
+    }
   }
   void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) override {
     backend_->rms_norm(x, weight, eps, out);
@@ -85,6 +92,7 @@ class RecordingBackend final : public Backend {
  private:
   std::unique_ptr<Backend> backend_;
   Recording inputs_;
+  std::vector<float> embedded_;
 };
 
 }  // namespace quire::test
