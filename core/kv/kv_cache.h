@@ -73,7 +73,14 @@ class KvCache {
   // Keeps a copy of the sequence's recurrent state, which stands after num_computed tokens, where a prompt that begins
   // with them finds it. The copy is one of take_due_copies().
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // A snapshot is made at least after so many computed tokens, besides those at a prompt's and a sequence's end.
+  // Where in a prompt a snapshot is to be made, and a chunk to end: a little before its end, since what a template adds
+  // there is often not repeated in the conversation's next turn. 0: nowhere but at the end.
+  std::int64_t snapshot_border(std::int64_t num_prompt_tokens) const {
+    if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return 0;
+    return (num_prompt_tokens - kBeforeEnd) / block_size_ * block_size_;
+  }
+  // A snapshot is made at least after so many computed tokens, besides those
+  // of prompts and of sequences that end.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
   // Puts what is to be copied before anything else of the next step at the beginning of its copies.
   void take_due_copies(std::vector<BlockCopy>& copies);
@@ -107,11 +114,14 @@ class KvCache {
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
   const StatePool& states() const { return states_; }
+  bool can_fork() const { return !has_states() || states_.num_available() > 0; }
   bool has_states() const { return states_.num_states() > 0; }
   bool prefix_caching() const { return prefix_caching_; }
   void check_integrity() const;  // O(num_blocks)
 
  private:
+  static constexpr std::int64_t kBeforeEnd = 32;  // tokens
+
   bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
   PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;

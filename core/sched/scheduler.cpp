@@ -168,7 +168,9 @@ void Scheduler::place_chunk(StepPlan& plan, Sequence& sequence) {
 
 std::int64_t Scheduler::chunk(const Sequence& sequence) const {
   const std::int64_t bound = has_bound(sequence) ? sequence.max_chunk - num_bounded_ : sequence.max_chunk;
-  return std::min({sequence.num_remaining(), prompt_budget_, bound});
+  // To where a recurrent state is to be kept.
+  const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens) - sequence.num_computed;
+  return std::min({sequence.num_remaining(), prompt_budget_, bound, border > 0 ? border : Sequence::kUnbounded});
 }
 
 // False where others with a bounded chunk, more important ones, have taken this step's share.
@@ -337,9 +339,11 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       waiting_.charge(sequence, num_kept);
       continue;
     }
+    const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
+    if (sequence.num_computed == border) kv_.keep_snapshot(sequence.table, sequence.tokens, border);
     if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      if (border == 0) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       blocked_ = nullptr;
     }
   }
@@ -361,7 +365,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.is_choice = true;
   child.level = parent.level;
   waiting_.began(child);
-  if (num_places_left() == 0) {
+  if (num_places_left() == 0 || !kv_.can_fork()) {
     child.state = Sequence::State::kWaiting;
     waiting_.add(child);
     return;
