@@ -58,6 +58,7 @@ struct WeightSource {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
+  float scale = 1.0f;  // of every weight, applied to the products
 };
 
 // A weight matrix packed for the backend; made by load_linear. Immutable after construction.

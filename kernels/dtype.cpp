@@ -6,43 +6,63 @@
 
 #include "kernels/check.h"
 #include "kernels/half.h"
+#include "kernels/packed_format.h"
 #include "kernels/quant_blocks.h"
 
 namespace quire {
 namespace {
 
-constexpr std::array<DTypeInfo, 11> kTypes = {{
-    {"F32", 1, 4},
-    {"F16", 1, 2},
-    {"BF16", 1, 2},
-    {"Q8_0", 32, 34},
-    {"Q4_0", 32, 18},
-    {"Q4_1", 32, 20},
-    {"Q5_0", 32, 22},
-    {"Q5_1", 32, 24},
-    {"Q4_K", 256, 144},
-    {"Q5_K", 256, 176},
-    {"Q6_K", 256, 210},
+constexpr std::array<DTypeInfo, kNumWeightTypes> kTypes = {{
+    {"F32", 1, 4},        {"F16", 1, 2},      {"BF16", 1, 2},       {"Q8_0", 32, 34},     {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20},     {"Q5_0", 32, 22},   {"Q5_1", 32, 24},     {"Q4_K", 256, 144},   {"Q5_K", 256, 176},
+    {"Q6_K", 256, 210},   {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"Q3_K", 256, 110},   {"Q2_K", 256, 84},
+    {"MXFP4", 32, 17},    {"NVFP4", 64, 36},  {"IQ3_XXS", 256, 98}, {"IQ3_S", 256, 110},  {"IQ2_XXS", 256, 66},
+    {"IQ2_XS", 256, 74},  {"IQ2_S", 256, 82}, {"IQ1_S", 256, 50},   {"IQ1_M", 256, 56},   {"TQ1_0", 256, 54},
+    {"TQ2_0", 256, 66},   {"Q1_0", 128, 18},  {"Q2_0", 64, 18},     {"INT4_G32", 32, 21}, {"INT4_G128", 128, 84},
+    {"FP8_E4M3", 32, 36},
 }};
+
+// What the codes of a block are multiplied with, of each 16, and what is subtracted.
+struct GroupScales {
+  float scale[2];
+  float minimum[2] = {0.0f, 0.0f};
+};
+
+GroupScales group_scales(ScaleForm form, const QuantGroup& group, float unit) {
+  const float d = f16_to_float(group.scale_f16);
+  const float m = f16_to_float(group.minimum_f16);
+  const auto sub = [&](std::size_t half) { return static_cast<float>(group.sub_scale[half]); };
+  const auto bits = [&](std::size_t half) { return static_cast<std::uint8_t>(group.sub_scale[half]); };
+  switch (form) {
+    case ScaleForm::kHalfMinimum: return {{d, d}, {-m, -m}};
+    case ScaleForm::kPair8: {
+      const float minimum = m * static_cast<float>(group.sub_minimum);
+      return {{d * sub(0), d * sub(0)}, {minimum, minimum}};
+    }
+    case ScaleForm::kSigned: return {{d * unit * sub(0), d * unit * sub(0)}};
+    case ScaleForm::kSignedHalves: return {{d * unit * sub(0), d * unit * sub(1)}};
+    case ScaleForm::kNibbleHalves:
+      return {{d * static_cast<float>(bits(0) & 15), d * static_cast<float>(bits(1) & 15)},
+              {m * static_cast<float>(bits(0) >> 4), m * static_cast<float>(bits(1) >> 4)}};
+    case ScaleForm::kPower: return {{half_of_e8m0(bits(0)), half_of_e8m0(bits(0))}};
+    case ScaleForm::kUe4m3Halves: return {{half_of_ue4m3(bits(0)), half_of_ue4m3(bits(1))}};
+    case ScaleForm::kFloatZero:
+    case ScaleForm::kFloat8: return {{group.scale_f32, group.scale_f32}};
+    default: return {{d, d}};
+  }
+}
 
 // The multiplications are written in ggml's order, so that decoded values are equal to the bit.
 void decode_group(DType type, const QuantGroup& group, float* out) {
-  const float d = f16_to_float(group.scale_f16);
-  const float m = f16_to_float(group.minimum_f16);
-  const int zero = quant_zero(type);
-  for (int i = 0; i < kSubBlock; ++i) {
-    const int quant = group.quants[static_cast<std::size_t>(i)] - zero;
-    const auto q = static_cast<float>(quant);
-    switch (type) {
-      case DType::kQ4_1:
-      case DType::kQ5_1: out[i] = q * d + m; break;
-      case DType::kQ4_K:
-      case DType::kQ5_K:
-        out[i] = d * static_cast<float>(group.sub_scale[0]) * q - m * static_cast<float>(group.sub_minimum);
-        break;
-      case DType::kQ6_K: out[i] = d * static_cast<float>(group.sub_scale[i < 16 ? 0 : 1]) * q; break;
-      default: out[i] = q * d;
-    }
+  const PackedFormat format = packed_format(type);
+  const GroupScales scales = group_scales(format.scales, group, format.unit);
+  const CodeValues values = code_values(format.table);
+  const int zero = format.scales == ScaleForm::kFloatZero ? group.sub_minimum : format.zero;
+  for (std::size_t i = 0; i < kSubBlock; ++i) {
+    const std::uint8_t code = group.quants[i];
+    const int meaning = format.table == CodeTable::kLinear ? code - zero : values.of[code];
+    const float value = format.scales == ScaleForm::kFloat8 ? e4m3_to_float(code) : static_cast<float>(meaning);
+    out[i] = scales.scale[i / 16] * value - scales.minimum[i / 16];
   }
 }
 

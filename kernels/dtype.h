@@ -1,5 +1,5 @@
 // The element types of tensors, with their block sizes as GGUF defines them. Immutable facts; any thread.
-// Source: ggml's GGUF specification (block layouts of Q*_0, Q*_1 and the K-quants).
+// Source: ggml's GGUF specification and its block definitions.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 #include <optional>
 #include <string_view>
 
-namespace quire {
+#include "kernels/element_type.h"
 
-enum class DType : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K };
+namespace quire {
 
 struct DTypeInfo {
   std::string_view name;    // as users write it: "Q4_K"

@@ -54,6 +54,25 @@ namespace quire {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// E4M3 as OCP's FP8 specification defines it: no infinity, 0x7f is the NaN.
+[[maybe_unused]] static float e4m3_to_float(std::uint8_t byte) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(byte & 0x80u) << 24;
+  const std::uint32_t magnitude = byte & 0x7fu;
+  if (magnitude == 0x7f) return bits_to_float(sign | 0x7fc00000u);
+  const float scaled = bits_to_float(magnitude << 20) * bits_to_float(0x7b800000u);  // * 2^120
+  return bits_to_float(sign | float_to_bits(scaled));
+}
+
+// Half of a scale of NVFP4, whose table holds twice the values; 0x7f counts as zero, as in ggml.
+[[maybe_unused]] static float half_of_ue4m3(std::uint8_t byte) {
+  return (byte & 0x7fu) == 0x7f ? 0.0f : 0.5f * e4m3_to_float(byte & 0x7fu);
+}
+
+// Half of a scale of MXFP4, 2^(byte - 128), for the same reason.
+[[maybe_unused]] static float half_of_e8m0(std::uint8_t byte) {
+  return bits_to_float(byte < 2 ? 0x00200000u << byte : (byte - 1u) << 23);
+}
+
 [[maybe_unused]] static std::uint16_t load_u16(const void* source) {
   std::uint16_t value;
   std::memcpy(&value, source, sizeof value);

@@ -1,6 +1,6 @@
-// The blocks of GGUF's quantised types, split into unsigned quants and scales: the one place that knows their bit
-// layout. Any thread. Shared by dequantize and by the packing of weights. Source: ggml's GGUF specification. Invariant:
-// value = scale * (quant - zero), or scale * quant - minimum for the types with minima.
+// The blocks of quantised types, split into codes and scales: the one place that knows their bit layout. Any thread.
+// Shared by dequantize and by the packing of weights. Source: ggml's GGUF specification and block definitions.
+// Invariant: codes and scales mean what packed_format(type) says.
 #pragma once
 
 #include <array>
@@ -15,18 +15,16 @@ inline constexpr int kSubBlock = 32;
 
 // One run of 32 elements of a quantised row.
 struct QuantGroup {
-  std::array<std::uint8_t, kSubBlock> quants;
-  std::uint16_t scale_f16 = 0;    // d
-  std::uint16_t minimum_f16 = 0;  // m, dmin
-  // K-quants: integer multipliers of d and dmin. Q6_K has one signed scale per 16 elements in sub_scale[0..1].
+  std::array<std::uint8_t, kSubBlock> quants;  // codes
+  std::uint16_t scale_f16 = 0;                 // d
+  std::uint16_t minimum_f16 = 0;               // m, dmin
+  // Integer multipliers of d, or whole scales of one byte, of each 16 elements where there are two.
   std::array<std::int8_t, 2> sub_scale{};
-  std::uint8_t sub_minimum = 0;
+  std::uint8_t sub_minimum = 0;  // multiplier of dmin, or a zero
+  float scale_f32 = 0.0f;
 };
 
 // Splits group `group` (of block_size / 32) of one block.
 void split_quant_group(DType type, const std::byte* block, int group, QuantGroup& out);
-
-// What is subtracted from a quant before scaling: 128 for Q8_0 (stored offset), 8, 16, 32, or 0 for types with minima.
-int quant_zero(DType type);
 
 }  // namespace quire

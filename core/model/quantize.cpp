@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/half.h"
+#include "kernels/packed_format.h"
 
 namespace quire {
 
@@ -146,6 +147,100 @@ void quantize_q6_k(const float* x, std::byte* out) {
   }
 }
 
+// The code whose meaning times scale is nearest.
+int nearest_code(float value, float scale, const CodeValues& values) {
+  if (scale == 0.0F) return 0;
+  const auto distance = [&](std::int8_t meaning) { return std::fabs(value / scale - static_cast<float>(meaning)); };
+  return static_cast<int>(std::ranges::min_element(values.of, {}, distance) - std::begin(values.of));
+}
+
+void pack_nearest_codes(const float* x, float scale, CodeTable table, std::byte* out) {
+  std::array<int, kGroup> codes{};
+  for (std::size_t i = 0; i < kGroup; ++i)
+    codes[i] = nearest_code(x[i], scale, code_values(table));
+  pack_group(codes, false, out);
+}
+
+void quantize_iq4_nl(const float* x, std::byte* out) {
+  const float scale = store_scale(out, of_largest_magnitude({x, kGroup}) / -127.0F);
+  pack_nearest_codes(x, scale, CodeTable::kNonLinear, out + 2);
+}
+
+// IQ4_XS: as IQ4_NL with 6-bit multipliers of d, less 32, per group of 32 in a block of 256.
+void quantize_iq4_xs(const float* x, std::byte* out) {
+  std::array<float, 8> scales{};
+  for (std::size_t g = 0; g < 8; ++g)
+    scales[g] = of_largest_magnitude({x + g * kGroup, kGroup}) / -127.0F;
+  const float d = store_scale(out, std::fabs(of_largest_magnitude(scales)) / 31.0F);
+  std::uint16_t high = 0;
+  std::fill(out + 2, out + 8, std::byte{0});
+  for (std::size_t g = 0; g < 8; ++g) {
+    const int multiplier = nearest(scales[g], d, -32, 31);
+    const int stored = multiplier + 32;
+    high = static_cast<std::uint16_t>(high | (stored >> 4) << (2 * g));
+    out[4 + g / 2] |= byte_of((stored & 15) << (g % 2 * 4));
+    pack_nearest_codes(x + g * kGroup, d * static_cast<float>(multiplier), CodeTable::kNonLinear, out + 8 + 16 * g);
+  }
+  store(out + 2, high);
+}
+
+// MXFP4: the largest magnitude gets the exponent of 4 or 6, so that nothing is clamped by more than it is rounded.
+void quantize_mxfp4(const float* x, std::byte* out) {
+  const float largest = std::fabs(of_largest_magnitude({x, kGroup}));
+  const int exponent = largest > 0.0F ? std::ilogb(largest) - 2 : -127;
+  out[0] = byte_of(std::clamp(exponent + 127, 0, 253));
+  pack_nearest_codes(x, half_of_e8m0(std::to_integer<std::uint8_t>(out[0])), CodeTable::kFp4, out + 1);
+}
+
+// Two bits of element i of a block of 256: four runs of 32 share 32 bytes.
+void put_two_bits(std::byte* out, std::size_t i, int bits) {
+  out[i / 128 * 32 + i % 32] |= byte_of(bits << (i % 128 / 32 * 2));
+}
+
+// Q3_K: value = d * scale * (quant - 4), 6-bit scales less 32, per group of 16 in a block of 256.
+void quantize_q3_k(const float* x, std::byte* out) {
+  std::array<float, 16> scales{};
+  for (std::size_t g = 0; g < 16; ++g)
+    scales[g] = of_largest_magnitude({x + 16 * g, 16}) / -4.0F;
+  std::fill(out, out + 108, std::byte{0});
+  std::byte* packed = out + 96;
+  const float d = store_scale(out + 108, std::fabs(of_largest_magnitude(scales)) / 31.0F);
+  for (std::size_t g = 0; g < 16; ++g) {
+    const int multiplier = nearest(scales[g], d, -32, 31);
+    const int stored = multiplier + 32;
+    packed[g % 8] |= byte_of((stored & 15) << (g / 8 * 4));
+    packed[8 + g % 4] |= byte_of((stored >> 4) << (g / 4 * 2));
+    for (std::size_t i = 16 * g; i < 16 * g + 16; ++i) {
+      const int quant = nearest(x[i], d * static_cast<float>(multiplier), -4, 3) + 4;
+      put_two_bits(out + 32, i, quant & 3);
+      out[i % 32] |= byte_of((quant >> 2) << (i / 32));
+    }
+  }
+}
+
+// Q2_K: value = d * scale * quant - dmin * minimum, 4-bit scales and minima, per group of 16 in a block of 256.
+void quantize_q2_k(const float* x, std::byte* out) {
+  std::array<float, 16> scales{};
+  std::array<float, 16> minima{};
+  for (std::size_t g = 0; g < 16; ++g) {
+    const auto [low, high] = std::minmax_element(x + 16 * g, x + 16 * g + 16);
+    minima[g] = std::max(0.0F, -*low);
+    scales[g] = std::max(0.0F, *high + minima[g]) / 3.0F;
+  }
+  const float d = store_scale(out + 80, std::ranges::max(scales) / 15.0F);
+  const float dmin = store_scale(out + 82, std::ranges::max(minima) / 15.0F);
+  std::fill(out, out + 80, std::byte{0});
+  for (std::size_t g = 0; g < 16; ++g) {
+    const int scale = nearest(scales[g], d, 0, 15);
+    const int minimum = nearest(minima[g], dmin, 0, 15);
+    out[g] = byte_of(scale | (minimum << 4));
+    for (std::size_t i = 16 * g; i < 16 * g + 16; ++i) {
+      const float above = x[i] + dmin * static_cast<float>(minimum);
+      put_two_bits(out + 16, i, nearest(above, d * static_cast<float>(scale), 0, 3));
+    }
+  }
+}
+
 void quantize_block(DType type, const float* x, std::byte* out) {
   switch (type) {
     case DType::kF32: std::memcpy(out, x, sizeof *x); return;
@@ -159,10 +254,20 @@ void quantize_block(DType type, const float* x, std::byte* out) {
     case DType::kQ4_K: return quantize_k45(x, false, out);
     case DType::kQ5_K: return quantize_k45(x, true, out);
     case DType::kQ6_K: return quantize_q6_k(x, out);
+    case DType::kIQ4_NL: return quantize_iq4_nl(x, out);
+    case DType::kIQ4_XS: return quantize_iq4_xs(x, out);
+    case DType::kQ3_K: return quantize_q3_k(x, out);
+    case DType::kQ2_K: return quantize_q2_k(x, out);
+    case DType::kMXFP4: return quantize_mxfp4(x, out);
+    default: QUIRE_CHECK(false, "a type that is only read");
   }
 }
 
 }  // namespace
+
+bool can_quantize(DType type) {
+  return type <= DType::kMXFP4;
+}
 
 void quantize(DType type, std::span<const float> values, std::span<std::byte> out) {
   const DTypeInfo& info = dtype_info(type);

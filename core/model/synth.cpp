@@ -49,6 +49,9 @@ DType fitting_type(DType type, std::int64_t cols) {
       case DType::kQ4_K: type = DType::kQ5_0; break;
       case DType::kQ5_K: type = DType::kQ5_1; break;
       case DType::kQ6_K: type = DType::kQ8_0; break;
+      case DType::kIQ4_XS:
+      case DType::kQ3_K:
+      case DType::kQ2_K: type = DType::kIQ4_NL; break;
       default: type = DType::kF16; break;
     }
   }

@@ -43,7 +43,7 @@ struct Types {
   DType sensitive;
 };
 
-constexpr std::array<Types, 13> kTypes{{
+constexpr std::array<Types, 18> kTypes{{
     {"F32", 0, DType::kF32, DType::kF32, DType::kF32},
     {"F16", 1, DType::kF16, DType::kF16, DType::kF16},
     {"BF16", 32, DType::kBF16, DType::kBF16, DType::kBF16},
@@ -57,6 +57,11 @@ constexpr std::array<Types, 13> kTypes{{
     {"Q5_K", 16, DType::kQ5_K, DType::kQ6_K, DType::kQ5_K},
     {"Q5_K_M", 17, DType::kQ5_K, DType::kQ6_K, DType::kQ6_K},
     {"Q6_K", 18, DType::kQ6_K, DType::kQ6_K, DType::kQ6_K},
+    {"IQ4_NL", 25, DType::kIQ4_NL, DType::kQ6_K, DType::kIQ4_NL},
+    {"IQ4_XS", 30, DType::kIQ4_XS, DType::kQ6_K, DType::kIQ4_XS},
+    {"Q3_K_M", 12, DType::kQ3_K, DType::kQ6_K, DType::kQ4_K},
+    {"Q2_K", 10, DType::kQ2_K, DType::kQ6_K, DType::kQ3_K},
+    {"MXFP4", 38, DType::kMXFP4, DType::kQ8_0, DType::kMXFP4},
 }};
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {

@@ -34,8 +34,8 @@ const StoredTensor& TensorTable::take(const std::string& name, const std::vector
   }
   if (!tensor.type) {
     throw StartupError(
-        fmt::format("{}: the tensor '{}' has the type {}, which is not supported (supported: F32, F16, BF16, "
-                    "Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)",
+        fmt::format("{}: the tensor '{}' has the type {}, which is not supported (supported: F32, F16, BF16, Q8_0, "
+                    "Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1 to IQ4, MXFP4, NVFP4, TQ1_0, TQ2_0, Q1_0, Q2_0)",
                     where_, name, tensor.type_name));
   }
   taken_[static_cast<std::size_t>(&tensor - tensors_.data())] = true;
@@ -44,7 +44,15 @@ const StoredTensor& TensorTable::take(const std::string& name, const std::vector
 
 WeightSource TensorTable::take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
   const StoredTensor& tensor = take(name, {rows, cols});
-  return {.type = *tensor.type, .rows = rows, .cols = cols, .data = tensor.data.data()};
+  return {.type = *tensor.type, .rows = rows, .cols = cols, .data = tensor.data.data(), .scale = take_scale_of(name)};
+}
+
+float TensorTable::take_scale_of(const std::string& name) {
+  constexpr std::string_view kSuffix = ".weight";
+  if (!name.ends_with(kSuffix)) return 1.0F;
+  const std::string companion = name.substr(0, name.size() - kSuffix.size()) + ".scale";
+  if (!contains(companion) || shape_of(companion) != std::vector<std::int64_t>{1}) return 1.0F;
+  return take_vector(companion, 1).front();
 }
 
 std::vector<float> TensorTable::take_vector(const std::string& name, std::int64_t size) {

@@ -45,6 +45,8 @@ class TensorTable {
  private:
   const StoredTensor& find(const std::string& name) const;
   const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
+  // The factor of a whole matrix that "<stem>.scale" beside "<stem>.weight" holds, as files with NVFP4 have; else 1.
+  float take_scale_of(const std::string& name);
 
   std::string where_;
   std::vector<StoredTensor> tensors_;

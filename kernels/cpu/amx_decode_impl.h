@@ -25,20 +25,40 @@ struct TileBF16 {
 constexpr int kPrefetchOnce = 4096;
 constexpr int kPrefetchBlock = 2048;
 
+inline void decode_f8_tile(const std::byte* header, const std::byte* from, std::byte* out) {
+  const typename Simd::F scale = Simd::mul(Simd::load(reinterpret_cast<const float*>(header)), Simd::set1(256.0f));
+  for (int pair = 0; pair < kQuantBlock / 2; ++pair, from += 2 * kPanelCols, out += 64) {
+    typename Simd::F both[2];
+    Simd::load_both_e4m3(octets(from), both);
+    Simd::store_bf16_pairs(out, Simd::mul(both[0], scale), Simd::mul(both[1], scale));
+  }
+}
+
 // Decodes one tile of a quantised type: of four bits to rows of columns, of others to pairs of features.
 template <class P>
 [[gnu::always_inline]] inline void decode_tile(const std::byte* header, const std::byte* meta, const std::byte* quants,
                                                std::byte* out) {
-  const Scales s = load_scales<P>(header, meta, 0);
-  if constexpr (P::kBits == 4) {
-    decode_nibbles<P::kZero>(s.first, s.second, quants, out);
+  const ScalesOf<P> s = load_scales<P>(header, meta, 0);
+  if constexpr (P::kScales == ScaleForm::kFloatZero) {
+    decode_nibbles<P>(s.first, Simd::load_u8(octets(header) + 64), quants, out);
+  } else if constexpr (P::kByColumn) {
+    decode_nibbles<P>(s.first, s.second, quants, out);
   } else {
-    const ScaledPairs<P::kBits, P::kZero> first(s.first, s.second);
-    const ScaledPairs<P::kBits, P::kZero> second(P::kBits == 6 ? s.second : s.first, s.second);
+    using Pairs = ScaledPairs<P::kDotBits, P::kZero>;
+    const auto pairs_of = [&](int half) {
+      const auto scale = P::kHalves && half == 1 ? s.second : s.first;
+      if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
+        return Pairs(scale, Simd::mul(s.minimum[half], Simd::set1(-32.0f)));
+      } else {
+        return Pairs(scale, s.second);
+      }
+    };
+    const Pairs first = pairs_of(0);
+    const Pairs second = pairs_of(P::kHalves ? 1 : 0);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
-      const auto& scaled = P::kBits == 6 && i >= 4 ? second : first;
-      scaled.store(out + 128 * i, quant_group<P::kBits>(quants, i));
+      const auto& scaled = i >= 4 ? second : first;
+      scaled.store(out + 128 * i, quant_group<P>(quants, i));
     }
   }
 }
@@ -84,7 +104,11 @@ class PanelReader {
       }
       group_ = group_ + 1 == P::kGroups ? 0 : group_ + 1;
       __builtin_prefetch(meta_ + kPrefetchScales);
-      decode_tile<P>(header_, meta_, quants, out);
+      if constexpr (P::kScales == ScaleForm::kFloat8) {
+        decode_f8_tile(header_, quants, out);
+      } else {
+        decode_tile<P>(header_, meta_, quants, out);
+      }
       meta_ += P::kEntry;
     }
     return out;

@@ -22,19 +22,21 @@ constexpr KernelTable make_amx_table(const char* name) {
   table.round_row = round_row_in_blocks;
   table.turn_rows = turn_rows_in_blocks;
   table.nibbles = NibbleOrder::kByColumn;
-  for (int type = 1; type < kNumWeightTypes; ++type)
-    table.activation[type] = Activation::kHalves;
-  table.activation[4] = table.activation[5] = table.activation[8] = Activation::kPairs;
-  table.gemm[1] = gemm_amx<TileF16, Tiles>;
-  table.gemm[2] = gemm_amx<TileBF16, Tiles>;
-  table.gemm[3] = gemm_amx<PackedQ80, Tiles>;
-  table.gemm[4] = gemm_amx<PackedQ40, LeftTiles>;
-  table.gemm[5] = gemm_amx<PackedQ41, LeftTiles>;
-  table.gemm[6] = gemm_amx<PackedQ50, Tiles>;
-  table.gemm[7] = gemm_amx<PackedQ51, Tiles>;
-  table.gemm[8] = gemm_amx<PackedQ4K, LeftTiles>;
-  table.gemm[9] = gemm_amx<PackedQ5K, Tiles>;
-  table.gemm[10] = gemm_amx<PackedQ6K, Tiles>;
+  constexpr DType kFloatTypes[] = {DType::kF16, DType::kBF16, DType::kF8};
+  for (const DType type : kFloatTypes)
+    table.activation[index_of(type)] = Activation::kHalves;
+  table.gemm[index_of(DType::kF16)] = gemm_amx<TileF16, Tiles>;
+  table.gemm[index_of(DType::kBF16)] = gemm_amx<TileBF16, Tiles>;
+  table.gemm[index_of(DType::kF8)] = gemm_amx<Packed<DType::kF8>, Tiles>;
+  each_coded_type([&]<DType kType>() {
+    using P = Packed<kernel_type(kType)>;
+    table.activation[index_of(kType)] = P::kByColumn ? Activation::kPairs : Activation::kHalves;
+    if constexpr (P::kByColumn) {
+      table.gemm[index_of(kType)] = gemm_amx<P, LeftTiles>;
+    } else {
+      table.gemm[index_of(kType)] = gemm_amx<P, Tiles>;
+    }
+  });
   table.query_tile = kMaxQueryTile;
   table.tiles_together = kTilesTogether;
   table.attend_scratch = tile_attention_scratch;

@@ -56,7 +56,8 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
   for (const WeightSource& source : parts) {
     QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
     QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
-    parts_.push_back({source.type, source.rows, out_features_, panel_layout(source.type, source.cols), nullptr});
+    parts_.push_back(
+        {source.type, source.rows, out_features_, panel_layout(source.type, source.cols), nullptr, source.scale});
     out_features_ += source.rows;
   }
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
@@ -129,6 +130,7 @@ void LinearRunner::plan(const CpuLinear& weights, const PackedActivations& x, Ma
                   .out_stride = out.stride,
                   .out_cols = part.rows,
                   .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
+                  .scale = part.scale,
                   .accumulate = accumulate,
                   .past_caches = !accumulate && goes_past_caches(out, part)};
     const std::int64_t total = num_panels(part.rows);

@@ -25,6 +25,7 @@ class CpuLinear final : public Linear {
     std::int64_t first_output = 0;
     PanelLayout layout;
     const std::byte* panels = nullptr;
+    float scale = 1.0f;
   };
 
   // Packs the parts. With `packed`, of packed_bytes(parts), it takes that instead and keeps a view of it.

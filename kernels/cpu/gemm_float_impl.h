@@ -1,6 +1,7 @@
-// Matrix products with F32, F16 and BF16 weights: f32 activations, one fused multiply-add per input feature in order.
-// Any thread. Included by an ISA level's file behind gemm_int_impl.h; everything here has internal linkage.
-// Invariant: one row's arithmetic is a single chain over the depth, the same in every register block.
+// Matrix products with F32, F16, BF16 and E4M3 weights: f32 activations, one fused multiply-add per input feature in
+// order; a weight E4M3 is first multiplied with its scale. Any thread. Included by an ISA level's file behind
+// gemm_int_impl.h; everything here has internal linkage. Invariant: one row's arithmetic is a single chain over the
+// depth, the same in every register block.
 #pragma once
 
 #include "kernels/cpu/gemm_int_impl.h"
@@ -68,10 +69,77 @@ template <class W, int kRows, int kPanels>
   }
 }
 
+// E4M3 with a scale per 128 features: two features of a panel at a time.
+struct WeightF8 : Packed<DType::kF8> {
+  static constexpr int kFeatures = kGroups * kQuantBlock;
+};
+
+template <int kPanels>
+struct ScalesF8 {
+  typename Simd::F of[kPanels][kVecs];
+  void load(const GemmArgs& args, const std::byte* meta) {
+    for (int p = 0; p < kPanels; ++p) {
+      const auto* from = reinterpret_cast<const float*>(meta + static_cast<std::size_t>(p) * args.panel_bytes);
+      for (int v = 0; v < kVecs; ++v)  // E4M3 is loaded as 256th parts
+        of[p][v] = Simd::mul(Simd::load(from + v * Simd::kLanes), Simd::set1(256.0f));
+    }
+  }
+};
+
+// Two features of 16 columns, not scaled: [feature][vector].
+[[gnu::always_inline]] inline void load_two_features(const std::byte* from, typename Simd::F* out) {
+  for (int i = 0; i < kVecs; ++i)
+    Simd::load_both_e4m3(octets(from) + 2 * Simd::kLanes * i, out + 2 * i);
+}
+
+template <int kRows, int kPanels>
+[[gnu::always_inline]] inline void f8_block(const GemmArgs& args, std::int64_t panel, const float* x,
+                                            std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
+  using F = typename Simd::F;
+  F acc[kPanels][kVecs][kRows];
+  for (auto& of_panel : acc) {
+    for (auto& of_vec : of_panel) {
+      for (F& sum : of_vec)
+        sum = Simd::zero();
+    }
+  }
+  const std::byte* meta = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
+  const std::byte* quants = meta + args.quants_offset;
+  ScalesF8<kPanels> scales;
+  for (std::int64_t k = 0; k < args.depth; k += 2, quants += 2 * kPanelCols, x += 2 * x_stride) {
+    if (k % WeightF8::kFeatures == 0) {
+      scales.load(args, meta);
+      meta += WeightF8::kHeader;
+    }
+    for (int p = 0; p < kPanels; ++p) {
+      const std::byte* from = quants + static_cast<std::size_t>(p) * args.panel_bytes;
+      if (k % 4 == 0) __builtin_prefetch(from + kPrefetch);
+      F weights[2 * kVecs];
+      load_two_features(from, weights);
+      for (int i = 0; i < 2 * kVecs; ++i) {
+        const int v = i % kVecs;
+        const F weight = Simd::mul(weights[i], scales.of[p][v]);
+        for (int r = 0; r < kRows; ++r)
+          acc[p][v][r] = Simd::fma(weight, Simd::set1(x[i / kVecs * x_stride + r]), acc[p][v][r]);
+      }
+    }
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kVecs; ++v) {
+      for (int r = 0; r < kRows && r < valid_rows; ++r)
+        write_out(args, row + r, (panel + p) * kPanelCols + v * Simd::kLanes, acc[p][v][r]);
+    }
+  }
+}
+
 template <class W, int kRows, int kPanels>
 void float_rows(const GemmArgs& args, std::int64_t panel, const float* x, std::int64_t x_stride, std::int64_t row,
                 std::int64_t valid_rows) {
-  float_block<W, kRows, kPanels>(args, panel, x, x_stride, row, valid_rows);
+  if constexpr (__is_same(W, WeightF8)) {
+    f8_block<kRows, kPanels>(args, panel, x, x_stride, row, valid_rows);
+  } else {
+    float_block<W, kRows, kPanels>(args, panel, x, x_stride, row, valid_rows);
+  }
 }
 
 template <class W, int kPanels>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/packed_format.h"
 
 namespace quire {
 namespace {
@@ -16,41 +17,77 @@ constexpr int kVecBytes = 4 * Simd::kLanes;
 constexpr int kPrefetch = 3072;
 constexpr int kPrefetchScales = 512;
 
-// Compile-time facts of a packed type. Meta is the scales' region: a header per super-block, then one entry per 32.
-template <int kBitsT, int kZeroT, int kGroupsT, int kHeaderT, int kEntryT>
-struct Packing {
-  static constexpr int kBits = kBitsT;
-  static constexpr int kZero = kZeroT;
-  static constexpr int kGroups = kGroupsT;  // blocks of 32 per super-block
-  static constexpr int kHeader = kHeaderT;
-  static constexpr int kEntry = kEntryT;
-  static constexpr int kQuantBytes = 64 * kBitsT;  // of 32 x 16 quants
+// Compile-time facts of a packed type. Scales lie in a region of their own, the meta data of the blocks.
+template <DType kType>
+struct Packed {
+  static constexpr PackedFormat kFormat = packed_format(kType);
+  static constexpr int kBits = kFormat.bits;
+  static constexpr int kDotBits = kFormat.dot_bits;
+  static constexpr int kZero = kFormat.zero;
+  static constexpr int kGroups = kFormat.groups;  // blocks of 32 per super-block
+  static constexpr int kHeader = kFormat.header;
+  static constexpr int kEntry = kFormat.entry;
+  static constexpr int kQuantBytes = 64 * kBits;  // of 32 x 16 quants
+  static constexpr ScaleForm kScales = kFormat.scales;
+  static constexpr bool kHalves = kFormat.has_halves();
+  static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
+  // Nibbles that lie by column where a level wants that.
+  static constexpr bool kByColumn = kBits == 4 && !kHalves;
 };
 
-struct PackedQ80 : Packing<8, 128, 1, 0, 32> {};
-struct PackedQ40 : Packing<4, 8, 1, 0, 32> {};
-struct PackedQ41 : Packing<4, 0, 1, 0, 64> {};
-struct PackedQ50 : Packing<5, 16, 1, 0, 32> {};
-struct PackedQ51 : Packing<5, 0, 1, 0, 64> {};
-struct PackedQ4K : Packing<4, 0, 8, 64, 32> {};
-struct PackedQ5K : Packing<5, 0, 8, 64, 32> {};
-struct PackedQ6K : Packing<6, 32, 8, 32, 32> {};
+// Types of one form have one kernel.
+constexpr DType kernel_type(DType type) {
+  switch (type) {
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S: return DType::kIQ2_XXS;
+    case DType::kIQ1_M: return DType::kIQ1_S;
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ1_0: return DType::kQ2_0;
+    default: return type;
+  }
+}
 
-// Group g of four features of 32 x kLanes quants, one vector. Made where it is used: all eight would fill the
+// What is multiplied for each code, the zero not yet subtracted.
+struct LookupTable {
+  alignas(16) std::uint8_t of[16];
+};
+constexpr LookupTable lookup_table(PackedFormat format) {
+  LookupTable out{};
+  const CodeValues values = code_values(format.table);
+  for (int i = 0; i < 16; ++i)
+    out.of[i] = static_cast<std::uint8_t>(values.of[i] + format.zero);
+  return out;
+}
+template <class P>
+constexpr LookupTable kLookup = lookup_table(P::kFormat);
+
+// Codes of group g of four features of 32 x kLanes, one vector. Made where it is used: all eight would fill the
 // registers.
 template <int kBits>
-[[gnu::always_inline]] inline typename Simd::B quant_group(const std::byte* q, int g) {
+[[gnu::always_inline]] inline typename Simd::B code_group(const std::byte* q, int g) {
   if constexpr (kBits == 8) {
     return Simd::load_bytes(q + 64 * g);
+  } else if constexpr (kBits == 2) {
+    return Simd::template take_bits<3>(Simd::load_bytes(q + 64 * (g / 4)), 2 * (g % 4));
+  } else if constexpr (kBits == 3) {
+    return Simd::template merge_bits<4>(code_group<2>(q + 64, g), Simd::load_bytes(q), 2 - g);
   } else if constexpr (kBits == 4) {
     const typename Simd::B pair = Simd::load_bytes(q + 64 * (g / 2));
     return g % 2 == 0 ? Simd::low_nibbles(pair) : Simd::high_nibbles(pair);
   } else if constexpr (kBits == 5) {
-    return Simd::template merge_bits<0x10>(quant_group<4>(q + 64, g), Simd::load_bytes(q), 4 - g);
+    return Simd::template merge_bits<0x10>(code_group<4>(q + 64, g), Simd::load_bytes(q), 4 - g);
   } else {
     const typename Simd::B plane = Simd::load_bytes(q + 64 * (g / 4));
-    return Simd::template merge_bits<0x30>(quant_group<4>(q + 128, g), plane, 4 - 2 * (g % 4));
+    return Simd::template merge_bits<0x30>(code_group<4>(q + 128, g), plane, 4 - 2 * (g % 4));
   }
+}
+
+// The same as the dot product wants them.
+template <class P>
+[[gnu::always_inline]] inline typename Simd::B quant_group(const std::byte* q, int g) {
+  if constexpr (P::kTable) return Simd::lookup(code_group<P::kBits>(q, g), kLookup<P>.of);
+  return code_group<P::kBits>(q, g);
 }
 
 [[gnu::always_inline]] inline const std::uint16_t* halves(const std::byte* p) {
@@ -60,57 +97,122 @@ template <int kBits>
   return reinterpret_cast<const std::uint8_t*>(p);
 }
 
-// Scales of 32 x kLanes columns: first and second multiply the quants (of each 16 for Q6_K), minimum is added per
-// activation.
+// Scales of 32 x kLanes columns. One scale: `first` multiplies the quants, `second` is a minimum added per activation.
+// Two: each multiplies 16 of the quants.
 struct Scales {
   typename Simd::F first;
   typename Simd::F second;
 };
+// Beside two scales, what is added for each half: a 32nd of the minimum, because of what DotStart counts in.
+struct ScalesAndMinima : Scales {
+  typename Simd::F minimum[2];
+};
+template <bool kMinima>
+struct ScalesFor {
+  using Type = Scales;
+};
+template <>
+struct ScalesFor<true> {
+  using Type = ScalesAndMinima;
+};
+template <class P>
+using ScalesOf = typename ScalesFor<P::kScales == ScaleForm::kNibbleHalves>::Type;
+
+// The f16 at the start of a header times the form's unit.
+template <class P>
+[[gnu::always_inline]] inline typename Simd::F header_scale(const std::byte* header, int lane) {
+  const typename Simd::F d = Simd::load_f16(halves(header) + lane);
+  if constexpr (P::kFormat.unit != 1.0f) return Simd::mul(d, Simd::set1(P::kFormat.unit));
+  return d;
+}
 
 template <class P>
-[[gnu::always_inline]] inline Scales load_scales(const std::byte* header, const std::byte* entry, int vec) {
-  const int lane = vec * Simd::kLanes;
-  Scales s;
-  if constexpr (P::kGroups == 1) {
-    s.first = Simd::load_f16(halves(entry) + lane);
-    s.second = P::kZero == 0 ? Simd::load_f16(halves(entry) + 16 + lane) : Simd::zero();
-  } else if constexpr (P::kBits == 6) {
-    const typename Simd::F d = Simd::load_f16(halves(header) + lane);
-    const auto* sub = reinterpret_cast<const std::int8_t*>(entry);
-    s.first = Simd::mul(d, Simd::load_i8(sub + lane));
-    s.second = Simd::mul(d, Simd::load_i8(sub + 16 + lane));
-  } else {
-    const typename Simd::F d = Simd::load_f16(halves(header) + lane);
-    const typename Simd::F m = Simd::load_f16(halves(header) + 16 + lane);
-    s.first = Simd::mul(d, Simd::load_u8(octets(entry) + lane));
-    s.second = Simd::sub(Simd::zero(), Simd::mul(m, Simd::load_u8(octets(entry) + 16 + lane)));
-  }
+[[gnu::always_inline]] inline ScalesAndMinima load_nibble_scales(const std::byte* header, const std::byte* entry,
+                                                                 int lane) {
+  const typename Simd::F d = Simd::load_f16(halves(header) + lane);
+  const typename Simd::F m = Simd::mul(Simd::load_f16(halves(header) + 16 + lane), Simd::set1(1.0f / 32.0f));
+  ScalesAndMinima s;
+  s.first = Simd::mul(d, Simd::load_low_nibbles(octets(entry) + lane));
+  s.second = Simd::mul(d, Simd::load_low_nibbles(octets(entry) + 16 + lane));
+  s.minimum[0] = Simd::mul(m, Simd::load_high_nibbles(octets(entry) + lane));
+  s.minimum[1] = Simd::mul(m, Simd::load_high_nibbles(octets(entry) + 16 + lane));
   return s;
+}
+
+template <class P>
+[[gnu::always_inline]] inline ScalesOf<P> load_scales(const std::byte* header, const std::byte* entry, int vec) {
+  using F = typename Simd::F;
+  const int lane = vec * Simd::kLanes;
+  const auto* sub = reinterpret_cast<const std::int8_t*>(entry);
+  if constexpr (P::kScales == ScaleForm::kHalf) {
+    return {Simd::load_f16(halves(entry) + lane), Simd::zero()};
+  } else if constexpr (P::kScales == ScaleForm::kHalfMinimum) {
+    return {Simd::load_f16(halves(entry) + lane), Simd::load_f16(halves(entry) + 16 + lane)};
+  } else if constexpr (P::kScales == ScaleForm::kHeaderHalf) {
+    return {Simd::load_f16(halves(header) + lane), Simd::zero()};
+  } else if constexpr (P::kScales == ScaleForm::kSigned) {
+    return {Simd::mul(header_scale<P>(header, lane), Simd::load_i8(sub + lane)), Simd::zero()};
+  } else if constexpr (P::kScales == ScaleForm::kSignedHalves) {
+    const F d = header_scale<P>(header, lane);
+    return {Simd::mul(d, Simd::load_i8(sub + lane)), Simd::mul(d, Simd::load_i8(sub + 16 + lane))};
+  } else if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
+    return load_nibble_scales<P>(header, entry, lane);
+  } else if constexpr (P::kScales == ScaleForm::kPower) {
+    return {Simd::load_half_of_e8m0(octets(entry) + lane), Simd::zero()};
+  } else if constexpr (P::kScales == ScaleForm::kUe4m3Halves) {
+    const F half = Simd::set1(0x1p119f);
+    return {Simd::mul(half, Simd::load_small_e4m3(octets(entry) + lane)),
+            Simd::mul(half, Simd::load_small_e4m3(octets(entry) + 16 + lane))};
+  } else if constexpr (P::kScales == ScaleForm::kFloatZero) {
+    const F scale = Simd::load(reinterpret_cast<const float*>(header) + lane);
+    return {scale, Simd::sub(Simd::zero(), Simd::mul(scale, Simd::load_u8(octets(header) + 64 + lane)))};
+  } else {
+    const F d = Simd::load_f16(halves(header) + lane);
+    const F m = Simd::load_f16(halves(header) + 16 + lane);
+    return {Simd::mul(d, Simd::load_u8(octets(entry) + lane)),
+            Simd::sub(Simd::zero(), Simd::mul(m, Simd::load_u8(octets(entry) + 16 + lane)))};
+  }
+}
+
+constexpr int log2_of(int power) {
+  return power <= 1 ? 0 : 1 + log2_of(power / 2);
+}
+
+// Minus the zero times the sum of activations: of all, or of half `half`.
+template <class P>
+constexpr DotStart start_of(int half) {
+  if (P::kZero == 0 || (P::kDotBits == 8 && Simd::kCentred8)) return {};
+  if (P::kHalves) return {3 + half, log2_of(P::kZero) - 5};
+  if (P::kZero == 16) return {1, 0};
+  if (P::kZero == 128) return {2, 0};
+  return {0, log2_of(P::kZero) - 3};
 }
 
 // acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
 // acc_stride. Integer sums stay below 2^24: exact in f32. The sums of several rows hide the latency of each.
 template <class P, int kPanels, int kRows, class W>
 [[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride, const W& w,
-                                              const Scales* s, const ActBlock* x) {
+                                              const ScalesOf<P>* s, const ActBlock* x) {
   using F = typename Simd::F;
   F sum[kRows][kPanels];
-  if constexpr (P::kBits == 6) {
+  if constexpr (P::kHalves) {
     F high[kRows][kPanels];
-    Simd::template dot<6, 0, 4, kPanels, kRows>(w, x, 3, sum);
-    Simd::template dot<6, 4, 8, kPanels, kRows>(w, x, 4, high);
+    Simd::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P>(0), sum);
+    Simd::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P>(1), high);
     for (int r = 0; r < kRows; ++r) {
       const F scale = Simd::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
-        const F both = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
+        F both = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
+        if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
+          both = Simd::fma(Simd::set1(static_cast<float>(x[r].start[3])), s[p].minimum[0], both);
+          both = Simd::fma(Simd::set1(static_cast<float>(x[r].start[4])), s[p].minimum[1], both);
+        }
         F& into = acc[p * acc_stride + r];
         into = Simd::fma(both, scale, into);
       }
     }
   } else {
-    constexpr bool kCentred = P::kZero == 0 || (P::kBits == 8 && Simd::kCentred8);
-    constexpr int kStart = kCentred ? -1 : P::kZero == 8 ? 0 : P::kZero == 16 ? 1 : 2;
-    Simd::template dot<P::kBits, 0, 8, kPanels, kRows>(w, x, kStart, sum);
+    Simd::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P>(0), sum);
     // The product of the scales does not wait for the sum.
     for (int r = 0; r < kRows; ++r) {
       const F scale = Simd::set1(x[r].scale);
@@ -123,12 +225,13 @@ template <class P, int kPanels, int kRows, class W>
   }
 }
 
-// Adds bias and what is already there as asked, and writes the valid columns.
+// Scales, adds bias and what is already there as asked, and writes the valid columns.
 [[gnu::always_inline]] inline void write_out(const GemmArgs& args, std::int64_t row, std::int64_t col,
                                              typename Simd::F value) {
   const std::int64_t valid = args.out_cols - col;
   if (valid <= 0) return;
   float* out = args.out + row * args.out_stride + col;
+  if (args.scale != 1.0f) value = Simd::mul(value, Simd::set1(args.scale));
   if (valid >= Simd::kLanes) {
     if (args.bias != nullptr) value = Simd::add(value, Simd::load(args.bias + col));
     if (args.accumulate) value = Simd::add(Simd::load(out), value);
@@ -166,11 +269,11 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
 #pragma GCC unroll 1
     for (int g = 0; g < P::kGroups; ++g) {
       for (int v = 0; v < kSpan; ++v) {
-        Scales s[kPanels];
+        ScalesOf<P> s[kPanels];
         for (int p = 0; p < kPanels; ++p)
           s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         const auto quants_of = [&](int p, int group) {
-          return quant_group<P::kBits>(quants[p] + (kVec + v) * kVecBytes, group);
+          return quant_group<P>(quants[p] + (kVec + v) * kVecBytes, group);
         };
         accumulate<P, kPanels, kRows>(&acc[0][v][0], kSpan * kRows, quants_of, s, x);
       }

@@ -13,23 +13,25 @@ constexpr std::int64_t kChunkBlocks = 16;
 constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking of a chunk
 
 // One block times one vector of columns, as the arithmetic wants it.
+template <class P>
 struct Unpacked {
   typename Simd::B quants[8];
-  Scales scales;
+  ScalesOf<P> scales;
 };
 
+template <class P>
 struct RowsScratch {
   float sums[kTilesAtOnce * kRowTile * Simd::kGemmPanels * kPanelCols];  // [row][panel][column]
-  Unpacked blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];             // [block][panel][vector]
+  Unpacked<P> blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];          // [block][panel][vector]
 };
 
 inline std::size_t rows_scratch_bytes() {
-  return sizeof(RowsScratch);
+  return sizeof(RowsScratch<Packed<DType::kQ2_K>>);  // has the most scales
 }
 
 // Eight bits need no unpacking.
 template <class P>
-constexpr bool kInPlace = P::kBits == 8;
+constexpr bool kInPlace = P::kBits == 8 && P::kGroups == 1;
 
 // Blocks [begin, begin + count) of kPanels panels.
 template <class P, int kPanels>
@@ -48,11 +50,11 @@ struct Chunk {
 };
 
 template <class P, int kPanels>
-void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
+void unpack(const Chunk<P, kPanels>& chunk, Unpacked<P>* out) {
   for (int p = 0; p < kPanels; ++p) {
     const std::byte* meta = chunk.meta[p];
     const std::byte* quants = chunk.quants[p];
-    Unpacked* to = out + p * kVecs;
+    Unpacked<P>* to = out + p * kVecs;
     for (std::int64_t b = 0; b < chunk.count; b += P::kGroups) {
       const std::byte* header = meta;
       meta += P::kHeader;
@@ -60,7 +62,7 @@ void unpack(const Chunk<P, kPanels>& chunk, Unpacked* out) {
       for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
         for (int v = 0; v < kVecs; ++v) {
           for (int group = 0; group < 8; ++group)
-            to[v].quants[group] = quant_group<P::kBits>(quants + v * kVecBytes, group);
+            to[v].quants[group] = quant_group<P>(quants + v * kVecBytes, group);
           to[v].scales = load_scales<P>(header, meta, v);
         }
         to += kPanels * kVecs;
@@ -96,8 +98,8 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
 
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
 template <class P, int kRows, int kPanels>
-void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Unpacked* unpacked, const ActBlock* tile,
-                    std::int64_t tile_rows, bool first, float* sums) {
+void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Unpacked<P>* unpacked,
+                    const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
   using F = typename Simd::F;
   constexpr int kSpan = Simd::kGemmVecs;
   constexpr int kColumns = kPanels * kSpan;
@@ -114,18 +116,18 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Un
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
       if (first_vec == 0) ask_for_block<P, kPanels>(ahead, b);
-      const auto unpacked_of = [&](int c) -> const Unpacked& {
+      const auto unpacked_of = [&](int c) -> const Unpacked<P>& {
         return unpacked[(b * kPanels + c / kSpan) * kVecs + vec_of(c)];
       };
       // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
       const auto quants_of = [&](int c, int group) {
         if constexpr (kInPlace<P>) {
-          return quant_group<P::kBits>(chunk.quants[c / kSpan] + b * P::kQuantBytes + vec_of(c) * kVecBytes, group);
+          return quant_group<P>(chunk.quants[c / kSpan] + b * P::kQuantBytes + vec_of(c) * kVecBytes, group);
         } else {
           return unpacked_of(c).quants[group];
         }
       };
-      Scales s[kColumns];
+      ScalesOf<P> s[kColumns];
       for (int c = 0; c < kColumns; ++c) {
         const std::byte* entry = chunk.meta[c / kSpan] + b * P::kEntry;
         s[c] = kInPlace<P> ? load_scales<P>(nullptr, entry, vec_of(c)) : unpacked_of(c).scales;
@@ -143,7 +145,7 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Un
 template <class P, int kPanels>
 class RowsProduct {
  public:
-  RowsProduct(const GemmArgs& args, std::int64_t row_begin, std::int64_t row_end, RowsScratch& scratch)
+  RowsProduct(const GemmArgs& args, std::int64_t row_begin, std::int64_t row_end, RowsScratch<P>& scratch)
       : args_(args), row_begin_(row_begin), row_end_(row_end), scratch_(scratch) {
     num_blocks_ = args.depth / kQuantBlock;
     const std::int64_t chunks = (num_blocks_ + kChunkBlocks - 1) / kChunkBlocks;
@@ -204,7 +206,7 @@ class RowsProduct {
   const GemmArgs& args_;
   std::int64_t row_begin_;
   std::int64_t row_end_;
-  RowsScratch& scratch_;
+  RowsScratch<P>& scratch_;
   std::int64_t num_blocks_;
   std::int64_t step_;
   std::int64_t num_groups_;
@@ -212,7 +214,7 @@ class RowsProduct {
 
 template <class P, int kPanels>
 void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row, std::int64_t row_end,
-                 RowsScratch& scratch, std::int64_t& panel) {
+                 RowsScratch<P>& scratch, std::int64_t& panel) {
   RowsProduct<P, kPanels> product(args, row, row_end, scratch);
   for (; panel + kPanels <= range.panel_end; panel += kPanels)
     product.run(panel);
@@ -224,7 +226,7 @@ void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* scratch) 
   if (args.rows == 1) return int_few_rows<P, 1, Simd::kSinglePanels>(args, range);
   if (args.rows == 2) return int_few_rows<P, 2, Simd::kGemmPanels>(args, range);
   if (args.rows <= Simd::kGemmRows) return int_few_rows<P, Simd::kGemmRows, Simd::kGemmPanels>(args, range);
-  auto& rows_scratch = *reinterpret_cast<RowsScratch*>(scratch);
+  auto& rows_scratch = *reinterpret_cast<RowsScratch<P>*>(scratch);
   const std::int64_t end = range.tile_end * kRowTile < args.rows ? range.tile_end * kRowTile : args.rows;
   for (std::int64_t row = range.tile_begin * kRowTile; row < end; row += kTilesAtOnce * kRowTile) {
     const std::int64_t row_end = end - row < kTilesAtOnce * kRowTile ? end : row + kTilesAtOnce * kRowTile;

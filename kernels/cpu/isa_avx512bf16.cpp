@@ -10,8 +10,8 @@ namespace {
 
 constexpr KernelTable make_bf16_table() {
   KernelTable table = make_table("avx512bf16");
-  table.activation[2] = Activation::kHalves;
-  table.gemm[2] = gemm_bf16;
+  table.activation[index_of(DType::kBF16)] = Activation::kHalves;
+  table.gemm[index_of(DType::kBF16)] = gemm_bf16;
   table.round_row = round_row;
   return table;
 }

@@ -9,23 +9,50 @@
 namespace quire {
 namespace {
 
+constexpr int index_of(DType type) {
+  return static_cast<int>(type);
+}
+
+// Calls visit<type>() for each type whose weights are codes.
+template <class Visit, DType... kTypes>
+constexpr void each_of(const Visit& visit) {
+  (visit.template operator()<kTypes>(), ...);
+}
+template <class Visit>
+constexpr void each_coded_type(const Visit& visit) {
+  using enum DType;
+  each_of<Visit, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS, kQ3_K, kQ2_K, kMXFP4, kNVFP4,
+          kIQ3_XXS, kIQ3_S, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ1_S, kIQ1_M, kTQ1_0, kTQ2_0, kQ1_0, kQ2_0, kI4G32, kI4G128>(
+      visit);
+}
+
+// The product of every type.
+constexpr void set_products(KernelTable& table) {
+  constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8};
+  for (const DType type : kFloatTypes)
+    table.activation[index_of(type)] = Activation::kFloats;
+  table.gemm[index_of(DType::kF32)] = gemm_float<WeightF32>;
+  table.gemm[index_of(DType::kF16)] = gemm_float<WeightF16>;
+  table.gemm[index_of(DType::kBF16)] = gemm_float<WeightBF16>;
+  table.gemm[index_of(DType::kF8)] = gemm_float<WeightF8>;
+  each_coded_type([&]<DType kType>() {
+    table.activation[index_of(kType)] = Activation::kBlocks;
+    table.gemm[index_of(kType)] = gemm_int<Packed<kernel_type(kType)>>;
+  });
+}
+
 constexpr KernelTable make_table(const char* name) {
-  return KernelTable{
+  KernelTable table{
       .name = name,
       .rates = rate_table(),
-      .activation = {Activation::kFloats, Activation::kFloats, Activation::kFloats, Activation::kBlocks,
-                     Activation::kBlocks, Activation::kBlocks, Activation::kBlocks, Activation::kBlocks,
-                     Activation::kBlocks, Activation::kBlocks, Activation::kBlocks},
+      .activation = {},
       .nibbles = NibbleOrder::kByFeature,
       .gemm_scratch = rows_scratch_bytes,
       .quantize_row = quantize_row,
       .spread_row = spread_row,
       .round_row = nullptr,
       .turn_rows = nullptr,
-      // In the order of DType.
-      .gemm = {gemm_float<WeightF32>, gemm_float<WeightF16>, gemm_float<WeightBF16>, gemm_int<PackedQ80>,
-               gemm_int<PackedQ40>, gemm_int<PackedQ41>, gemm_int<PackedQ50>, gemm_int<PackedQ51>, gemm_int<PackedQ4K>,
-               gemm_int<PackedQ5K>, gemm_int<PackedQ6K>},
+      .gemm = {},
       .rms_norm = rms_norm,
       .swiglu = swiglu,
       .rope_half = rope_half,
@@ -40,6 +67,8 @@ constexpr KernelTable make_table(const char* name) {
       .merge = merge,
       .finish = finish,
   };
+  set_products(table);
+  return table;
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/element_type.h"
+
 namespace quire {
 
 inline constexpr int kPanelCols = 16;   // output columns interleaved in packed weights
@@ -14,12 +16,11 @@ inline constexpr int kRowTile = 8;      // rows of activations packed together
 inline constexpr int kAmxRowTile = 32;  // the same for bf16 tiles
 inline constexpr int kPairRows = 16;    // rows of which pairs of features lie side by side
 inline constexpr int kQuantBlock = 32;
-inline constexpr int kQueryTile = 8;        // query vectors that share the loads of one K/V head
-inline constexpr int kMaxQueryTile = 32;    // the same on any level
-inline constexpr int kHeadsTogether = 8;    // K/V heads that attention works on together at most
-inline constexpr int kTilesTogether = 16;   // or tiles of queries of one head
-inline constexpr int kPartition = 256;      // tokens of context per attention partition, by absolute position
-inline constexpr int kNumWeightTypes = 11;  // indexed by DType
+inline constexpr int kQueryTile = 8;       // query vectors that share the loads of one K/V head
+inline constexpr int kMaxQueryTile = 32;   // the same on any level
+inline constexpr int kHeadsTogether = 8;   // K/V heads that attention works on together at most
+inline constexpr int kTilesTogether = 16;  // or tiles of queries of one head
+inline constexpr int kPartition = 256;     // tokens of context per attention partition, by absolute position
 
 // 32 activations as int8 with their scale, one cache line. The starts are what an integer dot product begins with so
 // that it ends as if each quant had its zero subtracted: minus the zero times the sum of the activations.
@@ -29,6 +30,17 @@ struct alignas(64) ActBlock {
   float total;            // the scale times the sum of the quants
   std::int32_t start[5];  // for zeros of 8, 16 and 128, then for a zero of 32 the first and the second half
 };
+
+// What a dot product begins with: start[index] times a power of two.
+struct DotStart {
+  int index = -1;  // below zero: from nothing
+  int shift = 0;   // to the left; negative: to the right, which loses no bit
+};
+
+[[maybe_unused, gnu::always_inline]] static inline std::int32_t start_value(const ActBlock& x, DotStart start) {
+  if (start.index < 0) return 0;
+  return start.shift >= 0 ? x.start[start.index] * (1 << start.shift) : x.start[start.index] >> -start.shift;
+}
 
 // What a level turns activations into before multiplying them with a type of weights.
 enum class Activation : std::uint8_t {
@@ -73,6 +85,7 @@ struct GemmArgs {
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
   const float* bias = nullptr;  // [out_cols] or null
+  float scale = 1.0f;           // of all products
   bool accumulate = false;
   bool past_caches = false;  // more results than a cache keeps; out lies at multiples of a line
 };

@@ -1,28 +1,41 @@
 // Weights of four bits to bf16 by tables: a column has no more than sixteen values in a block of 32 features, which are
 // computed and rounded once and then looked up. For panels whose nibbles lie by column (NibbleOrder::kByColumn). Two
 // implementations with the same bits: over any Simd of sixteen lanes, and for AVX-512 VBMI and BF16. Any thread;
-// internal linkage. Invariant: a value is (quant - kZero) * scale, or quant * scale + offset by one fused multiply-add
-// where kZero is 0, rounded to bf16.
+// internal linkage. Invariant: a value is the code's meaning less the zero times scale, or quant * scale + offset by
+// one fused multiply-add where the zero is 0, rounded to bf16.
 #pragma once
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/gemm_int_impl.h"
 
 namespace quire {
 namespace {
 
-// The values of one column. `counting`: 0 to 15 less the zero.
-template <int kZero>
+// The values of one column. `counting`: nibble_counting; `offset` is the zero where columns have one of their own.
+template <class P>
 [[gnu::always_inline]] inline typename Simd::F nibble_values(typename Simd::F counting, float scale, float offset) {
-  if constexpr (kZero != 0) return Simd::mul(counting, Simd::set1(scale));
+  if constexpr (P::kScales == ScaleForm::kFloatZero)
+    return Simd::mul(Simd::sub(counting, Simd::set1(offset)), Simd::set1(scale));
+  if constexpr (P::kZero != 0) return Simd::mul(counting, Simd::set1(scale));
   return Simd::fma(counting, Simd::set1(scale), Simd::set1(offset));
 }
 
-template <int kZero>
+// What the sixteen codes mean: 0 to 15 less the zero, or the table.
+struct NibbleMeanings {
+  alignas(64) float of[16];
+};
+constexpr NibbleMeanings nibble_meanings(PackedFormat format) {
+  NibbleMeanings out{};
+  const CodeValues values = code_values(format.table);
+  for (int i = 0; i < 16; ++i)
+    out.of[i] = static_cast<float>(format.table == CodeTable::kLinear ? i - format.zero : values.of[i]);
+  return out;
+}
+template <class P>
+constexpr NibbleMeanings kNibbleMeanings = nibble_meanings(P::kFormat);
+
+template <class P>
 [[gnu::always_inline]] inline typename Simd::F nibble_counting() {
-  alignas(64) static constexpr float kCounting[16] = {
-      0 - kZero, 1 - kZero, 2 - kZero,  3 - kZero,  4 - kZero,  5 - kZero,  6 - kZero,  7 - kZero,
-      8 - kZero, 9 - kZero, 10 - kZero, 11 - kZero, 12 - kZero, 13 - kZero, 14 - kZero, 15 - kZero};
-  return Simd::load(kCounting);
+  return Simd::load(kNibbleMeanings<P>.of);
 }
 
 #if defined(__AVX512VBMI__) && defined(__AVX512BF16__)
@@ -38,7 +51,7 @@ template <int kZero>
 
 // 256 bytes of nibbles to sixteen rows, one of each column, of 32 weights. One register holds the tables of two
 // columns; an index into its bytes is the column, the quant and which half of the value.
-template <int kZero>
+template <class P>
 [[gnu::always_inline]] inline void decode_nibbles(__m512 scale, __m512 offset, const std::byte* nibbles,
                                                   std::byte* out) {
   alignas(64) float scales[kPanelCols];
@@ -47,15 +60,15 @@ template <int kZero>
   _mm512_store_ps(offsets, offset);
   // Broadcast from memory, by the ports of loads: those of arithmetic are what limits this.
   asm("" : "+m"(scales), "+m"(offsets));
-  const __m512 counting = nibble_counting<kZero>();
+  const __m512 counting = nibble_counting<P>();
   const __m512i places = nibble_places();
   __m512i quant = _mm512_set1_epi8(0x1e);
   __m512i rest[2] = {_mm512_set1_epi16(0x0100), _mm512_set1_epi16(0x2120)};
   asm("" : "+v"(quant), "+v"(rest[0]), "+v"(rest[1]));  // made once
 #pragma GCC unroll 8
   for (int column = 0; column < kPanelCols; column += 2) {
-    const __m512 even = nibble_values<kZero>(counting, scales[column], offsets[column]);
-    const __m512 odd = nibble_values<kZero>(counting, scales[column + 1], offsets[column + 1]);
+    const __m512 even = nibble_values<P>(counting, scales[column], offsets[column]);
+    const __m512 odd = nibble_values<P>(counting, scales[column + 1], offsets[column + 1]);
     const __m512i tables = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
     for (int which = 0; which < 2; ++which) {
       const __m128i own = _mm_loadu_si128(reinterpret_cast<const __m128i*>(nibbles + 16 * (column + which)));
@@ -68,7 +81,7 @@ template <int kZero>
 
 #else
 
-template <int kZero>
+template <class P>
 [[gnu::always_inline]] inline void decode_nibbles(typename Simd::F scale, typename Simd::F offset,
                                                   const std::byte* nibbles, std::byte* out) {
   float scales[kPanelCols];
@@ -78,7 +91,7 @@ template <int kZero>
   for (int column = 0; column < kPanelCols; ++column, nibbles += 16) {
     std::uint16_t table[16];
     std::uint16_t row[kQuantBlock];
-    Simd::store_bf16(table, nibble_values<kZero>(nibble_counting<kZero>(), scales[column], offsets[column]));
+    Simd::store_bf16(table, nibble_values<P>(nibble_counting<P>(), scales[column], offsets[column]));
     for (int feature = 0; feature < kQuantBlock; ++feature) {
       const int place = nibble_place(feature);
       row[feature] = table[(static_cast<int>(nibbles[place / 2]) >> (place % 2 * 4)) & 15];

@@ -1,53 +1,59 @@
 #include "kernels/cpu/packing.h"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "kernels/packed_format.h"
 #include "kernels/quant_blocks.h"
 
 namespace quire {
 namespace {
 
-// Bytes of scales: per super-block of `groups` blocks of 32, then per block, for 16 columns; bits of a quant.
-struct Format {
-  int bits;
-  int groups;
-  std::size_t header;
-  std::size_t entry;
-};
-
-Format format_of(DType type) {
-  switch (type) {
-    case DType::kQ8_0: return {8, 1, 0, 32};
-    case DType::kQ4_0: return {4, 1, 0, 32};
-    case DType::kQ4_1: return {4, 1, 0, 64};
-    case DType::kQ5_0: return {5, 1, 0, 32};
-    case DType::kQ5_1: return {5, 1, 0, 64};
-    case DType::kQ4_K: return {4, 8, 64, 32};
-    case DType::kQ5_K: return {5, 8, 64, 32};
-    case DType::kQ6_K: return {6, 8, 32, 32};
-    default: return {0, 1, 0, 0};
-  }
+bool is_quantised(DType type) {
+  return packed_format(type).bits != 0;
 }
 
 void put_u16(std::byte* at, std::size_t column, std::uint16_t value) {
   std::memcpy(at + 2 * column, &value, 2);
 }
 
-void pack_scales(DType type, const Format& format, const QuantGroup& group, bool first, std::size_t column,
-                 std::byte* header, std::byte* entry) {
-  if (format.groups == 1) {
-    put_u16(entry, column, group.scale_f16);
-    if (format.entry == 64) put_u16(entry + 32, column, group.minimum_f16);
-    return;
+void put_f32(std::byte* at, std::size_t column, float value) {
+  std::memcpy(at + 4 * column, &value, 4);
+}
+
+// A code that is no number makes the whole column's product none, as it would be by definition.
+float scale_of_float8(const QuantGroup& group) {
+  const auto is_nan = [](std::uint8_t code) { return (code & 0x7f) == 0x7f; };
+  return std::ranges::any_of(group.quants, is_nan) ? std::numeric_limits<float>::quiet_NaN() : group.scale_f32;
+}
+
+void pack_header(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* header) {
+  switch (form) {
+    case ScaleForm::kPair8:
+    case ScaleForm::kNibbleHalves: put_u16(header + 32, column, group.minimum_f16); [[fallthrough]];
+    case ScaleForm::kHeaderHalf:
+    case ScaleForm::kSigned:
+    case ScaleForm::kSignedHalves: return put_u16(header, column, group.scale_f16);
+    case ScaleForm::kFloatZero: header[64 + column] = static_cast<std::byte>(group.sub_minimum); [[fallthrough]];
+    case ScaleForm::kFloat8: return put_f32(header, column, group.scale_f32);
+    default: return;
   }
-  if (first) {
-    put_u16(header, column, group.scale_f16);
-    if (type != DType::kQ6_K) put_u16(header + 32, column, group.minimum_f16);
+}
+
+void pack_entry(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* entry) {
+  switch (form) {
+    case ScaleForm::kHalfMinimum: put_u16(entry + 32, column, group.minimum_f16); [[fallthrough]];
+    case ScaleForm::kHalf: return put_u16(entry, column, group.scale_f16);
+    case ScaleForm::kPair8: entry[16 + column] = static_cast<std::byte>(group.sub_minimum); break;
+    case ScaleForm::kSignedHalves:
+    case ScaleForm::kNibbleHalves:
+    case ScaleForm::kUe4m3Halves: entry[16 + column] = static_cast<std::byte>(group.sub_scale[1]); break;
+    case ScaleForm::kSigned:
+    case ScaleForm::kPower: break;
+    default: return;
   }
   entry[column] = static_cast<std::byte>(group.sub_scale[0]);
-  entry[16 + column] =
-      type == DType::kQ6_K ? static_cast<std::byte>(group.sub_scale[1]) : static_cast<std::byte>(group.sub_minimum);
 }
 
 std::uint64_t load_u64(const std::uint8_t* from) {
@@ -63,6 +69,24 @@ void store_u32(std::uint8_t* to, std::uint64_t value) {
 
 constexpr std::uint64_t kLowNibbles = 0x0f0f0f0f0f0f0f0full;
 
+// Two or three bits: the plane of third bits, then for each four groups of four features a plane of pairs of bits.
+void pack_few_bits(int bits, const QuantGroup& group, std::uint8_t* bytes) {
+  for (std::size_t g = 0; g < 8; ++g) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const unsigned code = group.quants[4 * g + i];
+      std::uint8_t& low = bytes[64 * (g / 4 + (bits == 3 ? 1 : 0)) + i];
+      low = static_cast<std::uint8_t>(low | ((code & 3u) << (2 * (g % 4))));
+      if (bits == 3) bytes[i] = static_cast<std::uint8_t>(bytes[i] | ((code >> 2) << g));
+    }
+  }
+}
+
+// E4M3 in the order of features: [feature][column].
+void pack_float8(const QuantGroup& group, std::size_t column, std::byte* out) {
+  for (std::size_t i = 0; i < kSubBlock; ++i)
+    out[kPanelCols * i + column] = static_cast<std::byte>(group.quants[i]);
+}
+
 // Bit planes first, then nibbles: group g of four features is the low or high half of bytes [64 * (g / 2), + 64). Eight
 // quants, two groups, are handled at a time as bytes of one word.
 void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byte* out) {
@@ -72,6 +96,7 @@ void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byt
       std::memcpy(bytes + 64 * g, &group.quants[4 * g], 4);
     return;
   }
+  if (bits < 4) return pack_few_bits(bits, group, bytes);
   const auto planes = static_cast<std::size_t>(bits - 4);
   std::uint64_t plane[2] = {0, 0};
   for (std::size_t pair = 0; pair < 4; ++pair) {
@@ -104,26 +129,38 @@ void pack_nibbles_by_column(const QuantGroup& group, std::size_t column, std::by
 
 void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, NibbleOrder nibbles,
                     std::byte* out) {
-  const Format format = format_of(source.type);
+  const PackedFormat format = packed_format(source.type);
   const DTypeInfo& info = dtype_info(source.type);
+  const std::int64_t block_groups = info.block_size / kSubBlock;
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
   const std::size_t quant_bytes = 64 * static_cast<std::size_t>(format.bits);
+  const bool by_column = format.bits == 4 && !format.has_halves() && nibbles == NibbleOrder::kByColumn;
   std::byte* meta = out;
+  std::byte* header = out;
   std::byte* quants = out + panel_layout(source.type, source.cols).quants_offset;
   QuantGroup group;
-  for (std::int64_t block = 0; block < source.cols / info.block_size; ++block) {
-    std::byte* header = meta;
-    meta += format.header;
-    for (int g = 0; g < format.groups; ++g, meta += format.entry, quants += quant_bytes) {
-      for (std::size_t column = 0; column < columns; ++column) {
-        const std::byte* row = source.data + (static_cast<std::size_t>(first_row) + column) * row_bytes;
-        split_quant_group(source.type, row + static_cast<std::size_t>(block) * info.block_bytes, g, group);
-        pack_scales(source.type, format, group, g == 0, column, header, meta);
-        if (format.bits == 4 && nibbles == NibbleOrder::kByColumn) {
-          pack_nibbles_by_column(group, column, quants);
-        } else {
-          pack_quants(format.bits, group, column, quants);
-        }
+  for (std::int64_t g = 0; g < source.cols / kSubBlock; ++g, meta += format.entry, quants += quant_bytes) {
+    const bool first = g % format.groups == 0;
+    if (first) {
+      header = meta;
+      meta += format.header;
+    }
+    for (std::size_t column = 0; column < columns; ++column) {
+      const std::byte* row = source.data + (static_cast<std::size_t>(first_row) + column) * row_bytes;
+      split_quant_group(source.type, row + static_cast<std::size_t>(g / block_groups) * info.block_bytes,
+                        static_cast<int>(g % block_groups), group);
+      if (format.scales == ScaleForm::kFloat8) {
+        const float scale = scale_of_float8(group);
+        if (first || scale != group.scale_f32) put_f32(header, column, scale);
+        pack_float8(group, column, quants);
+        continue;
+      }
+      if (first) pack_header(format.scales, group, column, header);
+      pack_entry(format.scales, group, column, meta);
+      if (by_column) {
+        pack_nibbles_by_column(group, column, quants);
+      } else {
+        pack_quants(format.bits, group, column, quants);
       }
     }
   }
@@ -149,12 +186,13 @@ std::size_t round_up(std::size_t bytes) {
 }  // namespace
 
 PanelLayout panel_layout(DType type, std::int64_t cols) {
-  const Format format = format_of(type);
+  const PackedFormat format = packed_format(type);
   const auto depth = static_cast<std::size_t>(type == DType::kF32 ? cols : padded_depth(cols));
   if (format.bits == 0) return {round_up(depth * kPanelCols * dtype_info(type).block_bytes), 0};
   const std::size_t num_blocks = depth / kSubBlock;
-  const std::size_t meta =
-      num_blocks * format.entry + num_blocks / static_cast<std::size_t>(format.groups) * format.header;
+  const auto groups = static_cast<std::size_t>(format.groups);
+  const std::size_t meta = num_blocks * static_cast<std::size_t>(format.entry) +
+                           (num_blocks + groups - 1) / groups * static_cast<std::size_t>(format.header);
   return {round_up(meta) + num_blocks * 64 * static_cast<std::size_t>(format.bits), round_up(meta)};
 }
 
@@ -163,10 +201,10 @@ void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibb
   const std::int64_t left = source.rows - first_row;
   const auto columns = static_cast<std::size_t>(left < kPanelCols ? left : kPanelCols);
   std::memset(out, 0, panel_layout(source.type, source.cols).bytes);
-  if (format_of(source.type).bits == 0) {
-    pack_float(source, first_row, columns, out);
-  } else {
+  if (is_quantised(source.type)) {
     pack_quantised(source, first_row, columns, nibbles, out);
+  } else {
+    pack_float(source, first_row, columns, out);
   }
 }
 

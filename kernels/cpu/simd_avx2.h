@@ -80,6 +80,27 @@ struct Simd {
   static F load_u8(const std::uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load64(p)));
   }
+  static F load_half_of_e8m0(const std::uint8_t* p) {
+    const __m256i exponent = _mm256_add_epi32(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(1));
+    return mul(_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)), set1(0.25f));
+  }
+  static F load_small_e4m3(const std::uint8_t* p) {
+    const __m256i magnitude = _mm256_and_si256(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(0x7f));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20));
+  }
+  // The sign reaches the two bits on top, of which one is the exponent's.
+  static void load_both_e4m3(const std::uint8_t* p, F* out) {
+    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load128(p)), 7);
+    const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(static_cast<short>(0xbf80)));
+    out[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(half));
+    out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
+  }
+  static F load_low_nibbles(const std::uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(15)));
+  }
+  static F load_high_nibbles(const std::uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load64(p)), 4));
+  }
   static void store_f16(std::uint16_t* p, F a) {
     store128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
@@ -176,6 +197,13 @@ struct Simd {
   static B high_nibbles(B a) {
     return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(0xf));
   }
+  template <int kMask>
+  [[gnu::always_inline]] static B take_bits(B plane, int shift) {
+    return _mm256_and_si256(_mm256_srli_epi16(plane, shift), _mm256_set1_epi8(kMask));
+  }
+  static B lookup(B a, const std::uint8_t* table) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load128(table)), a);
+  }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
   template <int kMask>
   [[gnu::always_inline]] static B merge_bits(B a, B plane, int shift) {
@@ -183,11 +211,11 @@ struct Simd {
     return _mm256_or_si256(a, _mm256_and_si256(moved, _mm256_set1_epi8(kMask)));
   }
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
-  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
+  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, DotStart start, F (*out)[kPanels]) {
     __m256i total[kPanels][kRows];
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p)
-        total[p][r] = start < 0 ? _mm256_setzero_si256() : _mm256_set1_epi32(x[r].start[start]);
+        total[p][r] = start.index < 0 ? _mm256_setzero_si256() : _mm256_set1_epi32(start_value(x[r], start));
     }
 #ifdef __AVXVNNI__
 #pragma GCC unroll 8

@@ -47,6 +47,27 @@ struct Simd {
   static F load_i8(const std::int8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load128(p))); }
   static F load_u8(const std::uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load128(p))); }
   static void store256(void* p, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
+  static F load_half_of_e8m0(const std::uint8_t* p) {
+    const __m512i exponent = _mm512_add_epi32(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(1));
+    return mul(_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23)), set1(0.25f));
+  }
+  static F load_small_e4m3(const std::uint8_t* p) {
+    const __m512i magnitude = _mm512_and_si512(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(0x7f));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(magnitude, 20));
+  }
+  // The sign reaches the two bits on top, of which one is the exponent's.
+  static void load_both_e4m3(const std::uint8_t* p, F* out) {
+    const __m512i wide = _mm512_slli_epi16(_mm512_cvtepi8_epi16(load256(p)), 7);
+    const __m512i half = _mm512_and_si512(wide, _mm512_set1_epi16(static_cast<short>(0xbf80)));
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
+  }
+  static F load_low_nibbles(const std::uint8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(15)));
+  }
+  static F load_high_nibbles(const std::uint8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load128(p)), 4));
+  }
   static void store_f16(std::uint16_t* p, F a) {
     store256(p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
@@ -192,6 +213,13 @@ struct Simd {
   static B high_nibbles(B a) {
     return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(0xf));
   }
+  template <int kMask>
+  [[gnu::always_inline]] static B take_bits(B plane, int shift) {
+    return _mm512_and_si512(_mm512_srli_epi16(plane, static_cast<unsigned>(shift)), _mm512_set1_epi8(kMask));
+  }
+  static B lookup(B a, const std::uint8_t* table) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load128(table)), a);
+  }
   // Shifts by 16 bits cross bytes, but never into the bits that the mask keeps.
   template <int kMask>
   [[gnu::always_inline]] static B merge_bits(B a, B plane, int shift) {
@@ -200,11 +228,11 @@ struct Simd {
     return _mm512_ternarylogic_epi32(a, moved, _mm512_set1_epi8(kMask), 0xf8);  // a | (moved & mask)
   }
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
-  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
+  [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, DotStart start, F (*out)[kPanels]) {
     __m512i sum[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p)
-        sum[r][p] = start < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(x[r].start[start]);
+        sum[r][p] = start.index < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(start_value(x[r], start));
     }
 #pragma GCC unroll 8
     for (int g = kBegin; g < kEnd; ++g) {

@@ -68,6 +68,29 @@ struct Simd {
   static F load_u8(const std::uint8_t* p) {
     return map([&](int i) { return static_cast<float>(p[i]); });
   }
+  // Half of an E8M0 scale below 254.
+  static F load_half_of_e8m0(const std::uint8_t* p) {
+    return map([&](int i) { return 0.25f * bits_to_float((p[i] + 1u) << 23); });
+  }
+  // The bytes' low seven bits as E4M3 times 2^-120.
+  static F load_small_e4m3(const std::uint8_t* p) {
+    return map([&](int i) { return bits_to_float((p[i] & 0x7fu) << 20); });
+  }
+  // Two vectors of E4M3, one behind the other, times 2^-8: so they are f16. The NaN counts as 480.
+  static void load_both_e4m3(const std::uint8_t* p, F* out) {
+    for (int v = 0; v < 2; ++v) {
+      out[v] = map([&](int i) {
+        const unsigned code = p[v * kLanes + i];
+        return f16_to_float(static_cast<std::uint16_t>((code & 0x7fu) << 7 | (code & 0x80u) << 8));
+      });
+    }
+  }
+  static F load_low_nibbles(const std::uint8_t* p) {
+    return map([&](int i) { return static_cast<float>(p[i] & 15); });
+  }
+  static F load_high_nibbles(const std::uint8_t* p) {
+    return map([&](int i) { return static_cast<float>(p[i] >> 4); });
+  }
   static void store_f16(std::uint16_t* p, F a) {
     for (int i = 0; i < kLanes; ++i)
       p[i] = float_to_f16(a.v[i]);
@@ -214,6 +237,19 @@ struct Simd {
       x = static_cast<std::uint8_t>(x >> 4);
     return a;
   }
+  // (plane moved right by shift) & kMask
+  template <int kMask>
+  static B take_bits(B plane, int shift) {
+    for (std::uint8_t& x : plane.v)
+      x = static_cast<std::uint8_t>((x >> shift) & kMask);
+    return plane;
+  }
+  // table[a] of sixteen bytes; a < 16.
+  static B lookup(B a, const std::uint8_t* table) {
+    for (std::uint8_t& x : a.v)
+      x = table[x];
+    return a;
+  }
   // a | ((plane moved left by shift, or right where negative) & kMask)
   template <int kMask>
   static B merge_bits(B a, B plane, int shift) {
@@ -224,17 +260,17 @@ struct Simd {
     return a;
   }
   // out[r][p]: per lane the sum over the groups [kBegin, kEnd) of four unsigned quants, kBits wide, of panel p times
-  // four signed activations of row r, beginning with x[r].start[start] (nothing where start < 0). weights(p, g): the
+  // four signed activations of row r, beginning with start_value(x[r], start). weights(p, g): the
   // quants of group g of panel p.
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
-  static void dot(const W& weights, const ActBlock* x, int start, F (*out)[kPanels]) {
+  static void dot(const W& weights, const ActBlock* x, DotStart start, F (*out)[kPanels]) {
     for (int p = 0; p < kPanels; ++p) {
       B w[8];
       for (int g = kBegin; g < kEnd; ++g)
         w[g] = weights(p, g);
       for (int r = 0; r < kRows; ++r) {
         out[r][p] = map([&](int i) {
-          int sum = start < 0 ? 0 : x[r].start[start];
+          int sum = start_value(x[r], start);
           for (int g = kBegin; g < kEnd; ++g) {
             for (int j = 0; j < 4; ++j)
               sum += w[g].v[4 * i + j] * x[r].quants[4 * g + j];

@@ -107,9 +107,109 @@ TEST_CASE("dequantisation equals ggml's to the bit") {
     CHECK(std::memcmp(values.data(), expected.data(), expected.size()) == 0);
     ++checked[field(line, "type")];
   }
-  CHECK(checked.size() == 10);
+  CHECK(checked.size() == 14);
   for (const auto& [name, count] : checked)
     CHECK(count == 8);
+}
+
+// 32,768 values of random blocks with sane scales; the expected hashes are of ggml's decoding of the same bytes.
+namespace {
+
+struct DecodedHash {
+  DType type;
+  std::uint64_t hash;
+};
+
+constexpr DecodedHash kDecoded[] = {
+    {DType::kIQ4_NL, 0x9a80ee72bfb1b325ull},  {DType::kIQ4_XS, 0x218c5f19029dd1e5ull},
+    {DType::kQ3_K, 0x8dcc1a9b12a26c25ull},    {DType::kQ2_K, 0x21771c62b7f53ba5ull},
+    {DType::kMXFP4, 0x6ccb7acd1b4c2325ull},   {DType::kNVFP4, 0xd0fc7523a4d02325ull},
+    {DType::kIQ3_XXS, 0x5e8bd4e0da0168d5ull}, {DType::kIQ3_S, 0x881f38e1c2127e85ull},
+    {DType::kIQ2_XXS, 0x61d5daf3aceee989ull}, {DType::kIQ2_XS, 0xe9721ee898fa326dull},
+    {DType::kIQ2_S, 0xd5c1d410d99a21d1ull},   {DType::kIQ1_S, 0x569d4abf08a45985ull},
+    {DType::kIQ1_M, 0x271192869a073e45ull},   {DType::kTQ1_0, 0x6dc98573c726c325ull},
+    {DType::kTQ2_0, 0xf6a0424aad01e325ull},   {DType::kQ1_0, 0xcdbf9c917283e325ull},
+    {DType::kQ2_0, 0x8da3da42ee2ac325ull},
+};
+
+constexpr std::int64_t kHashedValues = 32768;
+
+void limit_exponents(DType type, std::byte* block) {
+  const auto limit = [&](std::size_t high_byte) {
+    block[high_byte] = (block[high_byte] & std::byte{0x83}) | std::byte{0x20};
+  };
+  switch (type) {
+    case DType::kQ3_K: return limit(109);
+    case DType::kQ2_K: limit(81); return limit(83);
+    case DType::kTQ1_0: return limit(53);
+    case DType::kTQ2_0: return limit(65);
+    case DType::kIQ1_M: block[55] = (block[55] & std::byte{15}) | std::byte{0x20}; return;
+    case DType::kMXFP4: return;
+    case DType::kNVFP4:
+      for (std::size_t i = 0; i < 4; ++i)
+        block[i] &= std::byte{0x7f};
+      return;
+    default: return limit(1);
+  }
+}
+
+std::vector<std::byte> hashed_blocks(DType type) {
+  std::vector<std::byte> bytes(dtype_bytes(type, kHashedValues));
+  std::uint32_t state = 1;
+  for (std::byte& byte : bytes) {
+    state = state * 1664525u + 1013904223u;
+    byte = static_cast<std::byte>(state >> 24);
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += dtype_info(type).block_bytes)
+    limit_exponents(type, &bytes[at]);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("dequantisation of every later type of GGUF has ggml's bits") {
+  for (const DecodedHash& expected : kDecoded) {
+    std::vector<float> values(kHashedValues);
+    dequantize(expected.type, hashed_blocks(expected.type).data(), kHashedValues, values.data());
+    std::uint64_t hash = 0xcbf29ce484222325ull;
+    for (const float value : values)
+      hash = (hash ^ float_to_bits(value)) * 0x100000001b3ull;
+    INFO(dtype_info(expected.type).name);
+    CHECK(hash == expected.hash);
+  }
+}
+
+TEST_CASE("dequantisation of the types of Hugging Face checkpoints follows their definition") {
+  std::byte int4[21] = {};
+  const float scale = 0.375f;
+  std::memcpy(int4, &scale, sizeof scale);
+  int4[4] = std::byte{7};
+  for (int i = 0; i < 16; ++i)
+    int4[5 + i] = static_cast<std::byte>(i | ((15 - i) << 4));
+  float values[32];
+  dequantize(DType::kI4G32, int4, 32, values);
+  for (int i = 0; i < 16; ++i) {
+    CHECK(values[i] == 0.375f * static_cast<float>(i - 7));
+    CHECK(values[16 + i] == 0.375f * static_cast<float>(8 - i));
+  }
+  for (int first = 0; first < 256; first += 32) {
+    std::byte fp8[36] = {};
+    std::memcpy(fp8, &scale, sizeof scale);
+    for (int i = 0; i < 32; ++i)
+      fp8[4 + i] = static_cast<std::byte>(first + i);
+    dequantize(DType::kF8, fp8, 32, values);
+    for (int i = 0; i < 32; ++i) {
+      const int code = first + i;
+      const int exponent = (code >> 3) & 15;
+      if ((code & 127) == 127) {
+        CHECK(std::isnan(values[i]));
+        continue;
+      }
+      const double mantissa = (code & 7) / 8.0 + (exponent == 0 ? 0.0 : 1.0);
+      const double expected = std::ldexp(mantissa, (exponent == 0 ? 1 : exponent) - 7) * (code > 127 ? -0.375 : 0.375);
+      CHECK(static_cast<double>(values[i]) == expected);
+    }
+  }
 }
 
 }  // namespace quire::test

@@ -14,19 +14,85 @@ void put_f16(std::byte* at, float value) {
   std::memcpy(at, &half, sizeof half);
 }
 
-// Overwrites the f16 scales of a block of random bytes by sane ones.
+void put_f32(std::byte* at, float value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+// The d of IQ1_M is four bits on top of each of its last four words.
+void put_iq1_m_scale(std::byte* words, float value) {
+  const unsigned half = float_to_f16(value);
+  for (unsigned i = 0; i < 4; ++i)
+    words[2 * i + 1] = (words[2 * i + 1] & std::byte{15}) | static_cast<std::byte>(((half >> (4 * i)) & 15u) << 4);
+}
+
+void fix_int4_block(std::byte* block, float scale) {
+  put_f32(block, scale);
+  block[4] &= std::byte{15};
+}
+
+// Four blocks in a row have equal scales and zeros.
+void fix_int4_group(std::byte* block, float scale) {
+  fix_int4_block(block, scale);
+  for (int i = 1; i < 4; ++i)
+    std::memcpy(block + 21 * i, block, 5);
+}
+
+// No NaN.
+void fix_float8(std::byte* block, float scale) {
+  put_f32(block, scale);
+  for (int i = 4; i < 36; ++i) {
+    if ((block[i] & std::byte{127}) == std::byte{127}) block[i] ^= std::byte{1};
+  }
+}
+
+// Overwrites the scales of a block of random bytes by sane ones.
 void fix_scales(DType type, std::byte* block, std::mt19937& random) {
   std::uniform_real_distribution<float> scale(0.001f, 0.01f);
   switch (type) {
     case DType::kQ8_0:
     case DType::kQ4_0:
-    case DType::kQ5_0: return put_f16(block, scale(random));
+    case DType::kQ5_0:
+    case DType::kQ1_0:
+    case DType::kQ2_0: return put_f16(block, scale(random));
     case DType::kQ4_1:
     case DType::kQ5_1: put_f16(block, scale(random)); return put_f16(block + 2, -8.0f * scale(random));
     case DType::kQ4_K:
     case DType::kQ5_K: put_f16(block, 0.1f * scale(random)); return put_f16(block + 2, 0.5f * scale(random));
     case DType::kQ6_K: return put_f16(block + 208, 0.05f * scale(random));
+    case DType::kIQ4_NL:
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ1_S: return put_f16(block, 0.1f * scale(random));
+    case DType::kIQ4_XS:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S: return put_f16(block, 0.01f * scale(random));
+    case DType::kQ3_K: return put_f16(block + 108, 0.1f * scale(random));
+    case DType::kQ2_K: put_f16(block + 80, 0.3f * scale(random)); return put_f16(block + 82, 0.3f * scale(random));
+    case DType::kMXFP4: block[0] = static_cast<std::byte>(118 + random() % 5); return;
+    case DType::kNVFP4:
+      for (int i = 0; i < 4; ++i)
+        block[i] = static_cast<std::byte>(random() % 33);  // subnormal ones too
+      return;
+    case DType::kIQ1_M: return put_iq1_m_scale(block + 48, 0.1f * scale(random));
+    case DType::kTQ1_0: return put_f16(block + 52, scale(random));
+    case DType::kTQ2_0: return put_f16(block + 64, scale(random));
+    case DType::kI4G32: return fix_int4_block(block, scale(random));
+    case DType::kI4G128: return fix_int4_group(block, scale(random));
+    case DType::kF8: return fix_float8(block, 0.1f * scale(random));
     default: return;
+  }
+}
+
+// Blocks of FP8 have the scale of the first of each four of their row.
+void share_float8_scales(Weights& weights) {
+  if (weights.type != DType::kF8) return;
+  const auto blocks = static_cast<std::size_t>(weights.cols / 32);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(weights.rows); ++row) {
+    for (std::size_t i = 0; i < blocks; ++i) {
+      std::byte* first = weights.bytes.data() + (row * blocks + i / 4 * 4) * 36;
+      std::memcpy(weights.bytes.data() + (row * blocks + i) * 36, first, 4);
+    }
   }
 }
 
@@ -110,6 +176,7 @@ Weights random_weights(std::mt19937& random, DType type, std::int64_t rows, std:
       std::memcpy(block, &half, sizeof half);
     }
   }
+  share_float8_scales(out);
   return out;
 }
 
