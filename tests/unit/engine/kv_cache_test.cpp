@@ -375,6 +375,6 @@ TEST_CASE("without a free state nothing is admitted", "[kv][state]") {
   CHECK(table.blocks.empty());
   let_go(kv, first);
   CHECK(kv.admit(table, kv.match(table, tokens, 5), 6, copies));
-  kv.release(table, tokens, 6);
+  kv.release(table, tokens, 0);
   kv.close(table);
 }
