@@ -8,19 +8,13 @@
 #include <unordered_set>
 
 #include "core/base/result.h"
+#include "core/text/tokenizer/json_field.h"
 #include "core/text/unicode.h"
 
 namespace quire {
 namespace {
 
 using nlohmann::json;
-
-// A field whose absence and null mean the same.
-template <class T>
-T value_or(const json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
-}
 
 std::vector<std::pair<std::string, std::string>> read_merges(const json& merges, bool byte_level,
                                                              const std::unordered_set<std::string>& control) {
