@@ -52,6 +52,13 @@ inline ProductInput gated(MatrixView gate_up) {
   return {ProductInput::Form::kGated, gate_up};
 }
 
+// Makes rows of a matrix in the blocks of its type, for weights that no file holds so. Immutable; any thread.
+class RowMaker {
+ public:
+  virtual ~RowMaker() = default;
+  virtual void make_row(std::int64_t row, std::byte* out) const = 0;  // out: dtype_bytes(type, cols)
+};
+
 // A weight matrix as the file holds it: row-major [rows = output features, cols = input features], rows contiguous.
 struct WeightSource {
   DType type = DType::kF32;
@@ -59,7 +66,23 @@ struct WeightSource {
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
   float scale = 1.0f;  // of every weight, applied to the products
+  // Instead of data: rows are made while they are packed, this matrix's from first_row on.
+  const RowMaker* maker = nullptr;
+  std::int64_t first_row = 0;
+  const std::int32_t* order = nullptr;  // [cols]: column k multiplies input order[k]; null: input k
 };
+
+// Rows [first, first + count) of a matrix: one expert of a stack of them.
+inline WeightSource rows_of(const WeightSource& matrix, std::int64_t first, std::int64_t count) {
+  WeightSource out = matrix;
+  out.rows = count;
+  if (matrix.maker != nullptr) {
+    out.first_row += first;
+  } else {
+    out.data += static_cast<std::size_t>(first) * dtype_bytes(matrix.type, matrix.cols);
+  }
+  return out;
+}
 
 // A weight matrix packed for the backend; made by load_linear. Immutable after construction.
 class Linear {

@@ -6,6 +6,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/gguf.h"
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_shards.h"
 #include "core/model/read_tokenizer.h"
 
 namespace quire {
@@ -111,7 +112,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
 }
 
 Checkpoint read_gguf_checkpoint(const std::filesystem::path& path) {
-  return make_gguf_checkpoint(GgufFile::open(path), path.string());
+  return make_gguf_checkpoint(open_gguf(path), path.string());
 }
 
 }  // namespace quire

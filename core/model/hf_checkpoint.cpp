@@ -8,6 +8,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/hf_config.h"
 #include "core/model/json_file.h"
+#include "core/model/quantized_tensors.h"
 #include "core/model/read_tokenizer.h"
 #include "core/model/safetensors.h"
 
@@ -16,6 +17,7 @@ namespace quire {
 namespace {
 
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+using FilesAndTable = std::pair<std::shared_ptr<const Files>, std::shared_ptr<const TensorTable>>;
 
 // `prefix`: "model." in a causal language model, nothing in a bare one (embedding models are published so).
 TensorNames hf_names(const std::string& prefix) {
@@ -41,12 +43,12 @@ bool is_derived(const StoredTensor& tensor) {
   return tensor.name.ends_with("rotary_emb.inv_freq");
 }
 
-TensorTable tensor_table(const Files& files, const std::string& where) {
+TensorTable tensor_table(const Files& files, const QuantConfig& quantization, const std::string& where) {
   std::vector<StoredTensor> tensors;
   for (const auto& file : files) {
     std::ranges::copy_if(file->tensors(), std::back_inserter(tensors), [](const auto& t) { return !is_derived(t); });
   }
-  return {where, std::move(tensors)};
+  return {where, join_quantized(std::move(tensors), quantization, where)};
 }
 
 // A tied head may be stored under either name or both; the embedding counts where both are there.
@@ -103,7 +105,9 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
   check_config(out.config, config_path.string());
 
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
-  TensorTable tensors = tensor_table(*files, where);
+  const QuantConfig quantization = read_quant_config(*config, config_path.string());
+  const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
+  TensorTable& tensors = *tensors_owner;
   const std::string prefix = tensors.contains("norm.weight") ? "" : "model.";
   const TensorNames names = resolve_head(hf_names(prefix), tensors, out.config);
   out.weights = collect_weights(out.config, names, tensors);
@@ -121,7 +125,8 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
   out.name = model_name(directory, *config);
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
-  out.files = files;
+  // Weights are views of the files and of what the table makes rows with.
+  out.files = std::make_shared<const FilesAndTable>(files, tensors_owner);
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

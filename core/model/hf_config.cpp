@@ -33,8 +33,6 @@ bool uses_sliding_window(const JsonObject& config, std::int64_t num_layers) {
 }
 
 void refuse_unsupported(const JsonObject& config) {
-  if (config.has("quantization_config"))
-    config.fail("'quantization_config' is not supported: only F32, F16 and BF16 are");
   const std::string activation = config.text("hidden_act").value_or("silu");
   if (activation != "silu") config.fail(fmt::format("the activation '{}' is not supported", printable(activation)));
   if (config.integer("num_local_experts").value_or(0) > 0 || config.integer("num_experts").value_or(0) > 0) {

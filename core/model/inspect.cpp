@@ -9,7 +9,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
-#include "core/model/gguf.h"
+#include "core/model/gguf_shards.h"
 #include "core/model/json_file.h"
 #include "core/model/safetensors.h"
 
@@ -52,7 +52,7 @@ std::string tensor_line(std::string_view name, std::string_view type, const std:
 }
 
 std::string describe_gguf(const std::filesystem::path& path) {
-  const auto file = GgufFile::open(path);
+  const auto file = open_gguf(path);
   std::string out = fmt::format("{}: GGUF v{}, {}\n\nmetadata: {} keys\n", path.string(), file->version(),
                                 format_bytes(file->file_bytes()), file->metadata().size());
   for (const auto& [key, value] : file->metadata()) {

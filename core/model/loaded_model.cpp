@@ -122,7 +122,7 @@ void CheckpointModel::fill_info() {
   info_.kv_layout.head_dim = config.head_dim;
   info_.num_parameters = num_vector_elements(weights);
   if (!config.tied_head) info_.num_parameters += weights.embedding.rows * weights.embedding.cols;
-  std::array<std::int64_t, 16> elements_of_type{};
+  std::array<std::int64_t, kNumWeightTypes> elements_of_type{};
   for_each_matrix(weights, [&](const WeightSource& matrix) {
     info_.num_parameters += matrix.rows * matrix.cols;
     elements_of_type.at(static_cast<std::size_t>(matrix.type)) += matrix.rows * matrix.cols;

@@ -35,8 +35,21 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& table, const std::string
   return XXH3_64bits_withSeed(identity.data(), identity.size(), seed);
 }
 
+// The same of rows that no file holds.
+std::uint64_t made_sample_hash(const WeightSource& source, std::uint64_t seed) {
+  std::vector<std::byte> row(dtype_bytes(source.type, source.cols));
+  std::uint64_t hash = seed;
+  for (const std::int64_t at : {std::int64_t{0}, source.rows / 2, source.rows - 1}) {
+    source.maker->make_row(source.first_row + at, row.data());
+    hash = XXH3_64bits_withSeed(row.data(), row.size(), hash);
+  }
+  if (source.order == nullptr) return hash;
+  return XXH3_64bits_withSeed(source.order, static_cast<std::size_t>(source.cols) * sizeof *source.order, hash);
+}
+
 // Begin, middle and end of a matrix.
 std::uint64_t sample_hash(const WeightSource& source, std::uint64_t seed) {
+  if (source.maker != nullptr) return made_sample_hash(source, seed);
   const std::size_t bytes = dtype_bytes(source.type, source.rows * source.cols);
   const std::size_t count = std::min(kSample, bytes);
   std::uint64_t hash = seed;

@@ -44,7 +44,13 @@ const StoredTensor& TensorTable::take(const std::string& name, const std::vector
 
 WeightSource TensorTable::take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
   const StoredTensor& tensor = take(name, {rows, cols});
-  return {.type = *tensor.type, .rows = rows, .cols = cols, .data = tensor.data.data(), .scale = take_scale_of(name)};
+  return {.type = *tensor.type,
+          .rows = rows,
+          .cols = cols,
+          .data = tensor.data.data(),
+          .scale = take_scale_of(name),
+          .maker = tensor.maker.get(),
+          .order = tensor.order ? tensor.order->data() : nullptr};
 }
 
 float TensorTable::take_scale_of(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,9 @@ struct StoredTensor {
   std::optional<DType> type;        // absent: a type that Quire does not compute with
   std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
   std::span<const std::byte> data;
+  // Instead of data, where several tensors of the file make one: see WeightSource.
+  std::shared_ptr<const RowMaker> maker = nullptr;
+  std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
 };
 
 class TensorTable {

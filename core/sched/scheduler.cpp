@@ -117,7 +117,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
 void Scheduler::place_streaming(StepPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
     Sequence& sequence = *running_[i];
-    if (streams(sequence)) {
+    if (streams(sequence) && sequence.num_remaining() > 0) {
       const std::int64_t num_tokens = std::min(sequence.num_remaining(), budget_);
       if (!make_room(plan, sequence, num_tokens)) {
         preempt(plan, sequence);  // leaves running_[i] to the next one
@@ -205,8 +205,9 @@ Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
 
 void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   leave_running(sequence);
+  kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // a pending token may be known by now
   const bool swapped = swaps(sequence);
-  kv_.release(sequence.table, sequence.tokens, sequence.num_computed,
+  kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed(),
               swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
   num_swaps_ += swapped ? 1 : 0;
   sequence.num_computed = 0;
@@ -334,7 +335,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
-    kv_.commit(sequence.table, sequence.tokens, sequence.num_computed);
+    kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());
     if (was_streaming) {
       waiting_.charge(sequence, num_kept);
       continue;
@@ -357,21 +358,20 @@ void Scheduler::abandon(StepPlan& plan) {
 }
 
 void Scheduler::fork(Sequence& parent, Sequence& child) {
-  QUIRE_CHECK(parent.state == Sequence::State::kRunning && child.state == Sequence::State::kNew,
-              "a new sequence is forked from a running one");
+  QUIRE_CHECK(child.state == Sequence::State::kNew, "a new sequence is forked");
   kv_.open(child.table, parent.cache_salt);
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
   child.is_choice = true;
   child.level = parent.level;
   waiting_.began(child);
-  if (num_places_left() == 0 || !kv_.can_fork()) {
+  if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !kv_.can_fork()) {
     child.state = Sequence::State::kWaiting;
     waiting_.add(child);
     return;
   }
-  kv_.fork(parent.table, child.table, parent.num_computed);
-  child.num_computed = parent.num_computed;
+  child.num_computed = std::min(parent.num_computed, child.num_tokens());
+  kv_.fork(parent.table, child.table, child.num_computed);
   reserve_room(child);
   enter_running(child);
 }
@@ -380,7 +380,8 @@ void Scheduler::finish(Sequence& sequence) {
   QUIRE_CHECK(sequence.num_scheduled == 0, "a plan is committed before its sequences finish");
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
-    kv_.release(sequence.table, sequence.tokens, sequence.num_computed);
+    kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // as in preempt()
+    kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed());
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
     if (blocked_ == &sequence) blocked_ = nullptr;

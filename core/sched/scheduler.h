@@ -39,8 +39,8 @@ class Scheduler {
   void commit(StepPlan& plan, const StepOutput& output);
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
-  // `child` (kNew) continues where `parent` (running) stands. With a place free it runs at once and shares the blocks;
-  // without one it waits like any other, and finds the computed blocks when it starts.
+  // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
+  // blocks; without one it waits like any other, and finds the computed blocks when it starts.
   void fork(Sequence& parent, Sequence& child);
   // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
   // plan.

@@ -1,7 +1,7 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
 // Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
 // and the KvCache change the rest.
-// Invariant: 0 <= num_computed <= tokens.size(); what lies between is what the next steps compute.
+// Invariant: 0 <= num_computed <= tokens.size() + num_pending; what lies between is what the next steps compute.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct Sequence {
   std::string cache_salt;       // prefix blocks are shared only within equal salts
   std::vector<TokenId> tokens;  // the prompt, then what was generated
   std::int64_t num_prompt_tokens = 0;
-  std::int64_t num_computed = 0;
+  std::int64_t num_computed = 0;  // or submitted, where steps are in flight
+  std::int32_t num_pending = 0;   // 0 or 1: tokens that a step in flight draws, of which the next may compute the row
   BlockTable table;
   State state = State::kNew;
 
@@ -42,7 +43,8 @@ struct Sequence {
   std::int32_t num_bypassed = 0;   // times a later request was started first
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
-  std::int64_t num_remaining() const { return num_tokens() - num_computed; }
+  std::int64_t num_remaining() const { return num_tokens() + num_pending - num_computed; }
+  std::int64_t num_known_computed() const { return std::min(num_computed, num_tokens()); }
   std::int64_t num_generated() const { return num_tokens() - num_prompt_tokens; }
   bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
   // One token, the last, must always be computed: its logits are what the next token is drawn from.

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/kv/block_table.h"
+#include "core/request/request.h"
 #include "core/sched/sequence.h"
 
 namespace quire {
@@ -67,6 +69,18 @@ struct EntryOutput {
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
   double seconds = 0.0;                // that the step took
+  // As they were asked for; of rows that were not computed, nothing.
+  std::vector<DrawnToken> tokens{};
+  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
+  std::span<const float> hidden{};                      // the wanted hidden states, row after row
+
+  void clear() {
+    entries.clear();
+    seconds = 0.0;
+    tokens.clear();
+    logprobs.clear();
+    hidden = {};
+  }
 
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
     const StepEntry& entry = plan.entries[index];

@@ -30,12 +30,20 @@ class CpuBuffer final : public Buffer {
 
 class CpuEmbedding final : public Embedding {
  public:
-  explicit CpuEmbedding(const WeightSource& table) : table_(table) {}
+  explicit CpuEmbedding(const WeightSource& table) : table_(table) {
+    if (table.maker == nullptr) return;
+    const std::size_t row_bytes = dtype_bytes(table.type, table.cols);
+    made_.resize(row_bytes * static_cast<std::size_t>(table.rows));
+    for (std::int64_t row = 0; row < table.rows; ++row)
+      table.maker->make_row(table.first_row + row, &made_[static_cast<std::size_t>(row) * row_bytes]);
+    table_.data = made_.data();
+  }
   std::int64_t dim() const override { return table_.cols; }
   const WeightSource& table() const { return table_; }
 
  private:
   WeightSource table_;
+  std::vector<std::byte> made_;  // where no file holds the rows
 };
 
 // Elements that one piece of an element-wise operation should have at least: less is not worth waking a thread.

@@ -74,9 +74,13 @@ class FakeBackend : public Backend {
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
   void parallel_for(std::int64_t count, std::int64_t,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
+    if (around_parallel) around_parallel(true);
     if (count > 0) body(0, count);
+    if (around_parallel) around_parallel(false);
   }
   void synchronize() override {}
+
+  std::function<void(bool begins)> around_parallel;
 };
 
 class FakeModel : public Model {
