@@ -295,6 +295,11 @@ void KvCache::take_due_copies(std::vector<BlockCopy>& copies) {
   due_copies_.clear();
 }
 
+void KvCache::drop_state(BlockTable& table) {
+  if (table.state != kNoState) states_.release(table.state);
+  table.state = kNoState;
+}
+
 void KvCache::let_go_of_state(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
   if (table.state == kNoState) return;
   std::int32_t num_tokens = 0;

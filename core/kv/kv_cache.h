@@ -86,6 +86,8 @@ class KvCache {
   void take_due_copies(std::vector<BlockCopy>& copies);
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
+  // Gives the recurrent state back, which stands after other tokens than the table.
+  void drop_state(BlockTable& table);
   // Lets go of all blocks, last first; computed content stays findable until its room is needed. A recurrent state
   // becomes a snapshot: it must stand after num_computed tokens.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,

@@ -203,12 +203,17 @@ Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
   return victim;
 }
 
+void Scheduler::release(Sequence& sequence, WhenEvicted when_evicted) {
+  const std::int64_t num_known = sequence.num_known_computed();  // a pending token may be known by now
+  kv_.commit(sequence.table, sequence.tokens, num_known);
+  if (num_known < sequence.num_computed) kv_.drop_state(sequence.table);  // it is ahead
+  kv_.release(sequence.table, sequence.tokens, num_known, when_evicted);
+}
+
 void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   leave_running(sequence);
-  kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // a pending token may be known by now
   const bool swapped = swaps(sequence);
-  kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed(),
-              swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
+  release(sequence, swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
   num_swaps_ += swapped ? 1 : 0;
   sequence.num_computed = 0;
   sequence.state = Sequence::State::kWaiting;
@@ -380,8 +385,7 @@ void Scheduler::finish(Sequence& sequence) {
   QUIRE_CHECK(sequence.num_scheduled == 0, "a plan is committed before its sequences finish");
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
-    kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // as in preempt()
-    kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed());
+    release(sequence, WhenEvicted::kOffered);
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
     if (blocked_ == &sequence) blocked_ = nullptr;

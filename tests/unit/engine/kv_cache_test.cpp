@@ -378,3 +378,13 @@ TEST_CASE("without a free state nothing is admitted", "[kv][state]") {
   kv.release(table, tokens, 0);
   kv.close(table);
 }
+
+TEST_CASE("a state that is ahead of the known tokens is given back, not kept", "[kv][state]") {
+  KvCache kv(16, kBlockSize, true, content_hash, "", 2);
+  Holder holder = hold(kv, made_tokens(6, 1));
+  kv.drop_state(holder.table);
+  let_go(kv, holder);
+  CHECK(kv.states().num_live() == 0);
+  CHECK(kv.states().num_snapshots() == 0);
+  kv.check_integrity();
+}
