@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/graph_ops.h"
 #include "kernels/kv_layout.h"
 
 namespace quire {
@@ -109,7 +110,7 @@ class Buffer {
   virtual std::int64_t size() const = 0;  // floats
 };
 
-// The paged K and V of a group's layers. How a block is laid out inside is the backend's own affair.
+// The paged K and V of layers. How a block is laid out inside is the backend's own affair.
 class KvStorage {
  public:
   virtual ~KvStorage() = default;
@@ -177,13 +178,15 @@ class Backend {
   // Rotates the first rotary_dim (= 2 * cos.cols) elements of each head in place.
   virtual void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
                     MatrixView sin) = 0;
-  // Writes this step's k, v [rows, num_kv_heads * head_dim] to batch.slots of `layer`.
+  // Writes this step's k [rows, heads * key_dim] and v [rows, heads * value_dim] to batch.slots of `layer`.
   virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
   // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of
   // num_kv_heads.
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
+  // What the layers of other families need beyond these; null where the backend has none of it.
+  virtual GraphOps* graph() { return nullptr; }
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
   // the smallest piece worth a thread.

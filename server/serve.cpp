@@ -75,9 +75,9 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options)
 
 }  // namespace
 
-std::vector<ModelSpec> model_specs(const ServeOptions& options) {
+std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
   if (options.models.empty()) return {spec_of_only(options.model, options.engine)};
-  std::vector<ModelSpec> specs;
+  std::vector<HostedModelSpec> specs;
   for (const ModelEntry& entry : options.models)
     specs.push_back(spec_of(entry, options.engine));
   return specs;

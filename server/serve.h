@@ -22,7 +22,7 @@ struct ServeOptions {
 };
 
 // All that is to be served, with the general sections' values where an entry has none of its own.
-std::vector<ModelSpec> model_specs(const ServeOptions& options);
+std::vector<HostedModelSpec> model_specs(const ServeOptions& options);
 
 // Everything served was finished; the drain's deadline or a second signal cut some of it.
 inline constexpr int kExitDrained = 0;

@@ -68,13 +68,10 @@ std::string packed_identity(const WeightSources& sources, const std::string& pac
     identity += fmt::format("{} {}x{}\n", dtype_info(source.type).name, source.rows, source.cols);
     hash = sample_hash(source, hash);
   };
-  for (const LayerSources& layer : sources.layers) {
-    for (const LinearSource* linear : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.ffn_down}) {
-      for (const WeightSource& part : linear->parts)
-        add(part);
-    }
-  }
-  add(sources.head);
+  sources.for_each_product([&](const LinearSource& product) {
+    for (const WeightSource& part : product.parts)
+      add(part);
+  });
   return identity + fmt::format("samples {:016x}\n", hash);
 }
 

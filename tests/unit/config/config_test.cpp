@@ -165,7 +165,7 @@ models:
 kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
 )");
   check_config(config);
-  const std::vector<ModelSpec> specs = model_specs(config.serve);
+  const std::vector<HostedModelSpec> specs = model_specs(config.serve);
   REQUIRE(specs.size() == 2);
   CHECK(specs[0].name == "org/big");
   CHECK(specs[0].aliases == std::vector<std::string>{"gpt-4", "other"});

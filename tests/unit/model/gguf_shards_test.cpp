@@ -1,10 +1,10 @@
-#include "core/model/gguf_shards.h"
+#include "core/model/formats/gguf_shards.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "core/base/result.h"
-#include "core/model/gguf_writer.h"
+#include "core/model/formats/gguf_writer.h"
 #include "tests/unit/model/temporary_folder.h"
 
 using Catch::Contains;

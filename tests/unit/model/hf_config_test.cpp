@@ -1,10 +1,10 @@
-#include "core/model/hf_config.h"
+#include "core/model/architectures/hf_config.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "core/base/result.h"
-#include "core/model/json_file.h"
+#include "core/model/formats/json_file.h"
 
 using Catch::Contains;
 using namespace quire;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/gguf.h"
-#include "core/model/quantize.h"
-#include "core/model/synth_vocab.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/quantize.h"
+#include "core/model/tools/synth_vocab.h"
 
 namespace quire::test {
 

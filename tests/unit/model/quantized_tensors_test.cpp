@@ -1,5 +1,5 @@
 // The quantised formats of Hugging Face checkpoints: what is read of them equals their definition.
-#include "core/model/quantized_tensors.h"
+#include "core/model/formats/quantized_tensors.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "core/base/result.h"
 #include "core/model/loaded_model.h"
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/hf_directory.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/temporary_folder.h"

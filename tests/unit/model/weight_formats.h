@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/tensor_table.h"
+#include "core/model/formats/tensor_table.h"
 
 namespace quire::test {
 
