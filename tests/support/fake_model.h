@@ -110,7 +110,8 @@ class FakeModel : public Model {
     }
     return {.num_rows = end,
             .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
-            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_)};
+            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
+            .labels = {}};
   }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }
