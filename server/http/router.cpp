@@ -53,24 +53,24 @@ constexpr Route kRoutes[] = {
     {"/completions", "POST", &parse_completion},
     {"/completion", "POST", &parse_llama_completion},
     {"/infill", "POST", &parse_infill},
-    {"/props", "GET", &llama_props},
+    {"/props", "GET", &llama_props, Access::kKey, false},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},
     {"/v1/chat/completions/*", "DELETE", &delete_stored_chat},
     {"/v1/messages", "POST", &parse_messages},
-    {"/v1/messages/count_tokens", "POST", &count_message_tokens},
+    {"/v1/messages/count_tokens", "POST", &count_message_tokens, Access::kKey, false},
     {"/v1/responses", "POST", &parse_response},
     {"/responses", "POST", &parse_response},
-    {"/v1/responses/input_tokens", "POST", &count_response_tokens},
+    {"/v1/responses/input_tokens", "POST", &count_response_tokens, Access::kKey, false},
     {"/v1/responses/*", "GET", &get_response},
     {"/v1/responses/*", "DELETE", &delete_response},
     {"/v1/responses/*", "POST", &cancel_response},
     {"/v1/embeddings", "POST", &parse_embeddings},
     {"/embeddings", "POST", &parse_embeddings},
-    {"/tokenize", "POST", &tokenize},
-    {"/detokenize", "POST", &detokenize},
-    {"/apply-template", "POST", &apply_template},
+    {"/tokenize", "POST", &tokenize, Access::kKey, false},
+    {"/detokenize", "POST", &detokenize, Access::kKey, false},
+    {"/apply-template", "POST", &apply_template, Access::kKey, false},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -107,7 +107,9 @@ Result<ReadCall> read_call(const Route& route, const ModelTable& models, const C
     auto opened = models.open(call.body);
     if (!opened) return tl::make_unexpected(opened.error());
     if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
-    operation = std::get<ModelEndpoint>(route.answer)(std::get<ModelCall>(*opened), call);
+    auto& asked = std::get<ModelCall>(*opened);
+    asked.reader.set_limit(call.limit);
+    operation = std::get<ModelEndpoint>(route.answer)(asked, call);
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);

@@ -64,7 +64,7 @@ std::string startup_error(const std::vector<ApiKeyOptions>& options) {
 }
 
 ApiKey limited(const KeyQuota& quota) {
-  return ApiKey{"alice", {}, false, quota};
+  return ApiKey{"alice", {}, false, 0, quota};
 }
 
 }  // namespace
