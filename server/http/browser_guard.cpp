@@ -30,7 +30,7 @@ std::string name_of(std::string_view host) {
 }
 
 // A name whose last label is a number is an address: no top-level domain is one.
-bool is_address(std::string_view name) {
+bool is_numeric_address(std::string_view name) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   return name.starts_with('[') ||
          (!last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; }));
@@ -40,7 +40,7 @@ bool is_address(std::string_view name) {
 
 bool is_trusted_host(std::string_view host, const std::vector<std::string>& allowed) {
   const std::string name = name_of(host);
-  if (name.find('.') == std::string::npos || is_address(name) || name == machine_name()) return true;
+  if (name.find('.') == std::string::npos || is_numeric_address(name) || name == machine_name()) return true;
   const auto ends = [&](std::string_view domain) { return name.ends_with(domain); };
   const auto is = [&](const std::string& each) { return each == "*" || lowered(each) == name; };
   return std::any_of(kLocalDomains.begin(), kLocalDomains.end(), ends) ||

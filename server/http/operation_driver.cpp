@@ -9,7 +9,7 @@ namespace asio = boost::asio;
 namespace {
 
 // When a list of which nothing is under way looks again for room in a queue that others fill.
-constexpr std::chrono::milliseconds kRetryAfter{50};
+constexpr std::chrono::milliseconds kListRetry{50};
 
 }  // namespace
 
@@ -237,7 +237,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   asio::steady_timer retry(transport_.executor());
   while (!is_over()) {
     if (num_sequences_ == 0 && !mailbox_->interrupted()) {
-      retry.expires_after(kRetryAfter);
+      retry.expires_after(kListRetry);
       co_await retry.async_wait(kUseTuple);
       accepted = submit_more();
       if (!accepted) {

@@ -20,7 +20,7 @@ namespace quire {
 namespace {
 
 using prometheus::MetricFamily;
-using Type = prometheus::MetricType;
+using FamilyType = prometheus::MetricType;
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
 constexpr std::array<ModelState, 7> kStates = {ModelState::kUnloaded, ModelState::kLoading, ModelState::kReady,
@@ -28,7 +28,7 @@ constexpr std::array<ModelState, 7> kStates = {ModelState::kUnloaded, ModelState
                                                ModelState::kFailed};
 constexpr std::array<const char*, kNumTextLanes> kLaneNames = {"quick", "long"};
 
-MetricFamily family(const char* name, const char* help, Type type) {
+MetricFamily new_family(const char* name, const char* help, FamilyType type) {
   MetricFamily made;
   made.name = name;
   made.help = help;
@@ -36,16 +36,16 @@ MetricFamily family(const char* name, const char* help, Type type) {
   return made;
 }
 
-void add(MetricFamily& to, double value, Labels labels = {}) {
+void add_metric(MetricFamily& to, double value, Labels labels = {}) {
   prometheus::ClientMetric metric;
   metric.label = std::move(labels);
-  (to.type == Type::Counter ? metric.counter.value : metric.gauge.value) = value;
+  (to.type == FamilyType::Counter ? metric.counter.value : metric.gauge.value) = value;
   to.metric.push_back(std::move(metric));
 }
 
-MetricFamily single(const char* name, const char* help, Type type, double value, Labels labels = {}) {
-  MetricFamily made = family(name, help, type);
-  add(made, value, std::move(labels));
+MetricFamily single(const char* name, const char* help, FamilyType type, double value, Labels labels = {}) {
+  MetricFamily made = new_family(name, help, type);
+  add_metric(made, value, std::move(labels));
   return made;
 }
 
@@ -96,9 +96,9 @@ void add_process(std::vector<MetricFamily>& all) {
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   const auto gauge = [&](const char* name, const char* help, double value) {
-    all.push_back(single(name, help, Type::Gauge, value));
+    all.push_back(single(name, help, FamilyType::Gauge, value));
   };
-  all.push_back(single("process_cpu_seconds_total", "Processor time used", Type::Counter, stat.cpu_seconds));
+  all.push_back(single("process_cpu_seconds_total", "Processor time used", FamilyType::Counter, stat.cpu_seconds));
   gauge("process_resident_memory_bytes", "Resident memory", stat.resident_bytes);
   gauge("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes);
   gauge("process_start_time_seconds", "When the process started, Unix time", boot_time() + stat.start_seconds);
@@ -108,31 +108,33 @@ void add_process(std::vector<MetricFamily>& all) {
 }
 
 void add_models(std::vector<MetricFamily>& all, const Service& service) {
-  MetricFamily states = family("quire:model_state", "1 for the state that a model is in", Type::Gauge);
-  MetricFamily caches = family("vllm:cache_config_info", "The KV cache of each model that is loaded", Type::Gauge);
+  MetricFamily states = new_family("quire:model_state", "1 for the state that a model is in", FamilyType::Gauge);
+  MetricFamily caches =
+      new_family("vllm:cache_config_info", "The KV cache of each model that is loaded", FamilyType::Gauge);
   for (const TableEntry& model : service.models.entries()) {
     for (const ModelState state : kStates) {
-      add(states, state == model.state ? 1.0 : 0.0, {{"model_name", model.name}, {"state", model_state_name(state)}});
+      add_metric(states, state == model.state ? 1.0 : 0.0,
+                 {{"model_name", model.name}, {"state", model_state_name(state)}});
     }
     if (!model.running) continue;
     const CacheConfig cache = model.running->cache_config();
-    add(caches, 1.0,
-        {{"block_size", std::to_string(cache.block_size)},
-         {"cache_dtype", cache.dtype},
-         {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"},
-         {"model_name", model.name},
-         {"num_gpu_blocks", std::to_string(cache.num_blocks)}});
+    add_metric(caches, 1.0,
+               {{"block_size", std::to_string(cache.block_size)},
+                {"cache_dtype", cache.dtype},
+                {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"},
+                {"model_name", model.name},
+                {"num_gpu_blocks", std::to_string(cache.num_blocks)}});
   }
   if (!states.metric.empty()) all.push_back(std::move(states));
   if (!caches.metric.empty()) all.push_back(std::move(caches));
 }
 
-void add_text(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
-  MetricFamily waiting = family("quire:text_queue_jobs", "Requests that wait for a text thread", Type::Gauge);
-  MetricFamily time = family("quire:text_seconds_total", "Time of the text threads", Type::Counter);
+void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
+  MetricFamily waiting = new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::Gauge);
+  MetricFamily time = new_family("quire:text_seconds_total", "Time of the text threads", FamilyType::Counter);
   for (std::size_t i = 0; i < kNumTextLanes; ++i) {
-    add(waiting, static_cast<double>(stats.num_waiting[i]), {{"lane", kLaneNames[i]}});
-    add(time, stats.seconds[i], {{"lane", kLaneNames[i]}});
+    add_metric(waiting, static_cast<double>(stats.num_waiting[i]), {{"lane", kLaneNames[i]}});
+    add_metric(time, stats.seconds[i], {{"lane", kLaneNames[i]}});
   }
   all.push_back(std::move(waiting));
   all.push_back(std::move(time));
@@ -142,24 +144,26 @@ void add_text(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
 
 std::vector<MetricFamily> state_families(const ServerState& state) {
   std::vector<MetricFamily> all;
-  all.push_back(single("quire:build_info", "The build that runs", Type::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
+  all.push_back(
+      single("quire:build_info", "The build that runs", FamilyType::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
   add_process(all);
   if (const auto service = state.service()) add_models(all, *service);
-  if (state.text != nullptr) add_text(all, state.text->stats());
-  all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed", Type::Gauge,
-                       static_cast<double>(state.bodies.num_bytes())));
+  if (state.text != nullptr) add_text_pool(all, state.text->stats());
+  all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
+                       FamilyType::Gauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",
-                       Type::Counter, static_cast<double>(state.bodies.num_cut())));
-  MetricFamily reloads = family("quire:reloads_total", "Reloads of the configuration by result", Type::Counter);
+                       FamilyType::Counter, static_cast<double>(state.bodies.num_cut())));
+  MetricFamily reloads =
+      new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::Counter);
   const std::int64_t failed = state.reloads.num_failed.load();
-  add(reloads, static_cast<double>(state.reloads.num_all.load() - failed), {{"result", "success"}});
-  add(reloads, static_cast<double>(failed), {{"result", "failure"}});
+  add_metric(reloads, static_cast<double>(state.reloads.num_all.load() - failed), {{"result", "success"}});
+  add_metric(reloads, static_cast<double>(failed), {{"result", "failure"}});
   all.push_back(std::move(reloads));
-  all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", Type::Gauge,
+  all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::Gauge,
                        state.reloads.last_failed.load() ? 0.0 : 1.0));
   if (const auto settings = state.settings(); settings->tls) {
     all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",
-                         Type::Gauge, static_cast<double>(settings->tls->expiry())));
+                         FamilyType::Gauge, static_cast<double>(settings->tls->expiry())));
   }
   return all;
 }

@@ -7,13 +7,13 @@ namespace quire {
 
 namespace {
 
-constexpr double kMinute = 60.0;
+constexpr double kSecondsPerMinute = 60.0;
 
 }  // namespace
 
 double FailureLimiter::level_at(const Bucket& bucket, double capacity, Clock::time_point now) {
   const double passed = std::chrono::duration<double>(now - bucket.at).count();
-  return std::min(capacity, bucket.level + std::max(0.0, passed) * capacity / kMinute);
+  return std::min(capacity, bucket.level + std::max(0.0, passed) * capacity / kSecondsPerMinute);
 }
 
 FailureLimiter::Bucket& FailureLimiter::bucket_of(const std::string& address, double capacity, Clock::time_point now) {
@@ -38,7 +38,7 @@ std::optional<std::chrono::seconds> FailureLimiter::count(const std::string& add
     bucket.level -= 1.0;
     return std::nullopt;
   }
-  const double wait = (1.0 - bucket.level) * kMinute / capacity;
+  const double wait = (1.0 - bucket.level) * kSecondsPerMinute / capacity;
   return std::chrono::seconds(std::max<std::int64_t>(1, std::llround(std::ceil(wait))));
 }
 
