@@ -107,9 +107,7 @@ Result<ReadCall> read_call(const Route& route, const ModelTable& models, const C
     auto opened = models.open(call.body);
     if (!opened) return tl::make_unexpected(opened.error());
     if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
-    auto& asked = std::get<ModelCall>(*opened);
-    asked.reader.set_limit(call.limit);
-    operation = std::get<ModelEndpoint>(route.answer)(asked, call);
+    operation = std::get<ModelEndpoint>(route.answer)(std::get<ModelCall>(*opened), call);
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);
