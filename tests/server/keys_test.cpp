@@ -178,11 +178,11 @@ TEST_CASE("tokens per minute: prompts first, answers may leave a debt") {
   const Clock::time_point start{1000s};
   auto lease = table.admit(key, start);
   REQUIRE(lease);
-  CHECK(lease->take_prompt(40, start));
-  const auto too_much = lease->take_prompt(30, start);
+  CHECK(lease->take_prompt(40, 1, start));
+  const auto too_much = lease->take_prompt(30, 1, start);
   REQUIRE_FALSE(too_much);
   CHECK(too_much.error().retry_after == 10s);
-  const auto never = lease->take_prompt(61, start);
+  const auto never = lease->take_prompt(61, 1, start);
   REQUIRE_FALSE(never);
   CHECK_FALSE(never.error().retry_after);
   lease->take_generated(50, start);
@@ -210,7 +210,7 @@ TEST_CASE("a key's rates are told as OpenAI tells them") {
   const Clock::time_point now{1000s};
   auto lease = table.admit(key, now);
   REQUIRE(lease);
-  CHECK(lease->take_prompt(100, now));
+  CHECK(lease->take_prompt(100, 1, now));
   std::map<std::string, std::string> fields;
   for (const HeaderField& field : table.headers(key, now))
     fields[field.name] = field.value;
