@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/graph_ops.h"
 #include "kernels/kv_layout.h"
 
 namespace quire {
@@ -52,6 +53,13 @@ inline ProductInput gated(MatrixView gate_up) {
   return {ProductInput::Form::kGated, gate_up};
 }
 
+// Makes rows of a matrix in the blocks of its type, for weights that no file holds so. Immutable; any thread.
+class RowMaker {
+ public:
+  virtual ~RowMaker() = default;
+  virtual void make_row(std::int64_t row, std::byte* out) const = 0;  // out: dtype_bytes(type, cols)
+};
+
 // A weight matrix as the file holds it: row-major [rows = output features, cols = input features], rows contiguous.
 struct WeightSource {
   DType type = DType::kF32;
@@ -59,7 +67,23 @@ struct WeightSource {
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
   float scale = 1.0f;  // of every weight, applied to the products
+  // Instead of data: rows are made while they are packed, this matrix's from first_row on.
+  const RowMaker* maker = nullptr;
+  std::int64_t first_row = 0;
+  const std::int32_t* order = nullptr;  // [cols]: column k multiplies input order[k]; null: input k
 };
+
+// Rows [first, first + count) of a matrix: one expert of a stack of them.
+inline WeightSource rows_of(const WeightSource& matrix, std::int64_t first, std::int64_t count) {
+  WeightSource out = matrix;
+  out.rows = count;
+  if (matrix.maker != nullptr) {
+    out.first_row += first;
+  } else {
+    out.data += static_cast<std::size_t>(first) * dtype_bytes(matrix.type, matrix.cols);
+  }
+  return out;
+}
 
 // A weight matrix packed for the backend; made by load_linear. Immutable after construction.
 class Linear {
@@ -86,7 +110,7 @@ class Buffer {
   virtual std::int64_t size() const = 0;  // floats
 };
 
-// The paged K and V of a group's layers. How a block is laid out inside is the backend's own affair.
+// The paged K and V of layers. How a block is laid out inside is the backend's own affair.
 class KvStorage {
  public:
   virtual ~KvStorage() = default;
@@ -154,13 +178,15 @@ class Backend {
   // Rotates the first rotary_dim (= 2 * cos.cols) elements of each head in place.
   virtual void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
                     MatrixView sin) = 0;
-  // Writes this step's k, v [rows, num_kv_heads * head_dim] to batch.slots of `layer`.
+  // Writes this step's k [rows, heads * key_dim] and v [rows, heads * value_dim] to batch.slots of `layer`.
   virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
   // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of
   // num_kv_heads.
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
+  // What the layers of other families need beyond these; null where the backend has none of it.
+  virtual GraphOps* graph() { return nullptr; }
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
   // the smallest piece worth a thread.

@@ -3,7 +3,9 @@
 // layers); a layer that reads what another one keeps uses that one's address.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace quire {
 
@@ -30,6 +32,13 @@ struct KvGroupSpec {
   bool keeps_all() const { return kind == KvGroupKind::kFull || kind == KvGroupKind::kLatent; }
 };
 
+// K and V of one layer.
+struct KvLayerShape {
+  std::int64_t num_heads = 0;  // 0: the layer keeps none
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;  // 0: V is part of K and not kept
+};
+
 // The blocks of one paged group.
 struct KvLayout {
   std::int64_t num_layers = 0;
@@ -38,7 +47,13 @@ struct KvLayout {
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   KvDType dtype = KvDType::kF16;
-  std::int64_t value_dim = -1;  // of V; -1: as head_dim, 0: no V is kept
+  std::int64_t value_dim = -1;            // of V; -1: as head_dim, 0: no V is kept
+  std::vector<KvLayerShape> layers = {};  // [num_layers] where they differ; empty: all as above
+
+  KvLayerShape shape(std::int64_t layer) const {
+    if (!layers.empty()) return layers[static_cast<std::size_t>(layer)];
+    return {num_kv_heads, head_dim, value_dim < 0 ? head_dim : value_dim};
+  }
 };
 
 }  // namespace quire

@@ -53,7 +53,7 @@ std::string version_of(const std::filesystem::path& path) {
 // A model's files, mapped and checked, and the backend that will compute it.
 class OpenedHost final : public OpenedModel {
  public:
-  OpenedHost(const ModelSpec& spec, const BackendOptions& backend)
+  OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
       : spec_(spec), loaded_(open_model(spec.model.path)), backend_(create_backend(backend)) {}
 
   MemoryNeeds needs() const override {
@@ -68,7 +68,7 @@ class OpenedHost final : public OpenedModel {
   }
 
  private:
-  const ModelSpec spec_;
+  const HostedModelSpec spec_;
   std::shared_ptr<const LoadedModel> loaded_;
   std::unique_ptr<Backend> backend_;
 };
@@ -76,16 +76,21 @@ class OpenedHost final : public OpenedModel {
 }  // namespace
 
 ModelOpener open_hosts(const BackendOptions& backend) {
-  return [backend, turns = std::make_shared<StepTurns>()](const ModelSpec& spec) {
-    ModelSpec hosted = spec;
+  return [backend, turns = std::make_shared<StepTurns>()](const HostedModelSpec& spec) {
+    HostedModelSpec hosted = spec;
     hosted.engine.turns = turns;
     return std::make_unique<OpenedHost>(hosted, backend);
   };
 }
 
-ModelHost::ModelHost(const ModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
-                     const MemoryPlan& plan, const std::function<bool()>& interrupted)
+ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
+                     std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted)
     : loaded_(std::move(loaded)), backend_(std::move(backend)) {
+  // What the engine does not hand to a model yet: a state for each sequence, and whole sequences in one step.
+  if (loaded_->info().state_floats > 0)
+    throw StartupError(spec.model.path.string() + ": models with recurrent layers are not served yet");
+  if (!loaded_->info().is_causal || !loaded_->info().has_head)
+    throw StartupError(spec.model.path.string() + ": encoders are not served yet");
   const std::string version = version_of(spec.model.path);
   const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
     if (interrupted()) throw Interrupted{};
@@ -112,7 +117,7 @@ ModelHost::ModelHost(const ModelSpec& spec, std::shared_ptr<const LoadedModel> l
   engine_->start();
 }
 
-std::shared_ptr<ServedModel> ModelHost::describe(const ModelSpec& spec) const {
+std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) const {
   auto served = std::make_shared<ServedModel>();
   served->name = spec.name;
   served->aliases = spec.aliases;

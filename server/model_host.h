@@ -16,10 +16,10 @@ ModelOpener open_hosts(const BackendOptions& backend);
 class ModelHost final : public RunningModel {
  public:
   // Packs the weights and starts the engine. Throws StartupError, and Interrupted once `interrupted` says so.
-  ModelHost(const ModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
+  ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
             const MemoryPlan& plan, const std::function<bool()>& interrupted);
 
-  std::shared_ptr<ServedModel> describe(const ModelSpec& spec) const override;
+  std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override;
   RequestQueue& queue() override { return engine_->queue(); }
   EngineStats stats() const override { return engine_->stats(); }
   bool healthy() const override { return engine_->healthy(); }

@@ -111,10 +111,10 @@ void check_exposure(const ServerOptions& options) {
   log::warn("{}, or set security.keyless to allow", what);
 }
 
-std::vector<ModelSpec> model_specs(const ServeOptions& options) {
+std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
   const EngineOptions engine = engine_options(options);
   if (options.models.empty()) return {spec_of_only(options.model, engine)};
-  std::vector<ModelSpec> specs;
+  std::vector<HostedModelSpec> specs;
   for (const ModelEntry& entry : options.models)
     specs.push_back(spec_of(entry, engine));
   return specs;

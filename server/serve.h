@@ -31,7 +31,7 @@ EngineOptions engine_options(const ServeOptions& options);
 void check_exposure(const ServerOptions& options);
 
 // All that is to be served, with the general sections' values where an entry has none of its own.
-std::vector<ModelSpec> model_specs(const ServeOptions& options);
+std::vector<HostedModelSpec> model_specs(const ServeOptions& options);
 
 // Everything served was finished; the drain's deadline or a second signal cut some of it.
 inline constexpr int kExitDrained = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/engine/cpu_executor.h"
 #include "core/engine/engine_impl.h"
 
 namespace quire {
@@ -41,31 +42,35 @@ std::uint64_t first_seed(std::uint64_t configured) {
   return (std::uint64_t{device()} << 32) | device();
 }
 
+Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
+  const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
+  return {kv.block_size(), options.scheduler.max_num_batched_tokens, max_num_seqs,
+          max_num_seqs * kv.blocks_for(scheduler.max_model_len())};
+}
+
 }  // namespace
 
-Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                   std::vector<TokenId> end_of_generation, const EngineOptions& options)
+Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation,
+                   const EngineOptions& options)
     : queue(options.queue),
-      model_(model),
-      backend_(backend),
-      storage_(std::move(storage)),
+      executor_(std::move(executor)),
       end_of_generation_(std::move(end_of_generation)),
       options_(options),
       next_seed_(first_seed(options.seed)),
-      kv_(storage_->layout().num_blocks, static_cast<std::int32_t>(storage_->layout().block_size),
+      kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching, content_hash,
-          identity_of(options.model_version, backend.name(), storage_->layout(), storage_->block_bytes())),
+          identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
+                      executor_->storage().block_bytes())),
       scheduler_(
           [&] {
             SchedulerOptions of_model = options.scheduler;
-            const std::int64_t context = model.max_context();
+            const std::int64_t context = executor_->model().max_context();
             of_model.max_model_len = of_model.max_model_len > 0 ? std::min(of_model.max_model_len, context) : context;
             return of_model;
           }(),
           kv_),
-      sampler_(backend),
-      input_(kv_.block_size(), options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs,
-             options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())) {
+      steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
+  KvStorage& storage = executor_->storage();
   const KvCacheOptions& tiers = options.kv_cache;
   if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
     host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
@@ -77,11 +82,8 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
                                        [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, *storage_, host_.get(), disk_.get());
+    lower_tier_ = std::make_unique<LowerTier>(kv_, storage, host_.get(), disk_.get());
   }
-  const auto& scheduler = options.scheduler;
-  model.reserve(scheduler.max_num_batched_tokens,
-                std::min<std::int64_t>(scheduler.max_num_seqs + kMaxPromptLogitRows, scheduler.max_num_batched_tokens));
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
   board.publish(stats_);
@@ -90,6 +92,18 @@ Engine::Impl::Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> st
 void Engine::Impl::run() {
   kEngineThread.assume();
   pthread_setname_np(pthread_self(), "engine");
+  try {
+    loop();
+  } catch (const std::exception& error) {
+    log::error("the engine failed, no more requests are served: {}", error.what());
+    for (Step& step : steps_)
+      scheduler_.abandon(step.plan);
+    refuse_all({ErrorKind::kInternal, "The engine failed while serving the request.", "engine_failed", {}, {}});
+  }
+  shut_down();
+}
+
+void Engine::Impl::loop() {
   bool checked = false;
   bool persisting = false;
   while (!stopping.load(std::memory_order_acquire)) {
@@ -118,10 +132,10 @@ void Engine::Impl::run() {
       checked = true;
     }
   }
-  shut_down();
 }
 
 void Engine::Impl::shut_down() {
+  if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
   cut_all(FinishReason::kAbort, shutting_down());
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all();
@@ -146,7 +160,11 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, backend, std::move(storage), std::move(end_of_generation), options)) {}
+    : Engine(make_cpu_executor(model, backend, std::move(storage), options.scheduler), std::move(end_of_generation),
+             options) {}
+
+Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(executor), std::move(end_of_generation), options)) {}
 
 Engine::~Engine() {
   stop();

@@ -12,6 +12,7 @@
 
 #include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
+#include "core/engine/executor.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_trace.h"
 #include "core/engine/step_turns.h"
@@ -44,6 +45,8 @@ class Engine {
   // `model` and `backend` must outlive the engine. end_of_generation: the tokenizer's tokens that end a sequence.
   Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, std::vector<TokenId> end_of_generation,
          const EngineOptions& options);
+  // The same over any executor.
+  Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options);
   ~Engine();  // stop()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

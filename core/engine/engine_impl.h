@@ -1,7 +1,9 @@
 // Engine::Impl: the engine's parts. Private to core/engine; Engine thread only, except where a member says otherwise.
 // Its functions are in engine.cpp (thread), engine_requests.cpp (arrivals and ends) and engine_step.cpp (the step).
+// Invariant: with a depth of two, a step may be in flight when a function begins, and `in_flight_` names it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -15,23 +17,22 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/engine/executor.h"
 #include "core/engine/generation.h"
 #include "core/engine/stats_board.h"
-#include "core/engine/step_input.h"
-#include "core/engine/step_trace.h"
+#include "core/engine/step.h"
+#include "core/engine/step_meter.h"
 #include "core/kv/disk_tier.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/lower_tier.h"
-#include "core/sampling/sampler.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {
 
 class Engine::Impl {
  public:
-  Impl(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, std::vector<TokenId> end_of_generation,
-       const EngineOptions& options);
+  Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options);
 
   void run();
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
@@ -55,62 +56,45 @@ class Engine::Impl {
   std::thread thread;
 
  private:
-  // What is wanted of one entry's rows.
-  struct RowPlan {
-    Generation* generation;
-    WantedRows wanted;
-    std::int64_t first_position;  // of the first wanted row
-    std::int64_t first_index;     // of it, among the step's wanted rows of its kind
-    bool is_last;                 // the last wanted row is the sequence's last token
-  };
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
+
+  // engine.cpp
+  void loop() QUIRE_REQUIRES(kEngineThread);
+  std::optional<Clock::time_point> next_deadline() const QUIRE_REQUIRES(kEngineThread);
 
   // engine_requests.cpp
   void receive(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void accept(Submission submission, Clock::time_point now);
-  std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice);
-  void abort(const Abort& abort);
+  void accept(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  Result<std::unique_ptr<LiveRequest>> admit(Submission& submission) QUIRE_REQUIRES(kEngineThread);
+  std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
+  void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void note_started(Clock::time_point now);
-  void restore_blocks(Sequence& sequence);
-  void move_blocks();
-  void end(Generation& generation, FinishInfo info);
-  void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error);
-  void erase(LiveRequest& live);
-  FinishInfo finish_info(const Generation& generation, FinishReason reason) const;
-  std::optional<Clock::time_point> next_deadline() const;
+  void restore_blocks(Sequence& sequence) QUIRE_REQUIRES(kEngineThread);
+  void move_blocks() QUIRE_REQUIRES(kEngineThread);
+  void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
+  void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error)
+      QUIRE_REQUIRES(kEngineThread);
+  void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
-  // engine_step.cpp
-  void begin_phases();
-  void end_phase(StepPhase phase);
-  void count_step();
-  void note_step();
-  void trace_entries();
-  void build_input();
-  void forward();
-  void pool_hidden_states(MatrixView hidden);
-  void collect_prompt_logprobs();
-  void prepare_rows();
-  void add_sample_row(Generation& generation, std::span<float> logits, std::span<const std::uint32_t> mask,
-                      bool is_shared);
-  static bool draws_token(const RowPlan& plan);
-  void fill_masks(std::size_t vocab_size);
-  bool fill_mask(Generation& generation, std::span<std::uint32_t> mask);
-  void commit(Clock::time_point began);
-  void fail(Generation& generation, Error error);
-  void take_token(Generation& generation, SampleRow& row);
-  void append(Generation& generation, TokenId token);
-  void append_forced(Generation& generation);
-  bool is_stop_token(const Generation& generation, TokenId token) const;
-  void finish_prompt_only(Generation& generation);
-  void emit();
-  void fail(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void publish();
-  void note_rate() QUIRE_REQUIRES(kEngineThread);
+  // engine_step.cpp, in the order of a step
+  bool plan(Step& step, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void submit(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
+  void add_forks(Step& step, std::size_t parent) QUIRE_REQUIRES(kEngineThread);
+  void add_draw(Step& step, std::size_t part, std::int64_t logit_row) QUIRE_REQUIRES(kEngineThread);
+  bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void commit(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  bool fork(Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
+  void commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
+  void wait_in_vain(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
+  void refuse_all(const Error& error) QUIRE_REQUIRES(kEngineThread);
+  void publish() QUIRE_REQUIRES(kEngineThread);
 
-  Model& model_;
-  Backend& backend_;
-  const std::unique_ptr<KvStorage> storage_;
+  const std::unique_ptr<Executor> executor_;
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
   std::uint64_t next_seed_;
@@ -120,17 +104,9 @@ class Engine::Impl {
   std::unique_ptr<HostTier> host_;  // null: no such tier
   std::unique_ptr<DiskTier> disk_;
   std::unique_ptr<LowerTier> lower_tier_;
-  Sampler sampler_;
-  StepPlan plan_;
-  StepOutput output_;
-  StepInput input_;
-  std::vector<RowPlan> rows_wanted_;
-  MatrixView logits_;
-  std::vector<SampleRow> rows_;
-  std::vector<Generation*> row_owners_;
-  std::vector<std::uint32_t> masks_;  // [rows_wanted, words], of those with a grammar
-  std::vector<bool> has_mask_;        // [rows_wanted]
-  std::vector<Generation*> touched_;  // have something to send
+  std::array<Step, 2> steps_;
+  Step* in_flight_ = nullptr;  // submitted before, to be finished in the next call of step()
+  Step* latest_ = nullptr;     // of the steps that were submitted and are not done, the last
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_;
   Deadlines deadlines_;
@@ -140,16 +116,7 @@ class Engine::Impl {
   std::int64_t num_sequences_made_ = 0;
 
   EngineStats stats_;
-  struct Window {
-    double busy_s = 0.0;  // in steps
-    std::uint64_t num_tokens = 0;
-    std::uint64_t num_started = 0;
-    std::uint64_t num_prompt_tokens = 0;
-  };
-  Window window_;           // since the last look at the rate
-  ServiceRate rate_;        // of starting what waits
-  StepRecord step_record_;  // of the step that runs; its entries only while it is traced
-  Clock::time_point phase_began_{};
+  StepMeter meter_;
 };
 
 }  // namespace quire

@@ -26,33 +26,20 @@ void Engine::Impl::receive(Clock::time_point now) {
 }
 
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
-  const Request& request = *submission.request;
-  Result<void> fits = scheduler_.check(request);
-  if (request.prompt.empty()) fits = invalid("The prompt holds no tokens.", "prompt");
-  if (!healthy.load(std::memory_order_relaxed))
-    fits = failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
-  const auto [place, added] = live_.try_emplace(request.id);
-  if (!added)
-    fits = failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
-  if (!fits) {
-    if (added) live_.erase(place);
-    for (std::int32_t choice = 0; choice < request.num_choices; ++choice) {
+  const std::shared_ptr<const Request> request = submission.request;
+  const std::shared_ptr<OutputSink> sink = submission.sink;
+  Result<std::unique_ptr<LiveRequest>> admitted = admit(submission);
+  if (!admitted) {
+    for (std::int32_t choice = 0; choice < request->num_choices; ++choice) {
       OutputEvent event{.choice = choice};
-      event.finish = FinishInfo{.reason = FinishReason::kError, .error = fits.error()};
-      submission.sink->send(std::move(event));
+      event.finish = FinishInfo{.reason = FinishReason::kError, .error = admitted.error()};
+      sink->send(std::move(event));
     }
     return;
   }
-  place->second = std::make_unique<LiveRequest>();
-  LiveRequest& live = *place->second;
-  live.request = std::move(submission.request);
-  live.sink = std::move(submission.sink);
-  live.ticket = std::move(submission.ticket);
-  live.seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
-  live.choices.resize(static_cast<std::size_t>(request.num_choices));
-  live.choices[0] = make_generation(live, 0);
-  live.num_unforked = request.num_choices - 1;
-  if (request.deadline) deadlines_.emplace(*request.deadline, &live);
+  LiveRequest& live = **admitted;
+  live_.emplace(request->id, *std::move(admitted));
+  if (request->deadline) deadlines_.emplace(*request->deadline, &live);
   if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
     live.queue_deadline =
         now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
@@ -60,6 +47,32 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   }
   scheduler_.add(*live.choices[0]);
   restore_blocks(*live.choices[0]);
+}
+
+// What the request itself needs, its memory included, is found out here: what fails ends this request alone.
+Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission) {
+  const Request& request = *submission.request;
+  if (!healthy.load(std::memory_order_relaxed))
+    return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
+  if (live_.contains(request.id))
+    return failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
+  if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
+  if (Result<void> fits = scheduler_.check(request); !fits) return tl::make_unexpected(std::move(fits.error()));
+  try {
+    auto live = std::make_unique<LiveRequest>();
+    live->request = submission.request;
+    live->sink = submission.sink;
+    live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
+    live->choices.resize(static_cast<std::size_t>(request.num_choices));
+    live->choices[0] = make_generation(*live, 0);
+    live->num_unforked = request.num_choices - 1;
+    live->ticket = std::move(submission.ticket);
+    return live;
+  } catch (const std::bad_alloc&) {
+    return tl::make_unexpected(out_of_memory());
+  } catch (const std::exception& error) {
+    return failure(ErrorKind::kInternal, error.what(), "request_failed");
+  }
 }
 
 // What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
@@ -81,9 +94,9 @@ void Engine::Impl::move_blocks() {
 
 std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
   const Request& request = *live.request;
-  auto generation = std::make_unique<Generation>(
-      live, choice,
-      SamplerState(request.sampling, request.prompt, end_of_generation_, model_.vocab_size(), live.seed, choice));
+  auto generation = std::make_unique<Generation>(live, choice,
+                                                 SamplerState(request.sampling, request.prompt, end_of_generation_,
+                                                              executor_->model().vocab_size(), live.seed, choice));
   Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
@@ -113,7 +126,7 @@ void Engine::Impl::abort(const Abort& asked) {
   if (choice >= live.choices.size() || live.choices[choice] == nullptr) return;
   Generation& generation = *live.choices[choice];
   if (live.num_unforked > 0) return;  // the others have not been forked from it yet
-  end(generation, finish_info(generation, FinishReason::kAbort));
+  end(generation, generation.finish_info(FinishReason::kAbort));
 }
 
 void Engine::Impl::cut_overdue(Clock::time_point now) {
@@ -136,8 +149,8 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
   }
 }
 
-void Engine::Impl::note_started(Clock::time_point now) {
-  for (Sequence* sequence : plan_.started) {
+void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
+  for (Sequence* sequence : plan.started) {
     LiveRequest& live = *Generation::of(*sequence).live;
     live.started_at = now;
     live.ticket.give_back();
@@ -146,37 +159,23 @@ void Engine::Impl::note_started(Clock::time_point now) {
       live.queue_deadline.reset();
     }
     stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
-    ++window_.num_started;
-    window_.num_prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
+    meter_.note_started(sequence->num_prompt_tokens);
   }
 }
 
-FinishInfo Engine::Impl::finish_info(const Generation& generation, FinishReason reason) const {
-  const LiveRequest& live = *generation.live;
-  const Clock::time_point now = Clock::now();
-  FinishInfo info{.reason = reason};
-  info.num_prompt_tokens = static_cast<std::int32_t>(generation.num_prompt_tokens);
-  info.num_cached_tokens = static_cast<std::int32_t>(generation.num_cached_tokens);
-  info.num_generated_tokens = generation.num_generated;
-  info.num_preemptions = generation.num_preemptions;
-  const Clock::time_point started = live.started_at.value_or(now);
-  const Clock::time_point first_token = generation.first_token_at.value_or(now);
-  info.queue_time = started - live.request->arrival;
-  info.prefill_time = first_token - started;
-  info.decode_time = now - first_token;
-  return info;
-}
-
-// Sends the last event; the generation, and with its last choice the request, is gone afterwards. Published before it
-// is told: a client that has its whole answer finds it counted.
+// Sends the last event; the request is gone with its last choice. A generation stays as long as a step that is in
+// flight names it. Published before it is sent: a client that has its whole answer finds it counted.
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
   generation.event.finish = std::move(info);
   scheduler_.finish(generation);
+  generation.state = Sequence::State::kDone;
   publish();
   live.sink->send(std::move(generation.event));
-  live.choices[static_cast<std::size_t>(generation.choice)].reset();
+  auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
+  if (latest_ != nullptr) latest_->ended.push_back(std::move(choice));
+  choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
 
@@ -185,7 +184,7 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
   if (live.num_unforked > 0) {
     for (std::int32_t choice = 1; choice <= live.num_unforked; ++choice) {
       OutputEvent event{.choice = choice};
-      event.finish = finish_info(*live.choices[0], reason);
+      event.finish = live.choices[0]->finish_info(reason);
       event.finish->error = error;
       live.sink->send(std::move(event));
       ++live.num_ended;
@@ -195,7 +194,7 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
   std::int32_t num_left = live.request->num_choices - live.num_ended;
   for (std::size_t i = 0; num_left > 0; ++i) {
     if (live.choices[i] == nullptr) continue;
-    FinishInfo info = finish_info(*live.choices[i], reason);
+    FinishInfo info = live.choices[i]->finish_info(reason);
     info.error = error;
     --num_left;
     end(*live.choices[i], std::move(info));

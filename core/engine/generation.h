@@ -1,5 +1,6 @@
-// Generation: one choice of a live request: its sequence and what else is remembered from token to token. Engine thread
-// only. LiveRequest: a request between its arrival and its last finish event.
+// Generation: one choice of a request on its way: its sequence, sampler, grammar, and what is to be sent. LiveRequest:
+// a request that has been accepted and not finished. Engine thread only. Invariant: what fails for one generation, its
+// memory included, is thrown or noted here and ends that generation alone.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/engine/request_queue.h"
+#include "core/engine/step_input.h"
 #include "core/grammar/grammar.h"
 #include "core/request/request.h"
 #include "core/sampling/sampler.h"
@@ -29,10 +31,24 @@ struct Generation : Sequence {
   // The engine's sequences are generations, all of them.
   static Generation& of(Sequence& sequence) { return static_cast<Generation&>(sequence); }
 
-  // Whether the request keeps `token` away here, whatever model and grammar say.
-  bool forbids(TokenId token) const {
-    return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
-  }
+  bool has_ended() const { return state == State::kDone; }
+  bool draws() const { return request->pooling == Pooling::kNone && request->sampling.max_tokens > 0; }
+  // What is wanted of the next `num_tokens` rows. ends: they reach the sequence's last token.
+  WantedRows wanted_rows(std::int64_t num_tokens, bool ends) const;
+  // A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
+  bool fill_mask(std::span<std::uint32_t> mask);
+
+  // Hidden states of rows from `first_position` on. Row by row in the order of positions, each once, so that chunks and
+  // preemptions do not change the sum.
+  void add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position);
+  // Of the prompt's token at `position`; in order.
+  void add_prompt_logprob(std::int64_t position, std::optional<TokenLogprob> logprob);
+  // Takes the token that was drawn, and what the grammar forces after it, and decides whether the generation is over.
+  void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
+  // The prompt is computed, and that is all that was asked for.
+  void finish_prompt();
+  void fail(Error error);
+  FinishInfo finish_info(FinishReason reason) const;
 
   LiveRequest* const live;
   const std::int32_t choice;
@@ -40,7 +56,8 @@ struct Generation : Sequence {
   std::unique_ptr<GrammarState> grammar;  // null: none
   std::vector<TokenId> forced;            // what must be sampled next, last first; where the model is asked for it
   OutputEvent event;                      // what this step will send
-  std::optional<FinishInfo> finish;       // decided in this step
+  std::optional<FinishInfo> finish;       // decided, not yet sent
+  std::int32_t pending_place = 0;         // of the pending token among the draws of the step before
 
   // Of the prompt's rows that are wanted themselves.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
@@ -49,7 +66,27 @@ struct Generation : Sequence {
 
   std::int32_t num_generated = 0;  // a stop token included
   std::optional<Clock::time_point> first_token_at;
+
+ private:
+  void append(TokenId token, std::span<const TokenId> end_of_generation);
+  void append_forced(std::span<const TokenId> end_of_generation);
+  bool is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const;
+  bool forbids(TokenId token) const;
+  Error why_no_token(const DrawnToken& drawn) const;
 };
+
+Error out_of_memory();
+// Calls `work`, which is the generation's own: what it throws ends this generation.
+template <class Work>
+void guarded(Generation& generation, const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    generation.fail(out_of_memory());
+  } catch (const std::exception& error) {
+    generation.fail({ErrorKind::kInternal, error.what(), "request_failed", {}, {}});
+  }
+}
 
 struct LiveRequest {
   std::shared_ptr<const Request> request;

@@ -3,6 +3,7 @@
 // costs more. Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -104,6 +105,8 @@ class RequestQueue {
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
+  // True from an arrival until drain_into(): a step may end early for it.
+  const std::atomic<bool>& has_arrivals() const { return has_arrivals_; }
 
  private:
   friend class QueueTicket;
@@ -131,6 +134,7 @@ class RequestQueue {
   std::optional<Error> closed_;
   std::optional<std::map<std::string, double>> key_weights_;
   bool woken_ = false;
+  std::atomic<bool> has_arrivals_{false};  // submissions_ or aborts_ hold something
 };
 
 }  // namespace quire

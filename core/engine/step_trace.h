@@ -23,6 +23,7 @@ struct StepRecord {
     bool is_prompt = false;
   };
   Clock::time_point began{};
+  Clock::time_point submitted{};  // to the executor
   std::array<Clock::duration, kNumStepPhases> phases{};
   std::int64_t num_tokens = 0;
   std::vector<Entry> entries;

@@ -7,15 +7,15 @@
 #include <span>
 #include <string>
 
-#include "core/model/gguf.h"
+#include "core/model/architectures/model_config.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/layers/weight_sources.h"
 #include "core/model/loaded_model.h"
-#include "core/model/model_config.h"
-#include "core/model/weight_sources.h"
 
 namespace quire {
 
 struct Checkpoint {
-  ModelConfig config;
+  ModelSpec spec;
   WeightSources weights;  // views into `files`
   std::string name;       // for people
   std::uint64_t file_bytes = 0;
@@ -29,8 +29,9 @@ struct Checkpoint {
 };
 
 // Each throws StartupError with one line that begins with the path (`where`).
-Checkpoint read_gguf_checkpoint(const std::filesystem::path& path);
-Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where);
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory);
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true);
+Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where,
+                                bool with_text = true);
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true);
 
 }  // namespace quire

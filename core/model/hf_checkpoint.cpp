@@ -5,35 +5,38 @@
 #include <utility>
 
 #include "core/base/result.h"
+#include "core/model/architectures/hf_config.h"
 #include "core/model/checkpoint.h"
-#include "core/model/hf_config.h"
-#include "core/model/json_file.h"
-#include "core/model/read_tokenizer.h"
-#include "core/model/safetensors.h"
+#include "core/model/formats/json_file.h"
+#include "core/model/formats/quantized_tensors.h"
+#include "core/model/formats/read_tokenizer.h"
+#include "core/model/formats/safetensors.h"
 
 namespace quire {
 
 namespace {
 
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+using FilesAndTable = std::pair<std::shared_ptr<const Files>, std::shared_ptr<const TensorTable>>;
 
-// `prefix`: "model." in a causal language model, nothing in a bare one (embedding models are published so).
-TensorNames hf_names(const std::string& prefix) {
-  return {.embedding = prefix + "embed_tokens.weight",
-          .final_norm = prefix + "norm.weight",
-          .head = "lm_head.weight",
-          .layer_prefix = prefix + "layers.",
-          .attention_norm = "input_layernorm",
-          .query = "self_attn.q_proj",
-          .key = "self_attn.k_proj",
-          .value = "self_attn.v_proj",
-          .attention_output = "self_attn.o_proj",
-          .query_norm = "self_attn.q_norm",
-          .key_norm = "self_attn.k_norm",
-          .ffn_norm = "post_attention_layernorm",
-          .gate = "mlp.gate_proj",
-          .up = "mlp.up_proj",
-          .down = "mlp.down_proj"};
+// The name that the file gives a tensor of GGUF's name. `prefix`: "model." in a causal language model, nothing in a
+// bare one (embedding models are published so).
+std::string hf_name(const std::string& gguf, const std::string& prefix) {
+  std::string layer;
+  std::string_view rest = gguf;
+  if (rest.starts_with("blk.")) {
+    const std::size_t dot = rest.find('.', 4);
+    layer = fmt::format("layers.{}.", rest.substr(4, dot - 4));
+    rest.remove_prefix(dot + 1);
+  }
+  const std::size_t dot = rest.rfind('.');
+  for (int i = 0; i < kNumWeightRoles; ++i) {
+    const RoleInfo& info = role_info(static_cast<WeightRole>(i));
+    if (info.gguf != rest.substr(0, dot) || info.hf.empty()) continue;
+    const bool is_head = static_cast<WeightRole>(i) == WeightRole::kHead;
+    return fmt::format("{}{}{}{}", is_head ? "" : prefix, layer, info.hf, rest.substr(dot));
+  }
+  return gguf;
 }
 
 // Old files carry the RoPE frequencies that follow from the configuration.
@@ -41,27 +44,27 @@ bool is_derived(const StoredTensor& tensor) {
   return tensor.name.ends_with("rotary_emb.inv_freq");
 }
 
-TensorTable tensor_table(const Files& files, const std::string& where) {
+TensorTable tensor_table(const Files& files, const QuantConfig& quantization, const std::string& where) {
   std::vector<StoredTensor> tensors;
   for (const auto& file : files) {
     std::ranges::copy_if(file->tensors(), std::back_inserter(tensors), [](const auto& t) { return !is_derived(t); });
   }
-  return {where, std::move(tensors)};
+  return {where, join_quantized(std::move(tensors), quantization, where)};
 }
 
 // A tied head may be stored under either name or both; the embedding counts where both are there.
-TensorNames resolve_head(TensorNames names, TensorTable& tensors, ModelConfig& config) {
-  const bool has_head = tensors.contains(names.head);
-  const bool has_embedding = tensors.contains(names.embedding);
+void name_tensors(TensorTable& tensors, const ModelConfig& config) {
+  const std::string prefix = tensors.contains("norm.weight") ? "" : "model.";
+  const std::string embedding = prefix + "embed_tokens.weight";
+  const std::string head = "lm_head.weight";
+  const bool has_head = tensors.contains(head);
+  const bool has_embedding = tensors.contains(embedding);
   if (!has_head && !has_embedding)
-    throw StartupError(fmt::format("{}: the tensor '{}' is missing", tensors.where(), names.embedding));
-  if (!config.tied_head) return names;
-  if (!has_embedding) {
-    names.embedding = names.head;
-  } else if (has_head) {
-    tensors.take_matrix(names.head, config.vocab_size, config.hidden_size);
-  }
-  return names;
+    throw StartupError(fmt::format("{}: the tensor '{}' is missing", tensors.where(), embedding));
+  if (config.tied_head && has_head && has_embedding) tensors.take_matrix(head, config.vocab_size, config.hidden_size);
+  const bool from_head = config.tied_head && !has_embedding;
+  tensors.set_names(
+      [=](const std::string& name) { return from_head && name == "token_embd.weight" ? head : hf_name(name, prefix); });
 }
 
 std::string read_chat_template(const std::filesystem::path& directory) {
@@ -93,21 +96,22 @@ std::string model_name(const std::filesystem::path& directory, const nlohmann::j
 
 }  // namespace
 
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text) {
   const std::string where = directory.string();
   const auto config_path = directory / "config.json";
   const auto config = read_json_file(config_path);
   if (!config) throw StartupError(fmt::format("{}: is missing", config_path.string()));
   Checkpoint out;
-  out.config = read_hf_config(*config, config_path.string());
-  check_config(out.config, config_path.string());
+  out.spec = plain_spec(read_hf_config(*config, config_path.string()));
+  check_spec(out.spec, config_path.string());
 
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
-  TensorTable tensors = tensor_table(*files, where);
-  const std::string prefix = tensors.contains("norm.weight") ? "" : "model.";
-  const TensorNames names = resolve_head(hf_names(prefix), tensors, out.config);
-  out.weights = collect_weights(out.config, names, tensors);
-  tensors.refuse_unused(out.config.architecture);
+  const QuantConfig quantization = read_quant_config(*config, config_path.string());
+  const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
+  TensorTable& tensors = *tensors_owner;
+  name_tensors(tensors, out.spec.config);
+  out.weights = collect_weights(out.spec, tensors);
+  tensors.refuse_unused(out.spec.config.architecture);
 
   const auto generation_path = directory / "generation_config.json";
   if (const auto generation = read_json_file(generation_path)) {
@@ -115,13 +119,16 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory) {
   }
   const auto pooling_path = directory / "1_Pooling" / "config.json";
   if (const auto pooling = read_json_file(pooling_path)) out.pooling = read_hf_pooling(*pooling, pooling_path.string());
-  out.tokenizer = read_hf_tokenizer(directory);
-  check_vocabulary(*out.tokenizer, out.config.vocab_size, where);
+  if (with_text) {
+    out.tokenizer = read_hf_tokenizer(directory);
+    check_vocabulary(*out.tokenizer, out.spec.config.vocab_size, where);
+  }
   out.chat_template = read_chat_template(directory);
   out.name = model_name(directory, *config);
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
-  out.files = files;
+  // Weights are views of the files and of what the table makes rows with.
+  out.files = std::make_shared<const FilesAndTable>(files, tensors_owner);
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

@@ -9,37 +9,25 @@
 #include "core/base/log.h"
 #include "core/base/result.h"
 #include "core/model/checkpoint.h"
+#include "core/model/layers/transformer.h"
 #include "core/model/packed_cache.h"
-#include "core/model/transformer.h"
 
 namespace quire {
 
 namespace {
 
-// Calls visit for every matrix, the head's tied copy included: it is packed beside the embedding it is read from.
+// Calls visit for every packed matrix, the head's tied copy included: it is packed beside the embedding it is read
+// from.
 template <class Visit>
 void for_each_matrix(const WeightSources& weights, const Visit& visit) {
-  for (const LayerSources& layer : weights.layers) {
-    for (const LinearSource* linear : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.ffn_down}) {
-      for (const WeightSource& part : linear->parts)
-        visit(part);
-    }
-  }
-  visit(weights.head);
+  weights.for_each_product([&](const LinearSource& product) {
+    for (const WeightSource& part : product.parts)
+      visit(part);
+  });
 }
 
 std::size_t source_bytes(const WeightSource& source) {
   return dtype_bytes(source.type, source.rows * source.cols);
-}
-
-std::int64_t num_vector_elements(const WeightSources& weights) {
-  std::size_t count = weights.final_norm.size();
-  for (const LayerSources& layer : weights.layers) {
-    count += layer.attention_norm.size() + layer.ffn_norm.size() + layer.query_norm.size() + layer.key_norm.size() +
-             layer.qkv.bias.size() + layer.attention_output.bias.size() + layer.gate_up.bias.size() +
-             layer.ffn_down.bias.size();
-  }
-  return static_cast<std::int64_t>(count);
 }
 
 void report_written(const PackedCache& cache, const std::string& error) {
@@ -62,8 +50,10 @@ class CheckpointModel final : public LoadedModel {
   std::size_t weight_bytes(const Backend& backend) const override {
     const WeightSources& weights = checkpoint_.weights;
     // Embedding rows are read where the file is mapped.
-    std::size_t bytes = source_bytes(weights.embedding);
-    bytes += static_cast<std::size_t>(num_vector_elements(weights)) * sizeof(float);
+    std::size_t bytes = 0;
+    for (const auto& [role, table] : weights.model.rows)
+      bytes += source_bytes(table);
+    bytes += static_cast<std::size_t>(weights.num_vector_elements()) * sizeof(float);
     for_each_matrix(weights, [&](const WeightSource& matrix) {
       bytes += backend.packed_bytes(matrix.type, matrix.rows, matrix.cols);
     });
@@ -71,7 +61,7 @@ class CheckpointModel final : public LoadedModel {
   }
 
   std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const override {
-    return Transformer::activation_bytes(checkpoint_.config, num_rows, num_logit_rows);
+    return Transformer::activation_bytes(checkpoint_.spec, num_rows, num_logit_rows);
   }
 
   std::unique_ptr<Model> build(Backend& backend, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
@@ -85,18 +75,18 @@ class CheckpointModel final : public LoadedModel {
       if (progress) progress(done, total);
     };
     if (cache.folder.empty() || backend.packing().empty()) {
-      TransformerWeights weights = pack_weights(checkpoint_.weights, backend, packed, nullptr, nullptr);
-      return std::make_unique<Transformer>(checkpoint_.config, std::move(weights), backend, checkpoint_.files);
+      PackedModel weights = pack_weights(checkpoint_.weights, backend, packed, nullptr, nullptr);
+      return std::make_unique<Transformer>(checkpoint_.spec, std::move(weights), backend, checkpoint_.files);
     }
     const PackedCache files(cache.folder, packed_identity(checkpoint_.weights, backend.packing(), cache.model_version));
-    const auto cached = files.open(num_products(checkpoint_.weights));
+    const auto cached = files.open(checkpoint_.weights.num_products());
     const auto writer = cached ? nullptr : files.create();
-    TransformerWeights weights = pack_weights(checkpoint_.weights, backend, packed, cached.get(), writer.get());
+    PackedModel weights = pack_weights(checkpoint_.weights, backend, packed, cached.get(), writer.get());
     if (writer) report_written(files, writer->finish());
     if (cached) log::info("packed weights are mapped from {}", files.path().string());
     // The packed weights must live as long as the model.
     using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const PackedWeights>>;
-    return std::make_unique<Transformer>(checkpoint_.config, std::move(weights), backend,
+    return std::make_unique<Transformer>(checkpoint_.spec, std::move(weights), backend,
                                          std::make_shared<Owners>(checkpoint_.files, cached));
   }
 
@@ -108,7 +98,7 @@ class CheckpointModel final : public LoadedModel {
 };
 
 void CheckpointModel::fill_info() {
-  const ModelConfig& config = checkpoint_.config;
+  const ModelConfig& config = checkpoint_.spec.config;
   const WeightSources& weights = checkpoint_.weights;
   info_.architecture = config.architecture;
   info_.name = checkpoint_.name;
@@ -117,12 +107,17 @@ void CheckpointModel::fill_info() {
   info_.vocab_size = config.vocab_size;
   info_.hidden_size = config.hidden_size;
   if (checkpoint_.pooling != Pooling::kNone) info_.pooling = checkpoint_.pooling;
-  info_.kv_layout.num_layers = config.num_layers;
-  info_.kv_layout.num_kv_heads = config.num_kv_heads;
-  info_.kv_layout.head_dim = config.head_dim;
-  info_.num_parameters = num_vector_elements(weights);
-  if (!config.tied_head) info_.num_parameters += weights.embedding.rows * weights.embedding.cols;
-  std::array<std::int64_t, 16> elements_of_type{};
+  info_.kv_layout = kv_layout_of(checkpoint_.spec);
+  info_.state_floats = state_floats(checkpoint_.spec);
+  info_.num_labels = checkpoint_.spec.num_labels;
+  info_.is_causal = checkpoint_.spec.is_causal;
+  info_.has_head = checkpoint_.spec.has_head;
+  info_.num_parameters = weights.num_vector_elements();
+  for (const auto& [role, table] : weights.model.rows) {
+    if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info_.has_head)
+      info_.num_parameters += table.rows * table.cols;
+  }
+  std::array<std::int64_t, kNumWeightTypes> elements_of_type{};
   for_each_matrix(weights, [&](const WeightSource& matrix) {
     info_.num_parameters += matrix.rows * matrix.cols;
     elements_of_type.at(static_cast<std::size_t>(matrix.type)) += matrix.rows * matrix.cols;
@@ -133,10 +128,11 @@ void CheckpointModel::fill_info() {
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path) {
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text) {
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path) : read_gguf_checkpoint(path));
+  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path, with_text)
+                                                        : read_gguf_checkpoint(path, with_text));
 }
 
 }  // namespace quire

@@ -26,7 +26,7 @@ struct GenerationDefaults {
 };
 
 struct ModelInfo {
-  std::string architecture;  // llama, qwen2, qwen3
+  std::string architecture;  // as GGUF files name it
   std::string name;          // for people
   std::string file_type;     // the type of most weights: "Q4_K"
   std::int64_t num_parameters = 0;
@@ -36,6 +36,10 @@ struct ModelInfo {
   std::int64_t hidden_size = 0;
   Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the position that saw the whole text
   KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
+  std::int64_t state_floats = 0;     // that each sequence keeps of recurrent layers
+  std::int64_t num_labels = 0;       // of a classifier: rerankers
+  bool is_causal = true;             // false: a sequence is computed whole, in one step
+  bool has_head = true;              // false: embeddings only
 };
 
 class LoadedModel {
@@ -55,8 +59,9 @@ class LoadedModel {
                                        const PackedCacheOptions& cache = {}) const = 0;
 };
 
-// `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line.
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path);
+// `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line. Without `with_text` the
+// vocabulary is not read: tokenizer() is null.
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true);
 
 // The text side alone of the same paths (vocabulary-only GGUF files, or a folder with just tokenizer.json, included).
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);

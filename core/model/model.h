@@ -28,9 +28,11 @@ struct StepArrays {
   AttentionBatch attention{};
   std::span<const std::int32_t> adapters{};  // [sequences] -1: none
   std::span<const std::int32_t> states{};    // [sequences] where a recurrent layer keeps its state; -1: nowhere
+  StateStorage* state_storage = nullptr;     // of which those are slots; a sequence that begins here begins anew
 
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending
+  std::span<const std::int32_t> label_rows{};   // rows whose classifier scores are wanted, ascending
 
   std::int64_t slice_rows = 0;                   // rows computed at once; 0: as many as the model likes
   const std::atomic<bool>* interrupt = nullptr;  // once true, the pass ends after the slice that it computes
@@ -43,6 +45,7 @@ struct ModelOutput {
   std::int64_t num_rows = 0;
   MatrixView logits;  // [logit_rows, vocab_size]
   MatrixView hidden;  // [hidden_rows, hidden_size]
+  MatrixView labels;  // [label_rows, num_labels]
 };
 
 class Model {
@@ -54,6 +57,8 @@ class Model {
   // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
   virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
 
+  virtual std::int64_t num_labels() const { return 0; }
+  virtual std::int64_t state_floats() const { return 0; }  // that a sequence keeps of recurrent layers
   virtual std::int64_t vocab_size() const = 0;
   virtual std::int64_t hidden_size() const = 0;
   virtual std::int64_t max_context() const = 0;  // tokens, as the model's file says

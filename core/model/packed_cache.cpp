@@ -35,8 +35,21 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& table, const std::string
   return XXH3_64bits_withSeed(identity.data(), identity.size(), seed);
 }
 
+// The same of rows that no file holds.
+std::uint64_t made_sample_hash(const WeightSource& source, std::uint64_t seed) {
+  std::vector<std::byte> row(dtype_bytes(source.type, source.cols));
+  std::uint64_t hash = seed;
+  for (const std::int64_t at : {std::int64_t{0}, source.rows / 2, source.rows - 1}) {
+    source.maker->make_row(source.first_row + at, row.data());
+    hash = XXH3_64bits_withSeed(row.data(), row.size(), hash);
+  }
+  if (source.order == nullptr) return hash;
+  return XXH3_64bits_withSeed(source.order, static_cast<std::size_t>(source.cols) * sizeof *source.order, hash);
+}
+
 // Begin, middle and end of a matrix.
 std::uint64_t sample_hash(const WeightSource& source, std::uint64_t seed) {
+  if (source.maker != nullptr) return made_sample_hash(source, seed);
   const std::size_t bytes = dtype_bytes(source.type, source.rows * source.cols);
   const std::size_t count = std::min(kSample, bytes);
   std::uint64_t hash = seed;
@@ -55,13 +68,10 @@ std::string packed_identity(const WeightSources& sources, const std::string& pac
     identity += fmt::format("{} {}x{}\n", dtype_info(source.type).name, source.rows, source.cols);
     hash = sample_hash(source, hash);
   };
-  for (const LayerSources& layer : sources.layers) {
-    for (const LinearSource* linear : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.ffn_down}) {
-      for (const WeightSource& part : linear->parts)
-        add(part);
-    }
-  }
-  add(sources.head);
+  sources.for_each_product([&](const LinearSource& product) {
+    for (const WeightSource& part : product.parts)
+      add(part);
+  });
   return identity + fmt::format("samples {:016x}\n", hash);
 }
 

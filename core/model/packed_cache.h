@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model/mapped_file.h"
-#include "core/model/weight_sources.h"
+#include "core/model/formats/mapped_file.h"
+#include "core/model/layers/weight_sources.h"
 
 namespace quire {
 

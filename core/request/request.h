@@ -41,6 +41,14 @@ struct TokenLogprob {
   std::vector<std::pair<TokenId, float>> top;  // descending
 };
 
+// What became of a token that was to be drawn: none where nothing is allowed, or where one of these is set.
+struct DrawnToken {
+  std::optional<TokenId> token{};
+  std::optional<TokenLogprob> logprob{};  // of the model's own distribution, where asked for
+  bool has_no_numbers = false;            // what is allowed has logits that are no numbers
+  bool out_of_memory = false;
+};
+
 enum class FinishReason { kStop, kLength, kAbort, kError };
 
 // Sent with the last event of each choice.

@@ -30,10 +30,10 @@ bool is_breaker(const DryParams& params, TokenId token) {
 
 // lengths[d]: how many tokens that end d tokens before the end equal the last ones (the Z function of the reversed
 // text).
-std::vector<std::size_t> repeat_lengths(std::span<const TokenId> tokens) {
+void find_repeat_lengths(std::span<const TokenId> tokens, std::vector<std::size_t>& lengths) {
   const std::size_t n = tokens.size();
   const auto reversed = [&](std::size_t i) { return tokens[n - 1 - i]; };
-  std::vector<std::size_t> lengths(n, 0);
+  lengths.assign(n, 0);
   std::size_t left = 0;
   std::size_t right = 0;
   for (std::size_t d = 1; d < n; ++d) {
@@ -46,13 +46,14 @@ std::vector<std::size_t> repeat_lengths(std::span<const TokenId> tokens) {
       right = d + length;
     }
   }
-  return lengths;
 }
 
 }  // namespace
 
-std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens) {
-  std::vector<DryPenalty> found;
+std::span<const DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens,
+                                          DryScratch& scratch) {
+  std::vector<DryPenalty>& found = scratch.found;
+  found.clear();
   if (params.multiplier <= 0.0F) return found;
   if (params.penalty_last_n >= 0 && tokens.size() > static_cast<std::size_t>(params.penalty_last_n)) {
     tokens = tokens.last(static_cast<std::size_t>(params.penalty_last_n));
@@ -60,9 +61,9 @@ std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const T
   const std::size_t limit = unbroken_length(params, tokens);
   const auto allowed = static_cast<std::size_t>(std::max(params.allowed_length, 1));
   if (limit < allowed) return found;
-  const std::vector<std::size_t> lengths = repeat_lengths(tokens);
+  find_repeat_lengths(tokens, scratch.lengths);
   for (std::size_t d = 1; d < tokens.size(); ++d) {
-    const std::size_t length = std::min(lengths[d], limit);
+    const std::size_t length = std::min(scratch.lengths[d], limit);
     const TokenId next = tokens[tokens.size() - d];
     if (length < allowed || is_breaker(params, next)) continue;
     const auto excess = static_cast<float>(length) - static_cast<float>(params.allowed_length);

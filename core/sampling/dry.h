@@ -1,7 +1,8 @@
-// DRY: what a token costs because it would continue a repetition of earlier text. Any thread; pure.
+// DRY: what a token costs because it would continue a repetition of earlier text. Any thread.
 // Source: the sampler of that name by p-e-w (text-generation-webui, 2024).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,14 @@ struct DryPenalty {
   float penalty;
 };
 
-// The tokens that would continue what the end of `tokens` repeats, each once, by ascending id. O(tokens).
-std::vector<DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens);
+struct DryScratch {
+  std::vector<std::size_t> lengths;
+  std::vector<DryPenalty> found;
+};
+
+// The tokens that would continue what the end of `tokens` repeats, each once, by ascending id. O(tokens). The result
+// lies in the scratch.
+std::span<const DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens,
+                                          DryScratch& scratch);
 
 }  // namespace quire

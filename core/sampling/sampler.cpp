@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -52,13 +53,43 @@ double total_weight(const Candidates& candidates) {
 
 }  // namespace
 
+// All that the threads can need at once is taken here: which of them takes which scratch, and how many candidates a row
+// has, differs from step to step. What is never touched costs addresses only.
+Sampler::Sampler(Backend& backend, std::int64_t vocab_size, std::int64_t max_tokens) : backend_(backend) {
+  const std::size_t num_threads = std::max(1U, std::thread::hardware_concurrency());
+  scratch_.reserve(num_threads);
+  if (vocab_size == 0) return;
+  const auto width = static_cast<std::size_t>(vocab_size);
+  const auto length = static_cast<std::size_t>(max_tokens);
+  while (scratch_.size() < num_threads) {
+    auto made = std::make_unique<Scratch>();
+    made->candidates.reserve(width);
+    made->ids.reserve(width);
+    made->chunk_sums.reserve(width);
+    made->raw.reserve(width);
+    made->shared.reserve(width);
+    made->state.window.reserve(length);
+    made->state.dry.lengths.reserve(length);
+    made->state.dry.found.reserve(length);
+    scratch_.push_back(std::move(made));
+  }
+}
+
+// A row whose memory is exhausted ends alone: nothing is thrown on a compute thread.
 void Sampler::sample(std::span<SampleRow> rows) {
-  make_scratch(rows);
   backend_.parallel_for(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    std::unique_ptr<Scratch> scratch = take_scratch();
-    for (std::int64_t i = begin; i < end; ++i)
-      sample_row(rows[static_cast<std::size_t>(i)], *scratch);
-    give_scratch(std::move(scratch));
+    std::unique_ptr<Scratch> scratch;
+    for (std::int64_t i = begin; i < end; ++i) {
+      SampleRow& row = rows[static_cast<std::size_t>(i)];
+      row.drawn = {};
+      try {
+        if (scratch == nullptr) scratch = take_scratch();
+        sample_row(row, *scratch);
+      } catch (const std::bad_alloc&) {
+        row.drawn = {.out_of_memory = true};
+      }
+    }
+    if (scratch != nullptr) give_scratch(std::move(scratch));
   });
 }
 
@@ -70,18 +101,16 @@ void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
     row.logits = scratch.shared;
   }
   if (!row.mask.empty()) apply_mask(row.logits, row.mask);
-  row.state->apply(row.logits, row.tokens, row.num_prompt_tokens);
+  row.state->apply(row.logits, row.tokens, row.num_prompt_tokens, scratch.state);
   const Maximum maximum = find_maximum(row.logits);
-  row.token.reset();
-  row.logprob.reset();
   if (maximum.id < 0) {
-    row.has_no_numbers =
+    row.drawn.has_no_numbers =
         std::any_of(row.logits.begin(), row.logits.end(), [](float logit) { return std::isnan(logit); });
     return;
   }
   const std::int32_t id = params.temperature < kGreedyBelow ? maximum.id : draw(row, maximum, scratch);
-  row.token = TokenId{id};
-  if (params.num_logprobs) row.logprob = logprob_of(scratch.raw, *row.token, *params.num_logprobs);
+  row.drawn.token = TokenId{id};
+  if (params.num_logprobs) row.drawn.logprob = logprob_of(scratch.raw, *row.drawn.token, *params.num_logprobs);
 }
 
 std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scratch) {
@@ -226,22 +255,6 @@ TokenLogprob Sampler::logprob_of(std::span<const float> logits, TokenId token, s
   return result;
 }
 
-// All that this many rows can need at once, before they are given to the compute threads: which of them takes which
-// scratch, and how many candidates a row has, differs from step to step. What is never touched costs addresses only.
-void Sampler::make_scratch(std::span<const SampleRow> rows) {
-  const std::size_t most = std::min<std::size_t>(rows.size(), std::max(1U, std::thread::hardware_concurrency()));
-  while (scratch_.size() < most) {
-    auto made = std::make_unique<Scratch>();
-    const std::size_t vocab_size = rows[0].logits.size();
-    made->candidates.reserve(vocab_size);
-    made->ids.reserve(vocab_size);
-    made->chunk_sums.reserve(vocab_size);
-    made->raw.reserve(vocab_size);
-    made->shared.reserve(vocab_size);
-    scratch_.push_back(std::move(made));
-  }
-}
-
 std::unique_ptr<Sampler::Scratch> Sampler::take_scratch() {
   const std::lock_guard lock(scratch_mutex_);
   if (scratch_.empty()) return std::make_unique<Scratch>();
@@ -252,7 +265,7 @@ std::unique_ptr<Sampler::Scratch> Sampler::take_scratch() {
 
 void Sampler::give_scratch(std::unique_ptr<Scratch> scratch) {
   const std::lock_guard lock(scratch_mutex_);
-  scratch_.push_back(std::move(scratch));
+  if (scratch_.size() < scratch_.capacity()) scratch_.push_back(std::move(scratch));
 }
 
 }  // namespace quire

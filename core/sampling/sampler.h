@@ -10,12 +10,12 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/request/request.h"
 #include "core/request/sampling_params.h"
+#include "core/sampling/dry.h"
 #include "core/sampling/softmax.h"
 #include "kernels/backend.h"
 
@@ -33,17 +33,18 @@ class SamplerState {
   // Whether the request itself keeps `token` away after `generated`, whatever the model says.
   bool forbids(TokenId token, std::span<const TokenId> generated) const;
 
-  struct Count {
-    bool in_prompt = false;
-    std::int32_t num_generated = 0;
-  };
-
  private:
   friend class Sampler;
-  void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens) const;
+  // What applying takes besides the state: kept by the Sampler from row to row.
+  struct Scratch {
+    std::vector<std::int32_t> window;
+    DryScratch dry;
+  };
+  void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens,
+             Scratch& scratch) const;
   void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
   void apply_penalties(std::span<float> logits) const;
-  void apply_penalties(std::span<float> logits, std::span<const TokenId> window) const;
+  void apply_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const;
   void penalize(float& logit, std::int32_t count) const;
   bool keeps_ends_away(std::span<const TokenId> generated) const;
 
@@ -51,8 +52,12 @@ class SamplerState {
   const std::vector<TokenId> ends_;
   const std::uint64_t seed_;
   const std::int32_t choice_;
-  std::vector<std::uint32_t> allowed_;              // a mask of allowed_token_ids; empty: all
-  std::unordered_map<std::int32_t, Count> counts_;  // only where a penalty needs them
+  struct Count {
+    std::int32_t token;
+    std::int32_t num_generated;
+  };
+  std::vector<std::uint32_t> allowed_;  // a mask of allowed_token_ids; empty: all
+  std::vector<Count> counts_;           // of prompt and text, by token; only where a penalty needs them
 };
 
 struct SampleRow {
@@ -62,15 +67,14 @@ struct SampleRow {
   std::span<const TokenId> tokens;  // prompt and generated: the new token follows them
   std::int64_t num_prompt_tokens = 0;
   std::span<const std::uint32_t> mask;  // of a grammar; empty: none
-  // Results: no token where nothing is allowed, or where what is allowed has logits that are no numbers.
-  std::optional<TokenId> token = std::nullopt;
-  bool has_no_numbers = false;
-  std::optional<TokenLogprob> logprob = std::nullopt;  // of the model's own distribution, where asked for
+  DrawnToken drawn = {};
 };
 
 class Sampler {
  public:
-  explicit Sampler(Backend& backend) : backend_(backend) {}
+  // Takes the memory to sample from rows of `vocab_size` after sequences of up to `max_tokens`; more is taken when it
+  // is needed.
+  explicit Sampler(Backend& backend, std::int64_t vocab_size = 0, std::int64_t max_tokens = 0);
 
   void sample(std::span<SampleRow> rows);
 
@@ -90,6 +94,7 @@ class Sampler {
     std::vector<double> chunk_sums;
     std::vector<float> raw;     // the model's own logits, where logprobs are asked for
     std::vector<float> shared;  // a copy to overwrite, where other rows need the same logits
+    SamplerState::Scratch state;
   };
 
   static void sample_row(SampleRow& row, Scratch& scratch);
@@ -101,13 +106,12 @@ class Sampler {
   static void cut_top_p(Candidates& candidates, double mass);
   static void cut_min_p(Candidates& candidates, float min_p);
   static void cut_xtc(Candidates& candidates, float threshold);
-  void make_scratch(std::span<const SampleRow> rows);
   std::unique_ptr<Scratch> take_scratch();
   void give_scratch(std::unique_ptr<Scratch> scratch);
 
   Backend& backend_;
   std::mutex scratch_mutex_;
-  std::vector<std::unique_ptr<Scratch>> scratch_;  // one for each compute thread, kept between steps
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // of each compute thread, kept between steps
 };
 
 }  // namespace quire

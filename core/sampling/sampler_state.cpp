@@ -52,17 +52,30 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
     }
   }
   if (counts_needed(params)) {
+    std::vector<std::int32_t> ids;
     for (const TokenId token : prompt)
-      counts_[token.value].in_prompt = true;
+      ids.push_back(token.value);
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    const auto most_new = static_cast<std::size_t>(std::clamp<std::int64_t>(params.max_tokens, 0, vocab_size));
+    counts_.reserve(ids.size() + most_new);  // all that there can be, so that counting allocates nothing
+    for (const std::int32_t id : ids)
+      counts_.push_back({id, 0});
   }
 }
 
 void SamplerState::append(TokenId token) {
-  if (counts_needed(params_)) ++counts_[token.value].num_generated;
+  if (!counts_needed(params_)) return;
+  const auto place = std::ranges::lower_bound(counts_, token.value, {}, [](const Count& count) { return count.token; });
+  if (place != counts_.end() && place->token == token.value) {
+    ++place->num_generated;
+  } else {
+    counts_.insert(place, {token.value, 1});
+  }
 }
 
-void SamplerState::apply(std::span<float> logits, std::span<const TokenId> tokens,
-                         std::int64_t num_prompt_tokens) const {
+void SamplerState::apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens,
+                         Scratch& scratch) const {
   if (!allowed_.empty()) apply_mask(logits, allowed_);
   apply_bans(logits, tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)));
   for (const auto& [token, bias] : params_.logit_bias) {
@@ -72,11 +85,11 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
   }
   if (params_.penalty_last_n && penalizes(params_)) {
     const auto wanted = static_cast<std::uint32_t>(*params_.penalty_last_n);  // -1: more than there can be
-    apply_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())));
+    apply_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())), scratch);
   } else {
     apply_penalties(logits);
   }
-  for (const DryPenalty& dry : dry_penalties(params_.dry, tokens)) {
+  for (const DryPenalty& dry : dry_penalties(params_.dry, tokens, scratch.dry)) {
     if (static_cast<std::size_t>(dry.token.value) < logits.size()) {
       logits[static_cast<std::size_t>(dry.token.value)] -= dry.penalty;
     }
@@ -116,16 +129,16 @@ void SamplerState::penalize(float& logit, std::int32_t count) const {
   logit -= params_.presence_penalty;
 }
 
-// Each token's penalty is its own, so that the order in which the counts are visited does not matter.
 void SamplerState::apply_penalties(std::span<float> logits) const {
-  for (const auto& [token, count] : counts_) {
+  for (const auto& [token, num_generated] : counts_) {
     if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
-    penalize(logits[static_cast<std::size_t>(token)], count.num_generated);
+    penalize(logits[static_cast<std::size_t>(token)], num_generated);
   }
 }
 
-void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> window) const {
-  std::vector<std::int32_t> ids;
+void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const {
+  std::vector<std::int32_t>& ids = scratch.window;
+  ids.clear();
   for (const TokenId token : window) {
     if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) ids.push_back(token.value);
   }

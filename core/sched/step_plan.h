@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/kv/block_table.h"
+#include "core/request/request.h"
 #include "core/sched/sequence.h"
 
 namespace quire {
@@ -44,6 +47,8 @@ struct StepPlan {
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
 
+  double predicted_seconds = 0.0;  // 0: nothing was measured yet
+
   bool empty() const { return entries.empty(); }
   void clear() {
     entries.clear();
@@ -55,6 +60,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    predicted_seconds = 0.0;
   }
 };
 
@@ -67,6 +73,18 @@ struct EntryOutput {
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
   double seconds = 0.0;                // that the step took
+  // As they were asked for; of rows that were not computed, nothing.
+  std::vector<DrawnToken> tokens{};
+  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
+  std::span<const float> hidden{};                      // the wanted hidden states, row after row
+
+  void clear() {
+    entries.clear();
+    seconds = 0.0;
+    tokens.clear();
+    logprobs.clear();
+    hidden = {};
+  }
 
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
     const StepEntry& entry = plan.entries[index];
@@ -78,6 +96,8 @@ struct StepOutput {
 struct StepLimits {
   std::optional<double> swap_block_s;  // moves one block to the tier below and back; 0: not yet known; none: no tier
   bool is_awaited = false;             // another engine waits for the compute threads
+  bool can_end_early = false;          // an interruptible plan ends at a slice's border when something arrives
+  double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
 };
 
 }  // namespace quire

@@ -35,7 +35,9 @@ ActivationPacker::ActivationPacker(const KernelTable& kernels, ThreadPool& pool)
     : kernels_(kernels),
       pool_(pool),
       row_scratch_(static_cast<std::size_t>(pool.size())),
-      made_row_(static_cast<std::size_t>(pool.size())) {}
+      made_row_(static_cast<std::size_t>(pool.size())),
+      order_scratch_(static_cast<std::size_t>(pool.size())),
+      ordered_row_(static_cast<std::size_t>(pool.size())) {}
 
 PackedActivations ActivationPacker::pack(const ProductInput& input, WantedActivations wanted) {
   const std::int64_t rows = input.x.rows;
@@ -50,13 +52,18 @@ PackedActivations ActivationPacker::pack(const ProductInput& input, WantedActiva
     for (std::size_t i = 0; i < row_scratch_.size(); ++i)
       made_row_[i] = row_scratch_[i].get<float>(static_cast<std::size_t>(depth));
   }
+  order_ = wanted.order;
+  for (std::size_t i = 0; !order_.empty() && i < order_scratch_.size(); ++i)
+    ordered_row_[i] = order_scratch_[i].get<float>(static_cast<std::size_t>(depth));
   // Rows of one tile of floats share cache lines: a tile stays with one thread. So do rows that are turned together.
   const std::int64_t unit = pairs_ != nullptr ? kPairRows : wanted.floats ? kRowTile : 1;
   const std::int64_t num_pieces = std::clamp<std::int64_t>(rows * depth / kPackGrain, 1, (rows + unit - 1) / unit);
   const std::int64_t step = ((rows + num_pieces - 1) / num_pieces + unit - 1) / unit * unit;
   pool_.run((rows + step - 1) / step, [&](int worker, std::int64_t piece) {
-    for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row)
-      pack_row(make_row(input, row, made_row_[static_cast<std::size_t>(worker)]), row, rows, depth);
+    for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row) {
+      const float* made = make_row(input, row, made_row_[static_cast<std::size_t>(worker)]);
+      pack_row(in_order(made, ordered_row_[static_cast<std::size_t>(worker)]), row, rows, depth);
+    }
   });
   return {blocks_, floats_, halves_, pairs_ != nullptr ? pairs_ : halves_};  // pairs of one row are in its own order
 }
@@ -68,6 +75,13 @@ const float* ActivationPacker::make_row(const ProductInput& input, std::int64_t 
     case ProductInput::Form::kNormed: kernels_.rms_norm(from, input.norm_weight, input.eps, input.x.cols, room); break;
     case ProductInput::Form::kGated: kernels_.swiglu(from, from + input.cols(), input.cols(), room); break;
   }
+  return room;
+}
+
+const float* ActivationPacker::in_order(const float* values, float* room) const {
+  if (order_.empty()) return values;
+  for (std::size_t i = 0; i < order_.size(); ++i)
+    room[i] = values[order_[i]];
   return room;
 }
 

@@ -3,6 +3,7 @@
 // Invariant: a packed row is the same whatever rows come with it, and whether it was made here or before.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -18,6 +19,7 @@ struct WantedActivations {
   bool floats = false;
   bool halves = false;
   bool pairs = false;
+  std::span<const std::int32_t> order = {};  // which value of a row comes at a place; empty: its own
 };
 
 // Laid out as GemmArgs says; null where not wanted. Until the next pack().
@@ -36,6 +38,7 @@ class ActivationPacker {
 
  private:
   const float* make_row(const ProductInput& input, std::int64_t row, float* room) const;
+  const float* in_order(const float* values, float* room) const;
   void pack_row(const float* values, std::int64_t row, std::int64_t rows, std::int64_t depth);
 
   const KernelTable& kernels_;
@@ -50,6 +53,9 @@ class ActivationPacker {
   std::uint16_t* pairs_ = nullptr;
   std::vector<Scratch> row_scratch_;  // for each worker
   std::vector<float*> made_row_;
+  std::span<const std::int32_t> order_;
+  std::vector<Scratch> order_scratch_;  // for each worker
+  std::vector<float*> ordered_row_;
 };
 
 }  // namespace quire

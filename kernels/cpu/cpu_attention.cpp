@@ -33,23 +33,24 @@ std::int64_t rows_of_items(std::int64_t queries, std::int64_t group, std::int64_
 
 void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                           std::int64_t num_heads, float scale, MatrixView out) {
-  const KvLayout& layout = kv.layout();
-  QUIRE_CHECK(num_heads % layout.num_kv_heads == 0 && q.cols == num_heads * layout.head_dim && out.cols == q.cols,
+  const KvLayerShape& shape = kv.shape(layer);
+  QUIRE_CHECK(shape.num_heads > 0 && num_heads % shape.num_heads == 0 && q.cols == num_heads * shape.key_dim &&
+                  shape.value_dim == shape.key_dim && out.cols == q.cols,
               "attention: shapes do not fit");
-  const std::int64_t group = num_heads / layout.num_kv_heads;
-  const std::int64_t padded_dim = ceil_div(layout.head_dim, 16) * 16;
-  const Call call{&kv, layer, q, out, num_heads, layout.num_kv_heads, group, padded_dim, scale};
+  const std::int64_t group = num_heads / shape.num_heads;
+  const std::int64_t padded_dim = ceil_div(shape.key_dim, 16) * 16;
+  const Call call{&kv, layer, q, out, num_heads, shape.num_heads, group, shape.key_dim, padded_dim, scale};
   const std::int64_t least = std::max(kMinItemTiles, kernels_.tiles_together / 2);
   const std::int64_t most = std::max(kMaxItemTiles, kernels_.tiles_together);
   const std::int64_t item_queries = std::clamp(q.rows * num_heads / (kUnitsPerThread * pool_.size()),
                                                least * kernels_.query_tile, most * kernels_.query_tile);
-  plan(batch, rows_of_items(item_queries, group, kernels_.query_tile), group, layout.num_kv_heads);
+  plan(batch, rows_of_items(item_queries, group, kernels_.query_tile), group, shape.num_heads);
   if (items_.empty()) return;
-  const auto whole_units = static_cast<std::int64_t>(items_.size()) * layout.num_kv_heads;
+  const auto whole_units = static_cast<std::int64_t>(items_.size()) * shape.num_heads;
   const bool long_context = std::ranges::any_of(items_, [](const Item& item) { return item.partitions > 1; });
   const bool split = pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() &&
                      num_states_ * kernels_.query_tile <= kMaxSplitQueries;
-  plan_units(layout.num_kv_heads, split);
+  plan_units(shape.num_heads, split);
   prepare_workers(call);
   if (split) {
     run_split(call);
@@ -114,7 +115,7 @@ void AttentionRunner::reset(const SoftmaxState& state, std::int64_t padded_dim) 
 }
 
 float* AttentionRunner::queries_at(const Call& call, const Worker& worker, std::int64_t index) const {
-  return worker.queries + index * kernels_.query_tile * padded_depth(call.kv->layout().head_dim);
+  return worker.queries + index * kernels_.query_tile * padded_depth(call.head_dim);
 }
 
 void AttentionRunner::prepare_workers(const Call& call) {
@@ -122,7 +123,7 @@ void AttentionRunner::prepare_workers(const Call& call) {
   std::int64_t tiles = kHeadsTogether;
   for (const Item& item : items_)
     tiles = std::max(tiles, item.tiles);
-  const std::int64_t head_dim = call.kv->layout().head_dim;
+  const std::int64_t head_dim = call.head_dim;
   const std::int64_t scratch = kernels_.attend_scratch(head_dim);
   const std::int64_t queries = tiles * kernels_.query_tile * padded_depth(head_dim);
   const std::int64_t states = (kTilesTogether + tiles) * state_floats(call.padded_dim);
@@ -139,7 +140,7 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
                                      float* queries) const {
   QueryTile out;
   const std::int64_t first = tile * kernels_.query_tile;
-  const std::int64_t head_dim = call.kv->layout().head_dim;
+  const std::int64_t head_dim = call.head_dim;
   out.count = std::min(kernels_.query_tile, item.num_rows * call.group - first);
   out.scale = call.scale;
   out.queries = queries;
@@ -160,7 +161,7 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
 void AttentionRunner::write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
                                  const SoftmaxState& state) {
   const std::int64_t first = tile * kernels_.query_tile;
-  const std::int64_t head_dim = call.kv->layout().head_dim;
+  const std::int64_t head_dim = call.head_dim;
   const std::int64_t count = std::min(kernels_.query_tile, item.num_rows * call.group - first);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = item.first_row + (first + i) / call.group;

@@ -56,6 +56,7 @@ class AttentionRunner {
     std::int64_t num_heads;
     std::int64_t num_kv_heads;
     std::int64_t group;
+    std::int64_t head_dim;
     std::int64_t padded_dim;
     float scale;
   };

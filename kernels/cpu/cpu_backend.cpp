@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_attention.h"
+#include "kernels/cpu/cpu_graph_ops.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/memory.h"
@@ -30,12 +31,20 @@ class CpuBuffer final : public Buffer {
 
 class CpuEmbedding final : public Embedding {
  public:
-  explicit CpuEmbedding(const WeightSource& table) : table_(table) {}
+  explicit CpuEmbedding(const WeightSource& table) : table_(table) {
+    if (table.maker == nullptr) return;
+    const std::size_t row_bytes = dtype_bytes(table.type, table.cols);
+    made_.resize(row_bytes * static_cast<std::size_t>(table.rows));
+    for (std::int64_t row = 0; row < table.rows; ++row)
+      table.maker->make_row(table.first_row + row, &made_[static_cast<std::size_t>(row) * row_bytes]);
+    table_.data = made_.data();
+  }
   std::int64_t dim() const override { return table_.cols; }
   const WeightSource& table() const { return table_; }
 
  private:
   WeightSource table_;
+  std::vector<std::byte> made_;  // where no file holds the rows
 };
 
 // Elements that one piece of an element-wise operation should have at least: less is not worth waking a thread.
@@ -48,7 +57,8 @@ class CpuBackend final : public Backend {
       : kernels_(*options.kernels),
         pool_(options.threads, options.pin ? usable_cores() : std::vector<int>()),
         linear_(kernels_, pool_),
-        attention_(kernels_, pool_) {}
+        attention_(kernels_, pool_),
+        graph_(kernels_, pool_, linear_) {}
 
   std::string name() const override { return std::string("cpu/") + kernels_.name; }
 
@@ -78,7 +88,7 @@ class CpuBackend final : public Backend {
     return panel_layout(type, cols).bytes * static_cast<std::size_t>(num_panels(rows));
   }
   std::size_t kv_block_bytes(const KvLayout& layout) const override {
-    return KvGeometry(layout).layer_bytes * static_cast<std::size_t>(layout.num_layers);
+    return quire::kv_block_bytes(kv_geometry(layout));
   }
 
   void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) override;
@@ -98,6 +108,7 @@ class CpuBackend final : public Backend {
     attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  GraphOps* graph() override { return &graph_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
   void synchronize() override {}
@@ -117,6 +128,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   LinearRunner linear_;
   AttentionRunner attention_;
+  CpuGraphOps graph_;
 };
 
 void CpuBackend::embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) {
@@ -173,18 +185,21 @@ void CpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
 void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) {
   const auto& storage = static_cast<const CpuKvStorage&>(kv);
   const KvLayout& layout = storage.layout();
+  const KvLayerShape& shape = storage.shape(layer);
   // Keys are scattered over a block's lines, few of which are in a cache: each is worth some eight of other elements.
   // Many rows are neighbours in a prompt, which share those lines: runs of them stay on one thread.
   const std::int64_t cost = k.rows < kManyRows ? 8 * (k.cols + v.cols) : k.cols;
   for_rows(k.rows, cost, [&](std::int64_t row) {
     const std::int64_t place = batch.slots[static_cast<std::size_t>(row)];
     QUIRE_CHECK(place >= 0 && place < layout.num_blocks * layout.block_size, "KV position out of range");
-    for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
-      const KvHeadView view = storage.head(layer, head);
+    for (std::int64_t head = 0; head < shape.num_heads; ++head) {
+      KvHeadView view = storage.head(layer, head);
       const std::int64_t block = place / layout.block_size;
       const std::int64_t offset = place % layout.block_size;
-      kernels_.store_key(view, block, offset, k.data + row * k.stride + head * layout.head_dim);
-      kernels_.store_value(view, block, offset, v.data + row * v.stride + head * layout.head_dim);
+      kernels_.store_key(view, block, offset, k.data + row * k.stride + head * shape.key_dim);
+      if (shape.value_dim == 0) continue;
+      view.head_dim = shape.value_dim;
+      kernels_.store_value(view, block, offset, v.data + row * v.stride + head * shape.value_dim);
     }
   });
 }

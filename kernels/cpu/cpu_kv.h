@@ -2,6 +2,8 @@
 // thread only. Invariant: a new storage is zeros; the padding of V is never written.
 #pragma once
 
+#include <vector>
+
 #include "kernels/backend.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
@@ -10,14 +12,19 @@ namespace quire {
 
 // Sizes of one block of one layer.
 struct KvGeometry {
-  explicit KvGeometry(const KvLayout& layout);
+  KvGeometry(const KvLayout& layout, std::int64_t layer);
 
+  KvLayerShape shape;
   std::size_t key_bytes = 0;    // one head
   std::size_t value_bytes = 0;  // one head
   std::size_t layer_bytes = 0;  // one block of one layer, all heads
   std::int64_t padded_dim = 0;  // of V
-  KvElement element = KvElement::kF16;
+  std::size_t before = 0;       // bytes of one block in the layers before this one
 };
+
+// One for each layer of the layout.
+std::vector<KvGeometry> kv_geometry(const KvLayout& layout);
+std::size_t kv_block_bytes(const std::vector<KvGeometry>& layers);
 
 class CpuKvStorage final : public KvStorage {
  public:
@@ -30,12 +37,14 @@ class CpuKvStorage final : public KvStorage {
   void write_block(std::int32_t block, std::span<const std::byte> in) override;
 
   KvHeadView head(std::int64_t layer, std::int64_t kv_head) const;
+  const KvLayerShape& shape(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].shape; }
 
  private:
   std::byte* at(std::int64_t layer, std::int32_t block) const;
 
   KvLayout layout_;
-  KvGeometry geometry_;
+  KvElement element_;
+  std::vector<KvGeometry> layers_;
   AlignedMemory memory_;
 };
 

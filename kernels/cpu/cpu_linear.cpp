@@ -56,8 +56,13 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
   for (const WeightSource& source : parts) {
     QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
     QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
-    parts_.push_back(
-        {source.type, source.rows, out_features_, panel_layout(source.type, source.cols), nullptr, source.scale});
+    CpuLinear::Part& part = parts_.emplace_back();
+    part = {.type = source.type,
+            .rows = source.rows,
+            .first_output = out_features_,
+            .layout = panel_layout(source.type, source.cols),
+            .scale = source.scale};
+    if (source.order != nullptr) part.order.assign(source.order, source.order + source.cols);
     out_features_ += source.rows;
   }
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
@@ -85,8 +90,20 @@ void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixVi
   QUIRE_CHECK(x.cols() == weights.in_features() && out.cols == weights.out_features() && x.x.rows == out.rows,
               "linear: shapes do not fit");
   if (out.rows == 0) return;
-  WantedActivations wanted;
-  for (const CpuLinear::Part& part : weights.parts()) {
+  std::span<const CpuLinear::Part> rest = weights.parts();
+  while (!rest.empty()) {
+    std::size_t count = 1;
+    while (count < rest.size() && rest[count].order == rest[0].order)
+      ++count;
+    run_parts(weights, rest.first(count), x, out, accumulate);
+    rest = rest.subspan(count);
+  }
+}
+
+void LinearRunner::run_parts(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const ProductInput& x,
+                             MatrixView out, bool accumulate) {
+  WantedActivations wanted{.order = parts[0].order};
+  for (const CpuLinear::Part& part : parts) {
     switch (kernels_.activation[static_cast<std::size_t>(part.type)]) {
       case Activation::kBlocks: wanted.blocks = true; break;
       case Activation::kFloats: wanted.floats = true; break;
@@ -94,7 +111,7 @@ void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixVi
       case Activation::kPairs: wanted.pairs = true; break;
     }
   }
-  plan(weights, packer_.pack(x, wanted), out, accumulate);
+  plan(weights, parts, packer_.pack(x, wanted), out, accumulate);
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
   worker_memory_.resize(worker_scratch_.size());
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
@@ -111,10 +128,11 @@ void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixVi
   });
 }
 
-void LinearRunner::plan(const CpuLinear& weights, const PackedActivations& x, MatrixView out, bool accumulate) {
+void LinearRunner::plan(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const PackedActivations& x,
+                        MatrixView out, bool accumulate) {
   pieces_.clear();
   const std::int64_t wanted_pieces = 4 * pool_.size();
-  for (const CpuLinear::Part& part : weights.parts()) {
+  for (const CpuLinear::Part& part : parts) {
     const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
     const std::int64_t tile_rows = rows_per_tile(kind);
     const std::int64_t tiles = (out.rows + tile_rows - 1) / tile_rows;

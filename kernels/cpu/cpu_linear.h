@@ -26,6 +26,7 @@ class CpuLinear final : public Linear {
     PanelLayout layout;
     const std::byte* panels = nullptr;
     float scale = 1.0f;
+    std::vector<std::int32_t> order = {};  // of input features; empty: their own
   };
 
   // Packs the parts. With `packed`, of packed_bytes(parts), it takes that instead and keeps a view of it.
@@ -65,7 +66,11 @@ class LinearRunner {
     GemmRange range;
   };
 
-  void plan(const CpuLinear& weights, const PackedActivations& x, MatrixView out, bool accumulate);
+  // Parts that take their inputs in the same order.
+  void run_parts(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const ProductInput& x,
+                 MatrixView out, bool accumulate);
+  void plan(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const PackedActivations& x,
+            MatrixView out, bool accumulate);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;

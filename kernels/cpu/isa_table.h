@@ -1,7 +1,7 @@
 // Fills the KernelTable of the level whose Simd wrapper was included before. Internal linkage; any thread.
 #pragma once
 
-#include "kernels/cpu/attention_impl.h"
+#include "kernels/cpu/attend_row_impl.h"
 #include "kernels/cpu/gemm_float_impl.h"
 #include "kernels/cpu/gemm_int_rows_impl.h"
 #include "kernels/cpu/rates_impl.h"
@@ -66,6 +66,9 @@ constexpr KernelTable make_table(const char* name) {
       .attend = attend,
       .merge = merge,
       .finish = finish,
+      .attend_row = attend_row,
+      .delta_step = delta_step,
+      .mamba_step = mamba_step,
   };
   set_products(table);
   return table;

@@ -136,6 +136,35 @@ struct SoftmaxState {
   float* weighted = nullptr;  // [query_tile][padded_dim]
 };
 
+// One query vector over the tokens [begin, end) of a context.
+struct RowAttention {
+  const std::int32_t* block_table = nullptr;
+  const float* query = nullptr;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t position = 0;
+  float scale = 1.0f;
+  float softcap = 0.0f;  // 0: none
+  float slope = 0.0f;    // taken from a score for each token of distance
+  bool has_sink = false;
+  float sink = 0.0f;
+  bool value_in_key = false;  // V is the first value_dim elements of K
+  std::int64_t value_dim = 0;
+  float* out = nullptr;  // [value_dim]
+};
+
+// One token of the gated delta rule for one head.
+struct DeltaToken {
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  const float* decay = nullptr;  // [key_dim]
+  float beta = 0.0f;
+  float* out = nullptr;
+};
+
 // A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
 // null where the level has none.
 struct RateLoop {
@@ -188,6 +217,10 @@ struct KernelTable {
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
+  // scores: room for the tokens of the range, rounded outwards to multiples of kPanelCols.
+  void (*attend_row)(const KvHeadView& kv, const RowAttention& row, float* scores);
+  void (*delta_step)(const DeltaToken& token, float* state);
+  float (*mamba_step)(float decay, float x, const float* b, const float* c, std::int64_t count, float* state);
 };
 
 }  // namespace quire

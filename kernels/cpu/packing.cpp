@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "kernels/packed_format.h"
 #include "kernels/quant_blocks.h"
@@ -183,6 +184,15 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
+void pack_rows(const WeightSource& source, std::int64_t first_row, std::size_t columns, NibbleOrder nibbles,
+               std::byte* out) {
+  if (is_quantised(source.type)) {
+    pack_quantised(source, first_row, columns, nibbles, out);
+  } else {
+    pack_float(source, first_row, columns, out);
+  }
+}
+
 }  // namespace
 
 PanelLayout panel_layout(DType type, std::int64_t cols) {
@@ -201,11 +211,13 @@ void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibb
   const std::int64_t left = source.rows - first_row;
   const auto columns = static_cast<std::size_t>(left < kPanelCols ? left : kPanelCols);
   std::memset(out, 0, panel_layout(source.type, source.cols).bytes);
-  if (is_quantised(source.type)) {
-    pack_quantised(source, first_row, columns, nibbles, out);
-  } else {
-    pack_float(source, first_row, columns, out);
-  }
+  if (source.maker == nullptr) return pack_rows(source, first_row, columns, nibbles, out);
+  const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
+  std::vector<std::byte> made(columns * row_bytes);
+  for (std::size_t i = 0; i < columns; ++i)
+    source.maker->make_row(source.first_row + first_row + static_cast<std::int64_t>(i), &made[i * row_bytes]);
+  pack_rows({.type = source.type, .rows = kPanelCols, .cols = source.cols, .data = made.data()}, 0, columns, nibbles,
+            out);
 }
 
 }  // namespace quire

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "server/cli/commands.h"
 #include "server/cli/progress_line.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "core/model/inspect.h"
 #include "core/model/loaded_model.h"
+#include "core/model/tools/inspect.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"

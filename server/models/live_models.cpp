@@ -110,7 +110,7 @@ LiveModels::EntryPtr LiveModels::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : *found;
 }
 
-bool LiveModels::is_taken(const ModelSpec& spec, const Entry* but) const {
+bool LiveModels::is_taken(const HostedModelSpec& spec, const Entry* but) const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [&](const EntryPtr& entry) { return entry.get() != but && share_a_name(spec, entry->spec); });
 }
@@ -183,7 +183,7 @@ void LiveModels::put(Entry& entry, Loaded loaded) {
 void LiveModels::load(const ModelEntry& model, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
-  ModelSpec spec = spec_of(model, general_);
+  HostedModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
   const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
@@ -301,7 +301,7 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
   if (entry->is_busy()) return refuse(under_way(name));
-  ModelSpec spec = entry->spec;
+  HostedModelSpec spec = entry->spec;
   spec.model.path = path;
   entry->told.push_back(std::move(done));
   if (entry->state != ModelState::kReady) {

@@ -36,7 +36,8 @@ class LiveModels {
   // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: by what is left), and
   // loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError, and
   // Interrupted once `interrupted` says so.
-  void start(std::vector<ModelSpec> specs, const EngineOptions& general, const std::function<bool()>& interrupted);
+  void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
+             const std::function<bool()>& interrupted);
   // Tells of the table now, and from now on whenever it changed.
   void publish_to(Publish publish);
   // Ends all engines' threads: nothing is sent, nobody told any more.
@@ -71,14 +72,14 @@ class LiveModels {
   std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
   // The configuration was read again: names, templates, bounds and times are taken over, all or none. Throws
   // StartupError where a model was added, removed or moved to another file: that takes an operation.
-  void reconfigure(const std::vector<ModelSpec>& specs, const EngineOptions& general);
+  void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
   // What a model that drains becomes.
   enum class After { kSleep, kUnload, kLoad };
 
   struct Entry {
-    ModelSpec spec;
+    HostedModelSpec spec;
     ModelState state = ModelState::kSleeping;
     std::int64_t created = 0;
     std::string failure;
@@ -93,10 +94,10 @@ class LiveModels {
     bool replacing = false;                 // the next one is being loaded beside it
     const RunningModel* leaving = nullptr;  // who drains; only ever compared
     After after = After::kSleep;
-    std::optional<ModelSpec> fallback;   // what it was before a replacement in place
-    std::vector<Done> told;              // operations under way
-    std::vector<Done> waiting;           // requests, and who wakes a model that drains: for it to be ready
-    std::shared_ptr<RequestQueue> room;  // counts the requests among them
+    std::optional<HostedModelSpec> fallback;  // what it was before a replacement in place
+    std::vector<Done> told;                   // operations under way
+    std::vector<Done> waiting;                // requests, and who wakes a model that drains: for it to be ready
+    std::shared_ptr<RequestQueue> room;       // counts the requests among them
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};
 
@@ -130,7 +131,7 @@ class LiveModels {
 
   // Each requires mutex_.
   EntryPtr find(const std::string& name) const;
-  bool is_taken(const ModelSpec& spec, const Entry* but) const;
+  bool is_taken(const HostedModelSpec& spec, const Entry* but) const;
   static Error not_loaded(const Entry& entry);  // what requests are told
   void begin_load(const EntryPtr& entry, ModelState state);
   void begin_drain(Entry& entry, After after, Outcome& outcome);
@@ -139,19 +140,20 @@ class LiveModels {
   void note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome);
   void after_drain(const EntryPtr& entry, Outcome& outcome);
   void take_out(const EntryPtr& entry);
-  void take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<ServedModel> served);
+  void take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served);
   void publish();
   TableEntry describe(const Entry& entry) const;
 
   // On the thread `models`, without the mutex.
   void load_now(const EntryPtr& entry, const std::stop_token& stop);
-  void replace_beside(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop);
-  void check_in_place(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop);
+  void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
+  void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void bury(Ended& ended);
   // The error where it cannot be loaded; nothing at all where it was given up meanwhile, or the process ends.
-  std::optional<Result<Loaded>> try_load(const ModelSpec& spec, const std::stop_token& stop);
-  Loaded bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened, const std::function<bool()>& interrupted);
-  void plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,
+  std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
+  Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
+                  const std::function<bool()>& interrupted);
+  void plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
                   const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 
   const ModelOpener open_;

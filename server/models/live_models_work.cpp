@@ -37,14 +37,14 @@ std::string advice(const std::string& name, const char* operation) {
 }
 
 // A share was planned before anybody knew how much the model can use.
-KvCacheOptions pool_of(const ModelSpec& spec, const MemoryNeeds& needs) {
+KvCacheOptions pool_of(const HostedModelSpec& spec, const MemoryNeeds& needs) {
   KvCacheOptions pool = spec.engine.kv_cache;
   const bool is_share = !spec.is_only && spec.kv_memory == 0 && pool.memory > 0;
   if (is_share) pool.memory = useful_kv_bytes(needs, pool.block_size, pool.memory);
   return pool;
 }
 
-bool same_engine(const ModelSpec& a, const ModelSpec& b) {
+bool same_engine(const HostedModelSpec& a, const HostedModelSpec& b) {
   return a.engine.scheduler.max_model_len == b.engine.scheduler.max_model_len &&
          a.engine.scheduler.max_num_seqs == b.engine.scheduler.max_num_seqs &&
          a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
@@ -52,10 +52,10 @@ bool same_engine(const ModelSpec& a, const ModelSpec& b) {
 
 }  // namespace
 
-void LiveModels::start(std::vector<ModelSpec> specs, const EngineOptions& general,
+void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
                        const std::function<bool()>& interrupted) {
   std::vector<std::unique_ptr<OpenedModel>> opened;
-  for (const ModelSpec& spec : specs) {
+  for (const HostedModelSpec& spec : specs) {
     if (!spec.preload && !std::filesystem::exists(spec.model.path)) {
       throw StartupError(fmt::format("model '{}': there is no '{}'", spec.name, spec.model.path.string()));
     }
@@ -86,7 +86,7 @@ void LiveModels::start(std::vector<ModelSpec> specs, const EngineOptions& genera
 }
 
 // One model alone takes what it is given or finds, as ever.
-void LiveModels::plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budget,
+void LiveModels::plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
                             const std::vector<std::unique_ptr<OpenedModel>>& opened) const {
   if (specs.size() == 1 && specs.front().is_only) return;
   std::vector<KvClaim> claims;
@@ -100,7 +100,7 @@ void LiveModels::plan_start(std::vector<ModelSpec>& specs, std::int64_t kv_budge
     specs[i].engine.kv_cache.memory = sizes[i];
 }
 
-LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<OpenedModel> opened,
+LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                                         const std::function<bool()>& interrupted) {
   const MemoryPlan plan = plan_memory(opened->needs(), pool_of(spec, opened->needs()), ledger_.left());
   auto promise = ledger_.promise(plan.total_bytes());
@@ -123,7 +123,8 @@ LiveModels::Loaded LiveModels::bring_up(const ModelSpec& spec, std::unique_ptr<O
   return loaded;
 }
 
-std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const ModelSpec& spec, const std::stop_token& stop) {
+std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const HostedModelSpec& spec,
+                                                               const std::stop_token& stop) {
   try {
     Loaded loaded;
     const auto error = refused_by(spec.name, [&] {
@@ -138,7 +139,7 @@ std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const ModelSpec& 
 }
 
 void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
-  ModelSpec spec;
+  HostedModelSpec spec;
   {
     const std::lock_guard lock(mutex_);
     if (stop.stop_requested()) return;
@@ -181,7 +182,7 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome
   publish();
 }
 
-void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop) {
+void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
   auto loaded = try_load(spec, stop);
   if (!loaded) return;
@@ -202,7 +203,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, ModelSpec spec, const std
 }
 
 // Before anything is given up: would the new one be loaded?
-void LiveModels::check_in_place(const EntryPtr& entry, ModelSpec spec, const std::stop_token& stop) {
+void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
   const auto error = refused_by(spec.name, [&] {
     const MemoryNeeds needs = open_(spec)->needs();
@@ -246,8 +247,8 @@ void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
 }
 
 // What a reload may change of a model, and what the plan gave it stays.
-void LiveModels::take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<ServedModel> served) {
-  const ModelSpec before = std::exchange(entry.spec, spec);
+void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served) {
+  const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
   entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
   entry.room->reconfigure(spec.engine.queue, {});
@@ -257,10 +258,10 @@ void LiveModels::take_over(Entry& entry, const ModelSpec& spec, std::shared_ptr<
   entry.running->reconfigure(spec.engine);
 }
 
-void LiveModels::reconfigure(const std::vector<ModelSpec>& specs, const EngineOptions& general) {
+void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
-  for (const ModelSpec& spec : specs) {
+  for (const HostedModelSpec& spec : specs) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
       return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);
     });
@@ -291,7 +292,7 @@ void LiveModels::reconfigure(const std::vector<ModelSpec>& specs, const EngineOp
       throw StartupError(fmt::format("models: '{}' is served, and missing from the configuration: {} first",
                                      entry->spec.name, advice(entry->spec.name, "unload")));
     }
-    for (const ModelSpec& spec : specs) {
+    for (const HostedModelSpec& spec : specs) {
       if (kept || !share_a_name(spec, entry->spec)) continue;
       throw StartupError(fmt::format("models: '{}' would share a name with '{}'", spec.name, entry->spec.name));
     }

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-bool answers_to(const ModelSpec& spec, const std::string& name) {
+bool answers_to(const HostedModelSpec& spec, const std::string& name) {
   return spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
 }
 
@@ -27,13 +27,13 @@ bool is_model_name(std::string_view name) {
   });
 }
 
-bool share_a_name(const ModelSpec& a, const ModelSpec& b) {
+bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b) {
   return answers_to(b, a.name) || std::any_of(a.aliases.begin(), a.aliases.end(),
                                               [&](const std::string& alias) { return answers_to(b, alias); });
 }
 
-ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
-  ModelSpec spec;
+HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
+  HostedModelSpec spec;
   spec.name = entry.name;
   spec.aliases = entry.model.alias;
   spec.model = entry.model;
@@ -60,8 +60,8 @@ ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   return spec;
 }
 
-ModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine) {
-  ModelSpec spec;
+HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine) {
+  HostedModelSpec spec;
   const bool is_folder = std::filesystem::is_directory(model.path);
   spec.name =
       (is_folder ? std::filesystem::absolute(model.path / ".").parent_path().filename() : model.path.stem()).string();

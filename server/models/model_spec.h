@@ -1,5 +1,5 @@
-// ModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory and
-// when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where what is absent is the
+// HostedModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory
+// and when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where what is absent is the
 // general sections' value. Value types; any thread.
 #pragma once
 
@@ -45,7 +45,7 @@ struct ModelEntry {
   bool preload = true;                       // false: the first request loads it
 };
 
-struct ModelSpec {
+struct HostedModelSpec {
   std::string name;
   std::vector<std::string> aliases;  // answered too
   ModelOptions model;
@@ -62,10 +62,10 @@ struct ModelSpec {
 // digits and - _ . : / @ +.
 bool is_model_name(std::string_view name);
 // Whether both answer to one name.
-bool share_a_name(const ModelSpec& a, const ModelSpec& b);
+bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b);
 // What `entry` asks for, over the general sections' `engine`.
-ModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
+HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
 // The same for the section `model`.
-ModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
+HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
 
 }  // namespace quire

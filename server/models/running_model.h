@@ -29,7 +29,7 @@ class RunningModel {
  public:
   virtual ~RunningModel() = default;
   // What the API needs to know under the spec's names and template, without the queue. Throws StartupError.
-  virtual std::shared_ptr<ServedModel> describe(const ModelSpec& spec) const = 0;
+  virtual std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const = 0;
   virtual RequestQueue& queue() = 0;
   virtual EngineStats stats() const = 0;
   virtual bool healthy() const = 0;
@@ -50,6 +50,6 @@ class OpenedModel {
 };
 
 // Throws StartupError.
-using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const ModelSpec& spec)>;
+using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const HostedModelSpec& spec)>;
 
 }  // namespace quire

@@ -8,6 +8,7 @@ quire_bench(bench_scheduler quire_engine)
 quire_bench(bench_sampler quire_engine)
 quire_bench(bench_memory quire_engine)
 quire_bench(bench_fair quire_engine)
+quire_bench(bench_time quire_engine)
 quire_bench(bench_server quire_server)
 target_sources(bench_server PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/bench/costless_engine.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/bench/stream_client.cpp)

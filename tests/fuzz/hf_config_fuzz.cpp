@@ -1,11 +1,11 @@
-#include "core/model/hf_config.h"
+#include "core/model/architectures/hf_config.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "core/model/json_file.h"
+#include "core/model/formats/json_file.h"
 #include "tests/fuzz/refusal.h"
 
 // The same text as each JSON file of a model's directory.

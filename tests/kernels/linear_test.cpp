@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "kernels/half.h"
 #include "tests/kernels/level_backends.h"
@@ -126,7 +128,7 @@ TEST_CASE("linear agrees with double precision for every type, level and row cou
 }
 
 TEST_CASE("linear gives a row the same bits alone, among others and on any number of threads") {
-  for (const DType type : kAllTypes) {
+  for (const DType type : kKernelTypes) {
     std::mt19937 random(11);
     const Weights weights = random_weights(random, type, 200, 512);
     const WeightSource source = weights.source();
@@ -254,6 +256,78 @@ TEST_CASE("linear multiplies the products with the scale of the weights") {
       for (std::int64_t col = 0; col < 40; ++col)
         CHECK(out.at(row, col) == plain.at(row, col) * 0.375f + bias[static_cast<std::size_t>(col)]);
     }
+  }
+}
+
+// Rows of other weights, copied out when they are asked for.
+class CopiedRows final : public RowMaker {
+ public:
+  explicit CopiedRows(const Weights& weights) : weights_(weights) {}
+  void make_row(std::int64_t row, std::byte* out) const override {
+    const std::size_t bytes = dtype_bytes(weights_.type, weights_.cols);
+    std::memcpy(out, weights_.bytes.data() + static_cast<std::size_t>(row) * bytes, bytes);
+  }
+
+ private:
+  const Weights& weights_;
+};
+
+TEST_CASE("Rows that are made while they are packed are packed as those of a file") {
+  std::mt19937 random(29);
+  for (const DType type : {DType::kI4G128, DType::kF8, DType::kMXFP4, DType::kBF16}) {
+    const Weights weights = random_weights(random, type, 75, 256);
+    const CopiedRows maker(weights);
+    const WeightSource made{.type = type, .rows = 75, .cols = 256, .maker = &maker};
+    const WeightSource read = weights.source();
+    for (LevelBackend& level : level_backends(2)) {
+      INFO(level.level << " " << dtype_info(type).name);
+      for (const auto& [first, count] : {std::pair(0, 75), std::pair(25, 25)}) {
+        const WeightSource parts[] = {rows_of(made, first, count), rows_of(read, first, count)};
+        const auto from_maker = level.backend->load_linear({&parts[0], 1}, {});
+        const auto from_file = level.backend->load_linear({&parts[1], 1}, {});
+        CHECK(std::ranges::equal(from_maker->packed(), from_file->packed()));
+      }
+      const std::int32_t ids[] = {3, 74};
+      Matrix rows(2, 256);
+      Matrix expected(2, 256);
+      level.backend->embed(*level.backend->load_embedding(made), ids, rows.view());
+      level.backend->embed(*level.backend->load_embedding(read), ids, expected.view());
+      CHECK(same_rows(rows, 0, expected, 0, 2));
+    }
+  }
+}
+
+TEST_CASE("linear takes the inputs of each part in the part's order") {
+  std::mt19937 random(31);
+  const Weights first = random_weights(random, DType::kI4G32, 40, 96);
+  const Weights second = random_weights(random, DType::kF32, 24, 96);
+  std::vector<std::int32_t> order(96);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  WeightSource parts[] = {first.source(), second.source(), first.source()};
+  parts[0].order = order.data();
+  Matrix x = random_matrix(random, 19, 96);
+  Matrix ordered(19, 96);
+  for (std::int64_t row = 0; row < 19; ++row) {
+    for (std::int64_t k = 0; k < 96; ++k)
+      ordered.at(row, k) = x.at(row, order[static_cast<std::size_t>(k)]);
+  }
+  for (LevelBackend& level : level_backends(2)) {
+    INFO(level.level);
+    const WeightSource plain[] = {first.source(), second.source()};
+    Matrix expected_first(19, 40);
+    Matrix expected_rest(19, 64);
+    const WeightSource rest[] = {plain[1], plain[0]};
+    level.backend->linear(*level.backend->load_linear({plain, 1}, {}), ordered.view(), expected_first.view(), false);
+    level.backend->linear(*level.backend->load_linear(rest, {}), x.view(), expected_rest.view(), false);
+    Matrix out(19, 104);
+    level.backend->linear(*level.backend->load_linear(parts, {}), x.view(), out.view(), false);
+    std::size_t wrong = 0;
+    for (std::int64_t row = 0; row < 19; ++row) {
+      for (std::int64_t col = 0; col < 104; ++col)
+        wrong += out.at(row, col) != (col < 40 ? expected_first.at(row, col) : expected_rest.at(row, col - 40)) ? 1 : 0;
+    }
+    CHECK(wrong == 0);
   }
 }
 

@@ -20,6 +20,13 @@ inline constexpr DType kAllTypes[] = {
     DType::kI4G32, DType::kI4G128, DType::kF8};
 static_assert(std::size(kAllTypes) == kNumWeightTypes);
 
+// One type of each kernel: the others share the form that one of these is packed in.
+inline constexpr DType kKernelTypes[] = {DType::kF32,   DType::kF16,    DType::kBF16,    DType::kQ8_0,   DType::kQ4_0,
+                                         DType::kQ4_1,  DType::kQ5_0,   DType::kQ5_1,    DType::kQ4_K,   DType::kQ5_K,
+                                         DType::kQ6_K,  DType::kIQ4_NL, DType::kIQ4_XS,  DType::kQ3_K,   DType::kQ2_K,
+                                         DType::kMXFP4, DType::kNVFP4,  DType::kIQ3_XXS, DType::kIQ3_S,  DType::kIQ2_S,
+                                         DType::kIQ1_M, DType::kQ2_0,   DType::kI4G32,   DType::kI4G128, DType::kF8};
+
 // Row-major [rows, cols] with `padding` unused floats behind each row, preset to a mark that no operation may
 // overwrite.
 struct Matrix {

@@ -11,7 +11,7 @@ class FakeModels::Running final : public RunningModel {
     engine_.stop();
     models_.leave(&engine_);
   }
-  std::shared_ptr<ServedModel> describe(const ModelSpec& spec) const override {
+  std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override {
     if (spec.model.tool_format == "unknown") throw StartupError("model.tool_format: there is no format 'unknown'");
     auto served = fake_model(const_cast<FakeEngine&>(engine_).queue());
     served->name = spec.name;
@@ -74,7 +74,7 @@ class FakeModels::Opened final : public OpenedModel {
 };
 
 ModelOpener FakeModels::opener() {
-  return [this](const ModelSpec& spec) -> std::unique_ptr<OpenedModel> {
+  return [this](const HostedModelSpec& spec) -> std::unique_ptr<OpenedModel> {
     const std::string path = spec.model.path.string();
     if (path == "missing") throw StartupError("missing: there is no such file");
     return std::make_unique<Opened>(*this, path);

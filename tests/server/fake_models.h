@@ -53,7 +53,7 @@ inline std::function<MachineMemory()> machine_of(std::uint64_t bytes) {
   return [bytes] { return MachineMemory{bytes, "the machine"}; };
 }
 
-inline ModelSpec fake_spec(const std::string& name, const std::string& path, bool preload = true) {
+inline HostedModelSpec fake_spec(const std::string& name, const std::string& path, bool preload = true) {
   ModelEntry entry;
   entry.name = name;
   entry.model.path = path;

@@ -232,22 +232,22 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
 }
 
 TEST_CASE("a reload changes names and bounds, and says which operation adds, removes or moves a model") {
-  const ModelSpec one = fake_spec("one", "first");
-  const ModelSpec two = fake_spec("two", "second");
+  const HostedModelSpec one = fake_spec("one", "first");
+  const HostedModelSpec two = fake_spec("two", "second");
   ModelsServer server({one, two});
   HttpClient client(server.port());
-  ModelSpec renamed = two;
+  HostedModelSpec renamed = two;
   renamed.aliases = {"zwei"};
   server.models().reconfigure({one, renamed}, {});
   CHECK(text_of(client.post("/v1/completions", completion("zwei", 6))) == "second");
-  const auto refused = [&](const std::vector<ModelSpec>& specs, const std::string& why) {
+  const auto refused = [&](const std::vector<HostedModelSpec>& specs, const std::string& why) {
     CHECK_THROWS_WITH(server.models().reconfigure(specs, {}), Catch::Contains(why));
   };
-  ModelSpec moved = two;
+  HostedModelSpec moved = two;
   moved.model.path = "third";
-  ModelSpec broken = one;
+  HostedModelSpec broken = one;
   broken.model.tool_format = "unknown";
-  ModelSpec larger = two;
+  HostedModelSpec larger = two;
   larger.kv_memory *= 2;
   refused({one, two, fake_spec("three", "x")}, "'three' is new: POST /admin/models/load");
   refused({one}, "'two' is served, and missing from the configuration: POST /admin/models/unload");

@@ -47,7 +47,7 @@ inline ModelEntry entry_of(const std::string& name, const std::string& path) {
 // A server over live models that are made of nothing.
 class ModelsServer {
  public:
-  explicit ModelsServer(std::vector<ModelSpec> specs, std::uint64_t memory = kPlenty,
+  explicit ModelsServer(std::vector<HostedModelSpec> specs, std::uint64_t memory = kPlenty,
                         const ServerOptions& options = test_options())
       : models_(fakes.opener(), machine_of(memory)), server_(options) {
     connect_models(server_.state(), models_);

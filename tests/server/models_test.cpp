@@ -112,7 +112,7 @@ TEST_CASE("a request waits again where its model fell asleep after it was woken,
 }
 
 TEST_CASE("what waits for a waking model is bounded as its queue is") {
-  ModelSpec small = fake_spec("two", "/usr", false);
+  HostedModelSpec small = fake_spec("two", "/usr", false);
   small.engine.queue.max_queued_requests = 1;
   ModelsServer server({fake_spec("one", "first"), small});
   server.fakes.hold_loads();
@@ -129,7 +129,7 @@ TEST_CASE("what waits for a waking model is bounded as its queue is") {
 }
 
 TEST_CASE("a request waits for a waking model no longer than the queue's bound, and gives up with its client") {
-  ModelSpec impatient = fake_spec("two", "/usr", false);
+  HostedModelSpec impatient = fake_spec("two", "/usr", false);
   impatient.engine.queue.max_queue_time_s = 0.001;
   ModelsServer server({fake_spec("one", "first"), impatient});
   server.fakes.hold_loads();
@@ -192,7 +192,7 @@ TEST_CASE("a model is unloaded after its last stream, which ends as if nothing h
 }
 
 TEST_CASE("an idle model goes to sleep, and its next request wakes it") {
-  ModelSpec tired = fake_spec("two", "second");
+  HostedModelSpec tired = fake_spec("two", "second");
   tired.sleep_after = std::chrono::hours(1);
   ModelsServer server({fake_spec("one", "first"), tired});
   const auto now = Clock::now();

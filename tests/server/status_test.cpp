@@ -14,7 +14,7 @@ namespace {
 class StubModel final : public RunningModel {
  public:
   explicit StubModel(bool healthy) : healthy_(healthy) {}
-  std::shared_ptr<ServedModel> describe(const ModelSpec&) const override { return nullptr; }
+  std::shared_ptr<ServedModel> describe(const HostedModelSpec&) const override { return nullptr; }
   RequestQueue& queue() override { return queue_; }
   EngineStats stats() const override { return {}; }
   bool healthy() const override { return healthy_; }

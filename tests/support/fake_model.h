@@ -74,9 +74,13 @@ class FakeBackend : public Backend {
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
   void parallel_for(std::int64_t count, std::int64_t,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
+    if (around_parallel) around_parallel(true);
     if (count > 0) body(0, count);
+    if (around_parallel) around_parallel(false);
   }
   void synchronize() override {}
+
+  std::function<void(bool begins)> around_parallel;
 };
 
 class FakeModel : public Model {
@@ -106,7 +110,8 @@ class FakeModel : public Model {
     }
     return {.num_rows = end,
             .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
-            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_)};
+            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
+            .labels = {}};
   }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/ggml_types.h"
+#include "core/model/formats/ggml_types.h"
 
 namespace quire::test {
 

@@ -6,6 +6,7 @@
 
 #include "core/base/result.h"
 #include "core/text/tokenizer/json_components.h"
+#include "core/text/tokenizer/json_field.h"
 #include "core/text/tokenizer/json_models.h"
 #include "core/text/tokenizer/text_tokenizer.h"
 #include "core/text/tokenizer_data.h"
@@ -30,13 +31,6 @@ json parse(const std::string& text, const char* file) {
 json member(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? json() : *found;
-}
-
-// A field whose absence and null mean the same.
-template <class T>
-T value_or(const json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
 }
 
 struct Documents {

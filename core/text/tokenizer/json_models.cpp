@@ -8,19 +8,13 @@
 #include <unordered_set>
 
 #include "core/base/result.h"
+#include "core/text/tokenizer/json_field.h"
 #include "core/text/unicode.h"
 
 namespace quire {
 namespace {
 
 using nlohmann::json;
-
-// A field whose absence and null mean the same.
-template <class T>
-T member_or(const json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
-}
 
 std::vector<std::pair<std::string, std::string>> read_merges(const json& merges, bool byte_level,
                                                              const std::unordered_set<std::string>& control) {
@@ -54,19 +48,19 @@ std::vector<std::pair<std::string, std::string>> read_merges(const json& merges,
 
 void refuse_unsupported(const json& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!member_or<std::string>(model, key, "").empty()) {
+    if (!value_or<std::string>(model, key, "").empty()) {
       throw StartupError(fmt::format("tokenizer.json: model.{} is not supported", key));
     }
   }
-  if (member_or(model, "dropout", 0.0) != 0.0) throw StartupError("tokenizer.json: model.dropout is not supported");
+  if (value_or(model, "dropout", 0.0) != 0.0) throw StartupError("tokenizer.json: model.dropout is not supported");
 }
 
 MergeModel read_bpe(const json& model, const JsonVocabulary& vocabulary, bool byte_level) {
   refuse_unsupported(model);
   MergeOptions options{.byte_level = byte_level,
-                       .ignore_merges = member_or(model, "ignore_merges", false),
-                       .byte_fallback = member_or(model, "byte_fallback", false),
-                       .fuse_unknown = member_or(model, "fuse_unk", false)};
+                       .ignore_merges = value_or(model, "ignore_merges", false),
+                       .byte_fallback = value_or(model, "byte_fallback", false),
+                       .fuse_unknown = value_or(model, "fuse_unk", false)};
   options.byte_tokens.fill(-1);
   std::vector<std::string> texts = vocabulary.texts;
   std::unordered_set<std::string> control;
@@ -74,7 +68,7 @@ MergeModel read_bpe(const json& model, const JsonVocabulary& vocabulary, bool by
     texts[static_cast<std::size_t>(token.id.value)].clear();
     if (token.special) control.insert(token.content);
   }
-  const auto unknown = member_or<std::string>(model, "unk_token", "");
+  const auto unknown = value_or<std::string>(model, "unk_token", "");
   for (std::size_t id = 0; id < texts.size(); ++id) {
     if (!unknown.empty() && vocabulary.texts[id] == unknown) options.unknown = static_cast<std::int32_t>(id);
     if (const auto byte = options.byte_fallback ? byte_token_value(texts[id]) : std::nullopt) {
@@ -98,9 +92,9 @@ std::vector<std::string> texts_without_added(const JsonVocabulary& vocabulary) {
 }
 
 UnigramModel read_unigram(const json& model, const JsonVocabulary& vocabulary) {
-  UnigramOptions options{.byte_fallback = member_or(model, "byte_fallback", false)};
+  UnigramOptions options{.byte_fallback = value_or(model, "byte_fallback", false)};
   options.byte_tokens.fill(-1);
-  const auto unknown = member_or<std::int64_t>(model, "unk_id", -1);
+  const auto unknown = value_or<std::int64_t>(model, "unk_id", -1);
   if (unknown < -1 || unknown >= static_cast<std::int64_t>(vocabulary.scores.size())) {
     throw StartupError(fmt::format("tokenizer.json: the unknown token {} is not in the vocabulary", unknown));
   }
@@ -121,11 +115,11 @@ UnigramModel read_unigram(const json& model, const JsonVocabulary& vocabulary) {
 }
 
 WordPieceModel read_word_piece(const json& model, const JsonVocabulary& vocabulary) {
-  const auto prefix = member_or<std::string>(model, "continuing_subword_prefix", "##");
+  const auto prefix = value_or<std::string>(model, "continuing_subword_prefix", "##");
   if (prefix.empty()) throw StartupError("tokenizer.json: a WordPiece model without continuing_subword_prefix");
   WordPieceOptions options;
-  options.most_characters = member_or<std::size_t>(model, "max_input_chars_per_word", 100);
-  const auto unknown = member_or<std::string>(model, "unk_token", "[UNK]");
+  options.most_characters = value_or<std::size_t>(model, "max_input_chars_per_word", 100);
+  const auto unknown = value_or<std::string>(model, "unk_token", "[UNK]");
   std::vector<std::string> starts = texts_without_added(vocabulary);
   std::vector<std::string> continuations(starts.size());
   for (std::size_t id = 0; id < starts.size(); ++id) {

@@ -11,7 +11,7 @@
 #include <random>
 #include <string_view>
 
-#include "core/model/synth_vocab.h"
+#include "core/model/tools/synth_vocab.h"
 
 namespace quire::bench {
 

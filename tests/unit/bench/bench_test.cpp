@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "core/model/synth_vocab.h"
+#include "core/model/tools/synth_vocab.h"
 #include "core/text/tokenizer_data.h"
 #include "server/cli/bench/report.h"
 #include "server/cli/bench/sse_reader.h"

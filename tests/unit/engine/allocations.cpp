@@ -11,11 +11,13 @@
 namespace {
 
 std::atomic<std::int64_t> count{0};
+std::atomic<bool> all_fail{false};
 
 }  // namespace
 
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
+  if (all_fail.load(std::memory_order_relaxed)) throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -30,6 +32,10 @@ void operator delete(void* memory) noexcept {
 }
 void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
+}
+
+void quire::test::fail_allocations(bool fails) {
+  all_fail.store(fails, std::memory_order_relaxed);
 }
 
 std::int64_t quire::test::num_allocations() {

@@ -6,5 +6,7 @@
 namespace quire::test {
 
 std::int64_t num_allocations();
+// From now on every operator new throws, or none.
+void fail_allocations(bool fails);
 
 }  // namespace quire::test

@@ -117,6 +117,7 @@ class Life {
     engine.kv_cache.enable_prefix_caching = !one_in(4);
     engine.kv_cache.host_tier_bytes = one_in(2) ? 0 : 500 << below(8);
     engine.kv_cache.isolate_by_key = one_in(4);
+    if (one_in(2)) options.deferred_seed = random_();
     return options;
   }
 

@@ -285,7 +285,8 @@ TEST_CASE("one choice can be ended without the others", "[engine]") {
   request.id = "two";
   request.num_choices = 2;
   const auto sink = harness.submit(request);
-  harness.step();
+  for (int i = 0; i < harness.depth; ++i)  // the first token is sent
+    harness.step();
   harness.engine.queue().abort("two", 0);
   harness.run();
   CHECK(sink->choices[0].tokens.size() == 1);
@@ -304,7 +305,8 @@ TEST_CASE("a deadline cuts a request with a timeout", "[engine]") {
   for (const ChoiceOutput& choice : sink->choices) {
     REQUIRE(choice.finishes.size() == 1);
     CHECK(choice.finishes[0].error->kind == ErrorKind::kTimeout);
-    CHECK(choice.tokens.size() == 4);
+    CHECK(choice.tokens.size() <= 4);
+    CHECK(choice.tokens.size() >= (harness.depth == 1 ? 4U : 2U));  // a step later, and again one where it was forked
   }
 }
 

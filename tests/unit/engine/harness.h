@@ -2,8 +2,10 @@
 // its storage alone. One thread at a time.
 #pragma once
 
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
 #include "tests/support/fake_model.h"
+#include "tests/unit/engine/deferred_executor.h"
 
 namespace quire::test {
 
@@ -54,12 +57,28 @@ class KeepingSink : public OutputSink {
   std::vector<ChoiceOutput> choices;
 };
 
+// QUIRE_DEFERRED_SEED: all engines of these tests run on a device that completes late.
+inline std::optional<std::uint32_t> default_deferred_seed() {
+  const char* seed = std::getenv("QUIRE_DEFERRED_SEED");
+  if (seed == nullptr) return std::nullopt;
+  return static_cast<std::uint32_t>(std::atoi(seed));
+}
+
+inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                                               const EngineOptions& options,
+                                               std::optional<std::uint32_t> deferred_seed = default_deferred_seed()) {
+  auto executor = make_cpu_executor(model, backend, std::move(storage), options.scheduler);
+  if (!deferred_seed) return executor;
+  return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
+}
+
 struct HarnessOptions {
   std::int64_t num_blocks = 64;
   std::int64_t block_size = 4;
   std::int64_t vocab = 64;
   std::vector<TokenId> eos = {};
   EngineOptions engine = {};
+  std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -93,12 +112,14 @@ class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
       : model(options.vocab),
-        engine(model, backend,
-               backend.allocate_kv({.num_layers = 1,
-                                    .num_blocks = options.num_blocks,
-                                    .block_size = options.block_size,
-                                    .num_kv_heads = 1,
-                                    .head_dim = 1}),
+        depth(options.deferred_seed ? 2 : 1),
+        engine(make_executor(model, backend,
+                             backend.allocate_kv({.num_layers = 1,
+                                                  .num_blocks = options.num_blocks,
+                                                  .block_size = options.block_size,
+                                                  .num_kv_heads = 1,
+                                                  .head_dim = 1}),
+                             options.engine, options.deferred_seed),
                options.eos, options.engine) {}
 
   std::shared_ptr<KeepingSink> submit(Request request) {
@@ -126,6 +147,7 @@ class Harness {
   Clock::time_point now{std::chrono::seconds(1000)};
   FakeBackend backend;
   FakeModel model;
+  const int depth;  // steps in flight
   Engine engine;
   Result<void> refused;  // what the last submit said
 

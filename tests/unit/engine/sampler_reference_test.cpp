@@ -188,7 +188,7 @@ std::vector<int> draws(const Situation& at, std::uint64_t first_seed) {
     std::array<SampleRow, 1> rows{SampleRow{
         .logits = logits, .state = &state, .tokens = at.tokens, .num_prompt_tokens = at.num_prompt, .mask = {}}};
     sampler.sample(rows);
-    ++counts[static_cast<std::size_t>(rows[0].token.value().value)];
+    ++counts[static_cast<std::size_t>(rows[0].drawn.token.value().value)];
   }
   return counts;
 }
@@ -260,7 +260,7 @@ TEST_CASE("logits that are no numbers are told from constraints that leave nothi
     std::array<SampleRow, 1> rows{
         SampleRow{.logits = logits, .state = &state, .tokens = tokens, .num_prompt_tokens = 1, .mask = {}}};
     sampler.sample(rows);
-    return std::pair(rows[0].token, rows[0].has_no_numbers);
+    return std::pair(rows[0].drawn.token, rows[0].drawn.has_no_numbers);
   };
   CHECK(sampled({1.0F, nan, 2.0F, 3.0F}) == std::pair(std::optional(TokenId{2}), false));
   CHECK(sampled({1.0F, nan, nan, 3.0F}) == std::pair(std::optional<TokenId>(), true));
@@ -298,6 +298,6 @@ TEST_CASE("rows that share their logits are drawn as if each had its own", "[sam
                                              .num_prompt_tokens = std::ssize(at.tokens),
                                              .mask = {}}};
     sampler.sample(alone);
-    CHECK(rows[i].token == alone[0].token);
+    CHECK(rows[i].drawn.token == alone[0].drawn.token);
   }
 }

@@ -33,7 +33,7 @@ Sampled sample(const SamplingParams& params, std::vector<float> logits, std::vec
   std::array<SampleRow, 1> rows{
       SampleRow{.logits = logits, .state = &state, .tokens = tokens, .num_prompt_tokens = num_prompt, .mask = {}}};
   sampler.sample(rows);
-  return {rows[0].token, rows[0].logprob};
+  return {rows[0].drawn.token, rows[0].drawn.logprob};
 }
 
 // How often each token comes out of 4,000 seeds, as shares.
@@ -226,7 +226,7 @@ TEST_CASE("the rows of a batch are sampled on the compute threads, each as it wo
   sampler.sample(rows);
   CHECK(backend.num_pieces == kRows);
   for (std::size_t i = 0; i < kRows; ++i)
-    CHECK(rows[i].token == alone[i].token);
+    CHECK(rows[i].drawn.token == alone[i].token);
 }
 
 TEST_CASE("penalties", "[sampler]") {
@@ -283,22 +283,23 @@ TEST_CASE("penalties", "[sampler]") {
 
 TEST_CASE("DRY costs what continues a repetition, by its length", "[sampler]") {
   DryParams params{.multiplier = 1.0F, .base = 2.0F, .allowed_length = 2, .breakers = {}};
-  const auto found = dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}));
+  DryScratch scratch;
+  const auto found = dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch);
   REQUIRE(found.size() == 1);
   CHECK(found[0].token == TokenId{4});
   CHECK(found[0].penalty == 2.0F);  // three repeated tokens, one more than allowed
   params.breakers = {tokens_of({2})};
-  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
   params.breakers = {tokens_of({4})};  // what would be next ends repetitions itself
-  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
   params.breakers = {tokens_of({4, 8})};
-  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).size() == 1);
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).size() == 1);
   params.breakers = {};
   params.penalty_last_n = 6;
-  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3})).empty());
+  CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
   params.penalty_last_n = -1;
   params.allowed_length = 1;
-  const auto both = dry_penalties(params, tokens_of({1, 2, 1, 3, 1}));
+  const auto both = dry_penalties(params, tokens_of({1, 2, 1, 3, 1}), scratch);
   REQUIRE(both.size() == 2);
   CHECK(both[0].token == TokenId{2});
   CHECK(both[0].penalty == 1.0F);

@@ -27,7 +27,8 @@ struct ServedModel {
     layout.num_blocks = num_blocks;
     layout.block_size = 16;
     layout.dtype = KvDType::kF16;
-    engine = std::make_unique<Engine>(*model, *backend, backend->allocate_kv(layout), std::vector<TokenId>{}, options);
+    engine = std::make_unique<Engine>(make_executor(*model, *backend, backend->allocate_kv(layout), options),
+                                      std::vector<TokenId>{}, options);
   }
 
   std::shared_ptr<KeepingSink> submit(Request request) {

@@ -18,7 +18,8 @@ class DroppingSink final : public OutputSink {
   std::size_t num_tokens = 0;
 };
 
-std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_tokens, bool greedy) {
+std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_tokens, bool greedy,
+                                        std::shared_ptr<const Grammar> grammar = nullptr) {
   Request request = request_of(made_tokens(10 + number, number, 60), max_tokens);
   request.id = std::to_string(number);
   request.key_name = number % 2 == 0 ? "a key with a name too long to lie inside of a string" : "b";
@@ -27,11 +28,33 @@ std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_toke
     request.sampling.top_k = 20;
     request.sampling.top_p = 0.9F;
   }
+  if (number % 4 == 1) request.sampling.repetition_penalty = 1.1F;
+  if (number % 4 == 2) request.sampling.dry.multiplier = 0.5F;
+  if (number % 4 == 3) {
+    request.sampling.frequency_penalty = 0.2F;
+    request.sampling.penalty_last_n = 64;
+  }
+  request.grammar = std::move(grammar);
   auto sink = std::make_shared<DroppingSink>();
   const Result<void> accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
   REQUIRE(accepted);
   return sink;
 }
+
+// Allows every second token.
+class EvenGrammar : public Grammar {
+ public:
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), 0x55555555U); }
+    bool accept(TokenId) override { return true; }
+    bool finished() const override { return false; }
+    std::vector<TokenId> forced_tokens() override { return {}; }
+  };
+};
 
 // Steps until everything streams and the last arrays have their size, then counts over `num_steps`.
 std::int64_t allocations_of(Engine& engine, int num_warm, int num_steps) {
@@ -55,13 +78,35 @@ TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][st
   options.engine.scheduler.max_model_len = 1000;
   Harness harness(options);
   harness.model.sequences_a_step.reserve(10'000);
+  const auto grammar = std::make_shared<EvenGrammar>();
   std::vector<std::shared_ptr<DroppingSink>> sinks;
   for (int i = 0; i < 50; ++i)  // 34 of them wait
-    sinks.push_back(submitted(harness.engine, i, 600, i % 2 == 0));
+    sinks.push_back(submitted(harness.engine, i, 600, i % 2 == 0, i % 3 == 0 ? grammar : nullptr));
   CHECK(allocations_of(harness.engine, 40, 200) == 0);
   CHECK(harness.engine.stats().num_running == 16);
   CHECK(harness.engine.stats().num_waiting == 34);
   CHECK(sinks[0]->num_tokens > 200);
+}
+
+TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][steady]") {
+  HarnessOptions options;
+  options.deferred_seed.reset();
+  Harness harness(options);
+  Request scored = request_of(made_tokens(6, 1), 20);
+  scored.sampling.num_logprobs = 5;  // takes memory for what it returns
+  const auto failing = harness.submit(scored);
+  const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 20));
+  harness.step();
+  harness.backend.around_parallel = [](bool begins) { fail_allocations(begins); };
+  harness.step();
+  harness.backend.around_parallel = nullptr;
+  harness.run();
+  REQUIRE(failing->choices[0].finishes.size() == 1);
+  REQUIRE(failing->choices[0].finishes[0].error);
+  CHECK(failing->choices[0].finishes[0].error->code == "out_of_memory");
+  CHECK(failing->choices[0].tokens.size() == 1);
+  CHECK(neighbour->choices[0].tokens.size() == 20);
+  CHECK(harness.engine.healthy());
 }
 
 TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine][steady][model]") {
@@ -69,9 +114,10 @@ TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
   ServedModel served(path, 400, options);
+  const auto grammar = std::make_shared<EvenGrammar>();
   std::vector<std::shared_ptr<DroppingSink>> sinks;
   for (int i = 0; i < 8; ++i)
-    sinks.push_back(submitted(*served.engine, i, 400, i % 2 == 0));
+    sinks.push_back(submitted(*served.engine, i, 400, i % 2 == 0, i % 3 == 0 ? grammar : nullptr));
   CHECK(allocations_of(*served.engine, 40, 300) == 0);
   CHECK(sinks[0]->num_tokens > 100);
 }

@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/result.h"
-#include "core/model/gguf.h"
-#include "core/model/gguf_writer.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf_writer.h"
 #include "core/model/loaded_model.h"
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "kernels/registry.h"
 #include "tests/unit/model/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "core/model/gguf.h"
+#include "core/model/formats/gguf.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/gguf.h"
-#include "core/model/quantize.h"
-#include "core/model/synth_vocab.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/quantize.h"
+#include "core/model/tools/synth_vocab.h"
 
 namespace quire::test {
 
@@ -18,12 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Tensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  DType type;
-  std::vector<std::byte> data;
-};
+using Tensor = RawTensor;
 
 std::string hf_name(std::string name, const HfDirectoryOptions& options) {
   static const std::vector<std::pair<std::string, std::string>> kParts{
@@ -66,12 +61,23 @@ std::vector<Tensor> convert(const GgufFile& file, const ModelConfig& config, con
     const bool rotated = tensor.name.find("attn_q.weight") != std::string_view::npos ||
                          tensor.name.find("attn_k.weight") != std::string_view::npos;
     if (rotated && config.architecture == "llama") values = unpermuted(values, tensor.shape[0], config.head_dim);
-    Tensor& to = out.emplace_back();
+    Tensor to;
     to.name = hf_name(std::string(tensor.name), options);
     to.shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
-    to.type = to.shape.size() == 2 ? options.type : DType::kF32;
-    to.data.resize(dtype_bytes(to.type, std::ssize(values)));
-    quantize(to.type, values, to.data);
+    if (options.format && tensor.name.starts_with("blk.") && to.shape.size() == 2) {
+      const std::string stem = to.name.substr(0, to.name.size() - std::string(".weight").size());
+      FormattedWeight formatted = format_weight(*options.format, stem, values, to.shape[0], to.shape[1]);
+      if (!options.decoded) {
+        std::ranges::move(formatted.tensors, std::back_inserter(out));
+        continue;
+      }
+      values.assign(formatted.values.begin(), formatted.values.end());
+    }
+    const DType type = to.shape.size() == 2 ? options.type : DType::kF32;
+    to.dtype = dtype_info(type).name;
+    to.data.resize(dtype_bytes(type, std::ssize(values)));
+    quantize(type, values, to.data);
+    out.push_back(std::move(to));
   }
   return out;
 }
@@ -80,9 +86,8 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   json header;
   std::size_t offset = 0;
   for (const Tensor& tensor : tensors) {
-    header[tensor.name] = {{"dtype", dtype_info(tensor.type).name},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.data.size()}}};
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.data.size()}}};
     offset += tensor.data.size();
   }
   const std::string text = header.dump();
@@ -119,20 +124,22 @@ json rope_scaling(const RopeConfig& rope) {
           {"original_max_position_embeddings", rope.original_context}};
 }
 
-void write_config(const std::filesystem::path& directory, const ModelConfig& config) {
-  const json out{{"model_type", config.architecture},
-                 {"hidden_size", config.hidden_size},
-                 {"intermediate_size", config.ffn_size},
-                 {"num_attention_heads", config.num_heads},
-                 {"num_key_value_heads", config.num_kv_heads},
-                 {"num_hidden_layers", config.num_layers},
-                 {"head_dim", config.head_dim},
-                 {"vocab_size", config.vocab_size},
-                 {"max_position_embeddings", config.max_context},
-                 {"rms_norm_eps", config.rms_eps},
-                 {"rope_theta", config.rope.base},
-                 {"rope_scaling", rope_scaling(config.rope)},
-                 {"tie_word_embeddings", config.tied_head}};
+void write_config(const std::filesystem::path& directory, const ModelConfig& config,
+                  const HfDirectoryOptions& options) {
+  json out{{"model_type", config.architecture},
+           {"hidden_size", config.hidden_size},
+           {"intermediate_size", config.ffn_size},
+           {"num_attention_heads", config.num_heads},
+           {"num_key_value_heads", config.num_kv_heads},
+           {"num_hidden_layers", config.num_layers},
+           {"head_dim", config.head_dim},
+           {"vocab_size", config.vocab_size},
+           {"max_position_embeddings", config.max_context},
+           {"rms_norm_eps", config.rms_eps},
+           {"rope_theta", config.rope.base},
+           {"rope_scaling", rope_scaling(config.rope)},
+           {"tie_word_embeddings", config.tied_head}};
+  if (options.format && !options.decoded) out["quantization_config"] = quantization_config(*options.format);
   std::ofstream(directory / "config.json") << out;
 }
 
@@ -156,7 +163,7 @@ void write_hf_directory(const std::filesystem::path& gguf, const ModelConfig& co
                         const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   write_weights(directory, convert(*GgufFile::open(gguf), config, options), options.num_shards);
-  write_config(directory, config);
+  write_config(directory, config, options);
   write_tokenizer(directory);
 }
 

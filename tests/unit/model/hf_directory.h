@@ -2,17 +2,21 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
-#include "core/model/model_config.h"
+#include "core/model/architectures/model_config.h"
+#include "tests/unit/model/weight_formats.h"
 
 namespace quire::test {
 
 struct HfDirectoryOptions {
-  DType type = DType::kF32;     // F32, F16 or BF16, of the matrices
-  int num_shards = 1;           // 1: model.safetensors alone; more: an index beside the shards
-  bool bare_names = false;      // without "model.", as embedding models are published
-  bool head_name_only = false;  // the tied matrix under lm_head.weight
+  DType type = DType::kF32;                 // F32, F16 or BF16, of the matrices
+  int num_shards = 1;                       // 1: model.safetensors alone; more: an index beside the shards
+  bool bare_names = false;                  // without "model.", as embedding models are published
+  bool head_name_only = false;              // the tied matrix under lm_head.weight
+  std::optional<WeightFormat> format = {};  // of the layers' matrices
+  bool decoded = false;                     // what the format stands for, in F32
 };
 
 // `gguf`: a file of F32 matrices. Llama's query and key rows go back from interleaved pairs to halves.

@@ -3,7 +3,7 @@
 
 #include "core/base/result.h"
 #include "core/model/loaded_model.h"
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/hf_directory.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/temporary_folder.h"

@@ -1,7 +1,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/temporary_folder.h"
 

@@ -15,6 +15,8 @@ constexpr std::int32_t kBlockSize = 16;
 constexpr std::int32_t kNumBlocks = 256;
 constexpr std::int32_t kBlocksPerSequence = 64;
 
+constexpr std::int32_t kNumStates = 8;
+
 constexpr const char* kEmulatedAmx = "amx (emulated)";
 
 std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
@@ -32,6 +34,7 @@ ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDTy
   layout.block_size = kBlockSize;
   layout.dtype = kv_dtype;
   kv_ = backend_.allocate_kv(layout);
+  if (model_->state_floats() > 0) states_ = backend_.graph()->allocate_states(kNumStates, model_->state_floats());
 }
 
 ModelRunner::~ModelRunner() = default;
@@ -76,12 +79,21 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
                                   .block_table_start = table_start,
                                   .block_tables = tables,
                                   .slots = slots}};
-  (wanted == Wanted::kHidden ? arrays.hidden_rows : arrays.logit_rows) = rows;
+  std::vector<std::int32_t> states;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    states.push_back(static_cast<std::int32_t>(i * 3 + 2) % kNumStates);
+  arrays.states = states;
+  arrays.state_storage = states_.get();
+  (wanted == Wanted::kHidden   ? arrays.hidden_rows
+   : wanted == Wanted::kLabels ? arrays.label_rows
+                               : arrays.logit_rows) = rows;
   if (edit) edit(arrays);
   model_->reserve(static_cast<std::int64_t>(ids.size()), static_cast<std::int64_t>(rows.size()));
   const ModelOutput output = model_->forward(arrays, *kv_);
   backend_.synchronize();
-  const MatrixView result = wanted == Wanted::kHidden ? output.hidden : output.logits;
+  const MatrixView result = wanted == Wanted::kHidden   ? output.hidden
+                            : wanted == Wanted::kLabels ? output.labels
+                                                        : output.logits;
   Logits out;
   for (std::int64_t row = 0; row < result.rows; ++row) {
     const float* values = result.data + row * result.stride;
@@ -104,6 +116,12 @@ std::vector<float> ModelRunner::append_for_last(std::span<const std::int32_t> id
 
 Logits ModelRunner::append_hidden(std::span<const std::int32_t> ids) {
   Logits out = step({ids}, context_, Wanted::kHidden);
+  context_ += static_cast<std::int32_t>(ids.size());
+  return out;
+}
+
+Logits ModelRunner::append_labels(std::span<const std::int32_t> ids) {
+  Logits out = step({ids}, context_, Wanted::kLabels);
   context_ += static_cast<std::int32_t>(ids.size());
   return out;
 }

@@ -35,6 +35,8 @@ class ModelRunner {
   std::vector<Logits> append_together(const std::vector<std::vector<std::int32_t>>& sequences);
   // The final hidden states instead of logits.
   Logits append_hidden(std::span<const std::int32_t> ids);
+  // A classifier's scores instead of logits.
+  Logits append_labels(std::span<const std::int32_t> ids);
   // Continues a fresh sequence greedily after `prompt`.
   std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count);
 
@@ -48,12 +50,13 @@ class ModelRunner {
   std::function<void(StepArrays&)> edit;
 
  private:
-  enum class Wanted { kLogits, kLastLogits, kHidden };
+  enum class Wanted { kLogits, kLastLogits, kHidden, kLabels };
   Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Wanted wanted);
 
   RecordingBackend backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvStorage> kv_;
+  std::unique_ptr<StateStorage> states_;  // null where the model has no recurrent layers
   std::int32_t context_ = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "core/model/quantize.h"
+#include "core/model/formats/quantize.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/model/loaded_model.h"
-#include "core/model/synth.h"
+#include "core/model/tools/synth.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/reference_model.h"
 #include "tests/unit/model/temporary_folder.h"

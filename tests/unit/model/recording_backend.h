@@ -83,6 +83,7 @@ class RecordingBackend final : public Backend {
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override {
     backend_->gather_rows(x, rows, out);
   }
+  GraphOps* graph() override { return backend_->graph(); }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
     backend_->parallel_for(count, grain, body);

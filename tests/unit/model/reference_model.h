@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model/gguf.h"
-#include "core/model/model_config.h"
+#include "core/model/architectures/model_config.h"
+#include "core/model/formats/gguf.h"
 #include "tests/unit/model/recording_backend.h"
 
 namespace quire::test {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "core/model/hf_config.h"
+#include "core/model/architectures/hf_config.h"
 #include "tests/support/material.h"
 
 using namespace quire;

@@ -1,4 +1,4 @@
-#include "core/model/safetensors.h"
+#include "core/model/formats/safetensors.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

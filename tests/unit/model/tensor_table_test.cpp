@@ -1,9 +1,9 @@
-#include "core/model/tensor_table.h"
+#include "core/model/formats/tensor_table.h"
 
 #include <catch2/catch.hpp>
 #include <span>
 
-#include "core/model/ggml_types.h"
+#include "core/model/formats/ggml_types.h"
 
 using namespace quire;
 

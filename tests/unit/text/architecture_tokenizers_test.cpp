@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/model/gguf.h"
-#include "core/model/read_tokenizer.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "tests/support/material.h"
 #include "tests/unit/text/tokenizer_material.h"
 

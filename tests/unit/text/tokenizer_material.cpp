@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "core/model/read_tokenizer.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "core/text/detokenizer.h"
 #include "core/text/tokenizer_data.h"
 #include "tests/support/material.h"

@@ -1,0 +1,123 @@
+#include "core/engine/cpu_executor.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+std::span<float> row_of(const MatrixView& matrix, std::int64_t row) {
+  return {matrix.data + row * matrix.stride, static_cast<std::size_t>(matrix.cols)};
+}
+
+}  // namespace
+
+CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                         const ExecutorLimits& limits)
+    : model_(model),
+      backend_(backend),
+      storage_(std::move(storage)),
+      sampler_(backend, model.vocab_size(), limits.max_tokens) {
+  const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
+  model_.reserve(limits.max_rows, max_logit_rows);
+  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences);
+  output_.entries.reserve(max_draws);
+  output_.tokens.reserve(max_draws);
+  output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));
+  rows_.reserve(max_draws);
+}
+
+Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
+  failure_ = nullptr;
+  output_.clear();
+  try {
+    for (const BlockCopy& copy : plan.transfers.copies)
+      storage_->copy_block(copy.source.value, copy.destination.value);
+    computed_ = model_.forward(arrays, *storage_);
+    note_computed(plan, arrays);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  return *this;
+}
+
+// The first rows of the step are computed: of each entry, those of its rows that are among them.
+void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) {
+  const MatrixView& hidden = computed_.hidden;
+  QUIRE_CHECK(hidden.rows == 0 || hidden.stride == hidden.cols, "hidden states lie row after row");
+  output_.hidden = {hidden.data, static_cast<std::size_t>(hidden.rows * hidden.cols)};
+  if (computed_.num_rows == arrays.num_rows()) return;
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    const std::int64_t begin = arrays.attention.query_start[i];
+    output_.entries.push_back({std::clamp<std::int64_t>(computed_.num_rows - begin, 0, plan.entries[i].num_tokens)});
+  }
+}
+
+void CpuExecutor::draw(const DrawBatch& batch) {
+  if (failure_ != nullptr) return;
+  try {
+    backend_.synchronize();
+  } catch (...) {
+    failure_ = std::current_exception();
+    return;
+  }
+  score(batch.scores);
+  sample(batch.draws);
+}
+
+// Before drawing overwrites the logits.
+void CpuExecutor::score(std::span<const ScoreRow> scores) {
+  output_.logprobs.resize(scores.size());
+  backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {
+      if (scores[i].logit_row >= computed_.logits.rows) continue;
+      try {
+        output_.logprobs[i] =
+            Sampler::logprob_of(row_of(computed_.logits, scores[i].logit_row), scores[i].token, scores[i].num_top);
+      } catch (const std::bad_alloc&) {
+        output_.logprobs[i].reset();
+      }
+    }
+  });
+}
+
+void CpuExecutor::sample(std::span<const DrawRow> draws) {
+  rows_.clear();
+  for (std::size_t i = 0; i < draws.size() && draws[i].logit_row < computed_.logits.rows; ++i) {
+    const DrawRow& draw = draws[i];
+    const bool is_shared = (i > 0 && draws[i - 1].logit_row == draw.logit_row) ||
+                           (i + 1 < draws.size() && draws[i + 1].logit_row == draw.logit_row);
+    rows_.push_back({.logits = row_of(computed_.logits, draw.logit_row),
+                     .is_shared = is_shared,
+                     .state = draw.state,
+                     .tokens = draw.tokens,
+                     .num_prompt_tokens = draw.num_prompt_tokens,
+                     .mask = draw.mask});
+  }
+  sampler_.sample(rows_);
+  output_.tokens.resize(draws.size());
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    output_.tokens[i] = std::move(rows_[i].drawn);
+}
+
+StepOutput& CpuExecutor::wait() {
+  if (failure_ == nullptr) backend_.synchronize();
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  return output_;
+}
+
+std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                                               const SchedulerOptions& scheduler) {
+  const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
+  const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
+  const ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
+                              .max_sequences = scheduler.max_num_seqs,
+                              .max_tokens = std::min({asked, pool, model.max_context()})};
+  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits);
+}
+
+}  // namespace quire

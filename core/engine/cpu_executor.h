@@ -1,0 +1,53 @@
+// CpuExecutor: an Executor whose backend computes in the calling thread: a step is computed when it is submitted, its
+// tokens are drawn by the host's Sampler, and one is in flight at once. Engine thread only. Nothing is allocated in a
+// step within the limits.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "core/engine/executor.h"
+#include "core/sched/scheduler_options.h"
+
+namespace quire {
+
+struct ExecutorLimits {
+  std::int64_t max_rows = 0;       // of a step
+  std::int64_t max_sequences = 0;  // in a step, and as many choices that are forked in it
+  std::int64_t max_tokens = 0;     // of a sequence
+};
+
+class CpuExecutor final : public Executor, private Ticket {
+ public:
+  // The model and the backend must outlive the executor.
+  CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, const ExecutorLimits& limits);
+
+  std::int64_t depth() const override { return 1; }
+  Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
+  const Model& model() const override { return model_; }
+  KvStorage& storage() override { return *storage_; }
+  std::string name() const override { return backend_.name(); }
+
+ private:
+  void draw(const DrawBatch& batch) override;
+  StepOutput& wait() override;
+  void note_computed(const StepPlan& plan, const StepArrays& arrays);
+  void score(std::span<const ScoreRow> scores);
+  void sample(std::span<const DrawRow> draws);
+
+  Model& model_;
+  Backend& backend_;
+  const std::unique_ptr<KvStorage> storage_;
+  Sampler sampler_;
+  ModelOutput computed_;
+  StepOutput output_;
+  std::vector<SampleRow> rows_;
+  std::exception_ptr failure_;  // of the device, for wait() to report
+};
+
+// For the steps that a scheduler with these options makes.
+std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                                               const SchedulerOptions& scheduler);
+
+}  // namespace quire

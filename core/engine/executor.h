@@ -1,0 +1,62 @@
+// Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a step that was
+// submitted. Engine thread only. Steps are computed in the order in which they were submitted, each after the block
+// copies of its plan. Invariants: a failure of the device is reported by Ticket::wait() and nothing else; a draw that
+// fails ends its own request only; what the arrays view and the plan stay unchanged until wait() has returned.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/base/ids.h"
+#include "core/base/thread_role.h"
+#include "core/model/model.h"
+#include "core/sampling/sampler.h"
+#include "core/sched/step_plan.h"
+
+namespace quire {
+
+// A token to draw from one of the step's rows of logits; neighbours may share a row.
+struct DrawRow {
+  std::int64_t logit_row = 0;
+  const SamplerState* state = nullptr;
+  std::span<const TokenId> tokens{};  // prompt and generated: the new token follows them
+  std::int64_t num_prompt_tokens = 0;
+  std::span<const std::uint32_t> mask{};  // of a grammar; empty: none
+};
+
+// A known token whose logprob is wanted.
+struct ScoreRow {
+  std::int64_t logit_row = 0;
+  TokenId token;
+  std::int32_t num_top = 0;
+};
+
+struct DrawBatch {
+  std::span<const DrawRow> draws;    // logit rows ascend
+  std::span<const ScoreRow> scores;  // logit rows ascend
+};
+
+class Ticket {
+ public:
+  virtual ~Ticket() = default;
+  // Draws and scores once the rows are computed. At most once, before wait(). The batch is not read after the call.
+  virtual void draw(const DrawBatch& batch) QUIRE_REQUIRES(kEngineThread) = 0;
+  // Returns once all of it is done; the output is valid until the next but one step is submitted. Throws what the
+  // device reported.
+  virtual StepOutput& wait() QUIRE_REQUIRES(kEngineThread) = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::int64_t depth() const = 0;  // steps that may be in flight at once: 1 or 2
+  // The ticket is valid until the next but one step is submitted.
+  virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
+
+  virtual const Model& model() const = 0;
+  virtual KvStorage& storage() = 0;
+  virtual std::string name() const = 0;  // of its arithmetic: another one computes other bits
+};
+
+}  // namespace quire

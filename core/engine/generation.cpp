@@ -1,0 +1,179 @@
+#include "core/engine/generation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quire {
+
+namespace {
+
+Error too_costly() {
+  return {ErrorKind::kInvalidRequest,
+          "The request's grammar is too ambiguous: following it would hold up other requests.",
+          "grammar_too_costly",
+          {},
+          {}};
+}
+
+}  // namespace
+
+Error out_of_memory() {
+  return {ErrorKind::kNoMemory,
+          "The request needs more memory than there is. Please retry later.",
+          "out_of_memory",
+          {},
+          {}};
+}
+
+// Everything for prompt logprobs and a mean, the first token's row for CLS, else what the sequence ends with.
+WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
+  const Pooling pooling = request->pooling;
+  const auto of = pooling == Pooling::kNone ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const bool scores_prompt = !prompt_logprobs.empty() && num_computed < num_prompt_tokens;
+  if (scores_prompt || pooling == Pooling::kMean) return {of, 0, num_tokens};
+  if (pooling == Pooling::kCls) return {of, 0, num_computed == 0 ? 1 : 0};
+  return {of, num_tokens - 1, ends ? 1 : 0};
+}
+
+// Whether the request keeps `token` away here, whatever model and grammar say.
+bool Generation::forbids(TokenId token) const {
+  return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
+}
+
+bool Generation::fill_mask(std::span<std::uint32_t> mask) {
+  if (grammar == nullptr) return false;
+  if (!forced.empty() && forbids(forced.back())) forced.clear();
+  if (forced.empty()) {
+    grammar->fill_mask(mask);
+    return true;
+  }
+  const auto next = static_cast<std::uint32_t>(forced.back().value);
+  std::fill(mask.begin(), mask.end(), 0U);
+  mask[next / 32] = 1U << (next % 32);
+  return true;
+}
+
+void Generation::add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position) {
+  for (std::size_t begin = 0; begin < rows.size(); begin += width, ++first_position) {
+    if (first_position < num_pooled) continue;
+    pooled.resize(width, 0.0);
+    for (std::size_t j = 0; j < width; ++j)
+      pooled[j] += static_cast<double>(rows[begin + j]);
+    ++num_pooled;
+    max_cached_tokens = request->pooling == Pooling::kMean ? num_pooled : num_tokens();
+  }
+}
+
+void Generation::add_prompt_logprob(std::int64_t position, std::optional<TokenLogprob> logprob) {
+  if (!logprob) return fail(out_of_memory());
+  prompt_logprobs.resize(static_cast<std::size_t>(position));
+  prompt_logprobs.push_back(std::move(logprob));
+  max_cached_tokens = position;
+}
+
+void Generation::take(DrawnToken& drawn, std::span<const TokenId> end_of_generation) {
+  if (!first_token_at) {
+    first_token_at = Clock::now();
+    event.prompt_logprobs = std::move(prompt_logprobs);
+    prompt_logprobs.clear();
+    max_chunk = max_cached_tokens = kUnbounded;
+  }
+  if (!drawn.token) return fail(why_no_token(drawn));
+  if (!forced.empty()) forced.pop_back();
+  append(*drawn.token, end_of_generation);
+  if (drawn.logprob && !event.tokens.empty()) event.logprobs.push_back(*std::move(drawn.logprob));
+  append_forced(end_of_generation);
+}
+
+Error Generation::why_no_token(const DrawnToken& drawn) const {
+  if (drawn.out_of_memory) return out_of_memory();
+  if (drawn.has_no_numbers)
+    return {ErrorKind::kInternal, "The model computed logits that are no numbers.", "model_failed", {}, {}};
+  if (grammar != nullptr && grammar->exhausted()) return too_costly();
+  return {
+      ErrorKind::kInvalidRequest, "The request's constraints leave no token to generate.", "no_token_allowed", {}, {}};
+}
+
+// Takes one token into the sequence, and decides whether it ended the generation.
+void Generation::append(TokenId token, std::span<const TokenId> end_of_generation) {
+  ++num_generated;
+  if (is_stop_token(token, end_of_generation)) {
+    finish = finish_info(FinishReason::kStop);
+    finish->stop_token = token;
+    return;
+  }
+  event.tokens.push_back(token);
+  tokens.push_back(token);
+  sampler.append(token);
+  std::optional<FinishReason> reason;
+  if (grammar != nullptr) {
+    const bool accepted = grammar->accept(token);
+    if (grammar->exhausted()) return fail(too_costly());
+    if (!accepted || grammar->finished()) reason = FinishReason::kStop;
+  }
+  if (!reason && num_generated >= request->sampling.max_tokens) reason = FinishReason::kLength;
+  if (reason) finish = finish_info(*reason);
+}
+
+bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const {
+  const SamplingParams& params = request->sampling;
+  const auto is_in = [token](std::span<const TokenId> ends) {
+    return std::find(ends.begin(), ends.end(), token) != ends.end();
+  };
+  // A grammar lets the end through only where the text is complete: there it is the end, whatever ignore_eos says.
+  const bool eos_ends = !params.ignore_eos || grammar != nullptr;
+  return (eos_ends && is_in(end_of_generation)) || is_in(params.stop_token_ids);
+}
+
+// Where the grammar leaves one way on, the model is not asked. Where logprobs are wanted it is, but has no choice: the
+// text is the same either way. A token that the request forbids is not forced: the same text may have another spelling.
+void Generation::append_forced(std::span<const TokenId> end_of_generation) {
+  if (grammar == nullptr || finish || !forced.empty()) return;
+  const std::vector<TokenId> following = grammar->forced_tokens();
+  if (request->sampling.num_logprobs) {
+    forced.assign(following.rbegin(), following.rend());
+    return;
+  }
+  for (const TokenId token : following) {
+    if (forbids(token)) return;
+    append(token, end_of_generation);
+    if (finish) return;
+  }
+}
+
+void Generation::finish_prompt() {
+  event.prompt_logprobs = std::move(prompt_logprobs);
+  const bool embeds = request->pooling != Pooling::kNone;
+  finish = finish_info(embeds ? FinishReason::kStop : FinishReason::kLength);
+  if (!embeds) return;
+  // The length of a mean does not survive the norm: the sum will do.
+  double square = 0.0;
+  for (const double value : pooled)
+    square += value * value;
+  const double scale = square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
+  event.embedding.reserve(pooled.size());
+  for (const double value : pooled)
+    event.embedding.push_back(static_cast<float>(value * scale));
+}
+
+void Generation::fail(Error error) {
+  finish = finish_info(FinishReason::kError);
+  finish->error = std::move(error);
+}
+
+FinishInfo Generation::finish_info(FinishReason reason) const {
+  const Clock::time_point now = Clock::now();
+  FinishInfo info{.reason = reason};
+  info.num_prompt_tokens = static_cast<std::int32_t>(num_prompt_tokens);
+  info.num_cached_tokens = static_cast<std::int32_t>(num_cached_tokens);
+  info.num_generated_tokens = num_generated;
+  info.num_preemptions = num_preemptions;
+  const Clock::time_point started = live->started_at.value_or(now);
+  const Clock::time_point first_token = first_token_at.value_or(now);
+  info.queue_time = started - live->request->arrival;
+  info.prefill_time = first_token - started;
+  info.decode_time = now - first_token;
+  return info;
+}
+
+}  // namespace quire

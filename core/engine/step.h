@@ -1,0 +1,54 @@
+// Step: one step on its way from its plan to what is sent. Engine thread only; reused, so that a steady step allocates
+// nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until it is done.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/engine/executor.h"
+#include "core/engine/generation.h"
+#include "core/engine/step_input.h"
+#include "core/engine/step_trace.h"
+#include "core/sched/step_plan.h"
+
+namespace quire {
+
+// What one entry of the plan is for. Choices that are forked in the step come after the plan's entries.
+struct StepPart {
+  Generation* generation = nullptr;
+  WantedRows wanted{};
+  std::int64_t begin = 0;                          // position of the entry's first row
+  std::int64_t end = 0;                            // and of the row after its last one
+  std::int64_t first_index = 0;                    // of the first wanted row, among the step's wanted rows of its kind
+  bool is_last = false;                            // the last row is the sequence's last token
+  std::optional<std::size_t> draw = std::nullopt;  // its place among the draws
+  std::size_t first_score = 0;                     // its first place among the scores
+  std::size_t num_scores = 0;
+  std::optional<std::size_t> forked_from = std::nullopt;  // the part of the first choice
+  bool is_complete = false;                               // all its rows were computed
+  bool has_news = false;                                  // for its sink
+};
+
+struct Step {
+  Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks)
+      : input(block_size, max_rows, max_sequences, max_table_blocks) {
+    const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
+    parts.reserve(most_parts);
+    draws.reserve(most_parts);
+    ended.reserve(most_parts);
+  }
+
+  StepPlan plan;
+  StepInput input;
+  std::vector<StepPart> parts;
+  std::vector<DrawRow> draws;
+  std::vector<ScoreRow> scores;
+  std::vector<std::vector<std::uint32_t>> masks;  // as many as there were in one step
+  Ticket* ticket = nullptr;
+  std::vector<std::unique_ptr<Generation>> ended;  // while the step was in flight
+  StepRecord record;
+};
+
+}  // namespace quire

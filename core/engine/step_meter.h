@@ -1,0 +1,44 @@
+// StepMeter: where the time of steps goes: the phases of each, how long the executor takes, and the rate of work.
+// Engine thread only. With two steps in flight a step's times are its own, and its seconds begin where those of the
+// step before end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/engine/engine_stats.h"
+#include "core/engine/request_queue.h"
+#include "core/engine/step_trace.h"
+
+namespace quire {
+
+class StepMeter {
+ public:
+  void begin(StepRecord& record);
+  // What happened since the last call belongs to this phase.
+  void end_phase(StepRecord& record, StepPhase phase);
+  void note_submitted(StepRecord& record) { record.submitted = last_; }
+  // The executor is done; returns the seconds that it took.
+  double note_done(const StepRecord& record);
+  void note_started(std::int64_t num_prompt_tokens);
+  void count(EngineStats& stats, std::int64_t num_tokens);
+  // The step's results are sent. Once in a while returns the rate of starting what waits.
+  std::optional<ServiceRate> finish(EngineStats& stats, const StepRecord& record);
+
+ private:
+  std::optional<ServiceRate> look_at_rate(EngineStats& stats);
+
+  struct Window {
+    double busy_s = 0.0;  // in steps
+    std::uint64_t num_tokens = 0;
+    std::uint64_t num_started = 0;
+    std::uint64_t num_prompt_tokens = 0;
+  };
+  Window window_;     // since the last look at the rate
+  ServiceRate rate_;  // of starting what waits
+  Clock::time_point last_{};
+  Clock::time_point last_done_{};
+  Clock::time_point last_finished_{};
+};
+
+}  // namespace quire

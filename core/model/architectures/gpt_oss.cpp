@@ -1,0 +1,17 @@
+// gpt-oss: sinks, alternating windows, experts with biases and a clamped SwiGLU.
+#include "core/model/architectures/registry.h"
+
+namespace quire {
+
+void read_gpt_oss(SpecReader& reader, ModelSpec& spec) {
+  reader.read_windows(spec, 2);
+  reader.read_experts(spec);
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.has_sinks = true;
+    layer.ffn_norm = WeightRole::kPostAttentionNorm;
+    layer.feed_forward.route.gate = RouteOptions::Gate::kSoftmaxOfChosen;
+    layer.feed_forward.expert_activation.kind = Nonlinearity::kSwigluOai;
+  }
+}
+
+}  // namespace quire

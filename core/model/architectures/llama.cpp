@@ -1,0 +1,62 @@
+// Llama and what computes like it.
+#include "core/model/architectures/registry.h"
+
+namespace quire {
+
+void read_plain_decoder(SpecReader& /*reader*/, ModelSpec& /*spec*/) {}
+
+// Mixtral is a Llama with experts, Mistral v0.1 one with a window in every layer.
+void read_llama(SpecReader& reader, ModelSpec& spec) {
+  reader.read_windows(spec, 0);
+  reader.read_experts(spec, "feed_forward_length");
+  renormalise_experts(spec);
+}
+
+void read_arcee(SpecReader& /*reader*/, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers) {
+    layer.feed_forward.is_gated = false;
+    layer.feed_forward.activation.kind = Nonlinearity::kReluSquared;
+  }
+}
+
+// Every fourth layer has no positions.
+void read_smollm3(SpecReader& /*reader*/, ModelSpec& spec) {
+  for (std::size_t i = 3; i < spec.layers.size(); i += 4)
+    spec.layers[i].attention.rope = -1;
+}
+
+void read_mistral3(SpecReader& reader, ModelSpec& spec) {
+  use_log_multiplier(spec, reader.number("rope.scaling.yarn_log_multiplier").value_or(0.0));
+  const double scale = reader.number("attention.temperature_scale").value_or(0.0);
+  const double length = reader.number("rope.scaling.original_context_length").value_or(0.0);
+  if (scale != 0.0 && length < 1.0) reader.fail("the temperature's context length is missing");
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.temperature = scale;
+    layer.attention.temperature_length = scale != 0.0 ? length : 1.0;
+  }
+}
+
+// Every fourth layer sees the whole context without positions; the others see chunks. Experts take a weighted input.
+void read_llama4(SpecReader& reader, ModelSpec& spec) {
+  constexpr std::int64_t kChunk = 8192;
+  reader.read_experts(spec);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    AttentionSpec& attention = spec.layers[i].attention;
+    FeedForwardSpec& ffn = spec.layers[i].feed_forward;
+    if (i % 4 == 3) {
+      attention.rope = -1;
+      attention.temperature = 0.1;
+      attention.temperature_length = static_cast<double>(kChunk);
+      attention.temperature_offset = 1.0;
+    } else {
+      attention.chunk = reader.integer("attention.chunk_size").value_or(kChunk);
+      attention.unit_qk_norm = reader.integer("expert_count").value_or(0) != 128;
+      attention.norm_after_rope = true;
+    }
+    ffn.route.gate = RouteOptions::Gate::kSigmoid;
+    ffn.route.normalise = false;
+    ffn.weight_input = true;
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,193 @@
+#include "core/model/architectures/model_spec.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace {
+
+class SpecChecker {
+ public:
+  explicit SpecChecker(const std::string& where) : where_(where) {}
+
+  void require(bool condition, const std::string& what) const {
+    if (!condition) throw StartupError(fmt::format("{}: {}", where_, what));
+  }
+  void in_range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) const {
+    require(value >= low && value <= high, fmt::format("{} is {}, not between {} and {}", name, value, low, high));
+  }
+
+ private:
+  const std::string& where_;
+};
+
+void check_attention(const ModelSpec& spec, const AttentionSpec& attention, std::int64_t layer,
+                     const SpecChecker& check) {
+  check.in_range("the number of heads", attention.num_heads, 1, 1 << 14);
+  check.in_range("the number of key-value heads", attention.num_kv_heads, 1, attention.num_heads);
+  check.require(attention.num_heads % attention.num_kv_heads == 0,
+                fmt::format("{} heads cannot share {} key-value heads", attention.num_heads, attention.num_kv_heads));
+  for (const std::int64_t dim : {attention.key_dim, attention.value_dim}) {
+    check.in_range("the head dimension", dim, 8, 1 << 12);
+    check.require(dim % 8 == 0, fmt::format("the head dimension is {}, not a multiple of 8", dim));
+  }
+  check.in_range("the attention window", attention.window, 0, std::int64_t{1} << 40);
+  check.in_range("the attention chunk", attention.chunk, 0, std::int64_t{1} << 40);
+  check.require(attention.kv_source < layer, "a layer shares K and V of a later one");
+  if (attention.rope >= 0) {
+    const std::int64_t rotated = spec.ropes.at(static_cast<std::size_t>(attention.rope)).rotary_dim;
+    check.in_range("the number of rotated dimensions", rotated, 2, attention.key_dim);
+  }
+  check.require(attention.temperature == 0.0 || attention.temperature_length >= 1.0,
+                "the attention temperature's length is below 1");
+  check.require(!attention.fused_qkv ||
+                    (attention.kv_source < 0 && !attention.value_is_key && attention.gate != OutputGate::kInQuery),
+                "the fused projection does not fit the architecture");
+}
+
+void check_latent(const LatentSpec& latent, const SpecChecker& check) {
+  check.in_range("the query rank", latent.query_rank, 0, 1 << 20);
+  check.in_range("the latent rank", latent.kv_rank, 8, 1 << 16);
+  check.in_range("the number of unrotated dimensions", latent.nope_dim, 1, 1 << 12);
+  check.in_range("the number of rotated dimensions", latent.rope_dim, 2, 1 << 12);
+  check.in_range("the value length", latent.value_dim, 1, 1 << 12);
+  check.require((latent.kv_rank + latent.rope_dim) % 8 == 0, "the latent row's length is not a multiple of 8");
+}
+
+void check_recurrent(const RecurrentSpec& net, Mixer mixer, const SpecChecker& check) {
+  check.in_range("the number of convolution taps", net.taps, 1, 16);
+  if (mixer == Mixer::kShortConv) return;
+  check.in_range("the number of value heads", net.value_heads, 1, 1 << 14);
+  check.in_range("the state size", net.key_dim, 1, 1 << 12);
+  check.in_range("the head size", net.value_dim, 1, 1 << 12);
+  if (mixer != Mixer::kDeltaNet) return;
+  check.in_range("the number of key heads", net.key_heads, 1, net.value_heads);
+  check.require(net.value_heads % net.key_heads == 0, "the value heads cannot share the key heads");
+}
+
+void check_experts(const FeedForwardSpec& ffn, const SpecChecker& check) {
+  check.in_range("the number of experts", ffn.num_experts, 1, 1 << 16);
+  check.in_range("the number of experts used", ffn.route.num_chosen, 1, ffn.num_experts);
+  check.in_range("the expert feed-forward length", ffn.expert_size, 1, 1 << 22);
+  check.in_range("the shared feed-forward length", ffn.shared_size, 0, 1 << 22);
+  check.in_range("the latent width of the experts", ffn.latent_size, 0, 1 << 20);
+  check.in_range("the number of expert groups", ffn.route.num_groups, 1, ffn.num_experts);
+  check.in_range("the number of expert groups used", ffn.route.num_groups_chosen, 1, ffn.route.num_groups);
+  check.require(ffn.num_experts % ffn.route.num_groups == 0, "the experts do not divide into their groups");
+  check.require(ffn.route.num_groups_chosen * (ffn.num_experts / ffn.route.num_groups) >= ffn.route.num_chosen,
+                "the groups used have fewer experts than are used");
+  check.require(!ffn.weight_input || ffn.route.num_chosen == 1, "weighted inputs of several experts are not supported");
+}
+
+}  // namespace
+
+void check_spec(const ModelSpec& spec, const std::string& where) {
+  using Kind = FeedForwardSpec::Kind;
+  const SpecChecker check(where);
+  ModelConfig uniform = spec.config;
+  if (uniform.num_kv_heads > 0 && uniform.num_heads % uniform.num_kv_heads != 0) {
+    const AttentionSpec& first = spec.layers.front().attention;
+    if (first.num_heads % std::max<std::int64_t>(1, first.num_kv_heads) == 0) uniform.num_kv_heads = uniform.num_heads;
+  }
+  if (uniform.num_kv_heads == 0 || uniform.num_kv_heads > uniform.num_heads) uniform.num_kv_heads = uniform.num_heads;
+  if (uniform.head_dim % 8 != 0 && spec.layers.front().mixer == Mixer::kLatent) uniform.head_dim = 8;
+  uniform.rope = spec.ropes.empty() ? uniform.rope : spec.ropes.front();
+  check_config(uniform, where);
+  for (const RopeConfig& rope : spec.ropes) {
+    uniform.rope = rope;
+    check_config(uniform, where);
+  }
+  std::int64_t index = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
+    if (attends) check_attention(spec, layer.attention, index, check);
+    if (layer.mixer == Mixer::kLatent) check_latent(layer.latent, check);
+    if (layer.mixer != Mixer::kNone && layer.mixer != Mixer::kAttention && layer.mixer != Mixer::kLatent)
+      check_recurrent(layer.recurrent, layer.mixer, check);
+    const FeedForwardSpec& ffn = layer.feed_forward;
+    if (ffn.kind == Kind::kDense || ffn.kind == Kind::kBoth)
+      check.in_range("the feed-forward length", ffn.size, 1, 1 << 22);
+    if (ffn.kind == Kind::kExperts || ffn.kind == Kind::kBoth) check_experts(ffn, check);
+    ++index;
+  }
+}
+
+ModelSpec plain_spec(const ModelConfig& config) {
+  ModelSpec spec;
+  spec.config = config;
+  spec.ropes = {config.rope};
+  LayerSpec layer;
+  AttentionSpec& attention = layer.attention;
+  attention.num_heads = config.num_heads;
+  attention.num_kv_heads = config.num_kv_heads;
+  attention.key_dim = attention.value_dim = config.head_dim;
+  attention.scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  attention.rope = 0;
+  if (config.has_qk_norm) attention.qk_norm = QkNorm::kPerHead;
+  layer.feed_forward.size = config.ffn_size;
+  spec.layers.assign(static_cast<std::size_t>(config.num_layers), layer);
+  return spec;
+}
+
+std::vector<StatePlace> state_places(const ModelSpec& spec) {
+  std::vector<StatePlace> places;
+  std::int64_t offset = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const RecurrentSpec& net = layer.recurrent;
+    StatePlace place{.offset = offset};
+    switch (layer.mixer) {
+      case Mixer::kDeltaNet:
+        place.conv_floats = (net.taps - 1) * (2 * net.key_heads * net.key_dim + net.value_heads * net.value_dim);
+        place.floats = net.value_heads * net.key_dim * net.value_dim;
+        break;
+      case Mixer::kKimiDelta:
+        place.conv_floats = (net.taps - 1) * 3 * net.value_heads * net.value_dim;
+        place.floats = net.value_heads * net.key_dim * net.value_dim;
+        break;
+      case Mixer::kShortConv: place.conv_floats = (net.taps - 1) * net.inner_size; break;
+      case Mixer::kMamba2:
+      case Mixer::kAttentionAndMamba2:
+        place.conv_floats = (net.taps - 1) * (net.inner_size + 2 * net.num_groups * net.key_dim);
+        place.floats = net.inner_size * net.key_dim;
+        break;
+      default: break;
+    }
+    offset += place.conv_floats + place.floats;
+    places.push_back(place);
+  }
+  return places;
+}
+
+std::int64_t state_floats(const ModelSpec& spec) {
+  const std::vector<StatePlace> places = state_places(spec);
+  return places.empty() ? 0 : places.back().offset + places.back().conv_floats + places.back().floats;
+}
+
+KvLayout kv_layout_of(const ModelSpec& spec) {
+  KvLayout layout;
+  layout.num_layers = spec.config.num_layers;
+  layout.num_kv_heads = spec.config.num_kv_heads;
+  layout.head_dim = spec.config.head_dim;
+  bool is_uniform = true;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    KvLayerShape shape;
+    if (layer.mixer == Mixer::kLatent) {
+      shape = {1, layer.latent.kv_rank + layer.latent.rope_dim, 0};
+    } else if ((layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2) &&
+               attention.kv_source < 0) {
+      shape = {attention.num_kv_heads, attention.key_dim, attention.value_dim};
+    }
+    is_uniform = is_uniform && shape.num_heads == layout.num_kv_heads && shape.key_dim == layout.head_dim &&
+                 shape.value_dim == layout.head_dim;
+    layout.layers.push_back(shape);
+  }
+  if (is_uniform) layout.layers.clear();
+  return layout;
+}
+
+}  // namespace quire

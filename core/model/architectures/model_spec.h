@@ -1,0 +1,169 @@
+// ModelSpec: an architecture as data: what the layers compute, read from a file's metadata by its family. The graph
+// (layers/) runs it, the table of weights (layers/weight_roles.h) follows from it. Immutable after construction; any
+// thread. Invariant: after check_spec every number is in a range that sizes can be computed from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/architectures/model_config.h"
+#include "core/model/architectures/weight_roles.h"
+#include "kernels/graph_ops.h"
+
+namespace quire {
+
+enum class NormKind : std::uint8_t { kRms, kLayer };
+enum class QkNorm : std::uint8_t {
+  kNone,
+  kPerHead,       // RMS norm of each head, one weight for all heads
+  kFullWidth,     // RMS norm of all heads together
+  kLayerPerHead,  // layer norm of each head with weights of its own
+  kLayerFull,     // layer norm of all heads together
+};
+enum class OutputGate : std::uint8_t {
+  kNone,
+  kInQuery,  // the query's product yields [query | gate] for each head; sigmoid
+  kPerHead,  // a product of its own, one gate for each head; sigmoid
+};
+
+struct AttentionSpec {
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t window = 0;  // 0: none
+  std::int64_t chunk = 0;
+  double scale = 0.0;
+  double softcap = 0.0;
+  double alibi = 0.0;
+  double value_scale = 1.0;  // of the output
+  int rope = -1;             // index into ModelSpec::ropes; -1: no rotation
+  QkNorm qk_norm = QkNorm::kNone;
+  bool norm_after_rope = false;
+  bool unit_qk_norm = false;  // the norm has no weight
+  bool value_norm = false;    // RMS norm of V without weight
+  bool value_is_key = false;  // no product for V: it is K before norm and rope
+  bool has_sinks = false;
+  bool fused_qkv = false;
+  bool output_norm = false;     // RMS norm before the output product
+  std::int64_t kv_source = -1;  // the layer whose K and V are used instead of own ones
+  double temperature = 0.0;     // queries times 1 + temperature * ln(1 + floor(position / temperature_length))
+  double temperature_length = 1.0;
+  double temperature_offset = 0.0;  // of the position
+  OutputGate gate = OutputGate::kNone;
+};
+
+// Multi-head latent attention (arXiv 2405.04434), absorbed: the cache keeps one latent row for each token.
+struct LatentSpec {
+  std::int64_t query_rank = 0;  // 0: queries are not compressed
+  std::int64_t kv_rank = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t value_dim = 0;
+  bool merged_kv = false;  // one matrix [k | v] for each head instead of two
+};
+
+struct RecurrentSpec {
+  std::int64_t taps = 0;
+  std::int64_t key_heads = 0;
+  std::int64_t value_heads = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t inner_size = 0;  // Mamba-2, short convolution
+  std::int64_t num_groups = 0;  // Mamba-2
+  bool grouped_heads = false;   // delta net: see DeltaArgs::grouped
+  bool fused_ba = false;        // delta net: beta and alpha in one matrix by key head
+  bool has_norm = true;         // Mamba-2
+};
+
+struct FeedForwardSpec {
+  enum class Kind : std::uint8_t { kNone, kDense, kExperts, kBoth };  // kBoth: side by side, each with norms
+  Kind kind = Kind::kDense;
+  std::int64_t size = 0;
+  bool is_gated = true;
+  bool fused_gate = false;  // the matrix `up` holds the gate first
+  ActivationArgs activation;
+  bool sub_norm = false;  // RMS norm before the product down
+
+  std::int64_t num_experts = 0;
+  std::int64_t expert_size = 0;
+  std::int64_t shared_size = 0;  // 0: no shared expert
+  std::int64_t latent_size = 0;  // experts see a projection of this width; 0: the whole width
+  bool experts_gated = true;
+  bool fused_experts = false;
+  bool has_choice_bias = false;
+  bool shared_gate = false;   // the shared expert's output times sigmoid of a product
+  bool weight_input = false;  // the routing weight multiplies the expert's input
+  RouteOptions route;
+  ActivationArgs expert_activation;
+  ActivationArgs shared_activation;
+};
+
+enum class Mixer : std::uint8_t {
+  kNone,
+  kAttention,
+  kLatent,
+  kDeltaNet,
+  kKimiDelta,
+  kShortConv,
+  kMamba2,
+  kAttentionAndMamba2
+};
+
+struct LayerSpec {
+  Mixer mixer = Mixer::kAttention;
+  AttentionSpec attention;
+  LatentSpec latent;
+  RecurrentSpec recurrent;
+  FeedForwardSpec feed_forward;
+  // Norms by role; kNoRole: none.
+  WeightRole mixer_norm = WeightRole::kAttentionNorm;
+  WeightRole mixer_output_norm = WeightRole::kNoRole;  // of the branch, before it is added
+  WeightRole ffn_norm = WeightRole::kFfnNorm;
+  WeightRole ffn_output_norm = WeightRole::kNoRole;
+  WeightRole mixer_sum_norm = WeightRole::kNoRole;    // after the branch was added
+  WeightRole mixer_sum_norm_2 = WeightRole::kNoRole;  // of the sum plus the layer's input once more
+  WeightRole ffn_sum_norm = WeightRole::kNoRole;
+  bool is_parallel = false;  // both branches see the layer's input
+  bool output_scale = false;
+};
+
+struct ModelSpec {
+  ModelConfig config;  // what is the same for every layer
+  std::vector<LayerSpec> layers;
+  std::vector<RopeConfig> ropes;
+  NormKind norm = NormKind::kRms;
+  bool is_causal = true;
+  WeightRole final_norm = WeightRole::kOutputNorm;  // kNoRole: none
+  WeightRole embedding_norm = WeightRole::kNoRole;
+  bool has_positions = false;  // learned
+  std::int64_t num_token_types = 0;
+  double embedding_scale = 1.0;
+  double residual_scale = 1.0;
+  double logit_scale = 1.0;
+  double logit_softcap = 0.0;
+  std::int64_t per_layer_size = 0;  // width of each layer's own embedding of the token
+  bool has_head = true;             // false: hidden states only
+  std::int64_t num_labels = 0;      // of a classifier over one row
+  bool has_classifier_dense = false;
+  double delta_eps = 0.0;  // of the delta nets' L2 norm
+};
+
+// The plain decoder of the llama family.
+ModelSpec plain_spec(const ModelConfig& config);
+
+// Throws StartupError, one line that begins with `where`.
+void check_spec(const ModelSpec& spec, const std::string& where);
+
+// Floats that each sequence keeps for recurrent layers: of one layer, and where it begins among all.
+struct StatePlace {
+  std::int64_t offset = 0;
+  std::int64_t conv_floats = 0;
+  std::int64_t floats = 0;  // behind those of the convolution
+};
+std::vector<StatePlace> state_places(const ModelSpec& spec);
+std::int64_t state_floats(const ModelSpec& spec);
+KvLayout kv_layout_of(const ModelSpec& spec);
+
+}  // namespace quire

@@ -1,0 +1,46 @@
+// Qwen2, Qwen3 and their expert models.
+#include "core/model/architectures/registry.h"
+
+namespace quire {
+
+namespace {
+
+void refuse_experts(SpecReader& reader) {
+  if (reader.integer("expert_count").value_or(0) != 0)
+    reader.fail("mixture-of-experts models are not supported in this architecture");
+}
+
+void require_qk_norm(ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.qk_norm = QkNorm::kPerHead;
+}
+
+}  // namespace
+
+void read_qwen2(SpecReader& reader, ModelSpec& spec) {
+  refuse_experts(reader);
+  // A shorter context keeps the model exact: within the window attention is the whole context's.
+  const std::int64_t window = reader.integer("attention.sliding_window").value_or(0);
+  if (window > 0) spec.config.max_context = std::min(spec.config.max_context, window);
+}
+
+void read_qwen3(SpecReader& reader, ModelSpec& spec) {
+  read_qwen2(reader, spec);
+  spec.config.has_qk_norm = true;
+  require_qk_norm(spec);
+  reader.integer("n_deepstack_layers");  // of the vision tower's features only
+}
+
+// Weights are the probabilities themselves; a gated shared expert.
+void read_qwen2moe(SpecReader& reader, ModelSpec& spec) {
+  reader.read_experts(spec);
+}
+
+void read_qwen3moe(SpecReader& reader, ModelSpec& spec) {
+  require_qk_norm(spec);
+  reader.integer("n_deepstack_layers");
+  reader.read_experts(spec);
+  renormalise_experts(spec);
+}
+
+}  // namespace quire

@@ -1,0 +1,194 @@
+#include "core/model/architectures/spec_reader.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/base/printable.h"
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace {
+
+// Keys without effect on what is computed, and those that other readers use.
+constexpr std::array<std::string_view, 23> kHarmless{"context_length",
+                                                     "vocab_size",
+                                                     "rope.scaling.finetuned",
+                                                     "pooling_type",
+                                                     "classifier.output_labels",
+                                                     "attention.causal",
+                                                     "tensor_data_layout",
+                                                     "expert_shared_feed_forward_length",
+                                                     "use_parallel_residual",
+                                                     "expert_shared_count",
+                                                     "interleave_moe_layer_step",
+                                                     "attention.max_alibi_bias",
+                                                     "moe_every_n_layers",
+                                                     "feed_forward_length",
+                                                     "expert_feed_forward_length",
+                                                     "rope.dimension_sections",
+                                                     "attention.value_length",
+                                                     "token_type_count",
+                                                     "embedding_length_out",
+                                                     "expert_gating_func",
+                                                     "expert_weights_norm",
+                                                     "rope.scaling.yarn_beta_fast",
+                                                     "rope.scaling.yarn_beta_slow"};
+
+template <class T>
+bool is_uniform(const std::vector<T>& values) {
+  for (const auto& value : values) {
+    if (value != values.front()) return false;
+  }
+  return !values.empty();
+}
+
+}  // namespace
+
+SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture)
+    : file_(file), tensors_(tensors), architecture_(std::move(architecture)), prefix_(architecture_ + ".") {}
+
+void SpecReader::fail(const std::string& what) const {
+  throw StartupError(fmt::format("{}: {}", tensors_.where(), what));
+}
+
+const GgufValue* SpecReader::find(std::string_view key) const {
+  const auto found = file_.metadata().find(full(key));
+  if (found == file_.metadata().end()) return nullptr;
+  read_.emplace(key);
+  return &found->second;
+}
+
+bool SpecReader::has(std::string_view key) const {
+  return find(key) != nullptr;
+}
+
+bool SpecReader::is_array(std::string_view key) const {
+  const GgufValue* value = find(key);
+  return value != nullptr && value->index() >= 5;
+}
+
+std::optional<std::int64_t> SpecReader::integer(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (const auto number = file_.get_int(full(key))) return number;
+  const auto uniform = [&](const auto& values) -> std::int64_t {
+    if (!is_uniform(values))
+      fail(fmt::format("the metadata key '{}' differs from layer to layer, which is not supported", full(key)));
+    return static_cast<std::int64_t>(values.front());
+  };
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(value)) return uniform(*list);
+  if (const auto* list = std::get_if<std::vector<std::uint64_t>>(value)) return uniform(*list);
+  fail(fmt::format("the metadata key '{}' is not a whole number", full(key)));
+}
+
+std::int64_t SpecReader::required_integer(std::string_view key) const {
+  const auto value = integer(key);
+  if (!value) fail(fmt::format("the metadata key '{}' is missing", full(key)));
+  return *value;
+}
+
+std::optional<double> SpecReader::number(std::string_view key) const {
+  if (!has(key)) return std::nullopt;
+  const auto value = file_.get_float(full(key));
+  if (!value) fail(fmt::format("the metadata key '{}' is not a number", full(key)));
+  return value;
+}
+
+std::optional<bool> SpecReader::flag(std::string_view key) const {
+  if (!has(key)) return std::nullopt;
+  const auto value = file_.get_bool(full(key));
+  if (!value) fail(fmt::format("the metadata key '{}' is neither true nor false", full(key)));
+  return value;
+}
+
+std::optional<std::string> SpecReader::text(std::string_view key) const {
+  if (!has(key)) return std::nullopt;
+  const auto value = file_.get_string(full(key));
+  if (!value) fail(fmt::format("the metadata key '{}' is not a string", full(key)));
+  return std::string(*value);
+}
+
+std::size_t SpecReader::num_texts(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return 0;
+  const auto* list = std::get_if<std::vector<std::string_view>>(value);
+  return list == nullptr ? 0 : list->size();
+}
+
+namespace {
+
+template <class T>
+std::optional<T> element(const GgufValue& value, std::int64_t layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  std::optional<T> out;
+  std::visit(
+      [&](const auto& list) {
+        using List = std::decay_t<decltype(list)>;
+        if constexpr (std::is_same_v<List, std::vector<std::int64_t>> ||
+                      std::is_same_v<List, std::vector<std::uint64_t>> || std::is_same_v<List, std::vector<double>> ||
+                      std::is_same_v<List, std::vector<bool>>) {
+          if (at < list.size()) out = static_cast<T>(list[at]);
+        }
+      },
+      value);
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> SpecReader::integer(std::string_view key, std::int64_t layer) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr || value->index() < 5) return integer(key);
+  const auto own = element<std::int64_t>(*value, layer);
+  if (!own) fail(fmt::format("the metadata key '{}' has no number for layer {}", full(key), layer));
+  return own;
+}
+
+std::optional<double> SpecReader::number(std::string_view key, std::int64_t layer) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr || value->index() < 5) return number(key);
+  const auto own = element<double>(*value, layer);
+  if (!own) fail(fmt::format("the metadata key '{}' has no number for layer {}", full(key), layer));
+  return own;
+}
+
+std::optional<bool> SpecReader::flag(std::string_view key, std::int64_t layer) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr || value->index() < 5) return flag(key);
+  const auto own = element<std::int64_t>(*value, layer);
+  if (!own) fail(fmt::format("the metadata key '{}' has no value for layer {}", full(key), layer));
+  return *own != 0;
+}
+
+std::optional<double> SpecReader::global_number(const std::string& key, std::int64_t layer) const {
+  const auto found = file_.metadata().find(key);
+  if (found == file_.metadata().end()) return std::nullopt;
+  if (found->second.index() < 5) return file_.get_float(key);
+  return element<double>(found->second, layer);
+}
+
+bool SpecReader::has_tensor(std::int64_t layer, std::string_view stem) const {
+  return has_tensor(fmt::format("blk.{}.{}", layer, stem));
+}
+
+std::vector<std::int64_t> SpecReader::shape_of(std::int64_t layer, std::string_view stem) const {
+  return tensors_.shape_of(fmt::format("blk.{}.{}", layer, stem));
+}
+
+void SpecReader::refuse_unread() const {
+  for (const auto& [key, value] : file_.metadata()) {
+    if (!key.starts_with(prefix_)) continue;
+    const std::string_view name = key.substr(prefix_.size());
+    if (read_.contains(name) || std::ranges::find(kHarmless, name) != kHarmless.end()) continue;
+    // Zero, false and one switch features off or leave numbers as they are.
+    const auto number = file_.get_float(key);
+    if ((number && (*number == 0.0 || *number == 1.0)) || file_.get_bool(key) == false) continue;
+    fail(fmt::format("the metadata key '{}' is not supported: it may change what the model computes", printable(key)));
+  }
+}
+
+}  // namespace quire

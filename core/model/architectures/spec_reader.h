@@ -1,0 +1,75 @@
+// SpecReader: what a family reads its ModelSpec from: metadata under GGUF's keys, and which tensors there are. One
+// thread at a time. Invariant: a key of the architecture that nothing has read and that is not known to be without
+// effect is refused: a model never computes something else in silence.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/model/architectures/model_spec.h"
+#include "core/model/formats/gguf.h"
+#include "core/model/formats/tensor_table.h"
+
+namespace quire {
+
+class SpecReader {
+ public:
+  // `architecture` is the keys' prefix. Both must outlive this.
+  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture);
+
+  [[noreturn]] void fail(const std::string& what) const;
+  const std::string& architecture() const { return architecture_; }
+
+  // Keys without the architecture's prefix. A key that is there must be of its kind: a wrong kind is not an absent key.
+  bool has(std::string_view key) const;
+  std::optional<std::int64_t> integer(std::string_view key) const;  // an array counts where all its values are equal
+  std::int64_t required_integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;
+  std::optional<bool> flag(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::size_t num_texts(std::string_view key) const;  // of an array
+  // The layer's own value where the key is an array, else the one for all.
+  std::optional<std::int64_t> integer(std::string_view key, std::int64_t layer) const;
+  std::optional<double> number(std::string_view key, std::int64_t layer) const;
+  std::optional<bool> flag(std::string_view key, std::int64_t layer) const;
+  bool is_array(std::string_view key) const;
+  // Keys that have no prefix.
+  std::optional<double> global_number(const std::string& key, std::int64_t layer) const;
+
+  bool has_tensor(const std::string& name) const { return tensors_.contains(name); }
+  bool has_tensor(std::int64_t layer, std::string_view stem) const;  // "attn_q_norm.weight"
+  std::vector<std::int64_t> shape_of(std::int64_t layer, std::string_view stem) const;
+  TensorTable& tensors() { return tensors_; }
+
+  // The keys that all decoders share: sizes, rope, and layers of plain attention and feed-forwards, whose projections
+  // are fused where the file has them fused. Families change what they have otherwise.
+  ModelSpec read_plain(RopeStyle style);
+  // Experts in the layers from `first` on, sized by `size_key`, as the common keys say.
+  void read_experts(ModelSpec& spec, const char* size_key = "expert_feed_forward_length");
+  // A layer slides where its index modulo `period` is below period - 1, or as an array says; others are full.
+  // The window itself is attention.sliding_window; zero or absent: no layer slides.
+  std::vector<bool> read_windows(ModelSpec& spec, std::int64_t period, bool array_counts = false);
+  // Adds a rope and gives its index.
+  static int add_rope(ModelSpec& spec, const RopeConfig& rope);
+  // The number of layers beside the trunk that predict further tokens; their tensors are left out.
+  void drop_next_token_layers(ModelSpec& spec);
+
+  void refuse_unread() const;
+
+ private:
+  const GgufValue* find(std::string_view key) const;  // marks it as read
+  std::string full(std::string_view key) const { return prefix_ + std::string(key); }
+  void read_rope(ModelSpec& spec, RopeStyle style);
+  void read_rope_scaling(RopeConfig& rope, std::int64_t max_context);
+  void read_layer(ModelSpec& spec, std::int64_t layer) const;
+
+  const GgufFile& file_;
+  TensorTable& tensors_;
+  std::string architecture_;
+  std::string prefix_;
+  mutable std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace quire

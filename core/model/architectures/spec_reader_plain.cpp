@@ -1,0 +1,200 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/printable.h"
+#include "core/model/architectures/spec_reader.h"
+
+namespace quire {
+
+ModelSpec SpecReader::read_plain(RopeStyle style) {
+  ModelSpec spec;
+  ModelConfig& config = spec.config;
+  config.architecture = architecture_;
+  config.num_layers = required_integer("block_count");
+  config.hidden_size = required_integer("embedding_length");
+  config.num_heads = is_array("attention.head_count") ? integer("attention.head_count", 0).value()
+                                                      : required_integer("attention.head_count");
+  config.num_kv_heads = config.num_heads;
+  const std::int64_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
+  config.head_dim = integer("attention.key_length").value_or(even_share);
+  config.max_context = required_integer("context_length");
+  auto eps = number("attention.layer_norm_rms_epsilon");
+  if (!eps) {
+    eps = number("attention.layer_norm_epsilon");
+    if (eps) spec.norm = NormKind::kLayer;
+  }
+  if (!eps) fail(fmt::format("the metadata key '{}' is missing", full("attention.layer_norm_rms_epsilon")));
+  config.rms_eps = *eps;
+  const auto& embedding = tensors_.shape_of("token_embd.weight");
+  if (embedding.size() != 2) fail("the tensor 'token_embd.weight' is not a matrix");
+  config.vocab_size = embedding[0];
+  if (const auto stated = integer("vocab_size"); stated && *stated != config.vocab_size) {
+    fail(fmt::format("the metadata says {} tokens and the embedding has {}", *stated, config.vocab_size));
+  }
+  config.tied_head = !tensors_.contains("output.weight");
+  spec.has_classifier_dense = has_tensor("cls.weight");
+  if (has_tensor("cls.output.weight")) {
+    const auto& shape = tensors_.shape_of("cls.output.weight");
+    spec.num_labels = shape.size() == 1 ? 1 : shape.at(0);
+  }
+  read_rope(spec, style);
+  if (config.num_layers < 1 || config.num_layers > 4096)
+    fail(fmt::format("the number of layers is {}, not between 1 and 4096", config.num_layers));
+  spec.layers.resize(static_cast<std::size_t>(config.num_layers));
+  config.num_kv_heads = 0;
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    read_layer(spec, layer);
+    const LayerSpec& read = spec.layers[static_cast<std::size_t>(layer)];
+    config.num_kv_heads = std::max(config.num_kv_heads, read.attention.num_kv_heads);
+    config.ffn_size = std::max(config.ffn_size, read.feed_forward.size);
+  }
+  return spec;
+}
+
+void SpecReader::read_layer(ModelSpec& spec, std::int64_t layer) const {
+  const ModelConfig& config = spec.config;
+  LayerSpec& to = spec.layers[static_cast<std::size_t>(layer)];
+  AttentionSpec& attention = to.attention;
+  attention.num_heads = integer("attention.head_count", layer).value_or(config.num_heads);
+  attention.num_kv_heads = integer("attention.head_count_kv", layer).value_or(attention.num_heads);
+  attention.key_dim = config.head_dim;
+  attention.value_dim = integer("attention.value_length").value_or(config.head_dim);
+  attention.scale = 1.0 / std::sqrt(static_cast<double>(attention.key_dim));
+  attention.rope = 0;
+  attention.fused_qkv = has_tensor(layer, "attn_qkv.weight");
+  if (has_tensor(layer, "attn_q_norm.weight")) {
+    attention.qk_norm =
+        shape_of(layer, "attn_q_norm.weight") == std::vector{attention.key_dim} ? QkNorm::kPerHead : QkNorm::kFullWidth;
+  }
+  FeedForwardSpec& ffn = to.feed_forward;
+  ffn.size = integer("feed_forward_length", layer).value_or(0);
+  ffn.is_gated = true;
+  if (!has_tensor(layer, "ffn_gate.weight") && has_tensor(layer, "ffn_up.weight")) {
+    const auto shape = shape_of(layer, "ffn_up.weight");
+    ffn.fused_gate = !shape.empty() && shape[0] == 2 * ffn.size;
+  }
+  if (!has_tensor(layer, "ffn_norm.weight") && has_tensor(layer, "post_attention_norm.weight"))
+    to.ffn_norm = WeightRole::kPostAttentionNorm;
+}
+
+void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
+  ModelConfig& config = spec.config;
+  RopeConfig& rope = config.rope;
+  rope.style = style;
+  rope.rotary_dim = integer("rope.dimension_count").value_or(config.head_dim);
+  rope.base = number("rope.freq_base").value_or(10000.0);
+  read_rope_scaling(rope, config.max_context);
+  if (tensors_.contains("rope_freqs.weight"))
+    rope.frequency_divisors = tensors_.take_vector("rope_freqs.weight", rope.rotary_dim / 2);
+  const bool has_factors = tensors_.contains("rope_factors_long.weight");
+  if (has_factors) {
+    // Chosen by the context that is served, not by a prompt's length: one model computes one thing.
+    const auto original = number("rope.scaling.original_context_length").value_or(0.0);
+    const bool is_long = original > 0.0 && static_cast<double>(config.max_context) > original;
+    const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
+    const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
+    rope.frequency_divisors = is_long ? longer : shorter;
+    rope.attention_factor = number("rope.scaling.attn_factor").value_or(1.0);
+  }
+  spec.ropes.push_back(rope);
+}
+
+void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
+  // Zero means "none" in published files; scale_linear is the older name.
+  double factor = number("rope.scaling.factor").value_or(0.0);
+  if (factor == 0.0) factor = number("rope.scale_linear").value_or(0.0);
+  rope.factor = factor == 0.0 ? 1.0 : factor;
+  std::string type = rope.factor == 1.0 ? "none" : "linear";
+  if (has("rope.scaling.type")) type = text("rope.scaling.type").value_or("");
+  if (type == "longrope" && tensors_.contains("rope_factors_long.weight")) type = "none";
+  if (type == "none" || type.empty()) return;
+  if (type == "linear") {
+    rope.scaling = rope.factor == 1.0 ? RopeScaling::kNone : RopeScaling::kLinear;
+    return;
+  }
+  if (type != "yarn")
+    fail(fmt::format("the RoPE scaling type '{}' is not supported (none, linear, yarn)", printable(type)));
+  rope.scaling = RopeScaling::kYarn;
+  rope.original_context = number("rope.scaling.original_context_length").value_or(static_cast<double>(max_context));
+  // Other families' files carry these keys without meaning.
+  constexpr std::string_view kWithBetas[] = {"llama", "qwen2", "qwen3", "mistral3"};
+  if (std::ranges::find(kWithBetas, architecture_) != std::end(kWithBetas)) {
+    rope.beta_fast = number("rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);
+    rope.beta_slow = number("rope.scaling.yarn_beta_slow").value_or(rope.beta_slow);
+  }
+  const auto given =
+      has("rope.scaling.attn_factor") ? number("rope.scaling.attn_factor") : number("rope.scaling.yarn_attn_factor");
+  // ggml multiplies YaRN's own factor by the file's.
+  rope.attention_factor = given.value_or(1.0) * yarn_attention_factor(rope.factor);
+}
+
+void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
+  using Gate = RouteOptions::Gate;
+  const std::int64_t num_experts = integer("expert_count").value_or(0);
+  if (num_experts == 0) return;
+  FeedForwardSpec read;
+  read.kind = FeedForwardSpec::Kind::kExperts;
+  read.num_experts = num_experts;
+  read.route.num_chosen = required_integer("expert_used_count");
+  switch (const auto gating = integer("expert_gating_func").value_or(1)) {
+    case 1: read.route.gate = Gate::kSoftmax; break;
+    case 2: read.route.gate = Gate::kSigmoid; break;
+    case 3: read.route.gate = Gate::kSoftmaxOfChosen; break;
+    default: fail(fmt::format("the expert gating function {} is not supported (1, 2, 3)", gating));
+  }
+  read.route.normalise = flag("expert_weights_norm").value_or(false);
+  const double scale = number("expert_weights_scale").value_or(0.0);
+  read.route.scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);
+  read.route.num_groups = std::max<std::int64_t>(1, integer("expert_group_count").value_or(1));
+  read.route.num_groups_chosen = std::max<std::int64_t>(1, integer("expert_group_used_count").value_or(1));
+  const std::int64_t first = integer("leading_dense_block_count").value_or(0);
+  for (std::int64_t layer = first; layer < spec.config.num_layers; ++layer) {
+    if (!has_tensor(layer, "ffn_gate_inp.weight")) continue;
+    FeedForwardSpec& to = spec.layers[static_cast<std::size_t>(layer)].feed_forward;
+    const FeedForwardSpec dense = to;
+    to = read;
+    to.size = dense.size;
+    to.activation = dense.activation;
+    to.expert_activation = dense.expert_activation;
+    to.shared_activation = dense.shared_activation;
+    to.expert_size = integer(size_key, layer).value_or(dense.size);
+    to.has_choice_bias = has_tensor(layer, "exp_probs_b.bias");
+    to.fused_experts = has_tensor(layer, "ffn_gate_up_exps.weight");
+    to.experts_gated = to.fused_experts || has_tensor(layer, "ffn_gate_exps.weight");
+    if (has_tensor(layer, "ffn_up_shexp.weight")) to.shared_size = shape_of(layer, "ffn_up_shexp.weight").at(0);
+    to.shared_gate = has_tensor(layer, "ffn_gate_inp_shexp.weight");
+  }
+}
+
+std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period, bool array_counts) {
+  const std::int64_t window = integer("attention.sliding_window").value_or(0);
+  const bool by_layer = array_counts && is_array("attention.sliding_window_pattern");
+  if (!by_layer && !is_array("attention.sliding_window_pattern"))
+    period = integer("attention.sliding_window_pattern").value_or(period);
+  std::vector<bool> slides;
+  for (std::int64_t layer = 0; layer < spec.config.num_layers; ++layer) {
+    const bool own = by_layer ? flag("attention.sliding_window_pattern", layer).value_or(false)
+                              : period == 0 || layer % period < period - 1;
+    slides.push_back(window > 0 && own);
+    if (slides.back()) spec.layers[static_cast<std::size_t>(layer)].attention.window = window;
+  }
+  return slides;
+}
+
+int SpecReader::add_rope(ModelSpec& spec, const RopeConfig& rope) {
+  spec.ropes.push_back(rope);
+  return static_cast<int>(spec.ropes.size()) - 1;
+}
+
+void SpecReader::drop_next_token_layers(ModelSpec& spec) {
+  const std::int64_t count = integer("nextn_predict_layers").value_or(0);
+  if (count < 0 || count >= spec.config.num_layers) fail("'nextn_predict_layers' leaves no layer");
+  for (std::int64_t layer = spec.config.num_layers - count; layer < spec.config.num_layers; ++layer)
+    tensors_.ignore(fmt::format("blk.{}.", layer));
+  spec.config.num_layers -= count;
+  spec.layers.resize(static_cast<std::size_t>(spec.config.num_layers));
+}
+
+}  // namespace quire

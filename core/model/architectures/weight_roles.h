@@ -1,0 +1,139 @@
+// WeightRole: one kind of weight. The table says what files call it; from a ModelSpec follow the weights of a layer
+// with their shapes, which drives reading, packing, counting, synthesising and inspecting. Immutable facts; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+struct ModelSpec;
+
+enum class WeightRole : std::uint8_t {
+  // Of the model.
+  kTokenEmbedding,
+  kPositions,
+  kTokenTypes,
+  kEmbeddingNorm,
+  kOutputNorm,
+  kLfmOutputNorm,
+  kHead,
+  kClassifier,
+  kClassifierOutput,
+  kPerLayerEmbedding,
+  kPerLayerProjection,
+  kPerLayerNorm,
+  // Norms of a layer.
+  kAttentionNorm,
+  kAttentionNorm2,
+  kPostAttentionNorm,
+  kFfnNorm,
+  kPostFfnNorm,
+  kPostFfnNorm1,
+  kPreFfnNorm2,
+  kPostFfnNorm2,
+  kAttentionOutputNorm,
+  kLayerOutputNorm,
+  kAttentionSubNorm,
+  kFfnSubNorm,
+  // Attention.
+  kQuery,
+  kKey,
+  kValue,
+  kQkv,
+  kAttentionOutput,
+  kQueryNorm,
+  kKeyNorm,
+  kSinks,
+  kAttentionGate,
+  kQueryA,
+  kQueryANorm,
+  kQueryB,
+  kKvA,
+  kKvANorm,
+  kKeyB,
+  kValueB,
+  kKvB,
+  // Feed-forward.
+  kGate,
+  kUp,
+  kDown,
+  kRouter,
+  kRouterScale,
+  kChoiceBias,
+  kGateExperts,
+  kUpExperts,
+  kGateUpExperts,
+  kDownExperts,
+  kDownExpertsScale,
+  kGateShared,
+  kUpShared,
+  kDownShared,
+  kSharedGate,
+  kLatentDown,
+  kLatentUp,
+  // Recurrent layers.
+  kSsmIn,
+  kSsmConv,
+  kSsmConvQ,
+  kSsmConvK,
+  kSsmConvV,
+  kSsmDt,
+  kSsmA,
+  kSsmD,
+  kSsmNorm,
+  kSsmOut,
+  kSsmAlpha,
+  kSsmBeta,
+  kSsmBa,
+  kSsmFA,
+  kSsmFB,
+  kSsmGA,
+  kSsmGB,
+  kConvIn,
+  kConv,
+  kConvOut,
+  // Per-layer embeddings.
+  kInputGate,
+  kInputProjection,
+  kInputNorm,
+  kLayerScale,
+  kNoRole
+};
+inline constexpr int kNumWeightRoles = static_cast<int>(WeightRole::kNoRole);
+
+struct RoleInfo {
+  std::string_view gguf;  // without "blk.N."
+  std::string_view hf;    // without the layer's prefix; empty: by a family's own table
+  std::string_view suffix = ".weight";
+};
+const RoleInfo& role_info(WeightRole role);
+// "blk.3.attn_q.weight"; layer < 0: of the model.
+std::string gguf_name(WeightRole role, std::int64_t layer);
+
+// What becomes of a weight.
+enum class WeightForm : std::uint8_t {
+  kVector,   // decoded to f32; a bias beside it is read too
+  kRows,     // looked up by row, as an embedding
+  kProduct,  // packed; stacked with the others of its product
+  kExperts,  // [experts][rows][cols]: packed for each expert; stacked likewise
+};
+
+struct WeightNeed {
+  WeightRole role = WeightRole::kNoRole;
+  WeightForm form = WeightForm::kVector;
+  WeightRole product = WeightRole::kNoRole;  // the role that names the product: of its first part
+  std::int64_t rows = 1;                     // of one expert
+  std::int64_t cols = 0;
+  std::int64_t num_experts = 0;
+  bool is_optional = false;
+  std::int64_t bias_size = 0;  // of a vector's bias; 0: as the vector
+  std::int64_t gate_rows = 0;  // rows come as [gate_rows | gate_rows] for each head: all first halves go first
+};
+
+// In the order of files. layer -1: of the model.
+std::vector<WeightNeed> weight_needs(const ModelSpec& spec, std::int64_t layer);
+
+}  // namespace quire

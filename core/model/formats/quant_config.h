@@ -1,0 +1,31 @@
+// QuantConfig: what the quantization_config of a Hugging Face model says about its weights. Immutable; any thread.
+// Sources: the transformers library's configuration classes, the compressed-tensors, GPTQ and AutoAWQ formats.
+// Invariant: keys and values that would change what is computed are refused by one line, never ignored.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace quire {
+
+struct QuantConfig {
+  enum class Method : std::uint8_t {
+    kNone,
+    kFp8,     // E4M3: weight with weight_scale_inv or weight_scale
+    kPacked,  // compressed-tensors, pack-quantized: weight_packed, weight_scale, weight_zero_point, weight_g_idx
+    kGptq,    // qweight, qzeros, scales, g_idx
+    kAwq,     // qweight, qzeros, scales, interleaved
+    kMxfp4,   // *_blocks, *_scales
+  };
+  Method method = Method::kNone;
+  std::int64_t group_size = -1;  // of kPacked, kGptq, kAwq; -1: a whole row
+  std::int64_t block_rows = 0;   // of kFp8: rows and columns that share a scale; 0: as the scale's shape says
+  std::int64_t block_cols = 0;
+  bool zeros_less_one = false;  // kGptq: stored zeros count from one
+};
+
+// From config.json's object; kNone where it has no quantization_config. Throws StartupError.
+QuantConfig read_quant_config(const nlohmann::json& config, const std::string& where);
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// SafetensorsFile: one safetensors file mapped read-only, its header checked before use. Immutable after construction;
+// any thread. Source: the safetensors format description. Invariant: every tensor lies within the file, none overlaps
+// another, and its bytes are its shape times its type's size.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model/formats/mapped_file.h"
+#include "core/model/formats/tensor_table.h"
+
+namespace quire {
+
+// Parses the bytes of a whole file. Throws StartupError: one line with `name` and what is wrong. The tensors' data are
+// views into `bytes`.
+std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
+
+class SafetensorsFile {
+ public:
+  // Throws StartupError: one line with the path and what is wrong.
+  explicit SafetensorsFile(const std::filesystem::path& path)
+      : mapping_(path), tensors_(parse_safetensors(mapping_.bytes(), path.string())) {}
+
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const MappedFile& mapping() const { return mapping_; }
+
+ private:
+  MappedFile mapping_;
+  std::vector<StoredTensor> tensors_;
+};
+
+// The safetensors files of a model's directory: model.safetensors, or the shards that model.safetensors.index.json
+// names. Throws StartupError also where a shard is missing, a tensor is not where the index says, or two shards hold
+// the same one.
+std::vector<std::unique_ptr<SafetensorsFile>> open_safetensors_directory(const std::filesystem::path& directory);
+
+}  // namespace quire

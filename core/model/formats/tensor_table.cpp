@@ -1,0 +1,111 @@
+#include "core/model/formats/tensor_table.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "core/base/printable.h"
+#include "core/base/result.h"
+
+namespace quire {
+
+TensorTable::TensorTable(std::string where, std::vector<StoredTensor> tensors)
+    : where_(std::move(where)), tensors_(std::move(tensors)), taken_(tensors_.size()) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    by_name_.emplace(tensors_[i].name, i);
+}
+
+const StoredTensor& TensorTable::find(const std::string& name) const {
+  const auto found = by_name_.find(stored_name(name));
+  if (found == by_name_.end())
+    throw StartupError(fmt::format("{}: the tensor '{}' is missing", where_, stored_name(name)));
+  return tensors_[found->second];
+}
+
+const std::vector<std::int64_t>& TensorTable::shape_of(const std::string& name) const {
+  return find(name).shape;
+}
+
+const StoredTensor& TensorTable::take(const std::string& name, const std::vector<std::int64_t>& shape) {
+  const StoredTensor& tensor = find(name);
+  if (tensor.shape != shape) {
+    throw StartupError(fmt::format("{}: the tensor '{}' has the shape [{}], and the model's configuration needs [{}]",
+                                   where_, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+  }
+  if (!tensor.type) {
+    throw StartupError(
+        fmt::format("{}: the tensor '{}' has the type {}, which is not supported (supported: F32, F16, BF16, Q8_0, "
+                    "Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ1 to IQ4, MXFP4, NVFP4, TQ1_0, TQ2_0, Q1_0, Q2_0)",
+                    where_, tensor.name, tensor.type_name));
+  }
+  taken_[static_cast<std::size_t>(&tensor - tensors_.data())] = true;
+  return tensor;
+}
+
+WeightSource TensorTable::take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  WeightSource source = source_of(take(name, {rows, cols}), rows, cols);
+  source.scale = take_scale_of(name);
+  return source;
+}
+
+float TensorTable::take_scale_of(const std::string& name) {
+  constexpr std::string_view kSuffix = ".weight";
+  if (!name.ends_with(kSuffix)) return 1.0F;
+  const std::string companion = name.substr(0, name.size() - kSuffix.size()) + ".scale";
+  if (!contains(companion) || shape_of(companion) != std::vector<std::int64_t>{1}) return 1.0F;
+  return take_vector(companion, 1).front();
+}
+
+WeightSource TensorTable::source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols) {
+  return {.type = *tensor.type,
+          .rows = rows,
+          .cols = cols,
+          .data = tensor.data.data(),
+          .maker = tensor.maker.get(),
+          .order = tensor.order ? tensor.order->data() : nullptr};
+}
+
+WeightSource TensorTable::take_row(const std::string& name, std::int64_t cols) {
+  const bool is_vector = shape_of(name).size() == 1;
+  return source_of(is_vector ? take(name, {cols}) : take(name, {1, cols}), 1, cols);
+}
+
+WeightSource TensorTable::take_experts(const std::string& name, std::int64_t experts, std::int64_t rows,
+                                       std::int64_t cols) {
+  return source_of(take(name, {experts, rows, cols}), experts * rows, cols);
+}
+
+std::vector<float> TensorTable::take_values(const std::string& name, std::int64_t size) {
+  const std::vector<std::int64_t>& shape = shape_of(name);
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape)
+    count *= dim;
+  const StoredTensor& tensor = count == size ? take(name, shape) : take(name, {size});
+  std::vector<float> values(static_cast<std::size_t>(size));
+  dequantize(*tensor.type, tensor.data.data(), size, values.data());
+  return values;
+}
+
+void TensorTable::ignore(const std::string& prefix) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].name.starts_with(prefix)) taken_[i] = true;
+  }
+}
+
+std::vector<float> TensorTable::take_vector(const std::string& name, std::int64_t size) {
+  const StoredTensor& tensor = take(name, {size});
+  std::vector<float> values(static_cast<std::size_t>(size));
+  dequantize(*tensor.type, tensor.data.data(), size, values.data());
+  return values;
+}
+
+void TensorTable::refuse_unused(const std::string& architecture) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (taken_[i]) continue;
+    throw StartupError(fmt::format("{}: the tensor '{}' is not part of the architecture {} as Quire computes it",
+                                   where_, printable(tensors_[i].name), architecture));
+  }
+}
+
+}  // namespace quire

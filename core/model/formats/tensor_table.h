@@ -1,0 +1,74 @@
+// TensorTable: the named tensors of a model's files, GGUF or safetensors, and which of them the model has taken.
+// One thread at a time. Invariant: what take() returns has the shape that was asked for and a type that Quire computes
+// with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+struct StoredTensor {
+  std::string name;
+  std::string type_name;            // as the file says
+  std::optional<DType> type;        // absent: a type that Quire does not compute with
+  std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
+  std::span<const std::byte> data;
+  // Instead of data, where several tensors of the file make one: see WeightSource.
+  std::shared_ptr<const RowMaker> maker = nullptr;
+  std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
+};
+
+class TensorTable {
+ public:
+  // `where` begins every message: the model's path.
+  TensorTable(std::string where, std::vector<StoredTensor> tensors);
+
+  // Names are GGUF's; `rename` gives what this file calls them.
+  void set_names(std::function<std::string(const std::string&)> rename) { rename_ = std::move(rename); }
+
+  bool contains(const std::string& name) const { return by_name_.contains(stored_name(name)); }
+  // The shape without taking it; throws StartupError where the tensor is absent.
+  const std::vector<std::int64_t>& shape_of(const std::string& name) const;
+
+  // Each throws StartupError where the tensor is absent, of another shape or of an unsupported type.
+  WeightSource take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
+  WeightSource take_row(const std::string& name, std::int64_t cols);  // a vector or a matrix of one row
+  WeightSource take_experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols);
+  std::vector<float> take_vector(const std::string& name, std::int64_t size);  // decoded
+  std::vector<float> take_values(const std::string& name, std::int64_t size);  // decoded, of any shape
+  // Marks the tensors that begin with `prefix` as taken: parts of a file that the model leaves out.
+  void ignore(const std::string& prefix);
+
+  // Throws StartupError that names a tensor which nothing took: the model would compute something else without it.
+  void refuse_unused(const std::string& architecture) const;
+
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::string& where() const { return where_; }
+
+ private:
+  std::string stored_name(const std::string& name) const { return rename_ ? rename_(name) : name; }
+  const StoredTensor& find(const std::string& name) const;
+  const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
+  static WeightSource source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols);
+  // The factor of a whole matrix that "<stem>.scale" beside "<stem>.weight" holds, as files with NVFP4 have; else 1.
+  float take_scale_of(const std::string& name);
+
+  std::string where_;
+  std::function<std::string(const std::string&)> rename_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t> by_name_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace quire

@@ -1,0 +1,110 @@
+// Dense feed-forwards and experts.
+#include <cmath>
+
+#include "core/model/layers/transformer.h"
+#include "core/model/layers/views.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+using Role = WeightRole;
+
+void Transformer::feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const FeedForwardSpec& ffn = layer.spec.feed_forward;
+  if (ffn.kind == FeedForwardSpec::Kind::kExperts) {
+    QUIRE_CHECK(in.form == ProductInput::Form::kPlain && !accumulate, "experts take a made input");
+    return run_experts(layer, in.x, in.x, out);
+  }
+  const MatrixView gate_up = room(kGateUp, out.rows, ffn.is_gated ? 2 * ffn.size : ffn.size);
+  multiply(layer.weights, Role::kGate, in, gate_up, false);
+  const bool is_swiglu = ffn.activation.kind == Nonlinearity::kSilu && ffn.is_gated && ffn.activation.limit == 0.0F;
+  if (is_swiglu && !ffn.sub_norm) return multiply(layer.weights, Role::kDown, gated(gate_up), out, accumulate);
+  const MatrixView activated = room(kActivated, out.rows, ffn.size);
+  const MatrixView up = ffn.is_gated ? columns(gate_up, ffn.size, ffn.size) : MatrixView{};
+  graph().activate(ffn.activation, columns(gate_up, 0, ffn.size), up, activated);
+  if (ffn.sub_norm) backend_.rms_norm(activated, layer.weights.vector(Role::kFfnSubNorm), eps_, activated);
+  multiply(layer.weights, Role::kDown, activated, out, accumulate);
+}
+
+// A dense feed-forward and experts side by side, each with norms of its own; the router sees the unit-norm input.
+void Transformer::feed_forward_both(const Layer& layer, MatrixView x, MatrixView out) {
+  const MatrixView inputs = room(kExpertIn, x.rows, 2 * x.cols);
+  const MatrixView router_in = columns(inputs, 0, x.cols);
+  const MatrixView in = columns(inputs, x.cols, x.cols);
+  const MatrixView dense = room(kBranch2, x.rows, x.cols);
+  feed_forward(layer, branch_input(layer, layer.spec.ffn_norm, x, true), dense, false);
+  norm(layer.weights, Role::kPostFfnNorm1, dense, dense);
+  backend_.rms_norm(x, layer.weights.vector(Role::kRouterScale), eps_, router_in);
+  graph().scale(router_in, 1.0F / std::sqrt(static_cast<float>(x.cols)));
+  norm(layer.weights, Role::kPreFfnNorm2, x, in);
+  run_experts(layer, router_in, in, out);
+  norm(layer.weights, Role::kPostFfnNorm2, out, out);
+  graph().add(dense, 1.0F, out);
+}
+
+void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out) {
+  const FeedForwardSpec& ffn = layer.spec.feed_forward;
+  const std::int64_t chosen = ffn.route.num_chosen;
+  const std::int64_t count = out.rows * chosen;
+  const auto experts_of = [&](Role role) -> const auto& {
+    return layer.weights.experts[static_cast<std::size_t>(role)];
+  };
+  const MatrixView logits = room(kRouter, out.rows, ffn.num_experts);
+  multiply(layer.weights, Role::kRouter, router_in, logits, false);
+  RouteOptions options = ffn.route;
+  options.choice_bias = layer.weights.vector(Role::kChoiceBias);
+  options.expert_scale = layer.weights.vector(Role::kDownExpertsScale);
+  expert_ids_.resize(static_cast<std::size_t>(count));
+  expert_weights_.resize(expert_ids_.size());
+  graph().route(logits, options, expert_ids_, expert_weights_);
+  MatrixView expert_in = in;
+  if (ffn.latent_size > 0) {
+    expert_in = room(kExpertIn, out.rows, ffn.latent_size);
+    multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
+  } else if (ffn.weight_input) {
+    expert_in = room(kExpertIn, out.rows, in.cols);
+    graph().copy(in, expert_in);
+    graph().scale_rows(expert_in, expert_weights_);
+    expert_weights_.assign(expert_weights_.size(), 1.0F);
+  }
+  const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
+  // One row for each choice.
+  const auto choices = [&](Slot slot, std::int64_t cols) {
+    MatrixView view = room(slot, out.rows, chosen * cols);
+    return MatrixView{view.data, count, cols, cols};
+  };
+  const MatrixView gate_up = choices(kExpertGateUp, width);
+  const MatrixView activated = choices(kExpertActivated, ffn.expert_size);
+  const MatrixView results = choices(kExpertOut, expert_in.cols);
+  graph().expert_linear(experts_of(Role::kGateExperts), expert_ids_, chosen, expert_in, gate_up);
+  const MatrixView up = ffn.experts_gated ? columns(gate_up, ffn.expert_size, ffn.expert_size) : MatrixView{};
+  graph().activate(ffn.expert_activation, columns(gate_up, 0, ffn.expert_size), up, activated);
+  graph().expert_linear(experts_of(Role::kDownExperts), expert_ids_, 1, activated, results);
+  if (ffn.latent_size > 0) {
+    graph().combine(results, expert_weights_, expert_in);
+    multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
+  } else {
+    graph().combine(results, expert_weights_, out);
+  }
+  if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
+}
+
+void Transformer::add_shared_expert(const Layer& layer, MatrixView in, MatrixView out) {
+  const FeedForwardSpec& ffn = layer.spec.feed_forward;
+  const std::int64_t size = ffn.shared_size;
+  const MatrixView gate_up = room(kGateUp, out.rows, ffn.experts_gated ? 2 * size : size);
+  const MatrixView activated = room(kActivated, out.rows, size);
+  const MatrixView shared = room(kNormed, out.rows, out.cols);
+  multiply(layer.weights, Role::kGateShared, in, gate_up, false);
+  const MatrixView up = ffn.experts_gated ? columns(gate_up, size, size) : MatrixView{};
+  graph().activate(ffn.shared_activation, columns(gate_up, 0, size), up, activated);
+  multiply(layer.weights, Role::kDownShared, activated, shared, false);
+  if (ffn.shared_gate) {
+    const MatrixView gate = room(kRouter, out.rows, 1);
+    multiply(layer.weights, Role::kSharedGate, in, gate, false);
+    graph().gate(Nonlinearity::kSigmoid, gate, shared);
+  }
+  graph().add(shared, 1.0F, out);
+}
+
+}  // namespace quire

@@ -1,0 +1,105 @@
+// One layer: its norms, its branches and how they are added.
+#include "core/model/layers/transformer.h"
+#include "core/model/layers/views.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+using Role = WeightRole;
+
+ProductInput Transformer::branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product) {
+  if (role == Role::kNoRole) return x;
+  if (one_product && spec_.norm == NormKind::kRms) return normed(x, layer.weights.vector(role), eps_);
+  const MatrixView made = room(kInput, x.rows, x.cols);
+  norm(layer.weights, role, x, made);
+  return made;
+}
+
+void Transformer::compute_layer(const Layer& layer, MatrixView x) {
+  compute_branches(layer, x);
+  if (layer.slice.per_layer.data != nullptr) inject_per_layer(layer, x);
+  if (layer.spec.output_scale) {
+    // One factor for the whole row.
+    graph().scale(x, *layer.weights.vector(Role::kLayerScale));
+  }
+}
+
+void Transformer::compute_branches(const Layer& layer, MatrixView x) {
+  const LayerSpec& spec = layer.spec;
+  const bool has_ffn = spec.feed_forward.kind != FeedForwardSpec::Kind::kNone;
+  const bool scaled = spec_.residual_scale != 1.0;
+  const bool one_product =
+      spec.mixer == Mixer::kAttention && spec.attention.gate != OutputGate::kPerHead && !spec.is_parallel;
+  if (spec.is_parallel) {
+    const MatrixView mixed = room(kBranch, x.rows, x.cols);
+    const MatrixView fed = room(kBranch2, x.rows, x.cols);
+    const ProductInput in = branch_input(layer, spec.mixer_norm, x, false);
+    mix(layer, in, mixed, false);
+    feed_forward(layer, spec.ffn_norm == Role::kNoRole ? in : branch_input(layer, spec.ffn_norm, x, false), fed, false);
+    add_branch(layer, spec.mixer_output_norm, mixed, x);
+    return add_branch(layer, spec.ffn_output_norm, fed, x);
+  }
+  if (spec.mixer != Mixer::kNone) {
+    const bool direct = spec.mixer_output_norm == Role::kNoRole && !scaled;
+    const bool keeps_input = spec.mixer_sum_norm_2 != Role::kNoRole;
+    const MatrixView before = keeps_input ? room(kBranch2, x.rows, x.cols) : MatrixView{};
+    if (keeps_input) graph().copy(x, before);
+    const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
+    mix(layer, branch_input(layer, spec.mixer_norm, x, one_product), out, direct);
+    if (!direct) add_branch(layer, spec.mixer_output_norm, out, x);
+    if (spec.mixer_sum_norm != Role::kNoRole) norm(layer.weights, spec.mixer_sum_norm, x, x);
+    if (keeps_input) {
+      graph().add(before, 1.0F, x);
+      norm(layer.weights, spec.mixer_sum_norm_2, x, x);
+    }
+  }
+  if (!has_ffn) return;
+  const FeedForwardSpec& ffn = spec.feed_forward;
+  if (ffn.kind == FeedForwardSpec::Kind::kBoth) {
+    const MatrixView fed = room(kBranch, x.rows, x.cols);
+    feed_forward_both(layer, x, fed);
+    add_branch(layer, spec.ffn_output_norm, fed, x);
+  } else {
+    const bool dense = ffn.kind == FeedForwardSpec::Kind::kDense;
+    const bool direct = dense && spec.ffn_output_norm == Role::kNoRole && !scaled;
+    const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
+    feed_forward(layer, branch_input(layer, spec.ffn_norm, x, dense), out, direct);
+    if (!direct) add_branch(layer, spec.ffn_output_norm, out, x);
+  }
+  if (spec.ffn_sum_norm != Role::kNoRole) norm(layer.weights, spec.ffn_sum_norm, x, x);
+}
+
+void Transformer::add_branch(const Layer& layer, WeightRole role, MatrixView branch, MatrixView x) {
+  if (role != Role::kNoRole) norm(layer.weights, role, branch, branch);
+  graph().add(branch, static_cast<float>(spec_.residual_scale), x);
+}
+
+// x += norm(project(gelu(gate(x)) * the layer's embedding of the token))
+void Transformer::inject_per_layer(const Layer& layer, MatrixView x) {
+  const std::int64_t size = spec_.per_layer_size;
+  const MatrixView gate = room(kActivated, x.rows, size);
+  const MatrixView branch = room(kBranch, x.rows, x.cols);
+  multiply(layer.weights, Role::kInputGate, x, gate, false);
+  graph().activate({.kind = Nonlinearity::kGelu}, gate, columns(layer.slice.per_layer, layer.index * size, size), gate);
+  multiply(layer.weights, Role::kInputProjection, gate, branch, false);
+  norm(layer.weights, Role::kInputNorm, branch, branch);
+  graph().add(branch, 1.0F, x);
+}
+
+void Transformer::mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  switch (layer.spec.mixer) {
+    case Mixer::kNone: break;
+    case Mixer::kAttention: attend(layer, in, out, accumulate); break;
+    case Mixer::kLatent: attend_latent(layer, in, out, accumulate); break;
+    case Mixer::kDeltaNet: run_delta_net(layer, in, out, accumulate); break;
+    case Mixer::kKimiDelta: run_kimi_delta(layer, in, out, accumulate); break;
+    case Mixer::kShortConv: run_short_conv(layer, in, out, accumulate); break;
+    case Mixer::kMamba2: run_mamba2(layer, in, out, accumulate); break;
+    case Mixer::kAttentionAndMamba2:
+      attend(layer, in, out, accumulate);
+      run_mamba2(layer, in, out, true);
+      break;
+  }
+}
+
+}  // namespace quire

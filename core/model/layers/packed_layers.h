@@ -1,0 +1,50 @@
+// PackedModel: a model's weights packed for one backend, by role. Move-only; immutable after packing; engine thread.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/model/layers/weight_sources.h"
+#include "core/model/packed_cache.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+// Null where the model has none.
+struct PackedGroup {
+  template <class T>
+  using ByRole = std::array<T, kNumWeightRoles>;
+
+  ByRole<std::unique_ptr<Buffer>> vectors;
+  ByRole<std::unique_ptr<Buffer>> biases;
+  ByRole<std::unique_ptr<Linear>> products;
+  ByRole<std::vector<std::unique_ptr<Linear>>> experts;
+  ByRole<std::unique_ptr<Embedding>> rows;
+
+  const float* vector(WeightRole role) const { return data(vectors, role); }
+  const float* bias(WeightRole role) const { return data(biases, role); }
+  const Linear& product(WeightRole role) const { return *products[static_cast<std::size_t>(role)]; }
+
+ private:
+  static const float* data(const ByRole<std::unique_ptr<Buffer>>& all, WeightRole role) {
+    const auto& buffer = all[static_cast<std::size_t>(role)];
+    return buffer == nullptr ? nullptr : buffer->data();
+  }
+};
+using PackedLayer = PackedGroup;
+
+struct PackedModel {
+  std::vector<PackedLayer> layers;
+  PackedGroup model;
+};
+
+// Packs every weight. `packed` is told the source of each matrix once it is packed and its file pages are not needed
+// any more. `cached` (may be null): weights packed before, taken instead of packing. `writer` (may be null) keeps what
+// was packed.
+PackedModel pack_weights(const WeightSources& sources, Backend& backend,
+                         const std::function<void(const WeightSource&)>& packed, const PackedWeights* cached,
+                         PackedWriter* writer);
+
+}  // namespace quire

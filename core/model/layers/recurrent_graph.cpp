@@ -1,0 +1,134 @@
+// Mixers that keep a state of fixed size: delta nets, short convolutions, Mamba-2.
+#include "core/model/layers/transformer.h"
+#include "core/model/layers/views.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+using Role = WeightRole;
+
+StateRef Transformer::state_of(const Layer& layer, bool behind_conv) const {
+  const StatePlace& place = state_places_[static_cast<std::size_t>(layer.index)];
+  return {layer.slice.states, layer.slice.state_slots, place.offset + (behind_conv ? place.conv_floats : 0)};
+}
+
+void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const RecurrentSpec& net = layer.spec.recurrent;
+  const std::int64_t keys = net.key_heads * net.key_dim;
+  const std::int64_t values = net.value_heads * net.value_dim;
+  const MatrixView all = room(kMixed, out.rows, 2 * keys + 2 * values + 2 * net.value_heads);
+  const MatrixView qkv = columns(all, 0, 2 * keys + values);
+  const MatrixView z = columns(all, qkv.cols, values);
+  const MatrixView beta = columns(all, qkv.cols + values, net.value_heads);
+  const MatrixView alpha = columns(all, qkv.cols + values + net.value_heads, net.value_heads);
+  const MatrixView mixed = room(kAttended, out.rows, values);
+  const PackedLayer& weights = layer.weights;
+  multiply(weights, Role::kQuery, in, all, false);
+  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kSsmConv), nullptr, net.taps,
+                     qkv);
+  graph().activate({.kind = Nonlinearity::kSilu}, qkv, {}, qkv);
+  const DeltaArgs args{.key_heads = net.key_heads,
+                       .value_heads = net.value_heads,
+                       .key_dim = net.key_dim,
+                       .value_dim = net.value_dim,
+                       .grouped = net.grouped_heads,
+                       .eps = static_cast<float>(spec_.delta_eps),
+                       .a = weights.vector(Role::kSsmA),
+                       .dt_bias = weights.vector(Role::kSsmDt)};
+  graph().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, keys),
+                     columns(qkv, keys, keys), columns(qkv, 2 * keys, values), alpha, beta, mixed);
+  backend_.head_rms_norm(mixed, net.value_heads, net.value_dim, weights.vector(Role::kSsmNorm), eps_);
+  graph().gate(Nonlinearity::kSilu, z, mixed);
+  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
+}
+
+void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const RecurrentSpec& net = layer.spec.recurrent;
+  const std::int64_t width = net.value_heads * net.value_dim;
+  const std::int64_t low = net.value_dim;
+  const PackedLayer& weights = layer.weights;
+  const MatrixView all = room(kMixed, out.rows, 3 * width + 2 * low + net.value_heads);
+  const MatrixView qkv = columns(all, 0, 3 * width);
+  const MatrixView wide = room(kAttended, out.rows, 3 * width);
+  const MatrixView decay = columns(wide, 0, width);
+  const MatrixView gate = columns(wide, width, width);
+  const MatrixView mixed = columns(wide, 2 * width, width);
+  multiply(weights, Role::kQuery, in, all, false);
+  multiply(weights, Role::kSsmFB, columns(all, 3 * width, low), decay, false);
+  multiply(weights, Role::kSsmGB, columns(all, 3 * width + low, low), gate, false);
+  StateRef conv = state_of(layer, false);
+  std::int64_t part = 0;
+  for (const Role role : {Role::kSsmConvQ, Role::kSsmConvK, Role::kSsmConvV}) {
+    graph().short_conv(layer.slice.attention, conv, weights.vector(role), nullptr, net.taps,
+                       columns(qkv, part * width, width));
+    conv.offset += (net.taps - 1) * width;
+    ++part;
+  }
+  graph().activate({.kind = Nonlinearity::kSilu}, qkv, {}, qkv);
+  const DeltaArgs args{.key_heads = net.key_heads,
+                       .value_heads = net.value_heads,
+                       .key_dim = net.key_dim,
+                       .value_dim = net.value_dim,
+                       .grouped = true,
+                       .per_channel = true,
+                       .eps = static_cast<float>(spec_.delta_eps),
+                       .a = weights.vector(Role::kSsmA),
+                       .dt_bias = weights.vector(Role::kSsmDt)};
+  graph().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, width),
+                     columns(qkv, width, width), columns(qkv, 2 * width, width), decay,
+                     columns(all, 3 * width + 2 * low, net.value_heads), mixed);
+  backend_.head_rms_norm(mixed, net.value_heads, net.value_dim, weights.vector(Role::kSsmNorm), eps_);
+  graph().gate(Nonlinearity::kSigmoid, gate, mixed);
+  multiply(weights, Role::kAttentionOutput, mixed, out, accumulate);
+}
+
+// in_proj gives b, c and x: out_proj(c * conv(b * x)).
+void Transformer::run_short_conv(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const RecurrentSpec& net = layer.spec.recurrent;
+  const std::int64_t width = net.inner_size;
+  const PackedLayer& weights = layer.weights;
+  const MatrixView all = room(kMixed, out.rows, 3 * width);
+  const MatrixView x = columns(all, 2 * width, width);
+  multiply(weights, Role::kConvIn, in, all, false);
+  graph().gate(Nonlinearity::kNone, columns(all, 0, width), x);
+  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kConv), nullptr, net.taps, x);
+  graph().gate(Nonlinearity::kNone, columns(all, width, width), x);
+  multiply(weights, Role::kConvOut, x, out, accumulate);
+}
+
+void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const RecurrentSpec& net = layer.spec.recurrent;
+  const std::int64_t inner = net.inner_size;
+  const std::int64_t group_state = net.num_groups * net.key_dim;
+  const std::int64_t convolved = inner + 2 * group_state;
+  const PackedLayer& weights = layer.weights;
+  const MatrixView all = room(kMixed, out.rows, inner + convolved + net.value_heads);
+  const MatrixView z = columns(all, 0, inner);
+  const MatrixView xbc = columns(all, inner, convolved);
+  const MatrixView mixed = room(kAttended, out.rows, inner);
+  multiply(weights, Role::kSsmIn, in, all, false);
+  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kSsmConv),
+                     weights.bias(Role::kSsmConv), net.taps, xbc);
+  graph().activate({.kind = Nonlinearity::kSilu}, xbc, {}, xbc);
+  const MambaArgs args{.num_heads = net.value_heads,
+                       .head_dim = net.value_dim,
+                       .state_size = net.key_dim,
+                       .num_groups = net.num_groups,
+                       .a = weights.vector(Role::kSsmA),
+                       .d = weights.vector(Role::kSsmD),
+                       .dt_bias = weights.vector(Role::kSsmDt)};
+  graph().mamba2(layer.slice.attention, state_of(layer, true), args, columns(xbc, 0, inner),
+                 columns(xbc, inner, group_state), columns(xbc, inner + group_state, group_state),
+                 columns(all, inner + convolved, net.value_heads), mixed);
+  graph().gate(Nonlinearity::kSilu, z, mixed);
+  if (net.has_norm) {
+    const std::int64_t size = inner / net.num_groups;
+    for (std::int64_t group = 0; group < net.num_groups; ++group) {
+      const MatrixView part = columns(mixed, group * size, size);
+      backend_.rms_norm(part, weights.vector(Role::kSsmNorm) + group * size, eps_, part);
+    }
+  }
+  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
+}
+
+}  // namespace quire

@@ -1,0 +1,344 @@
+#include "core/model/layers/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/model/layers/views.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+std::size_t at(std::int64_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+}  // namespace
+
+Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
+                         std::shared_ptr<const void> sources_owner)
+    : spec_(spec),
+      weights_(std::move(weights)),
+      backend_(backend),
+      sources_owner_(std::move(sources_owner)),
+      state_places_(state_places(spec)),
+      eps_(static_cast<float>(spec.config.rms_eps)),
+      widths_(widths(spec)) {
+  for (const RopeConfig& rope : spec_.ropes)
+    ropes_.push_back(rope_frequencies(rope));
+  rotations_.resize(ropes_.size());
+  std::int64_t widest = spec.config.hidden_size;
+  for (const LayerSpec& layer : spec.layers)
+    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim});
+  ones_ = backend.upload(std::vector<float>(at(widest), 1.0F));
+}
+
+GraphOps& Transformer::graph() const {
+  GraphOps* ops = backend_.graph();
+  QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of this architecture");
+  return *ops;
+}
+
+MatrixView Transformer::room(Slot slot, std::int64_t rows, std::int64_t cols) {
+  const Activation& activation = activations_[slot];
+  QUIRE_CHECK(cols <= widths_[slot], "an activation wider than planned");
+  QUIRE_CHECK(rows <= activation.capacity || cols == 0, "a step keeps within what was reserved for it");
+  return {.data = activation.buffer == nullptr ? nullptr : activation.buffer->data(),
+          .rows = rows,
+          .cols = cols,
+          .stride = cols};
+}
+
+// A sequence that attends in both directions is computed whole.
+std::int64_t Transformer::most_slice_rows(std::int64_t num_rows) const {
+  return spec_.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+}
+
+void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
+  const std::int64_t slice_rows = most_slice_rows(max_rows);
+  for (std::size_t slot = 0; slot < kNumSlots; ++slot) {
+    const std::int64_t rows = slot < kHeadInput ? slice_rows : slot == kHidden ? max_rows : max_logit_rows;
+    Activation& activation = activations_[slot];
+    if (rows <= activation.capacity) continue;
+    activation.buffer.reset();  // the old rows are not needed: free them before the new ones are allocated
+    if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
+    activation.capacity = rows;
+  }
+  const auto most = at(slice_rows);
+  slice_query_start_.reserve(most + 1);
+  slice_context_len_.reserve(most);
+  slice_wanted_.reserve(most);
+}
+
+Transformer::Widths Transformer::widths(const ModelSpec& spec) {
+  Widths out{};
+  const std::int64_t hidden = spec.config.hidden_size;
+  const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
+  out[kX] = out[kHeadInput] = out[kHidden] = hidden;
+  if (spec.has_head) out[kLogits] = spec.config.vocab_size;
+  if (spec.num_labels > 0) {
+    out[kLabels] = spec.num_labels;
+    out[kLabelInput] = hidden;
+    out[kLabelDense] = spec.has_classifier_dense ? hidden : 0;
+  }
+  for (const RopeConfig& rope : spec.ropes) {
+    out[kCos] += rope.rotary_dim / 2;
+    out[kSin] += rope.rotary_dim / 2;
+  }
+  fit(kPerLayer, 2 * spec.per_layer_size * spec.config.num_layers);
+  const bool is_plain = Transformer::is_plain(spec);
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    const FeedForwardSpec& ffn = layer.feed_forward;
+    const RecurrentSpec& net = layer.recurrent;
+    const std::int64_t query = attention.num_heads * attention.key_dim;
+    const std::int64_t gate = attention.gate == OutputGate::kInQuery ? query : 0;
+    fit(kQkv, query + gate + attention.num_kv_heads * (attention.key_dim + attention.value_dim));
+    fit(kAttended, attention.num_heads * attention.value_dim);
+    fit(kGateUp, 2 * ffn.size);
+    if (is_plain) continue;
+    for (const Slot slot : {kInput, kNormed, kBranch, kBranch2})
+      fit(slot, hidden);
+    fit(kActivated, std::max({ffn.size, ffn.shared_size, spec.per_layer_size, attention.num_heads}));
+    fit(kGateUp, 2 * std::max(ffn.shared_size, spec.per_layer_size));
+    if (ffn.num_experts > 0) {
+      const std::int64_t chosen = ffn.route.num_chosen;
+      const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
+      fit(kRouter, ffn.num_experts);
+      fit(kExpertIn, 2 * std::max(width, hidden));
+      fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
+      fit(kExpertActivated, chosen * ffn.expert_size);
+      fit(kExpertOut, chosen * width);
+    }
+    if (layer.mixer == Mixer::kLatent) {
+      const LatentSpec& latent = layer.latent;
+      const std::int64_t heads = attention.num_heads;
+      fit(kQkv, latent.query_rank + latent.kv_rank + latent.rope_dim);
+      fit(kQuery, heads * (latent.nope_dim + latent.rope_dim + latent.kv_rank + latent.rope_dim));
+      fit(kAttended, heads * (latent.kv_rank + latent.value_dim));
+    }
+    const std::int64_t keys = net.key_heads * net.key_dim;
+    const std::int64_t values = net.value_heads * net.value_dim;
+    fit(kMixed,
+        std::max({2 * keys + 2 * values + 2 * net.value_heads, 5 * values + 2 * net.value_dim + net.value_heads,
+                  2 * net.inner_size + 2 * net.num_groups * net.key_dim + net.value_heads, 3 * net.inner_size}));
+    fit(kAttended, std::max(3 * values, net.inner_size));
+  }
+  return out;
+}
+
+bool Transformer::is_plain(const ModelSpec& spec) {
+  return std::ranges::all_of(spec.layers, [&](const LayerSpec& layer) {
+    return layer.mixer == Mixer::kAttention && layer.feed_forward.kind == FeedForwardSpec::Kind::kDense &&
+           layer.feed_forward.activation.kind == Nonlinearity::kSilu && layer.feed_forward.is_gated &&
+           spec.norm == NormKind::kRms && spec.is_causal && layer.mixer_output_norm == WeightRole::kNoRole &&
+           layer.mixer_norm == WeightRole::kAttentionNorm && layer.ffn_norm == WeightRole::kFfnNorm &&
+           layer.attention.gate == OutputGate::kNone && !layer.attention.output_norm && !layer.is_parallel &&
+           spec.residual_scale == 1.0 && spec.per_layer_size == 0 && !layer.feed_forward.sub_norm;
+  });
+}
+
+std::size_t Transformer::activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows) {
+  const Widths each = widths(spec);
+  std::int64_t per_row = 0;
+  std::int64_t per_logit_row = 0;
+  for (std::size_t slot = 0; slot < kNumSlots; ++slot)
+    (slot < kHeadInput ? per_row : per_logit_row) += each[slot];
+  per_logit_row -= each[kHidden];
+  const std::int64_t slice_rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+  return static_cast<std::size_t>(slice_rows * per_row + num_rows * each[kHidden] + num_logit_rows * per_logit_row) *
+         sizeof(float);
+}
+
+void Transformer::multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out,
+                           bool accumulate) {
+  backend_.linear(group.product(product), in, out, accumulate);
+}
+
+void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) {
+  if (spec_.norm == NormKind::kRms) return backend_.rms_norm(x, group.vector(role), eps_, out);
+  graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
+}
+
+ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
+  const std::int64_t num_rows = arrays.num_rows();
+  QUIRE_CHECK(std::ssize(arrays.positions) == num_rows * arrays.positions_per_row &&
+                  std::ssize(arrays.attention.slots) == num_rows,
+              "a step's arrays have one element for each row");
+  const std::int64_t width = spec_.config.hidden_size;
+  MatrixView head_input = room(kHeadInput, std::ssize(arrays.logit_rows), width);
+  MatrixView hidden = room(kHidden, std::ssize(arrays.hidden_rows), width);
+  MatrixView label_input =
+      arrays.label_rows.empty() ? MatrixView{} : room(kLabelInput, std::ssize(arrays.label_rows), width);
+  head_input.rows = hidden.rows = label_input.rows = 0;
+  std::int64_t begin = 0;
+  while (begin < num_rows) {
+    Slice slice = cut(arrays, begin, slice_end(arrays, begin));
+    slice.kv = &kv;
+    compute_rotations(slice);
+    const MatrixView x = room(kX, slice.end - slice.begin, width);
+    embed(arrays, slice, x);
+    for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer)
+      compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+    head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
+    hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
+    label_input.rows = collect(arrays.label_rows, slice, x, label_input);
+    begin = slice.end;
+    if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
+  }
+  ModelOutput out{.num_rows = begin, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
+    norm(weights_.model, spec_.final_norm, hidden, hidden);
+  if (label_input.rows > 0) out.labels = compute_labels(label_input);
+  return out;
+}
+
+MatrixView Transformer::compute_logits(MatrixView input) {
+  const MatrixView logits = room(kLogits, input.rows, spec_.has_head ? spec_.config.vocab_size : 0);
+  if (input.rows == 0) return logits;
+  QUIRE_CHECK(spec_.has_head, "an encoder has no logits");
+  const PackedGroup& model = weights_.model;
+  if (spec_.norm == NormKind::kRms) {
+    multiply(model, WeightRole::kHead, normed(input, model.vector(spec_.final_norm), eps_), logits, false);
+  } else {
+    norm(model, spec_.final_norm, input, input);
+    multiply(model, WeightRole::kHead, input, logits, false);
+  }
+  if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
+  if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
+  return logits;
+}
+
+MatrixView Transformer::compute_labels(MatrixView input) {
+  QUIRE_CHECK(spec_.num_labels > 0, "the model has no classifier");
+  const PackedGroup& model = weights_.model;
+  const MatrixView labels = room(kLabels, input.rows, spec_.num_labels);
+  if (spec_.final_norm != WeightRole::kNoRole) norm(model, spec_.final_norm, input, input);
+  if (!spec_.has_classifier_dense) {
+    multiply(model, WeightRole::kClassifierOutput, input, labels, false);
+    return labels;
+  }
+  const MatrixView dense = room(kLabelDense, input.rows, input.cols);
+  multiply(model, WeightRole::kClassifier, input, dense, false);
+  graph().activate({.kind = Nonlinearity::kTanh}, dense, {}, dense);
+  multiply(model, WeightRole::kClassifierOutput, dense, labels, false);
+  return labels;
+}
+
+std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin) const {
+  if (spec_.is_causal) {
+    const std::int64_t most = arrays.slice_rows > 0 ? std::min(arrays.slice_rows, kMaxRows) : kMaxRows;
+    return std::min(begin + most, arrays.num_rows());
+  }
+  // The last sequence that ends within the usual slice, or the one that begins it.
+  std::int64_t last = begin;
+  for (const std::int32_t start : arrays.attention.query_start) {
+    if (start > begin && (start <= begin + kMaxRows || last == begin)) last = start;
+  }
+  return last;
+}
+
+// A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.
+Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
+  const AttentionBatch& whole = arrays.attention;
+  const auto num_sequences = std::ssize(whole.context_len);
+  std::int64_t first = 0;
+  while (whole.query_start[at(first + 1)] <= begin)
+    ++first;
+  slice_query_start_.assign(1, 0);
+  slice_context_len_.clear();
+  std::int64_t sequence = first;
+  for (; sequence < num_sequences && whole.query_start[at(sequence)] < end; ++sequence) {
+    const std::int64_t last = std::min<std::int64_t>(whole.query_start[at(sequence + 1)], end);
+    const std::int64_t rows_after = whole.query_start[at(sequence + 1)] - last;
+    slice_query_start_.push_back(static_cast<std::int32_t>(last - begin));
+    slice_context_len_.push_back(static_cast<std::int32_t>(whole.context_len[at(sequence)] - rows_after));
+  }
+  Slice slice;
+  slice.begin = begin;
+  slice.end = end;
+  slice.attention = {.query_start = slice_query_start_,
+                     .context_len = slice_context_len_,
+                     .block_table_start = whole.block_table_start.subspan(at(first), at(sequence - first + 1)),
+                     .block_tables = whole.block_tables,
+                     .slots = whole.slots.subspan(at(begin), at(end - begin))};
+  slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
+  slice.states = arrays.state_storage;
+  if (!arrays.states.empty()) slice.state_slots = arrays.states.subspan(at(first), at(sequence - first));
+  return slice;
+}
+
+void Transformer::compute_rotations(const Slice& slice) {
+  const std::int64_t rows = slice.end - slice.begin;
+  MatrixView cos = room(kCos, rows, widths_[kCos]);
+  MatrixView sin = room(kSin, rows, widths_[kSin]);
+  for (std::size_t i = 0; i < ropes_.size(); ++i) {
+    const RopeFrequencies& rope = ropes_[i];
+    const auto half = std::ssize(rope.inv_freq);
+    // One behind the other, each dense.
+    rotations_[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
+    cos.data += rows * half;
+    sin.data += rows * half;
+    backend_.rope_angles(slice.positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);
+  }
+}
+
+void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  const PackedGroup& model = weights_.model;
+  const auto rows_of = [&](WeightRole role) -> const Embedding& { return *model.rows[static_cast<std::size_t>(role)]; };
+  const auto ids = arrays.token_ids.subspan(at(slice.begin), at(x.rows));
+  backend_.embed(rows_of(WeightRole::kTokenEmbedding), ids, x);
+  if (spec_.embedding_scale != 1.0) graph().scale(x, static_cast<float>(spec_.embedding_scale));
+  const auto first = std::ranges::lower_bound(arrays.embedding_rows, slice.begin);
+  for (auto row = first; row != arrays.embedding_rows.end() && *row < slice.end; ++row) {
+    const auto index = static_cast<std::int32_t>(row - arrays.embedding_rows.begin());
+    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, *row - slice.begin, 1));
+  }
+  if (spec_.num_token_types > 0) {
+    // Every token is of the first type: one row for all.
+    const MatrixView row{const_cast<float*>(model.vector(WeightRole::kTokenTypes)), x.rows, x.cols, 0};
+    graph().add(row, 1.0F, x);
+  }
+  if (spec_.has_positions) {
+    const MatrixView positions = room(kBranch, x.rows, x.cols);
+    backend_.embed(rows_of(WeightRole::kPositions), slice.positions, positions);
+    graph().add(positions, 1.0F, x);
+  }
+  if (spec_.embedding_norm != WeightRole::kNoRole) norm(model, spec_.embedding_norm, x, x);
+  if (spec_.per_layer_size > 0) embed_per_layer(ids, slice, x);
+}
+
+// Each layer's own embedding of the token, and a projection of the common one, summed.
+void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x) {
+  const std::int64_t size = spec_.per_layer_size;
+  const std::int64_t width = size * spec_.config.num_layers;
+  const PackedGroup& model = weights_.model;
+  const MatrixView both = room(kPerLayer, x.rows, 2 * width);
+  const MatrixView own = columns(both, 0, width);
+  const MatrixView projected = columns(both, width, width);
+  backend_.embed(*model.rows[static_cast<std::size_t>(WeightRole::kPerLayerEmbedding)], ids, own);
+  graph().scale(own, std::sqrt(static_cast<float>(size)));
+  multiply(model, WeightRole::kPerLayerProjection, x, projected, false);
+  graph().scale(projected, 1.0F / std::sqrt(static_cast<float>(spec_.config.hidden_size)));
+  backend_.head_rms_norm(projected, spec_.config.num_layers, size, model.vector(WeightRole::kPerLayerNorm), eps_);
+  graph().add(projected, 1.0F, own);
+  graph().scale(own, 1.0F / std::sqrt(2.0F));
+  slice.per_layer = own;
+}
+
+std::int64_t Transformer::collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
+                                  MatrixView out) {
+  const auto first = std::ranges::lower_bound(wanted, slice.begin);
+  slice_wanted_.clear();
+  for (auto row = first; row != wanted.end() && *row < slice.end; ++row) {
+    slice_wanted_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+  }
+  const std::int64_t num_before = first - wanted.begin();
+  const auto num_rows = std::ssize(slice_wanted_);
+  if (num_rows > 0) backend_.gather_rows(x, slice_wanted_, row_range(out, num_before, num_rows));
+  return num_before + num_rows;
+}
+
+}  // namespace quire

@@ -1,0 +1,162 @@
+// Transformer: a ModelSpec as a graph over a Backend: one method for each mixer and feed-forward. Engine thread only.
+// Invariants: a step within what was reserved allocates nothing; a row's result depends only on its own sequence, so a
+// long step is computed in slices of kMaxRows without changing a bit. Sources: arXiv 1706.03762
+// (attention), 1910.07467 (RMSNorm), 2002.05202 (SwiGLU), 2104.09864 (RoPE), 2305.13245 (GQA).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/model/layers/packed_layers.h"
+#include "core/model/model.h"
+
+namespace quire {
+
+class Transformer final : public Model {
+ public:
+  // Rows computed at once: enough that matrices are read seldom, few enough that activations stay small. A sequence
+  // that attends in both directions is computed whole.
+  static constexpr std::int64_t kMaxRows = 512;
+
+  // `sources_owner` keeps alive what the embedding views.
+  Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner);
+
+  void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
+  ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
+
+  std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
+  std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
+  std::int64_t max_context() const override { return spec_.config.max_context; }
+  std::int64_t num_labels() const override { return spec_.num_labels; }
+  std::int64_t state_floats() const override { return quire::state_floats(spec_); }
+  KvLayout kv_layout() const override { return kv_layout_of(spec_); }
+
+  // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
+  static std::size_t activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows);
+
+ private:
+  // What activations hold; each is one matrix that is reused by every layer.
+  enum Slot : std::uint8_t {
+    kX,
+    kInput,
+    kNormed,
+    kBranch,
+    kBranch2,
+    kQkv,
+    kQuery,
+    kAttended,
+    kGateUp,
+    kActivated,
+    kRouter,
+    kExpertIn,
+    kExpertGateUp,
+    kExpertActivated,
+    kExpertOut,
+    kMixed,
+    kPerLayer,
+    kCos,
+    kSin,
+    kHeadInput,  // of the rows whose logits are wanted, before the last norm
+    kHidden,
+    kLabelInput,
+    kLabelDense,
+    kLabels,
+    kLogits,
+    kNumSlots
+  };
+  using Widths = std::array<std::int64_t, kNumSlots>;  // floats for each row
+  static Widths widths(const ModelSpec& spec);
+  static bool is_plain(const ModelSpec& spec);
+
+  // Memory for a fixed number of rows.
+  struct Activation {
+    std::int64_t capacity = 0;
+    std::unique_ptr<Buffer> buffer;
+  };
+  MatrixView room(Slot slot, std::int64_t rows, std::int64_t cols);
+
+  // Some consecutive rows of a step with the part of its arrays that covers them.
+  struct Slice {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    AttentionBatch attention;
+    std::span<const std::int32_t> positions;
+    std::span<const std::int32_t> state_slots;
+    StateStorage* states = nullptr;
+    KvStorage* kv = nullptr;
+    MatrixView per_layer;  // [rows, layers * per_layer_size]
+  };
+  struct Rotation {
+    MatrixView cos;
+    MatrixView sin;
+  };
+  // One layer on its way.
+  struct Layer {
+    const LayerSpec& spec;
+    const PackedLayer& weights;
+    std::int64_t index;
+    const Slice& slice;
+  };
+
+  std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
+  Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
+  void compute_rotations(const Slice& slice);
+  void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
+  void embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x);
+  // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
+  std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
+  MatrixView compute_logits(MatrixView input);
+  MatrixView compute_labels(MatrixView input);
+
+  void compute_layer(const Layer& layer, MatrixView x);
+  void compute_branches(const Layer& layer, MatrixView x);
+  void add_branch(const Layer& layer, WeightRole norm, MatrixView branch, MatrixView x);
+  void inject_per_layer(const Layer& layer, MatrixView x);
+  // What a branch computes from its input: added to `out`, or written there.
+  void mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void norm_queries_and_keys(const Layer& layer, MatrixView q, MatrixView k);
+  void norm_heads(const Layer& layer, WeightRole role, MatrixView heads, std::int64_t count);
+  void rotate(const Layer& layer, MatrixView q, MatrixView k);
+  void scale_by_temperature(const Layer& layer, MatrixView q);
+  void run_attention(const Layer& layer, MatrixView q, MatrixView out);
+  void attend_latent(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void run_delta_net(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void run_kimi_delta(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void run_short_conv(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
+  void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
+
+  void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
+  // The input of a branch: normed on the way into its product where one product takes it all, else made here.
+  ProductInput branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product);
+  GraphOps& graph() const;
+  StateRef state_of(const Layer& layer, bool behind_conv) const;
+
+  ModelSpec spec_;
+  PackedModel weights_;
+  Backend& backend_;
+  std::shared_ptr<const void> sources_owner_;
+  std::vector<RopeFrequencies> ropes_;
+  std::vector<StatePlace> state_places_;
+  std::unique_ptr<Buffer> ones_;  // the weight of norms without one
+  float eps_;
+  Widths widths_;
+  std::int64_t most_slice_rows(std::int64_t num_rows) const;
+  std::array<Activation, kNumSlots> activations_;
+  std::vector<Rotation> rotations_;  // of the slice, by rope
+  std::vector<std::int32_t> slice_query_start_;
+  std::vector<std::int32_t> slice_context_len_;
+  std::vector<std::int32_t> slice_wanted_;
+  std::vector<std::int32_t> expert_ids_;
+  std::vector<float> expert_weights_;
+  std::vector<float> row_factors_;
+};
+
+}  // namespace quire

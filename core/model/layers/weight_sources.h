@@ -1,0 +1,46 @@
+// WeightSources: the weights of a model by the role they play, as views into its files; norms and biases decoded.
+// Immutable after construction; any thread. One collector serves every file format: tensors come under GGUF's names.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/model/architectures/model_spec.h"
+#include "core/model/formats/tensor_table.h"
+
+namespace quire {
+
+// One operation: matrices stacked by rows; a bias for each row, or none.
+struct LinearSource {
+  std::vector<WeightSource> parts;
+  std::vector<float> bias;
+};
+
+// Of one layer, or of the model beside its layers. In the order of WeightRole.
+struct SourceGroup {
+  std::map<WeightRole, std::vector<float>> vectors;
+  std::map<WeightRole, std::vector<float>> biases;  // of those vectors
+  std::map<WeightRole, WeightSource> rows;
+  std::map<WeightRole, LinearSource> products;
+  std::map<WeightRole, std::vector<LinearSource>> experts;
+};
+
+struct WeightSources {
+  std::vector<SourceGroup> layers;
+  SourceGroup model;
+  std::vector<std::shared_ptr<const void>> owned;  // what is no view into the files
+
+  const WeightSource& embedding() const { return model.rows.at(WeightRole::kTokenEmbedding); }
+  // Every product, experts one by one, in one fixed order: layers first, the head last.
+  void for_each_product(const std::function<void(const LinearSource&)>& visit) const;
+  std::int64_t num_vector_elements() const;
+  std::size_t num_products() const;
+};
+
+// Takes every role from the table. Throws StartupError naming what is missing, mis-shaped or of an unsupported type.
+WeightSources collect_weights(const ModelSpec& spec, TensorTable& tensors);
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// Synthetic models: GGUF files with random finite weights in the shapes of real models, to measure speed and to test
+// every type without downloads. Any thread. Invariant: the file depends on the spec alone, whatever the number of
+// threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model/architectures/model_config.h"
+
+namespace quire {
+
+// Which types a file's matrices have, as published files mix them. Names: any DType's, and Q4_K_M, Q5_K_M.
+struct SynthTypes {
+  std::string name;
+  std::uint32_t file_type = 0;  // GGUF's general.file_type
+  DType matrices = DType::kF16;
+  DType embedding = DType::kF16;  // and the head
+  DType sensitive = DType::kF16;  // attention values and FFN down of some layers
+};
+std::optional<SynthTypes> find_synth_types(std::string_view name);  // case-insensitive
+std::vector<std::string> synth_type_names();
+
+struct SynthSpec {
+  std::string name;
+  ModelConfig config;
+  bool has_qkv_bias = false;
+  SynthTypes types;
+  std::uint64_t seed = 1;
+};
+
+// qwen2.5-0.5b, llama-3.2-1b, qwen3-4b, llama-3-8b, and tiny-llama, tiny-qwen2, tiny-qwen3 for tests; types left unset.
+std::optional<SynthSpec> find_synth_shape(std::string_view name);
+std::vector<std::string> synth_shape_names();
+
+// Writes the file, streaming. `progress` (may be empty) is told tensors done of tensors in all. Where a type's block
+// does not divide a matrix's rows, the next larger type that fits is used, as published files do. Throws StartupError
+// where the spec cannot be (vocabulary below kMinSynthVocab, an impossible shape) or the file cannot be written.
+void write_synthetic_gguf(const SynthSpec& spec, const std::filesystem::path& path,
+                          const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace quire

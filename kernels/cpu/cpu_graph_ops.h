@@ -1,0 +1,68 @@
+// CpuGraphOps: GraphOps over plain loops and the level's row kernels, shared out by rows or heads. One thread at a
+// time. Invariant: what a row's result is made of, and in which order, depends on that row's inputs alone.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_kv.h"
+#include "kernels/cpu/cpu_linear.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire {
+
+class CpuGraphOps final : public GraphOps {
+ public:
+  CpuGraphOps(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linear)
+      : kernels_(kernels), pool_(pool), linear_(linear), scores_(static_cast<std::size_t>(pool.size())) {}
+
+  std::unique_ptr<StateStorage> allocate_states(std::int64_t num_slots, std::int64_t floats) override;
+  void layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) override;
+  void activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) override;
+  void copy(MatrixView x, MatrixView out) override;
+  void add(MatrixView x, float scale, MatrixView out) override;
+  void scale(MatrixView x, float factor) override;
+  void scale_columns(MatrixView x, const float* factors) override;
+  void scale_rows(MatrixView x, std::span<const float> factors) override;
+  void gate(Nonlinearity kind, MatrixView gate, MatrixView x) override;
+  void softcap(MatrixView x, float cap) override;
+  void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
+                 const AttentionOptions& options, MatrixView out) override;
+  void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
+             std::span<float> weights) override;
+  void expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
+                     std::int64_t rows_each, MatrixView x, MatrixView out) override;
+  void combine(MatrixView x, std::span<const float> weights, MatrixView out) override;
+  void short_conv(const AttentionBatch& batch, const StateRef& state, const float* kernel, const float* bias,
+                  std::int64_t taps, MatrixView x) override;
+  void delta_rule(const AttentionBatch& batch, const StateRef& state, const DeltaArgs& args, MatrixView q, MatrixView k,
+                  MatrixView v, MatrixView decay, MatrixView beta, MatrixView out) override;
+  void mamba2(const AttentionBatch& batch, const StateRef& state, const MambaArgs& args, MatrixView x, MatrixView b,
+              MatrixView c, MatrixView dt, MatrixView out) override;
+
+ private:
+  // body(row) for every row, rows of `cost` elements.
+  template <class Body>
+  void for_rows(std::int64_t rows, std::int64_t cost, const Body& body) {
+    constexpr std::int64_t kGrain = 8192;  // less is not worth waking a thread
+    const std::int64_t step = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, cost));
+    pool_.run((rows + step - 1) / step, [&](int, std::int64_t piece) {
+      for (std::int64_t row = piece * step; row < std::min(rows, (piece + 1) * step); ++row)
+        body(row);
+    });
+  }
+  void route_row(const float* logits, std::int64_t num_experts, const RouteOptions& options, std::int32_t* ids,
+                 float* weights, std::vector<float>& room) const;
+
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  LinearRunner& linear_;
+  std::vector<Scratch> scores_;  // of each worker
+  Scratch gathered_;
+  Scratch products_;
+  std::vector<std::int32_t> order_;  // positions in `ids`, grouped by expert
+};
+
+}  // namespace quire

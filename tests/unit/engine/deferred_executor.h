@@ -1,0 +1,198 @@
+// DeferredExecutor: an Executor of depth two whose device completes late: what was submitted is computed at some later
+// call, in the order of a stream, at the latest when it is waited for; when exactly is drawn from a seed. Results that
+// are not ready are poison, and arrays that change before they were computed are found. One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/engine/cpu_executor.h"
+
+namespace quire::test {
+
+class DeferredExecutor final : public Executor {
+ public:
+  DeferredExecutor(std::unique_ptr<CpuExecutor> device, std::uint32_t seed)
+      : device_(std::move(device)), storage_(*this), random_(seed) {}
+
+  std::int64_t depth() const override { return 2; }
+  Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
+    complete_some();
+    Slot& slot = slots_[num_submitted_++ % slots_.size()];
+    if (!slot.waited) throw std::logic_error("three steps are in flight");
+    slot.begin(*this, plan, arrays, num_submitted_ - 1);
+    work_.push_back({slot.number, [&slot] { slot.compute(); }});
+    complete_some();
+    return slot;
+  }
+  const Model& model() const override { return device_->model(); }
+  KvStorage& storage() override { return storage_; }
+  std::string name() const override { return device_->name(); }
+
+  std::int64_t most_in_flight = 0;
+
+ private:
+  // A copy of what the arrays view.
+  struct ArraysCopy {
+    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots;
+    bool operator==(const ArraysCopy&) const = default;
+  };
+  static ArraysCopy copy_of(const StepArrays& arrays) {
+    const auto copy = [](std::span<const std::int32_t> from) { return std::vector(from.begin(), from.end()); };
+    const AttentionBatch& batch = arrays.attention;
+    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start), copy(batch.context_len),
+            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots)};
+  }
+  struct DrawCopy {
+    std::int64_t logit_row;
+    SamplerState state;
+    std::vector<TokenId> tokens;
+    std::int64_t num_prompt_tokens;
+    std::vector<std::uint32_t> mask;
+  };
+
+  struct Slot final : Ticket {
+    void begin(DeferredExecutor& owner, const StepPlan& step_plan, const StepArrays& step_arrays, std::uint64_t n) {
+      executor = &owner;
+      plan = &step_plan;
+      arrays = step_arrays;
+      copied = copy_of(step_arrays);
+      number = n;
+      waited = false;
+      failure = nullptr;
+      draws.clear();
+      scores.clear();
+      poison();
+      owner.most_in_flight =
+          std::max(owner.most_in_flight, static_cast<std::int64_t>(!owner.slots_[0].waited + !owner.slots_[1].waited));
+    }
+    void poison() {
+      for (DrawnToken& token : output.tokens)
+        token = {.token = TokenId{-123'456}};
+      std::fill(hidden.begin(), hidden.end(), std::numeric_limits<float>::quiet_NaN());
+    }
+    void draw(const DrawBatch& batch) override {
+      for (const DrawRow& row : batch.draws) {
+        draws.push_back({row.logit_row,
+                         *row.state,
+                         {row.tokens.begin(), row.tokens.end()},
+                         row.num_prompt_tokens,
+                         {row.mask.begin(), row.mask.end()}});
+      }
+      scores.assign(batch.scores.begin(), batch.scores.end());
+      executor->work_.push_back({number, [this] { finish_draw(); }});
+      executor->complete_some();
+    }
+    StepOutput& wait() override {
+      executor->complete_through(number);
+      waited = true;
+      if (failure != nullptr) std::rethrow_exception(failure);
+      output.hidden = hidden;
+      return output;
+    }
+
+    void compute() {
+      if (copy_of(arrays) != copied) throw std::logic_error("a step's arrays changed before it was computed");
+      StepArrays resolved = arrays;
+      const std::vector<TokenId>& before = executor->drawn_;
+      for (std::int32_t& id : copied.token_ids) {
+        if (id < 0) id = before.at(static_cast<std::size_t>(-1 - id)).value;
+      }
+      resolved.token_ids = copied.token_ids;
+      ticket = &executor->device_->submit(*plan, resolved);
+    }
+    void finish_draw() {
+      std::vector<DrawRow> rows;
+      for (const DrawCopy& copy : draws)
+        rows.push_back({copy.logit_row, &copy.state, copy.tokens, copy.num_prompt_tokens, copy.mask});
+      ticket->draw({rows, scores});
+      try {
+        output = ticket->wait();
+        hidden.assign(output.hidden.begin(), output.hidden.end());
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      executor->drawn_.clear();
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const bool has_token = failure == nullptr && output.tokens[i].token;
+        executor->drawn_.push_back(has_token ? *output.tokens[i].token : TokenId{0});
+      }
+    }
+
+    DeferredExecutor* executor = nullptr;
+    const StepPlan* plan = nullptr;
+    StepArrays arrays;
+    ArraysCopy copied;
+    std::uint64_t number = 0;
+    Ticket* ticket = nullptr;  // of the device
+    std::vector<DrawCopy> draws;
+    std::vector<ScoreRow> scores;
+    StepOutput output;
+    std::vector<float> hidden;
+    std::exception_ptr failure;
+    bool waited = true;
+  };
+
+  // The host's reads and writes of blocks come after everything that was submitted before.
+  class Storage final : public KvStorage {
+   public:
+    explicit Storage(DeferredExecutor& executor) : executor_(executor) {}
+    const KvLayout& layout() const override { return device().layout(); }
+    std::size_t block_bytes() const override { return device().block_bytes(); }
+    void copy_block(std::int32_t source, std::int32_t destination) override {
+      executor_.complete_all();
+      device().copy_block(source, destination);
+    }
+    void read_block(std::int32_t block, std::span<std::byte> out) const override {
+      executor_.complete_all();
+      device().read_block(block, out);
+    }
+    void write_block(std::int32_t block, std::span<const std::byte> in) override {
+      executor_.complete_all();
+      device().write_block(block, in);
+    }
+
+   private:
+    KvStorage& device() const { return executor_.device_->storage(); }
+    DeferredExecutor& executor_;
+  };
+
+  struct Work {
+    std::uint64_t step;
+    std::function<void()> run;
+  };
+  void complete_one() {
+    const Work work = std::move(work_.front());
+    work_.pop_front();
+    work.run();
+  }
+  void complete_some() {
+    while (!work_.empty() && random_() % 3 == 0)
+      complete_one();
+  }
+  void complete_all() {
+    while (!work_.empty())
+      complete_one();
+  }
+  void complete_through(std::uint64_t step) {
+    while (!work_.empty() && work_.front().step <= step)
+      complete_one();
+  }
+
+  std::unique_ptr<CpuExecutor> device_;
+  Storage storage_;
+  std::mt19937 random_;
+  std::array<Slot, 2> slots_;
+  std::uint64_t num_submitted_ = 0;
+  std::deque<Work> work_;
+  std::vector<TokenId> drawn_;  // by the step before, in the device's memory
+};
+
+}  // namespace quire::test

@@ -1,0 +1,170 @@
+// How a step is driven: what is in flight at once, what waits for what, and what becomes of a request whose own work
+// fails.
+#include <catch2/catch.hpp>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+// Notes each call of the engine, in order.
+class NotingExecutor final : public Executor {
+ public:
+  NotingExecutor(std::unique_ptr<Executor> executor, std::vector<std::string>& notes)
+      : executor_(std::move(executor)), notes_(notes) {}
+  std::int64_t depth() const override { return executor_->depth(); }
+  Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
+    Noted& noted = tickets_[num_submitted_ % 2];
+    noted = {};
+    noted.notes = &notes_;
+    noted.number = std::to_string(num_submitted_++);
+    notes_.push_back("submit " + noted.number);
+    pending_ids.push_back(arrays.token_ids[0] < 0);
+    noted.ticket = &executor_->submit(plan, arrays);
+    return noted;
+  }
+  const Model& model() const override { return executor_->model(); }
+  KvStorage& storage() override { return executor_->storage(); }
+  std::string name() const override { return executor_->name(); }
+
+  std::vector<bool> pending_ids;  // by step: whether its first row's token was unknown
+
+ private:
+  struct Noted final : Ticket {
+    void draw(const DrawBatch& batch) override {
+      notes->push_back("draw " + number);
+      ticket->draw(batch);
+    }
+    StepOutput& wait() override {
+      notes->push_back("wait " + number);
+      return ticket->wait();
+    }
+    std::vector<std::string>* notes = nullptr;
+    std::string number;
+    Ticket* ticket = nullptr;
+  };
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::string>& notes_;
+  std::array<Noted, 2> tickets_;
+  std::uint64_t num_submitted_ = 0;
+};
+
+enum class Place { kStart, kFillMask, kAccept, kForcedTokens };
+
+// Allows everything; fails at one place, the third time.
+class FailingGrammar : public Grammar {
+ public:
+  FailingGrammar(Place place, std::function<void()> fail, std::vector<std::string>* notes = nullptr)
+      : place_(place), fail_(std::move(fail)), notes_(notes) {}
+  std::unique_ptr<GrammarState> start() const override {
+    if (place_ == Place::kStart) fail_();
+    return std::make_unique<State>(*this);
+  }
+
+ private:
+  class State : public GrammarState {
+   public:
+    explicit State(const FailingGrammar& grammar) : grammar_(grammar) {}
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      if (grammar_.notes_ != nullptr) grammar_.notes_->push_back("mask");
+      at(Place::kFillMask);
+      std::fill(mask.begin(), mask.end(), ~0U);
+    }
+    bool accept(TokenId) override {
+      at(Place::kAccept);
+      return true;
+    }
+    bool finished() const override { return false; }
+    std::vector<TokenId> forced_tokens() override {
+      at(Place::kForcedTokens);
+      return {};
+    }
+
+   private:
+    void at(Place place) {
+      if (place == grammar_.place_ && ++num_calls_ == 3) grammar_.fail_();
+    }
+    const FailingGrammar& grammar_;
+    int num_calls_ = 0;
+  };
+  Place place_;
+  std::function<void()> fail_;
+  std::vector<std::string>* notes_;
+};
+
+struct NotedRun {
+  std::vector<std::string> notes;
+  std::vector<bool> pending_ids;
+};
+
+// One constrained request of three tokens.
+NotedRun noted_run(std::optional<std::uint32_t> deferred_seed) {
+  NotedRun run;
+  FakeBackend backend;
+  FakeModel model;
+  const EngineOptions options;
+  auto storage = backend.allocate_kv({.num_layers = 1, .num_blocks = 64, .block_size = 4});
+  auto noting = std::make_unique<NotingExecutor>(
+      make_executor(model, backend, std::move(storage), options, deferred_seed), run.notes);
+  const NotingExecutor& executor = *noting;
+  Engine engine(std::move(noting), std::vector<TokenId>{}, options);
+  Request request = request_of(made_tokens(6, 1), 3);
+  request.grammar = std::make_shared<FailingGrammar>(
+      Place::kStart, [] {}, &run.notes);
+  const auto sink = std::make_shared<KeepingSink>(1);
+  REQUIRE(engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  kEngineThread.assume();
+  while (engine.step(Clock::time_point())) {
+  }
+  CHECK(sink->choices[0].tokens.size() == 3);
+  run.pending_ids = executor.pending_ids;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("with one step in flight each is finished before the next is planned", "[engine]") {
+  const NotedRun run = noted_run(std::nullopt);
+  CHECK(run.notes == std::vector<std::string>{"submit 0", "mask", "draw 0", "wait 0", "submit 1", "mask", "draw 1",
+                                              "wait 1", "submit 2", "mask", "draw 2", "wait 2"});
+  CHECK(run.pending_ids == std::vector<bool>{false, false, false});
+}
+
+TEST_CASE("with two steps in flight masks are made while the next step computes", "[engine]") {
+  const NotedRun run = noted_run(3);
+  CHECK(run.notes == std::vector<std::string>{"submit 0", "mask", "draw 0", "submit 1", "wait 0", "mask", "draw 1",
+                                              "submit 2", "wait 1", "mask", "draw 2", "wait 2"});
+  CHECK(run.pending_ids == std::vector<bool>{false, true, true});
+}
+
+TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]") {
+  const Place place = GENERATE(Place::kStart, Place::kFillMask, Place::kAccept, Place::kForcedTokens);
+  const bool of_memory = GENERATE(true, false);
+  HarnessOptions options;
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>(), std::optional<std::uint32_t>(7));
+  Harness harness(options);
+  Request request = request_of(made_tokens(6, 1), 20);
+  request.num_choices = GENERATE(1, 2);
+  request.grammar = std::make_shared<FailingGrammar>(place, [of_memory] {
+    if (of_memory) throw std::bad_alloc();
+    throw std::runtime_error("broken grammar");
+  });
+  const auto failing = harness.submit(request);
+  const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 20));
+  harness.run();
+  for (const ChoiceOutput& choice : failing->choices) {
+    REQUIRE(choice.finishes.size() == 1);
+    CHECK(choice.finishes[0].reason == FinishReason::kError);
+    REQUIRE(choice.finishes[0].error);
+    CHECK(choice.finishes[0].error->code == (of_memory ? "out_of_memory" : "request_failed"));
+    CHECK(choice.tokens.size() <= 3);
+  }
+  CHECK(neighbour->choices[0].tokens.size() == 20);
+  CHECK(harness.engine.healthy());
+  CHECK(harness.engine.stats().num_blocks_used == 0);
+}

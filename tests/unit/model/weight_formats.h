@@ -1,0 +1,48 @@
+// Weights in the quantised formats of Hugging Face checkpoints, written by their definitions for tests: the tensors of
+// the file, and the values that they stand for. Any thread; the same on every run.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/model/formats/tensor_table.h"
+
+namespace quire::test {
+
+enum class WeightFormat {
+  kFp8Block,     // weight_scale_inv per 128 x 128
+  kFp8Channel,   // compressed-tensors: weight_scale per output
+  kPacked,       // compressed-tensors: groups of 128, symmetric
+  kPackedZeros,  // the same, groups of 32 with zeros
+  kGptq,         // groups of 128
+  kGptqOrder,    // groups of 32, by desc_act
+  kAwq,          // groups of 64
+};
+inline constexpr WeightFormat kWeightFormats[] = {
+    WeightFormat::kFp8Block, WeightFormat::kFp8Channel, WeightFormat::kPacked, WeightFormat::kPackedZeros,
+    WeightFormat::kGptq,     WeightFormat::kGptqOrder,  WeightFormat::kAwq};
+
+struct RawTensor {
+  std::string name;
+  std::string dtype;  // as safetensors names it
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> data;
+};
+
+struct FormattedWeight {
+  std::vector<RawTensor> tensors;
+  std::vector<double> values;  // [rows][cols]
+};
+
+// `stem`: the weight's name without ".weight". cols: a multiple of 128.
+FormattedWeight format_weight(WeightFormat format, const std::string& stem, const std::vector<float>& weights,
+                              std::int64_t rows, std::int64_t cols);
+
+// What config.json says of it.
+nlohmann::json quantization_config(WeightFormat format);
+
+// As a reader of the file finds it; keeps a view of the data.
+StoredTensor stored_tensor(const RawTensor& tensor);
+
+}  // namespace quire::test
