@@ -18,7 +18,10 @@ bool Engine::Impl::step(Clock::time_point now) {
     publish();
     return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
-  const StepTurns::Turn turn(options_.turns.get());
+  stats_.predicted_step_s = next.plan.predicted_seconds;
+  publish();
+  const StepTurns::Turn turn(turns_);
+  if (has_next) meter_.end_phase(next.record, StepPhase::kTurn);
   if (has_next) submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && has_next) draw(next);
@@ -33,7 +36,11 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   move_blocks();
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
+  step_limits.max_seconds = turns_.room();
+  step_limits.is_awaited = turns_.is_awaited();
   scheduler_.schedule(step.plan, step_limits);
+  const bool streams = step.plan.num_streaming > 0;
+  turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
   if (step.plan.empty()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();

@@ -107,6 +107,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   share_prompts(plan);
   place_prompts(plan);
   plan.predicted_seconds = cost_.known() ? cost_.seconds(terms_) : 0.0;
+  if (!plan.empty()) kv_.take_due_copies(plan.transfers.copies);
 }
 
 void Scheduler::place_streaming(StepPlan& plan) {
@@ -159,12 +160,17 @@ Sequence* Scheduler::choose_victim(const Sequence& sequence) const {
   return victim;
 }
 
+void Scheduler::release(Sequence& sequence, WhenEvicted when_evicted) {
+  const std::int64_t num_known = sequence.num_known_computed();  // a pending token may be known by now
+  kv_.commit(sequence.table, sequence.tokens, num_known);
+  if (num_known < sequence.num_computed) kv_.drop_state(sequence.table);  // it is ahead
+  kv_.release(sequence.table, sequence.tokens, num_known, when_evicted);
+}
+
 void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   leave_running(sequence);
-  kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // a pending token may be known by now
   const bool swapped = swaps(sequence);
-  kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed(),
-              swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
+  release(sequence, swapped ? WhenEvicted::kOffered : WhenEvicted::kForgotten);
   num_swaps_ += swapped ? 1 : 0;
   sequence.num_computed = 0;
   sequence.state = Sequence::State::kWaiting;
@@ -225,8 +231,13 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     waiting_.wake_computed(sequence);
     if (was_streaming) {
       waiting_.charge(sequence, num_kept);
-    } else if (sequence.prompt_computed()) {
+      continue;
+    }
+    const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
+    if (sequence.num_computed == border) kv_.keep_snapshot(sequence.table, sequence.tokens, border);
+    if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
+      if (border == 0) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
       blocked_need_ = 0;
     }
@@ -251,7 +262,8 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.level = parent.level;
   reserve_room(child);
   waiting_.began(child);
-  if (num_places_left() == 0 || parent.state != Sequence::State::kRunning) {
+  const bool has_state = kv_.can_fork() && (!kv_.has_states() || parent.num_computed <= child.num_tokens());
+  if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !has_state) {
     child.state = Sequence::State::kWaiting;
     waiting_.add(child);
     return;
@@ -265,8 +277,7 @@ void Scheduler::finish(Sequence& sequence) {
   QUIRE_CHECK(sequence.num_scheduled == 0, "a plan is committed before its sequences finish");
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
-    kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());  // as in preempt()
-    kv_.release(sequence.table, sequence.tokens, sequence.num_known_computed());
+    release(sequence, WhenEvicted::kOffered);
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
     blocked_need_ = 0;

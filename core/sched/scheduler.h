@@ -88,6 +88,7 @@ class Scheduler {
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
+  void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
   void reserve_room(Sequence& sequence) const;
   void enter_running(Sequence& sequence);

@@ -156,7 +156,7 @@ bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
 
 // Nobody waits for one who waits: the other is running, and goes on whatever this sequence does.
 Sequence* Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
-  if (!kv_.prefix_caching()) return nullptr;
+  if (!kv_.prefix_caching() || kv_.has_states()) return nullptr;  // a state is of use only where a snapshot is made
   const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
   const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);
   if (useful <= match.num_partial_tokens) return nullptr;

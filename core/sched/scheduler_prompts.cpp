@@ -74,7 +74,10 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
 void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   const Sequence& sequence = *share.sequence;
   const std::int64_t from = sequence.num_computed + share.num_tokens;
-  const std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
+  std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
+  // To where a recurrent state is to be kept.
+  const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
+  if (border > sequence.num_computed) wanted = std::min(wanted, border - from);
   std::int64_t given = std::min(wanted, num_tokens);
   if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
