@@ -109,6 +109,12 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
       ++part.num_scores;
     }
   }
+  if (part.is_last && part.wanted.of == WantedRows::Of::kLogits && !generation.request->scored_tokens.empty()) {
+    part.first_score = step.scores.size();
+    for (const TokenId token : generation.request->scored_tokens)
+      step.scores.push_back({part.first_index + part.wanted.count - 1, token, 0});
+    part.num_scores = generation.request->scored_tokens.size();
+  }
   if (!part.is_last || !generation.draws() || part.end != generation.num_tokens()) return;
   add_draw(step, index, part.first_index + part.wanted.count - 1);
   if (generation.live->num_unforked > 0) add_forks(step, index);
@@ -199,14 +205,22 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
 void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
-  if (part.wanted.of == WantedRows::Of::kHidden) {
-    const auto width = static_cast<std::size_t>(executor_->model().hidden_size());
+  if (part.wanted.of != WantedRows::Of::kLogits) {
+    const bool labels = part.wanted.of == WantedRows::Of::kLabels;
+    const Model& model = executor_->model();
+    const auto width = static_cast<std::size_t>(labels ? model.num_labels() : model.hidden_size());
+    const std::span<const float> values = labels ? output.labels : output.hidden;
     const auto num_rows =
         static_cast<std::size_t>(std::clamp<std::int64_t>(num_computed - part.wanted.first, 0, part.wanted.count));
-    generation.add_hidden(output.hidden.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width),
-                          width, part.begin + part.wanted.first);
+    generation.add_hidden(values.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width), width,
+                          part.begin + part.wanted.first);
   }
+  const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
+    if (scores_tokens) {
+      if (part.is_complete) generation.add_scored_token(output.logprobs[part.first_score + i]);
+      continue;
+    }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     if (position > part.begin + num_computed) return;
     generation.add_prompt_logprob(position, std::move(output.logprobs[part.first_score + i]));

@@ -77,6 +77,7 @@ struct StepOutput {
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
   std::span<const float> hidden{};                      // the wanted hidden states, row after row
+  std::span<const float> labels{};                      // the wanted scores of the model's classifier, row after row
 
   void clear() {
     entries.clear();
@@ -84,6 +85,7 @@ struct StepOutput {
     tokens.clear();
     logprobs.clear();
     hidden = {};
+    labels = {};
   }
 
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
