@@ -43,7 +43,7 @@ const text_of = async (response) => {
 };
 const admin = async (operation, body, secret = "root-secret") => {
   const response = await fetch(`${server.url}/admin/models/${operation}`, {
-    method: "POST", headers: { "x-api-key": secret }, body: JSON.stringify(body),
+    method: "POST", headers: { "Content-Type": "application/json", "x-api-key": secret }, body: JSON.stringify(body),
   });
   return { status: response.status, body: await response.json() };
 };

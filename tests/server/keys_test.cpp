@@ -131,7 +131,7 @@ TEST_CASE("either header opens, and the request carries the key's name") {
     CHECK(server.engine().last_request()->key_name == "alice");
   }
   CHECK(read_page(client, "/v1/models", "x-api-key: alice-secret\r\n").status == 200);
-  const std::string metrics = client.get("/metrics").body;
+  const std::string metrics = read_page(client, "/metrics", "x-api-key: alice-secret\r\n").body;
   CHECK(metrics.find(R"(quire:key_requests_total{code="200",key="alice"} 4)") != std::string::npos);
   CHECK(metrics.find(R"(quire:key_prompt_tokens_total{key="alice"})") != std::string::npos);
 }
@@ -264,7 +264,7 @@ TEST_CASE("who has an answer finds it counted, and room for his next request") {
   for (int i = 1; i <= 200; ++i) {
     const char* const body = i % 3 == 0 ? R"({"prompt":"abc"})" : R"({"prompt":"abc","stream":true})";
     REQUIRE(complete_with(clients[i % 2], bob, body).status == 200);
-    const std::string metrics = clients[(i + 1) % 2].get("/metrics").body;
+    const std::string metrics = read_page(clients[(i + 1) % 2], "/metrics", bob).body;
     const std::string number = std::to_string(i) + "\n";
     for (const std::string name : {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"fake\"} ",
                                    "quire:key_requests_total{code=\"200\",key=\"bob\"} "}) {
