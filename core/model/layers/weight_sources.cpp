@@ -45,10 +45,23 @@ class Collector {
     // Some published files leave the suffix of a norm away.
     if (!tensors_.contains(tensor) && tensors_.contains(beside(need.role, ""))) tensor = beside(need.role, "");
     if (need.is_optional && !tensors_.contains(tensor)) return;
-    to.vectors[need.role] = tensors_.take_values(tensor, need.cols);
+    to.vectors[need.role] = turned(tensors_.take_values(tensor, need.cols), need.taps);
     const std::string bias = beside(need.role, ".bias");
     const std::int64_t bias_size = need.bias_size > 0 ? need.bias_size : need.cols;
     if (bias != tensor && tensors_.contains(bias)) to.biases[need.role] = tensors_.take_values(bias, bias_size);
+  }
+
+  // A convolution's [channels][taps] as [taps][channels]; taps 0: no convolution.
+  static std::vector<float> turned(std::vector<float> values, std::int64_t taps) {
+    if (taps == 0) return values;
+    const auto count = static_cast<std::size_t>(taps);
+    const std::size_t channels = values.size() / count;
+    std::vector<float> out(values.size());
+    for (std::size_t c = 0; c < channels; ++c) {
+      for (std::size_t j = 0; j < count; ++j)
+        out[j * channels + c] = values[c * count + j];
+    }
+    return out;
   }
 
   static std::int64_t num_rows(const LinearSource& product) {
@@ -56,6 +69,17 @@ class Collector {
     for (const WeightSource& part : product.parts)
       count += part.rows;
     return count;
+  }
+
+  static std::vector<float> decoded_rows(const WeightSource& matrix) {
+    std::vector<float> values(static_cast<std::size_t>(matrix.rows * matrix.cols));
+    std::vector<std::byte> made(matrix.maker == nullptr ? 0 : dtype_bytes(matrix.type, matrix.rows * matrix.cols));
+    for (std::int64_t row = 0; !made.empty() && row < matrix.rows; ++row)
+      matrix.maker->make_row(
+          matrix.first_row + row,
+          &made[made.size() / static_cast<std::size_t>(matrix.rows) * static_cast<std::size_t>(row)]);
+    dequantize(matrix.type, made.empty() ? matrix.data : made.data(), std::ssize(values), values.data());
+    return values;
   }
 
   // Values for some rows of a product; zero for the rows before them that have none.
@@ -125,8 +149,7 @@ class Collector {
     const auto nope = static_cast<std::size_t>(latent.nope_dim);
     for (std::int64_t head = 0; head < need.num_experts; ++head) {
       const WeightSource key = rows_of(all, head * need.rows, latent.nope_dim);
-      std::vector<float> values(nope * rank);
-      dequantize(key.type, key.data, std::ssize(values), values.data());
+      const std::vector<float> values = decoded_rows(key);
       auto turned = std::make_shared<std::vector<float>>(values.size());
       for (std::size_t i = 0; i < nope; ++i) {
         for (std::size_t j = 0; j < rank; ++j)
