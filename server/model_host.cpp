@@ -86,9 +86,7 @@ ModelOpener open_hosts(const BackendOptions& backend) {
 ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted)
     : loaded_(std::move(loaded)), backend_(std::move(backend)) {
-  // What the engine does not hand to a model yet: a state for each sequence, and whole sequences in one step.
-  if (loaded_->info().state_floats > 0)
-    throw StartupError(spec.model.path.string() + ": models with recurrent layers are not served yet");
+  // What the engine does not hand to a model yet: whole sequences in one step.
   if (!loaded_->info().is_causal || !loaded_->info().has_head)
     throw StartupError(spec.model.path.string() + ": encoders are not served yet");
   const std::string version = version_of(spec.model.path);
@@ -106,6 +104,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   const auto ends = loaded_->tokenizer()->end_of_generation();
   EngineOptions engine = spec.engine;
   engine.model_version = version;
+  engine.num_states = plan.num_states;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   grammar_compiler_ = std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));

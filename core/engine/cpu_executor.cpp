@@ -14,13 +14,16 @@ std::span<float> row_of(const MatrixView& matrix, std::int64_t row) {
   return {matrix.data + row * matrix.stride, static_cast<std::size_t>(matrix.cols)};
 }
 
+constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
+
 }  // namespace
 
 CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                         const ExecutorLimits& limits)
+                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states)
     : model_(model),
       backend_(backend),
       storage_(std::move(storage)),
+      states_(std::move(states)),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
   model_.reserve(limits.max_rows, max_logit_rows);
@@ -35,9 +38,16 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
-    for (const BlockCopy& copy : plan.transfers.copies)
-      storage_->copy_block(copy.source.value, copy.destination.value);
-    computed_ = model_.forward(arrays, *storage_);
+    for (const BlockCopy& copy : plan.transfers.copies) {
+      if (copy.of == BlockCopy::Of::kState) {
+        states_->copy_state(copy.source.value, copy.destination.value);
+      } else {
+        storage_->copy_block(copy.source.value, copy.destination.value);
+      }
+    }
+    StepArrays with_states = arrays;
+    with_states.state_storage = states_.get();
+    computed_ = model_.forward(with_states, *storage_);
     note_computed(plan, arrays);
   } catch (...) {
     failure_ = std::current_exception();
@@ -114,13 +124,20 @@ StepOutput& CpuExecutor::wait() {
 }
 
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                               const SchedulerOptions& scheduler) {
+                                               const SchedulerOptions& scheduler, std::int64_t num_states) {
   const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
   const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
   const ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
                               .max_sequences = scheduler.max_num_seqs,
                               .max_tokens = std::min({asked, pool, model.max_context()})};
-  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits);
+  std::unique_ptr<StateStorage> states;
+  if (model.state_floats() > 0) {
+    if (backend.recurrent() == nullptr)
+      throw StartupError(backend.name() + " does not compute the model's recurrent layers");
+    const std::int64_t num_wanted = num_states > 0 ? num_states : kStatesPerSequence * scheduler.max_num_seqs;
+    states = backend.recurrent()->allocate_states({.num_states = num_wanted, .floats = model.state_floats()});
+  }
+  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states));
 }
 
 }  // namespace quire

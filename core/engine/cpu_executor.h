@@ -21,12 +21,14 @@ struct ExecutorLimits {
 class CpuExecutor final : public Executor, private Ticket {
  public:
   // The model and the backend must outlive the executor.
-  CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, const ExecutorLimits& limits);
+  CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, const ExecutorLimits& limits,
+              std::unique_ptr<StateStorage> states = nullptr);
 
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
+  std::int64_t num_states() const override { return states_ != nullptr ? states_->layout().num_states : 0; }
   std::string name() const override { return backend_.name(); }
 
  private:
@@ -39,6 +41,7 @@ class CpuExecutor final : public Executor, private Ticket {
   Model& model_;
   Backend& backend_;
   const std::unique_ptr<KvStorage> storage_;
+  const std::unique_ptr<StateStorage> states_;  // null: the model has no recurrent layers
   Sampler sampler_;
   ModelOutput computed_;
   StepOutput output_;
@@ -46,8 +49,9 @@ class CpuExecutor final : public Executor, private Ticket {
   std::exception_ptr failure_;  // of the device, for wait() to report
 };
 
-// For the steps that a scheduler with these options makes.
+// For the steps that a scheduler with these options makes. num_states: of a model with recurrent layers; 0: some for
+// each sequence. Throws StartupError where the backend does not compute such layers.
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                               const SchedulerOptions& scheduler);
+                                               const SchedulerOptions& scheduler, std::int64_t num_states = 0);
 
 }  // namespace quire

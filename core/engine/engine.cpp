@@ -60,18 +60,27 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching, content_hash,
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
-                      executor_->storage().block_bytes())),
+                      executor_->storage().block_bytes()),
+          executor_->num_states()),
       scheduler_(
           [&] {
             SchedulerOptions of_model = options.scheduler;
             const std::int64_t context = executor_->model().max_context();
             of_model.max_model_len = of_model.max_model_len > 0 ? std::min(of_model.max_model_len, context) : context;
+            if (const std::int64_t num_states = executor_->num_states(); num_states > 0)
+              of_model.max_num_seqs =
+                  static_cast<std::int32_t>(std::min<std::int64_t>(of_model.max_num_seqs, num_states));
             return of_model;
           }(),
           kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
   KvStorage& storage = executor_->storage();
-  const KvCacheOptions& tiers = options.kv_cache;
+  KvCacheOptions tiers = options.kv_cache;
+  if (executor_->num_states() > 0 && (tiers.host_tier_bytes > 0 || !tiers.disk_tier_path.empty())) {
+    log::warn("the model has recurrent layers, whose states the tiers below the KV pool do not keep: they are off");
+    tiers.host_tier_bytes = 0;
+    tiers.disk_tier_path.clear();
+  }
   if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
     host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
   if (tiers.enable_prefix_caching && !tiers.disk_tier_path.empty()) {
@@ -160,8 +169,8 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : Engine(make_cpu_executor(model, backend, std::move(storage), options.scheduler), std::move(end_of_generation),
-             options) {}
+    : Engine(make_cpu_executor(model, backend, std::move(storage), options.scheduler, options.num_states),
+             std::move(end_of_generation), options) {}
 
 Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)
     : impl_(std::make_unique<Impl>(std::move(executor), std::move(end_of_generation), options)) {}

@@ -49,7 +49,7 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
     block_tables_.push_back(blocks[static_cast<std::size_t>(i)].value);
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
   adapters_.push_back(entry.adapter.value);
-  states_.push_back(-1);
+  states_.push_back(sequence.table.state.value);
   std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits   ? logit_rows_
                                     : wanted.of == WantedRows::Of::kHidden ? hidden_rows_
                                                                            : label_rows_;

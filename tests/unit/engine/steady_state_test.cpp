@@ -1,6 +1,5 @@
 // What must not grow with load or time: the allocations of a step in which nobody comes, goes or is preempted.
 #include <catch2/catch.hpp>
-#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "core/grammar/compiler.h"
@@ -147,47 +146,4 @@ TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine
     sinks.push_back(submitted(*served.engine, i, 400, i % 2 == 0, i % 3 == 0 ? grammar : nullptr));
   CHECK(allocations_of(*served.engine, 40, 300) == 0);
   CHECK(sinks[0]->num_tokens > 100);
-}
-
-TEST_CASE("planning a step in which sequences start, end and are preempted allocates nothing", "[scheduler][steady]") {
-  SchedulerOptions options{.max_num_seqs = 32, .max_num_batched_tokens = 512};
-  options.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
-  KvCache kv(160, 16, true);  // too few blocks for 32 sequences
-  Scheduler scheduler(options, kv);
-  std::deque<Sequence> sequences;
-  for (int i = 0; i < 600; ++i) {
-    Request request = request_of(made_tokens(20 + i % 90, i, 30'000), 10 + i % 70);
-    request.key_name = i % 3 == 0 ? "a" : "b";
-    request.priority = i % 2;
-    request.arrival = Clock::time_point(std::chrono::milliseconds(i));
-    Sequence& sequence = sequences.emplace_back();
-    sequence.id = SequenceId{i};
-    sequence.tokens = request.prompt;
-    sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-    sequence.request = std::make_shared<const Request>(std::move(request));
-    scheduler.add(sequence);
-  }
-  StepPlan plan;
-  std::int64_t num_allocated = 0;
-  std::size_t num_started = 0;
-  std::size_t num_preempted = 0;
-  for (int step = 0; step < 400; ++step) {
-    const std::int64_t before = num_allocations();
-    scheduler.schedule(plan);
-    if (step >= 150) {  // the scratch vectors have their sizes by now
-      num_allocated += num_allocations() - before;
-      num_started += plan.started.size();
-      num_preempted += plan.preempted.size();
-    }
-    scheduler.commit(plan, {.seconds = 0.01});
-    for (const StepEntry& entry : plan.entries) {
-      Sequence& sequence = *entry.sequence;
-      if (sequence.num_remaining() > 0) continue;
-      sequence.tokens.push_back(TokenId{static_cast<int>(sequence.num_tokens())});
-      if (sequence.num_generated() >= sequence.request->sampling.max_tokens) scheduler.finish(sequence);
-    }
-  }
-  CHECK(num_started > 50);
-  CHECK(num_preempted > 50);
-  CHECK(num_allocated == 0);
 }
