@@ -96,7 +96,9 @@ class Collector {
 
   void take_experts(const WeightNeed& need, SourceGroup& to) {
     if (need.role == Role::kKvB) return split_kv(need, to);
-    const WeightSource all = tensors_.take_experts(name(need.role), need.num_experts, need.rows, need.cols);
+    const bool is_stacked = tensors_.contains(name(need.role));
+    const WeightSource all =
+        is_stacked ? tensors_.take_experts(name(need.role), need.num_experts, need.rows, need.cols) : WeightSource{};
     std::vector<LinearSource>& experts = to.experts[need.product];
     experts.resize(static_cast<std::size_t>(need.num_experts));
     std::vector<float> bias;
@@ -109,7 +111,10 @@ class Collector {
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
-      expert.parts.push_back(rows_of(all, e * need.rows, need.rows));
+      // Where experts are not stacked, each is a tensor of its own.
+      expert.parts.push_back(is_stacked ? rows_of(all, e * need.rows, need.rows)
+                                        : tensors_.take_matrix(beside(need.role, fmt::format(".{}.weight", e).c_str()),
+                                                               need.rows, need.cols));
       expert.parts.back().scale *= scale[static_cast<std::size_t>(e)];
       if (bias.empty()) continue;
       const auto begin = bias.begin() + e * need.rows;
