@@ -17,7 +17,10 @@ namespace quire {
 inline constexpr double kDefaultTargetItlMs = 150.0;
 
 struct Config {
-  Config() { serve.engine.scheduler.target_itl_ms = kDefaultTargetItlMs; }
+  Config() {
+    serve.engine.scheduler.target_itl_ms = kDefaultTargetItlMs;
+    serve.engine.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;
+  }
 
   ServeOptions serve;
   LogOptions log;

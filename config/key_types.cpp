@@ -253,6 +253,19 @@ ConfigKey milliseconds(Description description, Field<double> field) {
   return duration_in(std::move(description), field, 1.0);
 }
 
+ConfigKey milliseconds_or_auto(Description description, Field<double> field, double automatic) {
+  return make<double>(
+      std::move(description), "auto, or a time such as 500ms, 30s or 5m", field,
+      [automatic](const ConfigValue& value) -> std::optional<double> {
+        if (value.text == "auto") return automatic;
+        const auto read = read_duration(value);
+        return read ? std::optional(static_cast<double>(read->count())) : std::nullopt;
+      },
+      [automatic](const double& value) -> std::string {
+        return value == automatic ? "auto" : show_duration(std::chrono::milliseconds(std::llround(value)));
+      });
+}
+
 ConfigKey text(Description description, Field<std::string> field) {
   return make<std::string>(std::move(description), "text", field, read_text, show_text);
 }

@@ -156,8 +156,9 @@ ConfigKey boolean(Description description, Field<bool> field);
 ConfigKey number(Description description, Field<double> field, double min, double max);
 ConfigKey size(Description description, Field<std::int64_t> field, Range range);
 ConfigKey duration(Description description, Field<std::chrono::milliseconds> field);
-ConfigKey seconds(Description description, Field<double> field);       // a duration kept in seconds
-ConfigKey milliseconds(Description description, Field<double> field);  // ... in milliseconds
+ConfigKey seconds(Description description, Field<double> field);  // a duration kept in seconds
+ConfigKey milliseconds(Description description, Field<double> field);
+ConfigKey milliseconds_or_auto(Description description, Field<double> field, double automatic);  // ... in milliseconds
 ConfigKey text(Description description, Field<std::string> field);
 ConfigKey path(Description description, Field<std::filesystem::path> field);
 ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one, or a list

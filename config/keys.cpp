@@ -228,6 +228,12 @@ Keys scheduler_keys() {
            "the "
            "streams alone; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
+      types::milliseconds_or_auto(
+          {"scheduler.max_step_time",
+           "While another request waits or streams no step is planned to take longer; auto: the longer of 250 ms and "
+           "four times what a step costs however little it computes; 0s: off"},
+          [](Config & c) -> auto& { return c.serve.engine.scheduler.max_step_time_ms; },
+          SchedulerOptions::kAutoStepTime),
   };
 }
 

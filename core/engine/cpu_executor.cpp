@@ -47,9 +47,12 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
 
 // The first rows of the step are computed: of each entry, those of its rows that are among them.
 void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) {
-  const MatrixView& hidden = computed_.hidden;
-  QUIRE_CHECK(hidden.rows == 0 || hidden.stride == hidden.cols, "hidden states lie row after row");
-  output_.hidden = {hidden.data, static_cast<std::size_t>(hidden.rows * hidden.cols)};
+  const auto values = [](const MatrixView& rows) {
+    QUIRE_CHECK(rows.rows == 0 || rows.stride == rows.cols, "hidden states and labels lie row after row");
+    return std::span<const float>(rows.data, static_cast<std::size_t>(rows.rows * rows.cols));
+  };
+  output_.hidden = values(computed_.hidden);
+  output_.labels = values(computed_.labels);
   if (computed_.num_rows == arrays.num_rows()) return;
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const std::int64_t begin = arrays.attention.query_start[i];

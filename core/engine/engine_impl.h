@@ -97,6 +97,7 @@ class Engine::Impl {
   const std::unique_ptr<Executor> executor_;
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
+  StepTurns::Member turns_{options_.turns.get()};
   std::uint64_t next_seed_;
 
   KvCache kv_;

@@ -109,7 +109,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
     sequence.max_cached_tokens = 0;
     generation->prompt_logprobs.emplace_back();  // nothing comes before the first token
   }
-  if (request.pooling == Pooling::kMean || request.pooling == Pooling::kCls) sequence.max_cached_tokens = 0;
+  if (request.pooling != Pooling::kNone && request.pooling != Pooling::kLast) sequence.max_cached_tokens = 0;
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
   return generation;
 }

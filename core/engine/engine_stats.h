@@ -12,10 +12,10 @@ inline constexpr std::array<std::int64_t, 15> kIterationTokenBounds = {1,   2,  
                                                                        256, 512, 1024, 2048, 4096, 8192, 16384};
 
 // Where a step's time goes, in this order.
-enum class StepPhase { kSchedule, kInput, kForward, kSample, kEmit };
-inline constexpr std::size_t kNumStepPhases = 5;
-inline constexpr std::array<const char*, kNumStepPhases> kStepPhaseNames = {"schedule", "input", "forward", "sample",
-                                                                            "emit"};
+enum class StepPhase { kSchedule, kTurn, kInput, kForward, kSample, kEmit };
+inline constexpr std::size_t kNumStepPhases = 6;
+inline constexpr std::array<const char*, kNumStepPhases> kStepPhaseNames = {"schedule", "turn",   "input",
+                                                                            "forward",  "sample", "emit"};
 // Upper bounds in seconds of the buckets of a step's time; one more bucket holds what is above.
 inline constexpr std::array<double, 14> kStepTimeBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                            0.1,    0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
@@ -31,6 +31,7 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
+  double predicted_step_s = 0.0;   // of the step that runs; 0: not yet known
   double tokens_per_second = 0.0;  // computed lately while there was work, prompt and generated
 
   // Counters since start.

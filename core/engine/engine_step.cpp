@@ -18,7 +18,10 @@ bool Engine::Impl::step(Clock::time_point now) {
     publish();
     return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
-  const StepTurns::Turn turn(options_.turns.get());
+  stats_.predicted_step_s = next.plan.predicted_seconds;
+  publish();
+  const StepTurns::Turn turn(turns_);
+  if (has_next) meter_.end_phase(next.record, StepPhase::kTurn);
   if (has_next) submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && has_next) draw(next);
@@ -33,7 +36,11 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   move_blocks();
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
+  step_limits.max_seconds = turns_.room();
+  step_limits.is_awaited = turns_.is_awaited();
   scheduler_.schedule(step.plan, step_limits);
+  const bool streams = step.plan.num_streaming > 0;
+  turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
   if (step.plan.empty()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
@@ -101,6 +108,12 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
                              *generation.request->sampling.num_prompt_logprobs});
       ++part.num_scores;
     }
+  }
+  if (part.is_last && part.wanted.of == WantedRows::Of::kLogits && !generation.request->scored_tokens.empty()) {
+    part.first_score = step.scores.size();
+    for (const TokenId token : generation.request->scored_tokens)
+      step.scores.push_back({part.first_index + part.wanted.count - 1, token, 0});
+    part.num_scores = generation.request->scored_tokens.size();
   }
   if (!part.is_last || !generation.draws() || part.end != generation.num_tokens()) return;
   add_draw(step, index, part.first_index + part.wanted.count - 1);
@@ -192,14 +205,22 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
 void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
-  if (part.wanted.of == WantedRows::Of::kHidden) {
-    const auto width = static_cast<std::size_t>(executor_->model().hidden_size());
+  if (part.wanted.of != WantedRows::Of::kLogits) {
+    const bool labels = part.wanted.of == WantedRows::Of::kLabels;
+    const Model& model = executor_->model();
+    const auto width = static_cast<std::size_t>(labels ? model.num_labels() : model.hidden_size());
+    const std::span<const float> values = labels ? output.labels : output.hidden;
     const auto num_rows =
         static_cast<std::size_t>(std::clamp<std::int64_t>(num_computed - part.wanted.first, 0, part.wanted.count));
-    generation.add_hidden(output.hidden.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width),
-                          width, part.begin + part.wanted.first);
+    generation.add_hidden(values.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width), width,
+                          part.begin + part.wanted.first);
   }
+  const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
+    if (scores_tokens) {
+      if (part.is_complete) generation.add_scored_token(output.logprobs[part.first_score + i]);
+      continue;
+    }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     if (position > part.begin + num_computed) return;
     generation.add_prompt_logprob(position, std::move(output.logprobs[part.first_score + i]));

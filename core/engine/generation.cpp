@@ -25,12 +25,15 @@ Error out_of_memory() {
           {}};
 }
 
-// Everything for prompt logprobs and a mean, the first token's row for CLS, else what the sequence ends with.
+// Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
+// with.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   const Pooling pooling = request->pooling;
-  const auto of = pooling == Pooling::kNone ? WantedRows::Of::kLogits : WantedRows::Of::kHidden;
+  const PooledOutput output = request->pooled_output;
+  auto of = output == PooledOutput::kLabels ? WantedRows::Of::kLabels : WantedRows::Of::kHidden;
+  if (pooling == Pooling::kNone || output == PooledOutput::kTokenLogprobs) of = WantedRows::Of::kLogits;
   const bool scores_prompt = !prompt_logprobs.empty() && num_computed < num_prompt_tokens;
-  if (scores_prompt || pooling == Pooling::kMean) return {of, 0, num_tokens};
+  if (scores_prompt || pooling == Pooling::kMean || pooling == Pooling::kEach) return {of, 0, num_tokens};
   if (pooling == Pooling::kCls) return {of, 0, num_computed == 0 ? 1 : 0};
   return {of, num_tokens - 1, ends ? 1 : 0};
 }
@@ -56,11 +59,13 @@ bool Generation::fill_mask(std::span<std::uint32_t> mask) {
 void Generation::add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position) {
   for (std::size_t begin = 0; begin < rows.size(); begin += width, ++first_position) {
     if (first_position < num_pooled) continue;
-    pooled.resize(width, 0.0);
+    const bool each = request->pooling == Pooling::kEach;
+    const std::size_t at = each ? pooled.size() : 0;
+    pooled.resize(at + width, 0.0);
     for (std::size_t j = 0; j < width; ++j)
-      pooled[j] += static_cast<double>(rows[begin + j]);
+      pooled[at + j] += static_cast<double>(rows[begin + j]);
     ++num_pooled;
-    max_cached_tokens = request->pooling == Pooling::kMean ? num_pooled : num_tokens();
+    max_cached_tokens = each || request->pooling == Pooling::kMean ? num_pooled : num_tokens();
   }
 }
 
@@ -69,6 +74,11 @@ void Generation::add_prompt_logprob(std::int64_t position, std::optional<TokenLo
   prompt_logprobs.resize(static_cast<std::size_t>(position));
   prompt_logprobs.push_back(std::move(logprob));
   max_cached_tokens = position;
+}
+
+void Generation::add_scored_token(const std::optional<TokenLogprob>& scored) {
+  if (!scored) return fail(out_of_memory());
+  pooled.push_back(static_cast<double>(scored->logprob));
 }
 
 void Generation::take(DrawnToken& drawn, std::span<const TokenId> end_of_generation) {
@@ -146,14 +156,25 @@ void Generation::finish_prompt() {
   const bool embeds = request->pooling != Pooling::kNone;
   finish = finish_info(embeds ? FinishReason::kStop : FinishReason::kLength);
   if (!embeds) return;
-  // The length of a mean does not survive the norm: the sum will do.
-  double square = 0.0;
-  for (const double value : pooled)
-    square += value * value;
-  const double scale = square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
+  const auto num_vectors = static_cast<std::size_t>(request->pooling == Pooling::kEach ? num_pooled : 1);
+  const std::size_t width = pooled.size() / std::max<std::size_t>(num_vectors, 1);
   event.embedding.reserve(pooled.size());
-  for (const double value : pooled)
-    event.embedding.push_back(static_cast<float>(value * scale));
+  for (std::size_t i = 0; i < num_vectors; ++i) {
+    const std::span<const double> vector = std::span(pooled).subspan(i * width, width);
+    const double scale = pooled_scale(vector);
+    for (const double value : vector)
+      event.embedding.push_back(static_cast<float>(value * scale));
+  }
+}
+
+// What makes a sum of hidden states the vector that is asked for: its direction is the mean's.
+double Generation::pooled_scale(std::span<const double> vector) const {
+  if (request->pooled_output != PooledOutput::kUnitVector)
+    return request->pooling == Pooling::kMean ? 1.0 / static_cast<double>(num_pooled) : 1.0;
+  double square = 0.0;
+  for (const double value : vector)
+    square += value * value;
+  return square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
 }
 
 void Generation::fail(Error error) {

@@ -43,6 +43,8 @@ struct Generation : Sequence {
   void add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position);
   // Of the prompt's token at `position`; in order.
   void add_prompt_logprob(std::int64_t position, std::optional<TokenLogprob> logprob);
+  // Of the next of the request's scored tokens.
+  void add_scored_token(const std::optional<TokenLogprob>& scored);
   // Takes the token that was drawn, and what the grammar forces after it, and decides whether the generation is over.
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
   // The prompt is computed, and that is all that was asked for.
@@ -61,13 +63,15 @@ struct Generation : Sequence {
 
   // Of the prompt's rows that are wanted themselves.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
-  std::vector<double> pooled;   // the sum of the hidden states so far, or the one that was chosen
+  // The sum of the hidden states so far, the one that was chosen, all of them, or the logprobs that are asked for.
+  std::vector<double> pooled;
   std::int64_t num_pooled = 0;  // rows
 
   std::int32_t num_generated = 0;  // a stop token included
   std::optional<Clock::time_point> first_token_at;
 
  private:
+  double pooled_scale(std::span<const double> vector) const;
   void append(TokenId token, std::span<const TokenId> end_of_generation);
   void append_forced(std::span<const TokenId> end_of_generation);
   bool is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const;

@@ -13,7 +13,7 @@ constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, o
 StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
                      std::int64_t max_table_blocks)
     : block_size_(block_size) {
-  for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_})
+  for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_, &label_rows_})
     rows->reserve(static_cast<std::size_t>(max_rows));
   for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &adapters_, &states_}) {
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
@@ -24,7 +24,7 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
 
 void StepInput::clear() {
   for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &adapters_, &states_,
-                      &logit_rows_, &hidden_rows_})
+                      &logit_rows_, &hidden_rows_, &label_rows_})
     array->clear();
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
@@ -50,7 +50,9 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
   adapters_.push_back(entry.adapter.value);
   states_.push_back(-1);
-  std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits ? logit_rows_ : hidden_rows_;
+  std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits   ? logit_rows_
+                                    : wanted.of == WantedRows::Of::kHidden ? hidden_rows_
+                                                                           : label_rows_;
   const auto first_index = static_cast<std::int64_t>(rows.size());
   for (std::int64_t row = wanted.first; row < wanted.first + wanted.count; ++row) {
     rows.push_back(first_row + static_cast<std::int32_t>(row));
@@ -69,7 +71,8 @@ StepArrays StepInput::arrays() const {
           .adapters = adapters_,
           .states = states_,
           .logit_rows = logit_rows_,
-          .hidden_rows = hidden_rows_};
+          .hidden_rows = hidden_rows_,
+          .label_rows = label_rows_};
 }
 
 }  // namespace quire

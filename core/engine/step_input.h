@@ -10,9 +10,9 @@
 
 namespace quire {
 
-// The consecutive rows of one entry whose logits or hidden states are wanted.
+// The consecutive rows of one entry whose logits, hidden states or classifier scores are wanted.
 struct WantedRows {
-  enum class Of : std::uint8_t { kLogits, kHidden };
+  enum class Of : std::uint8_t { kLogits, kHidden, kLabels };
   Of of = Of::kLogits;
   std::int64_t first = 0;  // among the entry's rows
   std::int64_t count = 0;
@@ -43,6 +43,7 @@ class StepInput {
   std::vector<std::int32_t> states_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<std::int32_t> hidden_rows_;
+  std::vector<std::int32_t> label_rows_;
 };
 
 }  // namespace quire

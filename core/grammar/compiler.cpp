@@ -1,5 +1,6 @@
 #include "core/grammar/compiler.h"
 
+#include <new>
 #include <utility>
 
 #include "core/grammar/build_program.h"
@@ -57,7 +58,7 @@ GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabula
 
 GrammarCompiler::~GrammarCompiler() = default;
 
-Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec) const {
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec) const try {
   const std::string key = key_of(spec);
   {
     const std::lock_guard lock(shared_->mutex);
@@ -86,6 +87,8 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
     shared_->recent.pop_back();
   }
   return grammar;
+} catch (const std::bad_alloc&) {
+  return failure(ErrorKind::kNoMemory, "The grammar needs more memory than there is.", "out_of_memory");
 }
 
 }  // namespace quire

@@ -18,15 +18,22 @@ struct BlockTable {
   PrefixNode root{};
   std::vector<ChainKey> keys;  // of the sequence's full blocks, as far as they were needed; computed once, kept when
                                // the blocks are released
+  StateId state = kNoState;    // of models with recurrent layers, while the table holds blocks
+  std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
   bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
 };
 
-// Contents to be moved, in this order, before the step's forward pass.
+// Contents to be moved, in this order, before the step's forward pass: of blocks, or of recurrent states.
 struct BlockCopy {
+  enum class Of : std::uint8_t { kBlock, kState };
+  BlockCopy(BlockId from, BlockId to) : source(from), destination(to) {}
+  BlockCopy(StateId from, StateId to) : source{from.value}, destination{to.value}, of(Of::kState) {}
+
   BlockId source;
   BlockId destination;
+  Of of = Of::kBlock;
 };
 
 }  // namespace quire

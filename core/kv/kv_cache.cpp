@@ -14,11 +14,12 @@ std::size_t as_size(std::int64_t n) {
 }  // namespace
 
 KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash,
-                 std::string identity)
+                 std::string identity, std::int64_t num_states)
     : block_size_(block_size),
       prefix_caching_(enable_prefix_caching),
       pool_(num_blocks),
-      index_(num_blocks, block_size, hash, std::move(identity)) {}
+      index_(num_blocks, block_size, hash, std::move(identity)),
+      states_(num_states) {}
 
 void KvCache::open(BlockTable& table, const std::string& salt) {
   table.root = table.node = index_.acquire_root(salt);
@@ -54,6 +55,7 @@ void KvCache::reserve(BlockTable& table, std::int64_t num_tokens) const {
 PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
   PrefixMatch found{.node = table.node};
   if (!prefix_caching_) return found;
+  if (has_states()) return match_snapshot(table, tokens, limit);
   std::int64_t position = std::int64_t{table.num_entered} * block_size_;
   for (; position + block_size_ <= limit; position += block_size_) {
     const PrefixNode next = index_.find(found.node, key_at(table, tokens, position / block_size_),
@@ -72,6 +74,39 @@ PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, s
   return found;
 }
 
+// As above, but only as far as a state is kept: on the path, or in a block that begins alike where the path ends.
+PrefixMatch KvCache::match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
+  PrefixMatch best{.node = table.node};
+  PrefixMatch path = best;
+  std::int64_t position = std::int64_t{table.num_entered} * block_size_;
+  const auto note = [&](PrefixNode node, std::int32_t num_tokens) {
+    best = path;
+    best.state = index_.snapshot(node);
+    best.partial_block = index_.block(node);
+    best.num_partial_tokens = num_tokens;
+  };
+  for (; position + block_size_ <= limit; position += block_size_) {
+    const PrefixNode next = index_.find(path.node, key_at(table, tokens, position / block_size_),
+                                        tokens.subspan(as_size(position), as_size(block_size_)));
+    if (next == kNoNode || index_.block(next) == kNoBlock) break;
+    const std::int32_t num_tokens = index_.snapshot_tokens(next);
+    if (num_tokens > 0 && num_tokens < block_size_) note(next, num_tokens);
+    path.node = next;
+    ++path.num_blocks;
+    path.num_unreferenced += pool_.is_cached(index_.block(next)) ? 1 : 0;
+    if (num_tokens == block_size_) {
+      best = path;
+      best.state = index_.snapshot(next);
+    }
+  }
+  if (position < limit) {
+    const auto left = std::min<std::int64_t>(limit - position, block_size_);
+    const auto partial = index_.find_snapshot(path.node, tokens.subspan(as_size(position), as_size(left)));
+    if (partial.node != kNoNode) note(partial.node, partial.num_tokens);
+  }
+  return best;
+}
+
 std::int64_t KvCache::blocks_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
   const std::int64_t held = static_cast<std::int64_t>(table.blocks.size()) + match.num_blocks;
   return std::max<std::int64_t>(0, blocks_for(num_tokens) - held) + match.num_unreferenced;
@@ -81,6 +116,13 @@ bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t nu
                     std::vector<BlockCopy>& copies) {
   QUIRE_CHECK(std::cmp_equal(table.blocks.size(), table.num_entered), "a table is admitted at its last entered block");
   if (blocks_needed(table, match, num_tokens) > pool_.num_available()) return false;
+  if (has_states() && states_.num_available() == 0) return false;
+  if (has_states()) {
+    if (match.state != kNoState) states_.touch(match.state);
+    table.state = take_state();
+    table.num_tokens_at_snapshot = std::int64_t{table.num_entered} * block_size_ + match_tokens(match);
+    if (match.state != kNoState && match.state != table.state) copies.emplace_back(match.state, table.state);
+  }
   const std::size_t first = table.blocks.size();
   table.blocks.resize(first + as_size(match.num_blocks));
   PrefixNode node = match.node;
@@ -94,7 +136,7 @@ bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t nu
   const std::size_t partial_position = table.blocks.size();
   append_new(table, blocks_for(num_tokens) - static_cast<std::int64_t>(table.blocks.size()));
   if (match.num_partial_tokens > 0 && match.partial_block != table.blocks[partial_position]) {
-    copies.push_back({match.partial_block, table.blocks[partial_position]});
+    copies.emplace_back(match.partial_block, table.blocks[partial_position]);
   }
   return true;
 }
@@ -111,7 +153,7 @@ bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t nu
   if (shared_tail) {
     BlockId copy = kNoBlock;
     pool_.allocate({&copy, 1});
-    copies.push_back({table.blocks[tail], copy});
+    copies.emplace_back(table.blocks[tail], copy);
     pool_.release(table.blocks[tail], index_.contains(table.blocks[tail]));
     table.blocks[tail] = copy;
   }
@@ -122,7 +164,8 @@ bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t nu
 std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                             std::int64_t limit) {
   std::int64_t position = num_computed;
-  if (!prefix_caching_ || position != std::int64_t{table.num_entered} * block_size_) return 0;
+  // A state cannot skip tokens.
+  if (!prefix_caching_ || has_states() || position != std::int64_t{table.num_entered} * block_size_) return 0;
   for (; position + block_size_ <= limit; position += block_size_) {
     const PrefixNode next = index_.find(table.node, key_at(table, tokens, table.num_entered),
                                         tokens.subspan(as_size(position), as_size(block_size_)));
@@ -149,6 +192,9 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
     enter_full(table, key_at(table, tokens, table.num_entered),
                tokens.subspan(as_size(position), as_size(block_size_)));
   }
+  if (has_states() && num_computed - table.num_tokens_at_snapshot >= snapshot_interval_) {
+    keep_snapshot(table, tokens, num_computed);
+  }
 }
 
 // Where the same content is in the tree already, the table takes that block and its own is let go: by batch invariance
@@ -156,7 +202,11 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
 void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content) {
   BlockId& own = table.blocks[as_size(table.num_entered)];
   const bool sole_owner = pool_.num_references(own) == 1;
-  if (index_.contains(own) && sole_owner) leave_tree(own);
+  Snapshot snapshot;
+  if (index_.contains(own) && sole_owner) {
+    snapshot = take_off(index_.node_of(own));
+    leave_tree(own);
+  }
   PrefixNode node = index_.find(table.node, key, content);
   if (node != kNoNode && index_.block(node) != kNoBlock) {
     pool_.retain(index_.block(node));
@@ -167,25 +217,105 @@ void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const
     if (node == kNoNode) node = index_.insert(table.node, key, content);
     index_.set_block(node, own);
   }
+  put_on(node, snapshot);
   table.node = node;
   ++table.num_entered;
 }
 
-void KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
   const std::int64_t position = std::int64_t{table.num_entered} * block_size_;
-  if (!prefix_caching_ || num_computed <= position) return;
+  if (!prefix_caching_ || num_computed <= position) return kNoNode;
   const BlockId own = table.blocks[as_size(table.num_entered)];
+  Snapshot snapshot;
   if (index_.contains(own)) {
-    if (index_.num_tokens(index_.node_of(own)) >= num_computed - position || pool_.num_references(own) > 1) return;
+    if (index_.num_tokens(index_.node_of(own)) >= num_computed - position) return index_.node_of(own);
+    if (pool_.num_references(own) > 1) return kNoNode;
+    snapshot = take_off(index_.node_of(own));
     leave_tree(own);
   }
   const auto content = tokens.subspan(as_size(position), as_size(num_computed - position));
-  if (std::cmp_equal(index_.find_partial(table.node, content).num_tokens, content.size())) return;
-  index_.set_block(index_.insert_partial(table.node, content), own);
+  const PrefixIndex::Partial existing = index_.find_partial(table.node, content);
+  PrefixNode node = existing.node;
+  if (std::cmp_not_equal(existing.num_tokens, content.size())) {
+    node = index_.insert_partial(table.node, content);
+    index_.set_block(node, own);
+  }
+  put_on(node, snapshot);
+  return node;
+}
+
+StateId KvCache::take_state() {
+  const StateId state = states_.allocate();
+  if (state != kNoState || states_.num_snapshots() == 0) return state;
+  states_.drop(take_off(states_.node_of(states_.oldest_snapshot())).state);
+  return states_.allocate();
+}
+
+KvCache::Snapshot KvCache::take_off(PrefixNode node) {
+  const Snapshot snapshot{index_.snapshot(node), index_.snapshot_tokens(node)};
+  index_.set_snapshot(node, kNoState, 0);
+  return snapshot;
+}
+
+// A node keeps one: what stands after more of its tokens.
+void KvCache::put_on(PrefixNode node, const Snapshot& snapshot) {
+  if (snapshot.state == kNoState) return;
+  if (index_.snapshot(node) != kNoState) {
+    if (index_.snapshot_tokens(node) >= snapshot.num_tokens) return states_.drop(snapshot.state);
+    states_.drop(take_off(node).state);
+  }
+  index_.set_snapshot(node, snapshot.state, snapshot.num_tokens);
+  states_.move(snapshot.state, node);
+}
+
+PrefixNode KvCache::node_for_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
+                                      std::int32_t& num_tokens) {
+  if (!prefix_caching_ || num_computed == 0) return kNoNode;
+  const std::int64_t entered = std::int64_t{table.num_entered} * block_size_;
+  const PrefixNode node = num_computed == entered ? table.node : enter_partial(table, tokens, num_computed);
+  num_tokens = static_cast<std::int32_t>(num_computed == entered ? block_size_ : num_computed - entered);
+  const bool is_kept = node == kNoNode || index_.snapshot_tokens(node) >= num_tokens;
+  return is_kept ? kNoNode : node;
+}
+
+void KvCache::keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+  if (!has_states()) return;
+  table.num_tokens_at_snapshot = num_computed;
+  std::int32_t num_tokens = 0;
+  const PrefixNode node = node_for_snapshot(table, tokens, num_computed, num_tokens);
+  if (node == kNoNode || states_.num_available() == 0) return;
+  const StateId copy = take_state();
+  due_copies_.emplace_back(table.state, copy);
+  states_.keep(copy, node);
+  put_on(node, {copy, num_tokens});
+}
+
+void KvCache::take_due_copies(std::vector<BlockCopy>& copies) {
+  copies.insert(copies.begin(), due_copies_.begin(), due_copies_.end());
+  due_copies_.clear();
+}
+
+void KvCache::drop_state(BlockTable& table) {
+  if (table.state != kNoState) states_.release(table.state);
+  table.state = kNoState;
+}
+
+void KvCache::let_go_of_state(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
+  if (table.state == kNoState) return;
+  std::int32_t num_tokens = 0;
+  const PrefixNode node = node_for_snapshot(table, tokens, num_computed, num_tokens);
+  if (node != kNoNode) {
+    states_.keep(table.state, node);
+    put_on(node, {table.state, num_tokens});
+  } else {
+    states_.release(table.state);
+  }
+  table.state = kNoState;
 }
 
 void KvCache::leave_tree(BlockId block) {
   const PrefixNode node = index_.node_of(block);
+  if (index_.snapshot(node) != kNoState) states_.drop(take_off(node).state);
   index_.clear_block(node);
   index_.forget_unused(node);
 }
@@ -212,6 +342,12 @@ KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node) {
 
 void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) {
   QUIRE_CHECK(to.blocks.empty() && to.root == from.root, "a fork begins empty, under the same salt");
+  if (has_states()) {
+    to.state = take_state();
+    QUIRE_CHECK(to.state != kNoState, "there are as many states as sequences may run");
+    to.num_tokens_at_snapshot = from.num_tokens_at_snapshot;
+    due_copies_.emplace_back(from.state, to.state);
+  }
   to.blocks.assign(from.blocks.begin(), from.blocks.begin() + blocks_for(num_computed));
   for (const BlockId block : to.blocks)
     pool_.retain(block);
@@ -224,6 +360,7 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
 void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                       WhenEvicted when_evicted) {
   if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
+  let_go_of_state(table, tokens, num_computed);
   for (std::size_t i = table.blocks.size(); i-- > 0;) {
     if (table.is_returning) pool_.favour(table.blocks[i]);
     pool_.set_forgettable(table.blocks[i], when_evicted == WhenEvicted::kForgotten);
@@ -262,6 +399,10 @@ void KvCache::append_new(BlockTable& table, std::int64_t num_blocks) {
 void KvCache::check_integrity() const {
   pool_.check_integrity();
   index_.check_integrity();
+  states_.check_integrity();
+  for (StateId state = states_.oldest_snapshot(); state != kNoState; state = states_.next_snapshot(state)) {
+    QUIRE_CHECK(index_.snapshot(states_.node_of(state)) == state, "a snapshot is where its node says");
+  }
   for (std::int64_t i = 0; i < pool_.num_blocks(); ++i) {
     const BlockId block{static_cast<std::int32_t>(i)};
     if (pool_.is_cached(block)) QUIRE_CHECK(index_.contains(block), "a cached block can be found");

@@ -2,7 +2,7 @@
 // Knows which block holds what, never the numbers in it: copies are returned for the caller to do before the next
 // forward pass. Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a
 // shared one is copied first; a block is found by its content only once that content has been computed; a parent
-// outlives its children.
+// outlives its children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "core/kv/block_pool.h"
 #include "core/kv/block_table.h"
 #include "core/kv/prefix_index.h"
+#include "core/kv/state_pool.h"
 
 namespace quire {
 
@@ -23,6 +24,7 @@ struct PrefixMatch {
   std::int32_t num_unreferenced = 0;  // of them, in the pool's cached list
   BlockId partial_block = kNoBlock;
   std::int32_t num_partial_tokens = 0;
+  StateId state = kNoState;  // the snapshot after all of that
 };
 
 // What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
@@ -43,7 +45,7 @@ class KvCacheListener {
 class KvCache {
  public:
   KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash,
-          std::string identity = {});
+          std::string identity = {}, std::int64_t num_states = 0);
 
   // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
   void open(BlockTable& table, const std::string& salt);
@@ -65,11 +67,29 @@ class KvCache {
   std::int64_t adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed, std::int64_t limit);
   // Enters the blocks that became full. The first num_computed of `tokens` are in the table's blocks.
   void commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Enters the last block although it is not full: others may copy it.
-  void enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // Enters the last block although it is not full: others may copy it. Returns the node that holds these tokens, which
+  // may be another one's; kNoNode where there is none.
+  PrefixNode enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // Keeps a copy of the sequence's recurrent state, which stands after num_computed tokens, where a prompt that begins
+  // with them finds it. The copy is one of take_due_copies().
+  void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // Where in a prompt a snapshot is to be made, and a chunk to end: a little before its end, since what a template adds
+  // there is often not repeated in the conversation's next turn. 0: nowhere but at the end.
+  std::int64_t snapshot_border(std::int64_t num_prompt_tokens) const {
+    if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return 0;
+    return (num_prompt_tokens - kBeforeEnd) / block_size_ * block_size_;
+  }
+  // A snapshot is made at least after so many computed tokens, besides those
+  // of prompts and of sequences that end.
+  void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
+  // Puts what is to be copied before anything else of the next step at the beginning of its copies.
+  void take_due_copies(std::vector<BlockCopy>& copies);
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
-  // Lets go of all blocks, last first; computed content stays findable until its room is needed.
+  // Gives the recurrent state back, which stands after other tokens than the table.
+  void drop_state(BlockTable& table);
+  // Lets go of all blocks, last first; computed content stays findable until its room is needed. A recurrent state
+  // becomes a snapshot: it must stand after num_computed tokens.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                WhenEvicted when_evicted = WhenEvicted::kOffered);
 
@@ -95,12 +115,29 @@ class KvCache {
   }
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
+  const StatePool& states() const { return states_; }
+  bool can_fork() const { return !has_states() || states_.num_available() > 0; }
+  bool has_states() const { return states_.num_states() > 0; }
   bool prefix_caching() const { return prefix_caching_; }
   void check_integrity() const;  // O(num_blocks)
 
  private:
+  static constexpr std::int64_t kBeforeEnd = 32;  // tokens
+
   bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
+  PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+  StateId take_state();
+  struct Snapshot {
+    StateId state = kNoState;
+    std::int32_t num_tokens = 0;  // of its node
+  };
+  Snapshot take_off(PrefixNode node);
+  void put_on(PrefixNode node, const Snapshot& snapshot);
+  // Where the state after num_computed tokens is kept, after how many tokens of that node; kNoNode where it cannot be.
+  PrefixNode node_for_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
+                               std::int32_t& num_tokens);
+  void let_go_of_state(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
   void evict_oldest();
   void append_new(BlockTable& table, std::int64_t num_blocks);
   void enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content);
@@ -109,6 +146,9 @@ class KvCache {
   const bool prefix_caching_;
   BlockPool pool_;
   PrefixIndex index_;
+  StatePool states_;
+  std::int64_t snapshot_interval_ = 2048;
+  std::vector<BlockCopy> due_copies_;
   KvCacheListener* listener_ = nullptr;
 };
 

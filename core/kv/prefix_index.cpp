@@ -82,22 +82,42 @@ PrefixNode PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<c
   });
 }
 
-PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<const TokenId> wanted) const {
+// Of the children in the pool that begin alike, the one that scores most.
+template <class Score>
+PrefixIndex::Partial PrefixIndex::best_alike(PrefixNode parent, std::span<const TokenId> wanted, Score&& score) const {
   Partial best;
   int num_looked_at = 0;
   PrefixNode child = alike_buckets_[alike_bucket(parent, wanted[0])];
   for (; num_looked_at < kMaxAlike && child != kNoNode; child = entry(child).next_alike) {
-    const std::span<const TokenId> held = tokens(child);
-    if (entry(child).parent != parent || held[0] != wanted[0]) continue;
+    if (entry(child).parent != parent || tokens(child)[0] != wanted[0]) continue;
     ++num_looked_at;
     if (entry(child).block == kNoBlock) continue;
-    const std::size_t limit = std::min(held.size(), wanted.size());
-    const auto end =
-        std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(limit), wanted.begin()).first;
-    const auto common = static_cast<std::int32_t>(end - held.begin());
-    if (common > best.num_tokens) best = {child, common};
+    const std::int32_t num_tokens = score(child);
+    if (num_tokens > best.num_tokens) best = {child, num_tokens};
   }
   return best;
+}
+
+std::int32_t PrefixIndex::num_common(PrefixNode node, std::span<const TokenId> wanted) const {
+  const std::span<const TokenId> held = tokens(node).first(std::min(tokens(node).size(), wanted.size()));
+  return static_cast<std::int32_t>(std::mismatch(held.begin(), held.end(), wanted.begin()).first - held.begin());
+}
+
+PrefixIndex::Partial PrefixIndex::find_partial(PrefixNode parent, std::span<const TokenId> wanted) const {
+  return best_alike(parent, wanted, [&](PrefixNode child) { return num_common(child, wanted); });
+}
+
+PrefixIndex::Partial PrefixIndex::find_snapshot(PrefixNode parent, std::span<const TokenId> wanted) const {
+  return best_alike(parent, wanted, [&](PrefixNode child) {
+    const std::int32_t num_tokens = entry(child).snapshot_tokens;
+    return num_tokens <= num_common(child, wanted) ? num_tokens : 0;
+  });
+}
+
+void PrefixIndex::set_snapshot(PrefixNode node, StateId state, std::int32_t num_tokens) {
+  QUIRE_CHECK(entry(node).block != kNoBlock || state == kNoState, "a snapshot is kept beside its block");
+  entry(node).snapshot = state;
+  entry(node).snapshot_tokens = num_tokens;
 }
 
 PrefixNode PrefixIndex::insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens) {
@@ -184,6 +204,7 @@ void PrefixIndex::set_block(PrefixNode node, BlockId block) {
 void PrefixIndex::clear_block(PrefixNode node) {
   Entry& holder = entry(node);
   QUIRE_CHECK(holder.num_pooled_children == 0, "children leave the pool before their parent");
+  QUIRE_CHECK(holder.snapshot == kNoState, "a snapshot goes before its block");
   if (!is_root(holder.parent)) --entry(holder.parent).num_pooled_children;
   node_of_block_[static_cast<std::size_t>(holder.block.value)] = kNoNode;
   holder.block = kNoBlock;

@@ -24,6 +24,10 @@ namespace quire {
 using PrefixNode = Id<struct PrefixNodeTag, std::int32_t>;
 inline constexpr PrefixNode kNoNode{std::numeric_limits<std::int32_t>::min()};
 
+// A recurrent state, of a running sequence or as a snapshot.
+using StateId = Id<struct StateTag, std::int32_t>;
+inline constexpr StateId kNoState{-1};
+
 enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2 };
 
 class PrefixIndex {
@@ -50,6 +54,9 @@ class PrefixIndex {
   Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
   static constexpr int kMaxAlike = 32;
 
+  // The same among those with a snapshot: the one whose snapshot stands after most of `tokens`, and after how many.
+  Partial find_snapshot(PrefixNode parent, std::span<const TokenId> tokens) const;
+
   // A new node: full, or with less than block_size tokens. It is gone unless it is given something to hold.
   PrefixNode insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
   PrefixNode insert_partial(PrefixNode parent, std::span<const TokenId> tokens);
@@ -63,6 +70,10 @@ class PrefixIndex {
   void set_below(PrefixNode node, TierKind tier, bool is_there);  // may leave the node unused
   bool is_below(PrefixNode node, TierKind tier) const { return (entry(node).below & static_cast<int>(tier)) != 0; }
   bool is_below(PrefixNode node) const { return entry(node).below != 0; }
+  // The state that a sequence has after the node's first snapshot_tokens() tokens; kNoState where none is kept.
+  void set_snapshot(PrefixNode node, StateId state, std::int32_t num_tokens);
+  StateId snapshot(PrefixNode node) const { return entry(node).snapshot; }
+  std::int32_t snapshot_tokens(PrefixNode node) const { return entry(node).snapshot_tokens; }
   // Whether another node had the key of this one, or of one before it, when it was made: the key does not name it.
   bool is_ambiguous(PrefixNode node) const { return entry(node).is_ambiguous; }
   // A node with users stays.
@@ -100,7 +111,9 @@ class PrefixIndex {
     PrefixNode previous_alike = kNoNode;  // same parent and first token, or equal by accident of the hash
     PrefixNode next_alike = kNoNode;
     PrefixNode next_in_bucket = kNoNode;  // full nodes only
-    std::uint8_t below = 0;               // bits of TierKind
+    StateId snapshot = kNoState;
+    std::int32_t snapshot_tokens = 0;
+    std::uint8_t below = 0;  // bits of TierKind
     bool is_ambiguous = false;
   };
   struct Root {
@@ -120,6 +133,9 @@ class PrefixIndex {
   void link_alike(PrefixNode node);
   TokenId* tokens_at(PrefixNode node) const;
   std::int32_t& num_children(PrefixNode node);
+  std::int32_t num_common(PrefixNode node, std::span<const TokenId> tokens) const;
+  template <class Score>
+  Partial best_alike(PrefixNode parent, std::span<const TokenId> tokens, Score&& score) const;
   std::size_t alike_bucket(PrefixNode parent, TokenId first) const;
   PrefixNode* bucket(const ChainKey& key) { return &buckets_[key.low & (buckets_.size() - 1)]; }
   void forget_root_if_unused(PrefixNode root);

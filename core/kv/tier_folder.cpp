@@ -246,11 +246,12 @@ void TierFolder::load() {
 }
 
 void TierFolder::post(TierEvent event) {
+  const bool is_awaited = event.kind == TierEvent::Kind::kRead || event.kind == TierEvent::Kind::kLoaded;
   {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(event));
   }
-  ready_();
+  if (is_awaited) ready_();
 }
 
 void TierFolder::write_next(const TierRecord& record) {

@@ -46,8 +46,8 @@ struct TierEvent {
 
 class TierFolder {
  public:
-  // `ready` is called on the folder's thread whenever there is an event to take that somebody may wait for. Throws
-  // StartupError where the folder cannot be made.
+  // `ready` is called on the folder's thread when a request may wait for what happened. Throws StartupError where the
+  // folder cannot be made.
   TierFolder(const TierFolderOptions& options, std::function<void()> ready);
   ~TierFolder();  // writes what it was given
   TierFolder(const TierFolder&) = delete;

@@ -30,7 +30,9 @@ struct Request {
   std::int32_t num_choices = 1;            // n: sequences that share the prompt's blocks
   std::int32_t priority = 0;               // lower runs earlier
   std::shared_ptr<const Grammar> grammar;  // may be null
-  Pooling pooling = Pooling::kNone;        // not kNone: an embedding is asked for, no token is generated
+  Pooling pooling = Pooling::kNone;        // not kNone: no token is generated
+  PooledOutput pooled_output = PooledOutput::kUnitVector;
+  std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
 };
@@ -70,7 +72,7 @@ struct OutputEvent {
   TokenRun tokens{};                     // normally one; several where a grammar forced text; none on a bare finish
   std::vector<TokenLogprob> logprobs{};  // one per token where asked for
   std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
-  std::vector<float> embedding{};                              // where pooling was asked for: L2-normalised
+  std::vector<float> embedding{};                              // where pooling was asked for: Request::pooled_output
   std::optional<FinishInfo> finish{};
   std::int32_t num_cached_tokens = 0;  // known from the first event on
 };

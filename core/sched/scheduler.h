@@ -1,8 +1,8 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
 // Invariants: those who stream go first; each step advances at least one sequence; a sequence is preempted only for one
-// at least as important (lower priority number, aged where the policy ages it, then older); one in the plan keeps its
-// blocks until commit.
+// at least as important (lower priority number, aged where the policy ages it, then older), a choice of a request also
+// for another request's first place; one in the plan keeps its blocks until commit.
 #pragma once
 
 #include <cstdint>
@@ -54,42 +54,99 @@ class Scheduler {
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
   double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
+  // What no step is predicted to exceed while anybody waits or streams; infinite where that is off.
+  double max_step_seconds() const;
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
+  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, then the
+  // shortest remainder first.
+  struct Order {
+    std::int64_t priority;
+    double counter;
+    std::int64_t num_remaining;
+    Clock::time_point arrival;
+    std::int64_t id;
+    bool operator<(const Order& other) const;
+  };
+  // A prompt in progress, and what it gets of the step.
+  struct Share {
+    Sequence* sequence;
+    Order order;
+    std::int64_t num_tokens;
+  };
+  // A waiting sequence that could start.
+  struct Candidate {
+    Sequence* sequence;
+    PrefixMatch match;
+    Order order;
+  };
+
+  // scheduler.cpp
   void place_streaming(StepPlan& plan);
-  void place_prompts(StepPlan& plan);
-  void admit_waiting(StepPlan& plan);
   void place(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
-  void place_chunk(StepPlan& plan, Sequence& sequence);
-  std::int64_t chunk(const Sequence& sequence) const;
-  bool has_turn(const Sequence& sequence) const;
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
+  void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
-  Sequence* choose_waiting(PrefixMatch& match);
-  bool computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
-  bool try_start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
-  void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
   void reserve_room(Sequence& sequence) const;
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
-  std::int64_t prompt_budget(const StepPlan& plan) const;
+  bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }
   std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
+
+  // scheduler_prompts.cpp: how the prompts in progress share a step.
+  void find_prompts();
+  void set_prompt_budget(StepPlan& plan);
+  Order order_of(const Sequence& sequence, std::int64_t num_remaining) const;
+  Order order_of(const Sequence& running) const;
+  void share_prompts(StepPlan& plan);
+  void give(Share& share, std::int64_t num_tokens, double seconds);
+  void place_prompts(StepPlan& plan);
+
+  // scheduler_admission.cpp: who starts.
+  void admit_waiting(StepPlan& plan);
+  void take_places(StepPlan& plan);
+  bool find_candidates();
+  Candidate* choose_candidate();
+  bool goes_before(const Candidate& a, const Candidate& b) const;
+  bool is_oldest(const Sequence& head) const;
+  bool is_served(const Candidate& candidate) const;
+  Sequence* choose_displaced(const Sequence& waiting) const;
+  Sequence* computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
+  bool parks(Sequence& sequence, const PrefixMatch& match);
+  void find_head();
+  std::int64_t room_needed(const Candidate& candidate) const;
+  bool may_bypass(const Sequence& sequence) const;
+  bool try_start(StepPlan& plan, Sequence& sequence);
+  void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
+  std::int64_t most_blocks(const Sequence& sequence) const;  // that it can come to hold
 
   SchedulerOptions options_;
   KvCache& kv_;
   WaitingQueue waiting_;
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
+  std::int64_t num_running_choices_ = 0;
   std::vector<Sequence*> next_to_start_;
-  std::int64_t budget_ = 0;  // tokens left in the plan being made
-  std::int64_t prompt_budget_ = 0;
-  std::int64_t num_bounded_ = 0;       // tokens in it of sequences with a max_chunk
-  const Sequence* blocked_ = nullptr;  // did not fit when last tried ...
-  std::int64_t blocked_need_ = 0;      // ... and will not before so many blocks are available
-  StepLimits limits_;                  // of the plan being made
+
+  // Of the plan being made.
+  StepLimits limits_;
+  StepTerms terms_;
+  std::int64_t budget_ = 0;         // tokens left
+  std::int64_t prompt_budget_ = 0;  // of them, for prompts
+  double prompt_seconds_ = 0.0;     // time left for prompts
+  std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
+  std::int64_t num_given_ = 0;      // to prompts
+  std::vector<Share> shares_;
+  std::vector<Candidate> candidates_;
+  std::vector<Sequence*> collected_;
+  Sequence* head_ = nullptr;     // of the candidates, the first in policy order
+  Sequence* blocked_ = nullptr;  // the head, where there is no room for it
+
+  double oldest_credit_ = 0.0;     // tokens that are due to the oldest prompt
+  std::int64_t blocked_need_ = 0;  // > 0: nothing starts before so many blocks are available
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;

@@ -16,8 +16,24 @@
 
 namespace quire {
 
+struct KeyQueue;
+struct Sequence;
+
+// The WaitingQueue's own.
+struct WaitingState {
+  KeyQueue* queue = nullptr;  // of the sequence's key, from add() to finish()
+  std::int64_t length = 0;    // tokens when it was added
+  bool is_bounded = false;
+  Sequence* behind = nullptr;  // parked until this one has computed enough
+  Sequence* next = nullptr;    // parked behind the same one
+  Sequence* previous = nullptr;
+  Sequence* first_parked = nullptr;  // behind this sequence
+  std::int64_t first_wakes_at = 0;   // when so many tokens are computed
+};
+
 struct Sequence {
   static constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kMaxStreamingTokens = 32;
   enum class State : std::int8_t { kNew, kWaiting, kRunning, kDone };
 
   SequenceId id;  // in order of creation
@@ -38,15 +54,22 @@ struct Sequence {
   bool is_choice = false;  // forked from another sequence of its request
 
   // The scheduler's own.
-  std::int64_t level = 0;          // of importance, lower first; then the older
-  std::int64_t num_scheduled = 0;  // tokens in the plan being made
-  std::int32_t num_bypassed = 0;   // times a later request was started first
+  std::int64_t level = 0;                // of importance, lower first; then the older
+  std::int64_t num_scheduled = 0;        // tokens in the plan being made
+  std::int32_t num_bypassed = 0;         // times a later request was started first
+  std::int64_t num_blocks_bypassed = 0;  // that later ones took while there was no room for this one
+  bool keeps_blocks = false;             // started in the plan being made: nothing is taken from it
+  std::int64_t turn_end = 0;             // tokens until which a choice keeps the place that it has come back to
+  WaitingState waiting;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_remaining() const { return num_tokens() + num_pending - num_computed; }
   std::int64_t num_known_computed() const { return std::min(num_computed, num_tokens()); }
   std::int64_t num_generated() const { return num_tokens() - num_prompt_tokens; }
   bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
+  // At most so far behind: one token, or a few that a grammar forced.
+  bool streams() const { return prompt_computed() && num_remaining() <= kMaxStreamingTokens; }
+  bool has_bound() const { return max_chunk != kUnbounded; }
   // One token, the last, must always be computed: its logits are what the next token is drawn from.
   std::int64_t prefix_limit() const { return std::min(num_tokens() - 1, max_cached_tokens); }
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -46,6 +47,8 @@ struct StepPlan {
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
 
+  double predicted_seconds = 0.0;  // 0: nothing was measured yet
+
   bool empty() const { return entries.empty(); }
   void clear() {
     entries.clear();
@@ -57,6 +60,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    predicted_seconds = 0.0;
   }
 };
 
@@ -73,6 +77,7 @@ struct StepOutput {
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
   std::span<const float> hidden{};                      // the wanted hidden states, row after row
+  std::span<const float> labels{};                      // the wanted scores of the model's classifier, row after row
 
   void clear() {
     entries.clear();
@@ -80,6 +85,7 @@ struct StepOutput {
     tokens.clear();
     logprobs.clear();
     hidden = {};
+    labels = {};
   }
 
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
@@ -92,6 +98,8 @@ struct StepOutput {
 struct StepLimits {
   std::optional<double> swap_block_s;  // moves one block to the tier below and back; 0: not yet known; none: no tier
   bool is_awaited = false;             // another engine waits for the compute threads
+  bool can_end_early = false;          // an interruptible plan ends at a slice's border when something arrives
+  double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
 };
 
 }  // namespace quire

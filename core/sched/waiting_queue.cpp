@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "kernels/check.h"
 
@@ -23,22 +25,29 @@ std::int64_t aged_rank(const Request& request, double priority_aging_s) {
   return nanoseconds(request.arrival) + static_cast<std::int64_t>(std::clamp(weight, -kMostWeight, kMostWeight));
 }
 
-WaitingQueue::Place WaitingQueue::place_of(Sequence& sequence) const {
+bool ByRank::operator()(const QueuedSequence& a, const QueuedSequence& b) const {
+  return std::tie(a.rank, a.id) < std::tie(b.rank, b.id);
+}
+
+bool ByLength::operator()(const QueuedSequence& a, const QueuedSequence& b) const {
+  return std::tie(a.importance, a.length, a.rank, a.id) < std::tie(b.importance, b.length, b.rank, b.id);
+}
+
+QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
   const Request& request = *sequence.request;
   std::int64_t rank = nanoseconds(request.arrival);
+  std::int64_t importance = 0;
   if (options_.policy == SchedulerPolicy::kPriority) {
     rank = aged_rank(request, options_.priority_aging_s);
+    importance = request.priority;
   } else if (options_.policy == SchedulerPolicy::kFair && sequence.has_started) {
     rank = std::numeric_limits<std::int64_t>::min();  // then by id
   }
-  return {rank, sequence.id.value, &sequence};
+  return {rank, importance, sequence.waiting.length, sequence.id.value, &sequence};
 }
 
-WaitingQueue::Queue& WaitingQueue::queue_of(const Sequence& sequence) {
-  if (options_.policy != SchedulerPolicy::kFair) return queues_[{}];
-  const auto [found, added] = queues_.try_emplace(sequence.request->key_name);
-  if (added) found->second.weight = weight_of(found->first);
-  return found->second;
+KeyQueue::Lane& WaitingQueue::lane_of(const Sequence& sequence) {
+  return sequence.waiting.queue->lanes[sequence.waiting.is_bounded ? 1 : 0];
 }
 
 double WaitingQueue::weight_of(const std::string& key_name) const {
@@ -52,36 +61,138 @@ void WaitingQueue::set_key_weights(std::map<std::string, double> weights) {
     queue.weight = weight_of(name);
 }
 
+WaitingQueue::Node WaitingQueue::node_of(const QueuedSequence& place) {
+  if (spare_.empty()) return std::set<QueuedSequence, ByRank>{place}.extract(place);
+  Node node = std::move(spare_.back());
+  spare_.pop_back();
+  node.value() = place;
+  return node;
+}
+
+void WaitingQueue::enter(Sequence& sequence) {
+  const QueuedSequence place = place_of(sequence);
+  KeyQueue::Lane& lane = lane_of(sequence);
+  lane.by_rank.insert(node_of(place));
+  lane.by_length.insert(node_of(place));
+}
+
+void WaitingQueue::leave(Sequence& sequence) {
+  const QueuedSequence place = place_of(sequence);
+  KeyQueue::Lane& lane = lane_of(sequence);
+  Node ranked = lane.by_rank.extract(place);
+  Node measured = lane.by_length.extract(place);
+  QUIRE_CHECK(!ranked.empty() && !measured.empty(), "a waiting sequence has one place");
+  spare_.push_back(std::move(ranked));
+  spare_.push_back(std::move(measured));
+}
+
 void WaitingQueue::add(Sequence& sequence) {
-  queue_of(sequence).places.insert(place_of(sequence));
+  WaitingState& state = sequence.waiting;
+  state.length = sequence.num_tokens();
+  state.is_bounded = sequence.has_bound();
+  enter(sequence);
   ++num_waiting_;
+  const auto num_nodes = static_cast<std::size_t>(2 * num_waiting_);
+  if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
 }
 
 void WaitingQueue::remove(Sequence& sequence) {
-  const auto num_removed = queue_of(sequence).places.erase(place_of(sequence));
-  QUIRE_CHECK(num_removed == 1, "a waiting sequence has one place");
+  WaitingState& state = sequence.waiting;
   --num_waiting_;
+  if (state.behind == nullptr) {
+    leave(sequence);
+    return;
+  }
+  --num_parked_;
+  if (state.next != nullptr) state.next->waiting.previous = state.previous;
+  (state.previous != nullptr ? state.previous->waiting.next : state.behind->waiting.first_parked) = state.next;
+  state.behind = state.next = state.previous = nullptr;
 }
 
-std::span<WaitingQueue::Queue* const> WaitingQueue::by_counter() {
+void WaitingQueue::park(Sequence& sequence, Sequence& behind, std::int64_t until) {
+  leave(sequence);
+  ++num_parked_;
+  WaitingState& state = sequence.waiting;
+  WaitingState& other = behind.waiting;
+  other.first_wakes_at = other.first_parked == nullptr ? until : std::min(other.first_wakes_at, until);
+  state.behind = &behind;
+  // The most urgent one comes first: it says how urgent `behind` is.
+  Sequence* const first = other.first_parked;
+  const bool is_first = first == nullptr || ByLength()(place_of(sequence), place_of(*first));
+  state.previous = is_first ? nullptr : first;
+  state.next = is_first ? first : first->waiting.next;
+  if (state.next != nullptr) state.next->waiting.previous = &sequence;
+  (is_first ? other.first_parked : first->waiting.next) = &sequence;
+}
+
+void WaitingQueue::wake(Sequence& behind) {
+  for (Sequence* next = std::exchange(behind.waiting.first_parked, nullptr); next != nullptr;) {
+    Sequence& sequence = *next;
+    next = sequence.waiting.next;
+    sequence.waiting.behind = sequence.waiting.next = sequence.waiting.previous = nullptr;
+    --num_parked_;
+    enter(sequence);
+  }
+}
+
+void WaitingQueue::wake_computed(Sequence& behind) {
+  if (behind.waiting.first_parked != nullptr && behind.num_computed >= behind.waiting.first_wakes_at) wake(behind);
+}
+
+std::span<KeyQueue* const> WaitingQueue::by_counter() {
   order_.clear();
   for (auto& [name, queue] : queues_) {
-    if (!queue.places.empty()) order_.push_back(&queue);
+    if (!queue.empty()) order_.push_back(&queue);
   }
-  std::stable_sort(order_.begin(), order_.end(),
-                   [](const Queue* a, const Queue* b) { return a->counter < b->counter; });
+  // Among equals the key that came first: std::stable_sort would allocate.
+  std::sort(order_.begin(), order_.end(), [](const KeyQueue* a, const KeyQueue* b) {
+    return a->counter != b->counter ? a->counter < b->counter : a->number < b->number;
+  });
   return order_;
+}
+
+void WaitingQueue::collect(std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
+  const auto take = [&](const auto& places) {
+    std::size_t left = window;
+    for (auto place = places.begin(); place != places.end() && left > 0 && found.size() < most; ++place, --left) {
+      if (std::find(found.begin(), found.end(), place->sequence) == found.end()) found.push_back(place->sequence);
+    }
+  };
+  for (KeyQueue* queue : by_counter()) {
+    for (const KeyQueue::Lane& lane : queue->lanes) {
+      take(lane.by_rank);
+      take(lane.by_length);
+    }
+    if (found.size() >= most) return;
+  }
+}
+
+bool WaitingQueue::comes_before(Sequence& a, Sequence& b) const {
+  const double counter_a = counter(a);
+  const double counter_b = counter(b);
+  return counter_a != counter_b ? counter_a < counter_b : ByRank()(place_of(a), place_of(b));
 }
 
 void WaitingQueue::charge(const Sequence& sequence, std::int64_t num_tokens) {
   if (options_.policy != SchedulerPolicy::kFair) return;
-  Queue& queue = queue_of(sequence);
+  KeyQueue& queue = *sequence.waiting.queue;
   queue.counter += static_cast<double>(num_tokens) / queue.weight;
 }
 
+double WaitingQueue::counter(const Sequence& sequence) const {
+  return options_.policy == SchedulerPolicy::kFair ? sequence.waiting.queue->counter : 0.0;
+}
+
 // A key that was idle does not save up for later: it starts level with the least served of those that are live.
-void WaitingQueue::began(const Sequence& sequence) {
-  Queue& queue = queue_of(sequence);
+void WaitingQueue::began(Sequence& sequence) {
+  const bool by_key = options_.policy == SchedulerPolicy::kFair;
+  const auto [found, added] = queues_.try_emplace(by_key ? sequence.request->key_name : std::string());
+  KeyQueue& queue = found->second;
+  if (added) {
+    queue.weight = weight_of(found->first);
+    queue.number = static_cast<std::int64_t>(queues_.size());
+  }
+  sequence.waiting.queue = &queue;
   if (queue.num_live++ > 0) return;
   double floor = std::numeric_limits<double>::infinity();
   for (const auto& [name, other] : queues_) {
@@ -92,7 +203,7 @@ void WaitingQueue::began(const Sequence& sequence) {
 }
 
 void WaitingQueue::ended(const Sequence& sequence) {
-  Queue& queue = queue_of(sequence);
+  KeyQueue& queue = *sequence.waiting.queue;
   QUIRE_CHECK(queue.num_live > 0, "a request ends once");
   if (--queue.num_live == 0) last_counter_ = std::max(last_counter_, queue.counter);
 }

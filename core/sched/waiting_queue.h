@@ -1,13 +1,14 @@
-// WaitingQueue: the sequences that wait to run, in the order of the policy. Engine thread only; time only as arrival
-// times. fcfs and priority keep one queue. Under priority a level weighs priority_aging_s of waiting, so that the order
-// of two requests never changes while they wait and nobody starves. fair keeps a queue per key with a counter of the
-// tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng et al., OSDI
-// 2024).
+// WaitingQueue: the sequences that wait to run, in the order of the policy and by length. Engine thread only; time only
+// as arrival times. fcfs and priority keep one queue. Under priority a level weighs priority_aging_s of waiting, so
+// that the order of two requests never changes while they wait and nobody starves. fair keeps a queue per key with a
+// counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
+// et al., OSDI 2024). A parked sequence is out of every order until what it waits for is computed, so that it costs
+// nothing. Starting and preempting allocate nothing: nodes are used again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -21,60 +22,83 @@ namespace quire {
 // Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
+struct QueuedSequence {
+  std::int64_t rank;        // in policy order
+  std::int64_t importance;  // class under priority
+  std::int64_t length;      // tokens
+  std::int64_t id;
+  Sequence* sequence;
+};
+struct ByRank {
+  bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
+};
+struct ByLength {
+  bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
+};
+
+// The sequences of one key under fair; all of them otherwise.
+struct KeyQueue {
+  // Those with a bounded chunk stand apart: however many of them wait for each other, the rest is found.
+  struct Lane {
+    std::set<QueuedSequence, ByRank> by_rank;
+    std::set<QueuedSequence, ByLength> by_length;
+  };
+  std::array<Lane, 2> lanes;
+  double counter = 0.0;
+  double weight = 1.0;
+  std::int64_t num_live = 0;
+  std::int64_t number = 0;  // in the order in which keys came
+
+  bool empty() const { return lanes[0].by_rank.empty() && lanes[1].by_rank.empty(); }
+};
+
 class WaitingQueue {
  public:
   explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}
 
   void add(Sequence& sequence);     // new, or preempted: those come first where the order is not by time alone
-  void remove(Sequence& sequence);  // waiting
+  void remove(Sequence& sequence);  // waiting, parked or not
   bool empty() const { return num_waiting_ == 0; }
   std::int64_t size() const { return num_waiting_; }
+  bool all_parked() const { return num_waiting_ == num_parked_; }
 
-  // Calls visit(sequence, is_first_of_its_queue) over the first `window` of each queue in policy order until it returns
-  // false.
-  template <class Visit>
-  void for_each_first(int window, Visit&& visit);
+  // Takes `sequence` out of the order until `behind` has computed `until` tokens, or is woken.
+  void park(Sequence& sequence, Sequence& behind, std::int64_t until);
+  void wake(Sequence& behind);           // all that are parked behind it
+  void wake_computed(Sequence& behind);  // if one of them waits for no more than it has computed
+
+  // Appends the first `window` of each key in policy order, and the `window` shortest, key by key in the order of their
+  // counters, until there are `most`; each once.
+  void collect(std::size_t window, std::size_t most, std::vector<Sequence*>& found);
+
+  // Of two that wait: by the counters of their keys, then in policy order.
+  bool comes_before(Sequence& a, Sequence& b) const;
 
   // Counts what a key was served; a key is live from its first request's arrival until its last one's end.
   void charge(const Sequence& sequence, std::int64_t num_tokens);
-  void began(const Sequence& sequence);
+  double counter(const Sequence& sequence) const;
+  void began(Sequence& sequence);
   void ended(const Sequence& sequence);
   void set_key_weights(std::map<std::string, double> weights);
 
  private:
-  struct Place {
-    std::int64_t rank;
-    std::int64_t id;
-    Sequence* sequence;
-    bool operator<(const Place& other) const { return rank != other.rank ? rank < other.rank : id < other.id; }
-  };
-  struct Queue {
-    std::set<Place> places;
-    double counter = 0.0;
-    double weight = 1.0;
-    std::int64_t num_live = 0;
-  };
+  using Node = std::set<QueuedSequence, ByRank>::node_type;
 
-  Place place_of(Sequence& sequence) const;
-  Queue& queue_of(const Sequence& sequence);
+  QueuedSequence place_of(Sequence& sequence) const;
+  static KeyQueue::Lane& lane_of(const Sequence& sequence);
+  void enter(Sequence& sequence);
+  void leave(Sequence& sequence);
+  Node node_of(const QueuedSequence& place);
   double weight_of(const std::string& key_name) const;
-  std::span<Queue* const> by_counter();
+  std::span<KeyQueue* const> by_counter();
 
   SchedulerOptions options_;
-  std::map<std::string, Queue> queues_;  // by key name; only "" unless fair
-  std::vector<Queue*> order_;            // scratch of by_counter
+  std::map<std::string, KeyQueue> queues_;  // by key name; only "" unless fair
+  std::vector<KeyQueue*> order_;            // scratch of by_counter
+  std::vector<Node> spare_;
   std::int64_t num_waiting_ = 0;
+  std::int64_t num_parked_ = 0;
   double last_counter_ = 0.0;  // of the key that was live last
 };
-
-template <class Visit>
-void WaitingQueue::for_each_first(int window, Visit&& visit) {
-  for (Queue* queue : by_counter()) {
-    int left = window;
-    for (auto place = queue->places.begin(); place != queue->places.end() && left > 0; ++place, --left) {
-      if (!visit(*place->sequence, left == window)) return;
-    }
-  }
-}
 
 }  // namespace quire

@@ -48,6 +48,7 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"max_num_batched_tokens",
        numeric<std::int32_t>([](Options & o) -> auto& { return o.scheduler.max_num_batched_tokens; })},
       {"target_itl_ms", numeric<double>([](Options & o) -> auto& { return o.scheduler.target_itl_ms; })},
+      {"max_step_time_ms", numeric<double>([](Options & o) -> auto& { return o.scheduler.max_step_time_ms; })},
       {"tier_blocks", numeric<std::int64_t>([](Options & o) -> auto& { return o.tier_blocks; })},
       {"tier_block_ms", numeric<double>([](Options & o) -> auto& { return o.tier_block_ms; })},
       {"replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_replicas; })},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "core/text/jinja/evaluator.h"
@@ -112,7 +113,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const Template
 }
 
 Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const RenderLimits& limits,
-                                                    std::optional<std::chrono::sys_seconds> now) const {
+                                                    std::optional<std::chrono::sys_seconds> now) const try {
   if (!context.is_object()) return invalid("the template's variables must be an object");
   jinja::Evaluator evaluator(limits, now.value_or(local_now()));
   try {
@@ -123,6 +124,8 @@ Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const R
   } catch (const jinja::Failure& failure) {
     return invalid("chat template: " + with_line(failure.message, evaluator.line()), "messages");
   }
+} catch (const std::bad_alloc&) {
+  return failure(ErrorKind::kNoMemory, "The chat template needs more memory than there is.", "out_of_memory");
 }
 
 std::string_view ChatTemplate::source() const {

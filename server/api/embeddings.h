@@ -1,7 +1,6 @@
-// POST /v1/embeddings: each input's vector, pooled as the model's file says, as numbers or base64. Any thread.
+// Text as numbers: OpenAI's embeddings, vLLM's pooling (any output of a model, also one vector per token) and its
+// classification. Pure functions from a body to an operation; any thread.
 #pragma once
-
-#include <memory>
 
 #include "server/api/model_table.h"
 #include "server/api/operation.h"
@@ -9,5 +8,7 @@
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& call);
 
 }  // namespace quire

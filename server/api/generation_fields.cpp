@@ -240,6 +240,8 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_filters(reader, fields.sampling);
   read_penalties(reader, fields.sampling, *model.tokenizer);
   read_logit_bias(reader, fields.sampling, *model.tokenizer);
+  for (const TokenId token : model.tokenizer->suppressed())
+    fields.sampling.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   read_token_lists(reader, fields.sampling, *model.tokenizer);
   read_stops(reader, fields);
   read_stream(reader, fields);

@@ -19,11 +19,12 @@ namespace {
 struct TextOptions {
   bool add_special;
   bool parse_special;
+  std::string prefix;
 };
 
 void add_text_prompt(const Json& json, const TextOptions& options, const ServedModel& model,
                      std::vector<Prompt>& prompts) {
-  const auto& text = json.get_ref<const std::string&>();
+  const std::string text = options.prefix + json.get_ref<const std::string&>();
   prompts.push_back({text, model.tokenizer->encode(text, options.add_special, options.parse_special)});
 }
 
@@ -42,9 +43,10 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model) {
+std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
+                                 const std::string& prefix) {
   std::vector<Prompt> prompts;
-  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false)};
+  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false), prefix};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
     reader.missing(field);

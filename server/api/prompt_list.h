@@ -16,8 +16,9 @@ struct Prompt {
   std::vector<TokenId> tokens;
 };
 
-// Errors stay in the reader, named by their place ("prompt[2][0]").
-std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model);
+// Errors stay in the reader, named by their place ("prompt[2][0]"). `prefix` is put before each that is a text.
+std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
+                                 const std::string& prefix = {});
 
 // The text that tokens stand for, from a text's beginning.
 std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, bool skip_special_tokens = true);

@@ -9,6 +9,7 @@
 #include "core/engine/request_queue.h"
 #include "core/grammar/compiler.h"
 #include "core/model/loaded_model.h"
+#include "core/model/text_tasks.h"
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"
 #include "core/text/tokenizer.h"
@@ -27,6 +28,7 @@ struct ServedModel {
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
+  TextTasks tasks;                 // embedding, judging and classifying texts
   std::int64_t max_model_len = 0;  // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
   std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive

@@ -8,6 +8,7 @@
 #include "server/api/embeddings.h"
 #include "server/api/llama_completion.h"
 #include "server/api/messages.h"
+#include "server/api/rerank.h"
 #include "server/api/responses.h"
 #include "server/api/stored_chats.h"
 #include "server/api/text_endpoints.h"
@@ -68,6 +69,17 @@ constexpr Route kRoutes[] = {
     {"/v1/responses/*", "POST", &cancel_response},
     {"/v1/embeddings", "POST", &parse_embeddings},
     {"/embeddings", "POST", &parse_embeddings},
+    {"/pooling", "POST", &parse_pooling},
+    {"/v1/pooling", "POST", &parse_pooling},
+    {"/classify", "POST", &parse_classify},
+    {"/v1/classify", "POST", &parse_classify},
+    {"/rerank", "POST", &parse_rerank},
+    {"/v1/rerank", "POST", &parse_rerank},
+    {"/v2/rerank", "POST", &parse_rerank},
+    {"/reranking", "POST", &parse_rerank},
+    {"/v1/reranking", "POST", &parse_rerank},
+    {"/score", "POST", &parse_score},
+    {"/v1/score", "POST", &parse_score},
     {"/tokenize", "POST", &tokenize},
     {"/detokenize", "POST", &detokenize},
     {"/apply-template", "POST", &apply_template},

@@ -105,10 +105,17 @@ std::optional<std::chrono::milliseconds> watchdog_period() {
   return std::chrono::milliseconds(*period / 1000);
 }
 
-bool Watchdog::is_alive(const EngineStats& stats, bool healthy) {
+namespace {
+// A step that takes so many times what was predicted hangs.
+constexpr double kLatestStep = 10.0;
+}  // namespace
+
+bool Watchdog::is_alive(const EngineStats& stats, bool healthy, std::chrono::steady_clock::time_point now) {
   const bool stepped = stats.num_steps != num_steps_;
   num_steps_ = stats.num_steps;
-  return healthy && (stepped || (stats.num_running == 0 && stats.num_waiting == 0));
+  if (stepped || (stats.num_running == 0 && stats.num_waiting == 0)) last_progress_ = now;
+  const std::chrono::duration<double> silent = now - last_progress_;
+  return healthy && (now == last_progress_ || silent.count() < kLatestStep * stats.predicted_step_s);
 }
 
 }  // namespace quire

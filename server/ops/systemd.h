@@ -49,14 +49,16 @@ class ServiceNotifier {
 // How often the supervisor wants a sign of life (WATCHDOG_USEC, where WATCHDOG_PID is this process).
 std::optional<std::chrono::milliseconds> watchdog_period();
 
-// Is the engine getting anywhere? True while it steps or has nothing to do, false while it has work and takes no step,
-// and once its device failed: a restart is the only cure.
+// Is the engine getting anywhere? True while it steps or has nothing to do, false while it has work and has taken no
+// step for several times what the step was predicted to take, and once its device failed: a restart is the only cure.
 class Watchdog {
  public:
-  bool is_alive(const EngineStats& stats, bool healthy);
+  bool is_alive(const EngineStats& stats, bool healthy,
+                std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:
   std::uint64_t num_steps_ = 0;
+  std::chrono::steady_clock::time_point last_progress_{};
 };
 
 }  // namespace quire

@@ -110,7 +110,7 @@ test("a trace shows the engine's steps and the requests in them", async () => {
 
 test("the metrics tell where a step's time goes", async () => {
   const text = await (await fetch(`${server.url}/metrics`)).text();
-  for (const phase of ["schedule", "input", "forward", "sample", "emit"]) {
+  for (const phase of ["schedule", "turn", "input", "forward", "sample", "emit"]) {
     assert.match(text, new RegExp(`quire:step_phase_seconds_sum\\{.*phase="${phase}"\\} [0-9.e-]+`));
     assert.match(text, new RegExp(`quire:step_phase_seconds_bucket\\{.*phase="${phase}",le="0.001"\\} \\d+`));
   }

@@ -38,13 +38,15 @@ Json minimal(const std::string& path) {
   const Json question{{"role", "user"}, {"content", "x"}};
   if (path == "/v1/messages") return {{"max_tokens", 5}, {"messages", Json::array({question})}};
   if (path == "/v1/chat/completions") return {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}};
+  if (path == "/v1/rerank") return {{"query", "x"}, {"documents", {"x"}}};
+  if (path == "/v1/score") return {{"text_1", "x"}, {"text_2", "x"}};
   return {{path == "/v1/completions" || path == "/completion" ? "prompt" : "input", "x"}};
 }
 
 }  // namespace
 
 TEST_CASE("every field of the API page behaves as its row says") {
-  TestServer server;
+  TestServer server({}, test_options(), [](ServedModel& model) { model.tasks.num_labels = 2; });
   HttpClient client(server.port());
   const auto rows = read_rows();
   CHECK(rows.size() > 100);

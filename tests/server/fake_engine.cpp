@@ -58,6 +58,29 @@ void FakeEngine::allow_steps(int count) {
   queue_.wake();
 }
 
+namespace {
+
+// A vector that is the same for every text, or scores that grow with the text's length.
+std::vector<float> pooled_output(const Request& request) {
+  const auto length = static_cast<float>(request.prompt.size());
+  if (request.pooled_output == PooledOutput::kLabels) return {length / 64.0F, 0.0F};
+  if (request.pooled_output == PooledOutput::kTokenLogprobs) {
+    std::vector<float> logits;
+    for (const TokenId token : request.scored_tokens)
+      logits.push_back(static_cast<float>(token.value) - length);
+    return logits;
+  }
+  std::vector<float> vector = {0.6F, 0.0F, 0.8F, 0.0F};
+  if (request.pooled_output == PooledOutput::kVector) vector = {3.0F, 0.0F, 4.0F, length};
+  if (request.pooling != Pooling::kEach) return vector;
+  std::vector<float> rows;
+  for (std::size_t i = 0; i < request.prompt.size(); ++i)
+    rows.insert(rows.end(), vector.begin(), vector.end());
+  return rows;
+}
+
+}  // namespace
+
 void FakeEngine::accept(Submission submission) {
   Live live;
   last_ = submission.request;
@@ -76,7 +99,7 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
   OutputEvent event;
   event.choice = index;
   if (request.pooling != Pooling::kNone) {
-    event.embedding = {0.6F, 0.0F, 0.8F, 0.0F};
+    event.embedding = pooled_output(request);
     event.finish = FinishInfo{};
     choice.ended = true;
     live.submission.sink->send(std::move(event));

@@ -269,3 +269,17 @@ TEST_CASE("the watchdog is fed while the engine steps or has nothing to do") {
   CHECK(watchdog.is_alive(stats, true));
   CHECK_FALSE(watchdog.is_alive(stats, false));
 }
+
+TEST_CASE("the watchdog waits for a step that was predicted to take long") {
+  Watchdog watchdog;
+  EngineStats stats;
+  stats.num_running = 1;
+  stats.num_steps = 1;
+  stats.predicted_step_s = 40.0;
+  const std::chrono::steady_clock::time_point began{std::chrono::hours(1)};
+  CHECK(watchdog.is_alive(stats, true, began));
+  CHECK(watchdog.is_alive(stats, true, began + std::chrono::seconds(60)));
+  CHECK(watchdog.is_alive(stats, true, began + std::chrono::seconds(390)));
+  CHECK_FALSE(watchdog.is_alive(stats, true, began + std::chrono::seconds(410)));
+  CHECK_FALSE(watchdog.is_alive(stats, false, began + std::chrono::seconds(60)));
+}

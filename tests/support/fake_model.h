@@ -90,6 +90,7 @@ class FakeModel : public Model {
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
     hidden_.reserve(static_cast<std::size_t>(max_rows * hidden_size()));
+    labels_.reserve(static_cast<std::size_t>(max_rows * num_labels()));
   }
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
@@ -110,10 +111,12 @@ class FakeModel : public Model {
     }
     return {.num_rows = end,
             .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
-            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_)};
+            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
+            .labels = made_rows(arrays, storage, arrays.label_rows, end, num_labels(), labels_)};
   }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }
+  std::int64_t num_labels() const override { return 3; }
   std::int64_t max_context() const override { return context_; }
   KvLayout kv_layout() const override { return {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1}; }
 
@@ -171,6 +174,7 @@ class FakeModel : public Model {
   std::int64_t context_;
   std::vector<float> logits_;
   std::vector<float> hidden_;
+  std::vector<float> labels_;
 };
 
 }  // namespace quire::test

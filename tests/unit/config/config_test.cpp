@@ -79,7 +79,8 @@ TEST_CASE("values reach the options they are for", "[config]") {
   const Config config = loaded(R"(
 model: {path: /models/a.gguf, alias: one}
 server: {host: 0.0.0.0, port: 8000, timeout: {idle: 5m, header: 500ms}}
-scheduler: {max_num_seqs: 7, policy: fair, key_weights: {alice: 2, bob: 0.5}, target_itl: 40ms, priority_aging: 1.5s}
+scheduler: {max_num_seqs: 7, policy: fair, key_weights: {alice: 2, bob: 0.5}, target_itl: 40ms, max_step_time: 2s,
+            priority_aging: 1.5s}
 kv_cache: {memory: 4GiB, dtype: bf16, prefix_caching: false, block_size: 32}
 backend: {device: cpu, cpu: {isa: scalar, threads: 3, pin: false}}
 queue: {max_queued_bytes: 10MB, max_queue_time: 2s}
@@ -96,6 +97,7 @@ log: {format: json}
   CHECK(config.serve.engine.scheduler.policy == SchedulerPolicy::kFair);
   CHECK(config.serve.engine.scheduler.key_weights.at("bob") == 0.5);
   CHECK(config.serve.engine.scheduler.target_itl_ms == 40.0);
+  CHECK(config.serve.engine.scheduler.max_step_time_ms == 2000.0);
   CHECK(config.serve.engine.scheduler.priority_aging_s == 1.5);
   CHECK(config.serve.engine.kv_cache.memory == std::int64_t{4} << 30);
   CHECK(config.serve.engine.kv_cache.dtype == KvDType::kBF16);

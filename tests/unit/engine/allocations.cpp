@@ -12,12 +12,14 @@ namespace {
 
 std::atomic<std::int64_t> count{0};
 std::atomic<bool> all_fail{false};
+std::atomic<bool> next_fails{false};
 
 }  // namespace
 
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   if (all_fail.load(std::memory_order_relaxed)) throw std::bad_alloc();
+  if (next_fails.load(std::memory_order_relaxed) && next_fails.exchange(false)) throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -36,6 +38,10 @@ void operator delete(void* memory, std::size_t) noexcept {
 
 void quire::test::fail_allocations(bool fails) {
   all_fail.store(fails, std::memory_order_relaxed);
+}
+
+void quire::test::fail_next_allocation() {
+  next_fails.store(true, std::memory_order_relaxed);
 }
 
 std::int64_t quire::test::num_allocations() {

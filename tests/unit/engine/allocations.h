@@ -8,5 +8,7 @@ namespace quire::test {
 std::int64_t num_allocations();
 // From now on every operator new throws, or none.
 void fail_allocations(bool fails);
+// The next operator new throws, once.
+void fail_next_allocation();
 
 }  // namespace quire::test

@@ -77,6 +77,7 @@ class DeferredExecutor final : public Executor {
       for (DrawnToken& token : output.tokens)
         token = {.token = TokenId{-123'456}};
       std::fill(hidden.begin(), hidden.end(), std::numeric_limits<float>::quiet_NaN());
+      std::fill(labels.begin(), labels.end(), std::numeric_limits<float>::quiet_NaN());
     }
     void draw(const DrawBatch& batch) override {
       for (const DrawRow& row : batch.draws) {
@@ -95,6 +96,7 @@ class DeferredExecutor final : public Executor {
       waited = true;
       if (failure != nullptr) std::rethrow_exception(failure);
       output.hidden = hidden;
+      output.labels = labels;
       return output;
     }
 
@@ -116,6 +118,7 @@ class DeferredExecutor final : public Executor {
       try {
         output = ticket->wait();
         hidden.assign(output.hidden.begin(), output.hidden.end());
+        labels.assign(output.labels.begin(), output.labels.end());
       } catch (...) {
         failure = std::current_exception();
       }
@@ -136,6 +139,7 @@ class DeferredExecutor final : public Executor {
     std::vector<ScoreRow> scores;
     StepOutput output;
     std::vector<float> hidden;
+    std::vector<float> labels;
     std::exception_ptr failure;
     bool waited = true;
   };

@@ -294,8 +294,9 @@ TEST_CASE("however many ask for prompt logprobs, a step keeps the logits of a fe
   for (const Request& request : requests)
     sinks.push_back(harness.submit(request));
   harness.step();
-  // Requests 3 and 7 of the first that wait did not stand behind those who ask.
-  if (harness.depth == 1) CHECK(harness.model.num_rows == kMaxPromptLogitRows + (90 + 7 * 3) + (90 + 7 * 7));
+  // Requests 3, 7 and 11 did not stand behind those who ask.
+  const std::int64_t num_others = (90 + 7 * 3) + (90 + 7 * 7) + (90 + 7 * 11);
+  if (harness.depth == 1) CHECK(harness.model.num_rows == kMaxPromptLogitRows + num_others);
   harness.run();
   CHECK(harness.model.most_logit_rows <= kMaxPromptLogitRows + 12);
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -350,6 +351,58 @@ TEST_CASE("embeddings are the same whole and in chunks, of unit length, beside g
   CHECK(cached->choices[0].embedding == embedding);
   CHECK(generating->choices[0].tokens.size() == 6);
   CHECK(chunked.engine.stats().num_blocks_used == 0);
+}
+
+TEST_CASE("vectors of every token, of no wanted length, and the logits of tokens, whole and in chunks", "[engine]") {
+  Request request = request_of(made_tokens(23, 1), 0);
+  request.pooling = GENERATE(Pooling::kEach, Pooling::kMean, Pooling::kLast);
+  request.pooled_output = GENERATE(PooledOutput::kVector, PooledOutput::kTokenLogprobs);
+  request.scored_tokens = {TokenId{3}, TokenId{1}};
+  const bool reads_logits = request.pooled_output == PooledOutput::kTokenLogprobs;
+  if (reads_logits && request.pooling != Pooling::kLast) return;  // the logits are the last position's
+  const auto embedded = [](Request asked, std::int32_t budget) {
+    HarnessOptions options;
+    if (budget > 0) options.engine.scheduler.max_num_batched_tokens = budget;
+    Harness harness(options);
+    const auto generating = harness.submit(request_of(made_tokens(7, 2), 6));
+    const auto sink = harness.submit(std::move(asked));
+    harness.run();
+    CHECK(generating->choices[0].tokens.size() == 6);
+    return sink->choices[0].embedding;
+  };
+  const std::vector<float> whole = embedded(request, 0);
+  REQUIRE(whole.size() == (reads_logits ? 2U : request.pooling == Pooling::kEach ? 23U * 4U : 4U));
+  CHECK(embedded(request, 5) == whole);
+  if (request.pooling == Pooling::kMean) {
+    Request each = request;
+    each.pooling = Pooling::kEach;
+    const std::vector<float> rows = embedded(each, 0);
+    double sum = 0.0;
+    for (std::size_t at = 0; at < rows.size(); at += 4)
+      sum += static_cast<double>(rows[at]);
+    CHECK(static_cast<double>(whole[0]) == Approx(sum / 23.0).epsilon(1e-5));
+  }
+  if (!reads_logits) return;
+  std::reverse(request.scored_tokens.begin(), request.scored_tokens.end());
+  CHECK(embedded(request, 0) == std::vector<float>{whole[1], whole[0]});
+}
+
+TEST_CASE("a classifier's scores are the same whole and in chunks", "[engine]") {
+  Request request = request_of(made_tokens(23, 1), 0);
+  request.pooling = GENERATE(Pooling::kLast, Pooling::kCls);
+  request.pooled_output = PooledOutput::kLabels;
+  std::vector<float> whole;
+  for (const std::int32_t budget : {64, 5}) {
+    HarnessOptions options;
+    options.engine.scheduler.max_num_batched_tokens = budget;
+    Harness harness(options);
+    const auto sink = harness.submit(request);
+    harness.run();
+    const std::vector<float>& labels = sink->choices[0].embedding;
+    REQUIRE(labels.size() == 3);
+    if (whole.empty()) whole = labels;
+    CHECK(labels == whole);
+  }
 }
 
 TEST_CASE("requests that wait too long are refused with the time to come back", "[engine]") {

@@ -118,6 +118,7 @@ class Life {
     engine.kv_cache.host_tier_bytes = one_in(2) ? 0 : 500 << below(8);
     engine.kv_cache.isolate_by_key = one_in(4);
     if (one_in(2)) options.deferred_seed = random_();
+    if (one_in(3)) options.interrupt_seed = random_();
     return options;
   }
 

@@ -15,6 +15,7 @@
 #include "core/kv/kv_cache.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/deferred_executor.h"
+#include "tests/unit/engine/interrupted_executor.h"
 
 namespace quire::test {
 
@@ -66,8 +67,10 @@ inline std::optional<std::uint32_t> default_deferred_seed() {
 
 inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const EngineOptions& options,
-                                               std::optional<std::uint32_t> deferred_seed = default_deferred_seed()) {
+                                               std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
+                                               std::optional<std::uint32_t> interrupt_seed = {}) {
   auto executor = make_cpu_executor(model, backend, std::move(storage), options.scheduler);
+  if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
 }
@@ -79,6 +82,7 @@ struct HarnessOptions {
   std::vector<TokenId> eos = {};
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
+  std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -112,14 +116,14 @@ class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
       : model(options.vocab),
-        depth(options.deferred_seed ? 2 : 1),
+        depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,
                                                   .num_blocks = options.num_blocks,
                                                   .block_size = options.block_size,
                                                   .num_kv_heads = 1,
                                                   .head_dim = 1}),
-                             options.engine, options.deferred_seed),
+                             options.engine, options.deferred_seed, options.interrupt_seed),
                options.eos, options.engine) {}
 
   std::shared_ptr<KeepingSink> submit(Request request) {

@@ -252,3 +252,139 @@ TEST_CASE("a salt's root is forgotten with its last block", "[kv]") {
   CHECK(kv.index().num_roots() == 2);  // of the four cached blocks, two each
   kv.check_integrity();
 }
+
+namespace {
+
+// Serves a prompt and an answer under a cache with states; what of the prompt was found.
+std::int64_t serve_turn(KvCache& kv, std::vector<TokenId> tokens, const std::vector<TokenId>& answer,
+                        std::vector<BlockCopy>* copies_out = nullptr) {
+  BlockTable table;
+  std::vector<BlockCopy> copies;
+  const auto num_prompt = static_cast<std::int64_t>(tokens.size());
+  kv.open(table, "");
+  const PrefixMatch match = kv.match(table, tokens, num_prompt - 1);
+  REQUIRE(kv.admit(table, match, num_prompt, copies));
+  kv.commit(table, tokens, num_prompt);
+  kv.enter_partial(table, tokens, num_prompt);
+  kv.keep_snapshot(table, tokens, num_prompt);
+  for (const TokenId token : answer) {
+    const auto num_computed = static_cast<std::int64_t>(tokens.size());
+    tokens.push_back(token);
+    REQUIRE(kv.grow(table, num_computed, num_computed + 1, copies));
+    kv.commit(table, tokens, num_computed + 1);
+  }
+  kv.take_due_copies(copies);
+  kv.release(table, tokens, static_cast<std::int64_t>(tokens.size()));
+  kv.close(table);
+  kv.check_integrity();
+  CHECK(kv.states().num_live() == 0);
+  if (copies_out != nullptr) *copies_out = copies;
+  return kv.match_tokens(match);
+}
+
+std::vector<TokenId> joined(std::vector<TokenId> tokens, const std::vector<TokenId>& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("with recurrent layers a prefix is matched as far as a state is kept", "[kv][state]") {
+  KvCache kv(64, kBlockSize, true, content_hash, "", 8);
+  const std::vector<TokenId> prompt = made_tokens(30, 1);
+  const std::vector<TokenId> answer = made_tokens(5, 2);
+  CHECK(serve_turn(kv, prompt, answer) == 0);
+  CHECK(kv.states().num_snapshots() == 2);
+  // The conversation goes on: where the answer ended.
+  std::vector<BlockCopy> copies;
+  CHECK(serve_turn(kv, joined(joined(prompt, answer), made_tokens(9, 3)), answer, &copies) == 35);
+  REQUIRE(copies.size() == 3);  // of the prompt's end's snapshot, of the state, and of the last block's beginning
+  CHECK(copies[0].of == BlockCopy::Of::kState);
+  CHECK(copies[1].of == BlockCopy::Of::kState);
+  CHECK(copies[2].of == BlockCopy::Of::kBlock);
+  // With another answer: where the prompt ended, within a block.
+  CHECK(serve_turn(kv, joined(prompt, made_tokens(9, 4)), answer) == 30);
+  // Without its last token: blocks are there, but no state.
+  CHECK(serve_turn(kv, std::vector<TokenId>(prompt.begin(), prompt.end() - 1), {}) == 0);
+}
+
+TEST_CASE("states are kept every so often, and those that were not used for long give way", "[kv][state]") {
+  KvCache kv(64, kBlockSize, true, content_hash, "", 3);
+  kv.set_snapshot_interval(8);
+  const std::vector<TokenId> prompt = made_tokens(40, 1);
+  BlockTable table;
+  std::vector<BlockCopy> copies;
+  kv.open(table, "");
+  REQUIRE(kv.admit(table, kv.match(table, prompt, 39), 40, copies));
+  for (std::int64_t computed = 4; computed <= 36; computed += 4)
+    kv.commit(table, prompt, computed);
+  CHECK(kv.states().num_live() == 1);
+  CHECK(kv.states().num_snapshots() == 2);  // after 24 and 32 tokens: there is no room for more
+  kv.release(table, prompt, 36);            // preempted: its own state is kept
+  CHECK(kv.states().num_snapshots() == 3);
+  const PrefixMatch match = kv.match(table, prompt, 39);
+  CHECK(kv.match_tokens(match) == 36);
+  CHECK(kv.match_tokens(kv.match(table, prompt, 35)) == 32);
+  CHECK(kv.match_tokens(kv.match(table, prompt, 31)) == 24);
+  copies.clear();
+  REQUIRE(kv.admit(table, match, 40, copies));
+  CHECK(copies.size() == 1);  // the snapshot after 24 tokens made room
+  CHECK(kv.match_tokens(kv.match(table, prompt, 31)) == 0);
+  kv.release(table, prompt, 36);
+  kv.close(table);
+  kv.check_integrity();
+}
+
+TEST_CASE("a fork has a state of its own, copied before its parent goes on", "[kv][state]") {
+  KvCache kv(16, kBlockSize, GENERATE(true, false), content_hash, "", 4);
+  Holder parent = hold(kv, made_tokens(6, 1));
+  BlockTable child;
+  kv.open(child, "");
+  kv.fork(parent.table, child, 6);
+  CHECK(child.state != parent.table.state);
+  std::vector<BlockCopy> copies;
+  REQUIRE(kv.grow(parent.table, 6, 7, copies));
+  kv.take_due_copies(copies);
+  REQUIRE(copies.size() == 2);
+  CHECK(copies[0].of == BlockCopy::Of::kState);
+  CHECK(copies[0].destination.value == child.state.value);
+  kv.release(child, parent.tokens, 6);
+  kv.close(child);
+  let_go(kv, parent);
+  CHECK(kv.states().num_live() == 0);
+  kv.check_integrity();
+}
+
+TEST_CASE("a snapshot goes with the block that it stands in", "[kv][state]") {
+  KvCache kv(4, kBlockSize, true, content_hash, "", 4);
+  serve_turn(kv, made_tokens(9, 1), {});
+  CHECK(kv.states().num_snapshots() == 1);
+  serve_turn(kv, made_tokens(13, 2), {});  // all four blocks
+  CHECK(kv.states().num_snapshots() == 1);
+  CHECK(serve_turn(kv, joined(made_tokens(9, 1), made_tokens(2, 3)), {}) == 0);
+}
+
+TEST_CASE("without a free state nothing is admitted", "[kv][state]") {
+  KvCache kv(16, kBlockSize, true, content_hash, "", 1);
+  Holder first = hold(kv, made_tokens(6, 1));
+  BlockTable table;
+  kv.open(table, "");
+  std::vector<BlockCopy> copies;
+  const std::vector<TokenId> tokens = made_tokens(6, 2);
+  CHECK_FALSE(kv.admit(table, kv.match(table, tokens, 5), 6, copies));
+  CHECK(table.blocks.empty());
+  let_go(kv, first);
+  CHECK(kv.admit(table, kv.match(table, tokens, 5), 6, copies));
+  kv.release(table, tokens, 0);
+  kv.close(table);
+}
+
+TEST_CASE("a state that is ahead of the known tokens is given back, not kept", "[kv][state]") {
+  KvCache kv(16, kBlockSize, true, content_hash, "", 2);
+  Holder holder = hold(kv, made_tokens(6, 1));
+  kv.drop_state(holder.table);
+  let_go(kv, holder);
+  CHECK(kv.states().num_live() == 0);
+  CHECK(kv.states().num_snapshots() == 0);
+  kv.check_integrity();
+}

@@ -168,3 +168,35 @@ TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]
   CHECK(harness.engine.healthy());
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
+
+TEST_CASE("a step that is ended early commits what was computed, and the texts stay the same", "[engine]") {
+  std::vector<Request> requests;
+  for (int i = 0; i < 6; ++i)
+    requests.push_back(request_of(made_tokens(30 + 9 * i, i), 12));
+  requests[1].sampling.num_prompt_logprobs = 1;
+  requests[2].num_choices = 3;
+  requests[3].pooling = Pooling::kMean;
+  const auto outputs_of = [&](const HarnessOptions& options) {
+    Harness harness(options);
+    std::vector<std::shared_ptr<KeepingSink>> sinks;
+    for (const Request& request : requests)
+      sinks.push_back(harness.submit(request));
+    harness.run();
+    CHECK(harness.engine.stats().num_blocks_used == 0);
+    return std::pair(std::move(sinks), harness.engine.stats().num_steps);
+  };
+  HarnessOptions options{.num_blocks = 400};
+  options.deferred_seed.reset();
+  const auto [whole, num_whole] = outputs_of(options);
+  options.interrupt_seed = 5;
+  const auto [cut, num_cut] = outputs_of(options);
+  CHECK(num_cut > num_whole);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    for (std::size_t choice = 0; choice < whole[i]->choices.size(); ++choice) {
+      CHECK(cut[i]->choices[choice].tokens == whole[i]->choices[choice].tokens);
+      CHECK(cut[i]->choices[choice].embedding == whole[i]->choices[choice].embedding);
+      CHECK(cut[i]->choices[choice].finishes.size() == 1);
+      CHECK(cut[i]->choices[choice].prompt_logprobs.size() == whole[i]->choices[choice].prompt_logprobs.size());
+    }
+  }
+}

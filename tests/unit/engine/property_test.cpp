@@ -31,6 +31,7 @@ struct World {
   bool prefix_caching;
   BlockHash hash;
   std::int64_t tier_bytes = 0;  // of a host tier below the pool
+  std::int64_t num_states = 0;  // of a model with recurrent layers
 };
 
 class Random {
@@ -49,10 +50,12 @@ class Shadow {
   Shadow(const World& world, std::uint32_t seed)
       : random_(seed),
         options_(world.options),
-        kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash),
+        kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash, "", world.num_states),
         storage_({.num_layers = 1, .num_blocks = world.num_blocks, .block_size = kWorldBlockSize}),
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
+    kv_.set_snapshot_interval(16);
+    states_.resize(static_cast<std::size_t>(world.num_states));
     if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, &host_, nullptr);
   }
 
@@ -149,9 +152,11 @@ class Shadow {
     if (plan_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
     if (std::cmp_greater(plan_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
     for (const Sequence* preempted : plan_.preempted) {
-      const bool for_another = std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
-        return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
-      });
+      // A choice also gives its place to a request that has none.
+      const bool for_another =
+          preempted->is_choice || std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
+            return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
+          });
       if (!for_another) FAIL("a sequence was preempted for less important ones");
     }
     std::int64_t num_checked = 0;
@@ -168,11 +173,17 @@ class Shadow {
 
   void compute() {
     for (const BlockCopy& copy : plan_.transfers.copies) {
+      if (copy.of == BlockCopy::Of::kState) {
+        states_.at(static_cast<std::size_t>(copy.destination.value)) =
+            states_.at(static_cast<std::size_t>(copy.source.value));
+        continue;
+      }
       for (int i = 0; i < kWorldBlockSize; ++i)
         memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
     }
     for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
+      if (!states_.empty()) recur(sequence, entry.num_tokens);
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
         if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
@@ -180,6 +191,17 @@ class Shadow {
         memory_[at(block, static_cast<int>(p % kWorldBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
       }
     }
+  }
+
+  // A state stands after exactly the tokens that were computed; what begins, begins anew whatever was there.
+  void recur(const Sequence& sequence, std::int64_t num_tokens) {
+    std::vector<TokenId>& state = states_.at(static_cast<std::size_t>(sequence.table.state.value));
+    if (sequence.num_computed == 0) state.clear();
+    const auto begin = sequence.tokens.begin();
+    if (!std::equal(state.begin(), state.end(), begin, begin + sequence.num_computed)) {
+      FAIL("a state is not that of its sequence");
+    }
+    state.insert(state.end(), begin + sequence.num_computed, begin + sequence.num_computed + num_tokens);
   }
 
   void continue_sequence(Sequence& sequence) {
@@ -229,6 +251,7 @@ class Shadow {
       }
     }
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
+    if (!states_.empty() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
     if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
     if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
     for (const auto& [block, count] : references) {
@@ -245,6 +268,7 @@ class Shadow {
   KvCache kv_;
   FakeStorage storage_;
   std::vector<std::int32_t>& memory_ = storage_.tokens;  // by slot: the token whose keys and values it holds
+  std::vector<std::vector<TokenId>> states_;             // the tokens that each stands after
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
@@ -277,6 +301,9 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
       worlds.push_back({options, num_blocks, false, content_hash});
       worlds.push_back({options, num_blocks, true, weak_hash, 500});
       worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes});
+      worlds.push_back({options, num_blocks, true, weak_hash, 0, options.max_num_seqs});
+      worlds.push_back({options, num_blocks, true, content_hash, 0, options.max_num_seqs + 20});
+      worlds.push_back({options, num_blocks, false, content_hash, 0, options.max_num_seqs + 2});
     }
   }
   constexpr int kOperationsPerLife = 500;

@@ -93,14 +93,14 @@ using Plan = std::vector<Planned>;
 
 }  // namespace
 
-TEST_CASE("those who stream go first, then chunks of prompts fill the budget", "[scheduler]") {
+TEST_CASE("those who stream go first, then prompts, the shortest first, fill the budget", "[scheduler]") {
   Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 16}, 100);
   scene.add(10);
   scene.add(20);
   scene.add(5);
-  CHECK(scene.step() == Plan{{0, 10}, {1, 6}});
-  CHECK(scene.step() == Plan{{0, 1}, {1, 14}, {2, 1}});
-  CHECK(scene.step() == Plan{{0, 1}, {1, 1}, {2, 4}});
+  CHECK(scene.step() == Plan{{0, 10}, {2, 5}});
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 14}});
+  CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 6}});
   CHECK(scene.step() == Plan{{0, 1}, {1, 1}, {2, 1}});
 }
 

@@ -1,7 +1,11 @@
 // What must not grow with load or time: the allocations of a step in which nobody comes, goes or is preempted.
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
+#include "core/grammar/compiler.h"
+#include "core/grammar/mask/vocabulary.h"
 #include "core/sched/scheduler.h"
+#include "core/text/chat_template.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/served_model.h"
@@ -107,6 +111,28 @@ TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][steady
   CHECK(failing->choices[0].tokens.size() == 1);
   CHECK(neighbour->choices[0].tokens.size() == 20);
   CHECK(harness.engine.healthy());
+}
+
+TEST_CASE("a chat template or a grammar that finds no memory is the error of its request", "[engine][steady]") {
+  const auto parsed = ChatTemplate::parse("{{ text }} and more than fits a short string");
+  REQUIRE(parsed);
+  const nlohmann::ordered_json context = {{"text", "what is said in more words than a short string holds"}};
+  fail_next_allocation();
+  const auto rendered = parsed->render(context);
+  REQUIRE_FALSE(rendered);
+  CHECK(rendered.error().code == "out_of_memory");
+  CHECK(parsed->render(context));
+
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
+  const GrammarCompiler compiler(std::make_shared<TokenVocabulary>(*open_tokenizer(path)));
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kRegex;
+  spec.text = "[a-z]+ more than fits a short string";
+  fail_next_allocation();
+  const auto refused = compiler.compile(spec);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == "out_of_memory");
+  CHECK(compiler.compile(spec));
 }
 
 TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine][steady][model]") {

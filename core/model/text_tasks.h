@@ -1,0 +1,30 @@
+// TextTasks: what a model's file says of embedding, judging and classifying texts, beside its weights: the texts that
+// stand before an input, the form of a pair, the names of labels. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/text/tokenizer.h"
+
+namespace quire {
+
+struct TextTasks {
+  std::int64_t num_labels = 0;      // of its classifier; 0: it has none
+  std::vector<std::string> labels;  // their names, where the file has them
+  // The text around a pair, with {query}, {document} and perhaps {instruction} in it; empty: the tokenizer's own form.
+  std::string pair_prompt;
+  // The tokens of "yes" and "no": a model without classifier that was trained to answer with them.
+  std::optional<std::pair<TokenId, TokenId>> answers;
+  std::vector<std::pair<std::string, std::string>> prompts;  // by name ("query"): what stands before a text
+};
+
+// `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one line that begins with the path.
+TextTasks read_text_tasks(const std::filesystem::path& path, const Tokenizer& tokenizer);
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// Which of two sequences goes first where only one can: for blocks and for a place. Value functions; any thread.
+#pragma once
+
+#include <tuple>
+
+#include "core/sched/sequence.h"
+
+namespace quire {
+
+// Lower is more important: the level, then the older, then the first made.
+inline auto importance(const Sequence& sequence) {
+  return std::tuple(sequence.level, sequence.request->arrival, sequence.id);
+}
+
+inline bool more_important(const Sequence* a, const Sequence* b) {
+  return importance(*a) < importance(*b);
+}
+
+inline bool equally_important(const Sequence& a, const Sequence& b) {
+  return a.level == b.level && a.request->arrival == b.request->arrival;
+}
+
+}  // namespace quire

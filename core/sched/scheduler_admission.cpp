@@ -1,0 +1,234 @@
+#include <algorithm>
+
+#include "core/sched/importance.h"
+#include "core/sched/scheduler.h"
+
+namespace quire {
+
+namespace {
+
+// Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
+constexpr std::size_t kWindow = 8;
+constexpr std::size_t kKeyWindow = 3;
+constexpr std::size_t kMostCollected = 32;
+constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
+constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
+constexpr int kMostDisplaced = 4;  // choices in one step
+constexpr std::int64_t kTurn = 8;  // tokens that a choice generates before it gives its place up again
+
+// A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
+constexpr double kReturningPart = 0.9;
+
+}  // namespace
+
+// In policy order, but a shorter one first as long as the prompts in progress leave it something of this step.
+void Scheduler::admit_waiting(StepPlan& plan) {
+  if (blocked_need_ > 0 && !running_.empty() && kv_.pool().num_available() < blocked_need_) return;
+  blocked_need_ = 0;
+  bool has_started = true;
+  while (has_started && num_places_left() > 0 && find_candidates()) {
+    has_started = false;
+    for (Candidate* chosen = choose_candidate(); chosen != nullptr && num_places_left() > 0;
+         chosen = choose_candidate()) {
+      Sequence& sequence = *chosen->sequence;
+      candidates_.erase(candidates_.begin() + (chosen - candidates_.data()));
+      if (!try_start(plan, sequence)) continue;
+      has_started = true;
+      if (options_.policy == SchedulerPolicy::kFair) break;  // the key has been charged: another may be next
+    }
+  }
+}
+
+// All places are taken: a request that has none gets one from a request that has several, or under kPriority from a
+// less important one.
+void Scheduler::take_places(StepPlan& plan) {
+  if (waiting_.all_parked() || (num_running_choices_ == 0 && !by_class())) return;
+  if (!find_candidates()) return;
+  std::erase_if(candidates_, [](const Candidate& each) { return each.sequence->is_choice; });
+  for (int i = 0; i < kMostDisplaced && !candidates_.empty(); ++i) {
+    const auto best = std::min_element(candidates_.begin(), candidates_.end(),
+                                       [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
+    Sequence* const displaced = choose_displaced(*best->sequence);
+    Sequence& sequence = *best->sequence;
+    const bool fits = room_needed(*best) <= kv_.pool().num_available();
+    candidates_.erase(best);
+    if (displaced == nullptr || !fits) continue;
+    preempt(plan, *displaced);
+    try_start(plan, sequence);
+  }
+}
+
+// The least important choice of a request that has had its turn, or under kPriority the least important sequence of a
+// class below the waiting one's.
+Sequence* Scheduler::choose_displaced(const Sequence& waiting) const {
+  const auto gives_place = [&](const Sequence* running) {
+    if (running->is_choice && running->num_tokens() >= running->turn_end) return true;
+    return by_class() && running->request->priority > waiting.request->priority && running->level > waiting.level;
+  };
+  const auto found = std::find_if(running_.rbegin(), running_.rend(), gives_place);
+  return found == running_.rend() ? nullptr : *found;
+}
+
+// False where nothing could start. Those whose next tokens another is computing wait for it out of the order.
+bool Scheduler::find_candidates() {
+  bool has_parked = true;
+  for (int i = 0; i < kCollections && has_parked; ++i) {
+    has_parked = false;
+    candidates_.clear();
+    collected_.clear();
+    waiting_.collect(options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostCollected, collected_);
+    for (Sequence* sequence : collected_) {
+      if (sequence->table.is_restoring) continue;  // its blocks come back from a tier below
+      const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
+      if (parks(*sequence, match)) {
+        has_parked = true;
+        continue;
+      }
+      const bool counts_cached = options_.prefix_aware || sequence->has_started;
+      const std::int64_t num_found = counts_cached ? kv_.match_tokens(match) : 0;
+      candidates_.push_back({sequence, match, order_of(*sequence, sequence->num_tokens() - num_found)});
+    }
+  }
+  find_head();
+  return !candidates_.empty();
+}
+
+void Scheduler::find_head() {
+  head_ = blocked_ = nullptr;
+  const Candidate* first = nullptr;
+  for (const Candidate& each : candidates_) {
+    if (first == nullptr || waiting_.comes_before(*each.sequence, *first->sequence)) first = &each;
+  }
+  if (first == nullptr) return;
+  head_ = first->sequence;
+  if (!running_.empty() && room_needed(*first) > kv_.pool().num_available()) {
+    blocked_ = head_;
+    blocked_need_ = room_needed(*first);
+  }
+}
+
+Scheduler::Candidate* Scheduler::choose_candidate() {
+  Candidate* best = nullptr;
+  for (Candidate& each : candidates_) {
+    const bool is_head = each.sequence == head_;
+    if (is_head && head_->num_bypassed >= kMaxBypassed) return &each;
+    const bool is_served_next = is_served(each) || (is_head && is_oldest(*head_));
+    if (is_served_next && (best == nullptr || goes_before(each, *best))) best = &each;
+  }
+  return best;
+}
+
+// Under kPriority waiting outweighs the class; within a class, and otherwise, the shorter goes first.
+bool Scheduler::goes_before(const Candidate& a, const Candidate& b) const {
+  if (a.order.priority != b.order.priority) return importance(*a.sequence) < importance(*b.sequence);
+  return a.order < b.order;
+}
+
+// Of all prompts: it has a part of each step of its own.
+bool Scheduler::is_oldest(const Sequence& head) const {
+  return std::none_of(shares_.begin(), shares_.end(),
+                      [&](const Share& share) { return more_important(share.sequence, &head); });
+}
+
+// Whether the prompts in progress that go before leave anything of the step.
+bool Scheduler::is_served(const Candidate& candidate) const {
+  std::int64_t left = prompt_budget_;
+  std::int64_t bounded_left = candidate.sequence->max_chunk;
+  for (const Share& share : shares_) {
+    if (left <= 0 || candidate.order < share.order) break;
+    left -= share.sequence->num_remaining();
+    if (candidate.sequence->has_bound() && share.sequence->has_bound()) bounded_left -= share.sequence->num_remaining();
+  }
+  return left > 0 && bounded_left > 0;
+}
+
+bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
+  Sequence* const other = computed_by_another(sequence, match);
+  if (other == nullptr) return false;
+  const std::int64_t limit = std::min(sequence.prefix_limit(), other->num_tokens());
+  const std::int64_t known = std::min(other->num_computed, limit);
+  const auto differs =
+      std::mismatch(sequence.tokens.begin() + known, sequence.tokens.begin() + limit, other->tokens.begin() + known);
+  const std::int64_t alike = differs.first - sequence.tokens.begin();
+  waiting_.park(sequence, *other, kv_.blocks_for(alike) * kv_.block_size());
+  return true;
+}
+
+// Nobody waits for one who waits: the other is running, and goes on whatever this sequence does.
+Sequence* Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
+  if (!kv_.prefix_caching() || kv_.has_states()) return nullptr;  // a state is of use only where a snapshot is made
+  const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
+  const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);
+  if (useful <= match.num_partial_tokens) return nullptr;
+  for (const Share& share : shares_) {
+    const Sequence& other = *share.sequence;
+    if (other.prompt_computed() || other.table.node != match.node) continue;
+    const std::int64_t begin = std::int64_t{other.table.num_entered} * kv_.block_size();
+    if (other.num_tokens() - begin < useful) continue;
+    const auto wanted = sequence.tokens.begin() + position;
+    if (std::equal(wanted, wanted + useful, other.tokens.begin() + begin)) return share.sequence;
+  }
+  return nullptr;
+}
+
+// One block to grow for each that runs: without it the newcomer would soon be preempted again.
+std::int64_t Scheduler::room_needed(const Candidate& candidate) const {
+  const Sequence& sequence = *candidate.sequence;
+  return kv_.blocks_needed(sequence.table, candidate.match, sequence.num_tokens()) + num_running();
+}
+
+std::int64_t Scheduler::most_blocks(const Sequence& sequence) const {
+  return kv_.blocks_for(sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0));
+}
+
+// Where there is no room for the head, later ones may take as much room as it needs itself before they wait for it. One
+// that gave its blocks up lets nobody before it.
+bool Scheduler::may_bypass(const Sequence& sequence) const {
+  if (blocked_ == nullptr || blocked_ == &sequence) return true;
+  if (blocked_->has_started && !blocked_->is_choice) return false;
+  return blocked_->num_blocks_bypassed + most_blocks(sequence) <= most_blocks(*blocked_);
+}
+
+bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
+  const PrefixMatch match = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
+  if (parks(sequence, match) || !may_bypass(sequence)) return false;
+  const std::int64_t need = room_needed({&sequence, match, {}});
+  if ((!running_.empty() && kv_.pool().num_available() < need) ||
+      !kv_.admit(sequence.table, match, sequence.num_tokens(), plan.transfers.copies)) {
+    blocked_need_ = blocked_need_ == 0 ? need : std::min(blocked_need_, need);
+    return false;
+  }
+  if (head_ != nullptr && head_ != &sequence) {
+    ++head_->num_bypassed;
+    if (head_ == blocked_) head_->num_blocks_bypassed += most_blocks(sequence);
+  } else {
+    head_ = nullptr;
+  }
+  start(plan, sequence, match);
+  return true;
+}
+
+void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
+  waiting_.remove(sequence);
+  sequence.num_computed = kv_.match_tokens(match);
+  if (!sequence.has_started) {
+    sequence.has_started = true;
+    sequence.num_cached_tokens = sequence.num_computed;
+    sequence.table.is_returning =
+        static_cast<double>(sequence.num_computed) >= kReturningPart * static_cast<double>(sequence.num_tokens());
+    prefix_queries_ += static_cast<std::uint64_t>(sequence.num_tokens());
+    prefix_hits_ += static_cast<std::uint64_t>(sequence.num_computed);
+    waiting_.charge(sequence, sequence.num_remaining());
+    plan.started.push_back(&sequence);
+  } else {
+    sequence.turn_end = sequence.num_tokens() + kTurn;
+  }
+  sequence.keeps_blocks = true;
+  enter_running(sequence);
+  const Share share{&sequence, order_of(sequence), 0};
+  const auto place = std::upper_bound(shares_.begin(), shares_.end(), share,
+                                      [](const Share& a, const Share& b) { return a.order < b.order; });
+  shares_.insert(place, share);
+}
+
+}  // namespace quire

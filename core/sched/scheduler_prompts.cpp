@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "core/sched/importance.h"
+#include "core/sched/scheduler.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::int64_t kMinPromptChunk = 16;
+constexpr double kOldestPart = 0.25;  // of a step's prompt tokens, so that a long prompt ends whatever else comes
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+bool older(const Sequence& a, const Sequence& b) {
+  return importance(a) < importance(b);
+}
+
+}  // namespace
+
+bool Scheduler::Order::operator<(const Order& other) const {
+  return std::tie(priority, counter, num_remaining, arrival, id) <
+         std::tie(other.priority, other.counter, other.num_remaining, other.arrival, other.id);
+}
+
+Scheduler::Order Scheduler::order_of(const Sequence& sequence, std::int64_t num_remaining) const {
+  return {by_class() ? sequence.request->priority : 0, waiting_.counter(sequence), num_remaining,
+          sequence.request->arrival, sequence.id.value};
+}
+
+// A prompt that others wait for is as urgent as the most urgent of them.
+Scheduler::Order Scheduler::order_of(const Sequence& running) const {
+  const Order own = order_of(running, running.num_remaining());
+  const Sequence* const waits = running.waiting.first_parked;
+  if (waits == nullptr) return own;
+  return std::min(own, order_of(*waits, std::max<std::int64_t>(waits->num_tokens() - running.num_computed, 1)));
+}
+
+void Scheduler::find_prompts() {
+  shares_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->streams()) continue;
+    sequence->num_computed +=
+        kv_.adopt(sequence->table, sequence->tokens, sequence->num_computed, sequence->prefix_limit());
+    if (!sequence->streams()) shares_.push_back({sequence, order_of(*sequence), 0});
+  }
+  std::sort(shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return a.order < b.order; });
+}
+
+// The time and the tokens that those who stream leave to prompts.
+void Scheduler::set_prompt_budget(StepPlan& plan) {
+  const double streams_s = cost_.seconds(terms_);
+  double limit = limits_.max_seconds;
+  // Prompts are not starved by a target that streams alone use up.
+  if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0)
+    limit = std::min(limit, std::max(options_.target_itl_ms / 1000.0, 2.0 * streams_s));
+  const double most = max_step_seconds();
+  const bool alone = num_running() + num_waiting() == 1 && !limits_.is_awaited;
+  if (alone && limits_.can_end_early && most < kNoLimit) {
+    plan.interruptible = true;
+    const std::int64_t end = shares_.empty() ? 0 : shares_[0].sequence->num_tokens();
+    plan.slice_tokens = std::max(cost_.prompt_tokens_within(most - cost_.fixed_seconds(), end), kMinPromptChunk);
+  } else {
+    limit = std::min(limit, most);
+  }
+  prompt_budget_ = budget_;
+  prompt_seconds_ = kNoLimit;
+  if (limit == kNoLimit) return;
+  prompt_seconds_ = std::max(limit - streams_s, cost_.prompt_seconds(0, kMinPromptChunk));
+  prompt_budget_ = std::min(budget_, std::max(cost_.prompt_tokens_within(prompt_seconds_, 0), kMinPromptChunk));
+}
+
+void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
+  const Sequence& sequence = *share.sequence;
+  const std::int64_t from = sequence.num_computed + share.num_tokens;
+  std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
+  // To where a recurrent state is to be kept.
+  const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
+  if (border > sequence.num_computed) wanted = std::min(wanted, border - from);
+  std::int64_t given = std::min(wanted, num_tokens);
+  if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
+  if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
+    given = std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, from), num_given_ == 0 ? 1 : 0, given);
+  if (given <= 0) return;
+  // A few rows of a long prompt cost more than they bring; some progress there is always.
+  if (given < std::min(wanted, kMinPromptChunk)) {
+    if (num_given_ > 0) return;
+    if (!sequence.has_bound()) given = std::min({wanted, kMinPromptChunk, budget_});
+  }
+  num_given_ += given;
+  share.num_tokens += given;
+  prompt_budget_ -= given;
+  prompt_seconds_ -= cost_.prompt_seconds(from, given);
+  if (sequence.has_bound()) num_bounded_ += given;
+}
+
+void Scheduler::share_prompts(StepPlan& plan) {
+  num_given_ = 0;
+  if (shares_.size() > 1) {
+    const auto oldest = std::min_element(
+        shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
+    // In a step that has room for few tokens the oldest gets a chunk of its own from time to time.
+    oldest_credit_ += kOldestPart * static_cast<double>(prompt_budget_);
+    const auto due = static_cast<std::int64_t>(oldest_credit_);
+    if (due >= std::min({kMinPromptChunk, oldest->sequence->num_remaining(), prompt_budget_})) {
+      std::int64_t part = std::min(due, prompt_budget_);
+      if (oldest->sequence->has_bound())
+        part =
+            std::min(part, static_cast<std::int64_t>(kOldestPart * static_cast<double>(oldest->sequence->max_chunk)));
+      give(*oldest, part, prompt_seconds_);
+      oldest_credit_ = 0.0;
+    }
+  }
+  for (Share& share : shares_)
+    give(share, prompt_budget_, prompt_seconds_);
+  plan.interruptible = plan.interruptible && shares_.size() == 1;
+}
+
+// In the order of importance. Their blocks they have had since they were admitted; only a long text that a grammar
+// forced asks for more.
+void Scheduler::place_prompts(StepPlan& plan) {
+  std::sort(shares_.begin(), shares_.end(),
+            [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
+  for (const Share& share : shares_) {
+    Sequence& sequence = *share.sequence;
+    if (share.num_tokens == 0 || sequence.state != Sequence::State::kRunning) continue;
+    if (!make_room(plan, sequence, share.num_tokens)) continue;
+    terms_.add_prompt(sequence.num_computed, share.num_tokens);
+    place(plan, sequence, share.num_tokens);
+    plan.num_prompt_tokens += share.num_tokens;
+  }
+  for (const Share& share : shares_)
+    share.sequence->keeps_blocks = false;
+}
+
+}  // namespace quire
