@@ -15,6 +15,7 @@
 #include "kernels/dtype.h"
 #include "kernels/graph_ops.h"
 #include "kernels/kv_layout.h"
+#include "kernels/recurrent_ops.h"
 
 namespace quire {
 
@@ -133,7 +134,8 @@ struct AttentionBatch {
   std::span<const std::int32_t> context_len;        // [num_seqs], tokens in the cache including this step's
   std::span<const std::int32_t> block_table_start;  // [num_seqs + 1] offsets into block_tables
   std::span<const std::int32_t> block_tables;       // block ids, sequences concatenated
-  std::span<const std::int32_t> slots;  // [rows] block_id * block_size + offset: where row r's K/V are stored
+  std::span<const std::int32_t> slots;           // [rows] block_id * block_size + offset: where row r's K/V are stored
+  std::span<const std::int32_t> state_ids = {};  // [num_seqs] where recurrent layers keep the sequence's state
 };
 
 class Backend {
@@ -185,6 +187,8 @@ class Backend {
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
+  // Mixers that keep a fixed state per sequence; null where the backend has none.
+  virtual RecurrentOps* recurrent() { return nullptr; }
   // What the layers of other families need beyond these; null where the backend has none of it.
   virtual GraphOps* graph() { return nullptr; }
 

@@ -12,6 +12,8 @@ namespace quire {
 
 namespace {
 
+constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
+
 // Blocks that the options ask for, where they ask.
 std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& options) {
   if (options.num_blocks > 0) return options.num_blocks;
@@ -22,6 +24,13 @@ std::int64_t default_blocks(const MemoryNeeds& needs, std::int32_t block_size, s
   const std::int64_t useful = (needs.useful_kv_tokens + block_size - 1) / block_size;
   const std::uint64_t affordable = left / 100 * kDefaultKvShare / needs.kv_block_bytes;
   return static_cast<std::int64_t>(std::min(affordable, static_cast<std::uint64_t>(useful)));
+}
+
+// One at least, so that a sequence can run.
+std::int64_t affordable_states(const MemoryNeeds& needs, std::uint64_t left) {
+  if (needs.state_bytes == 0) return 0;
+  const auto affordable = static_cast<std::int64_t>(left / 100 * kStateShare / needs.state_bytes);
+  return std::clamp<std::int64_t>(affordable, 1, std::max<std::int64_t>(needs.useful_states, 1));
 }
 
 void check_options(const KvCacheOptions& options) {
@@ -52,7 +61,7 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::uint64_t MemoryPlan::total_bytes() const {
-  return needs.weight_bytes + needs.activation_bytes + kProcessBytes + kv_bytes();
+  return needs.weight_bytes + needs.activation_bytes + kProcessBytes + kv_bytes() + states_bytes();
 }
 
 std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
@@ -60,18 +69,22 @@ std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
 }
 
 std::string MemoryPlan::describe() const {
+  const std::string states =
+      num_states == 0 ? std::string()
+                      : fmt::format("recurrent states {}: {} of {}, for running sequences and snapshots\n",
+                                    format_bytes(states_bytes()), num_states, format_bytes(needs.state_bytes));
   return fmt::format(
       "weights {}, activations {}\n"
       "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
-      "in all {} of {} that {} has left",
+      "{}in all {} of {} that {} has left",
       format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), format_bytes(kv_bytes()), num_blocks,
-      block_size, kv_tokens(), num_requests_of(2048), format_bytes(total_bytes()), format_bytes(machine.available),
-      machine.limited_by);
+      block_size, kv_tokens(), num_requests_of(2048), states, format_bytes(total_bytes()),
+      format_bytes(machine.available), machine.limited_by);
 }
 
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine) {
   check_options(options);
-  const std::uint64_t fixed = needs.weight_bytes + needs.activation_bytes + kProcessBytes;
+  const std::uint64_t fixed = needs.weight_bytes + needs.activation_bytes + kProcessBytes + needs.state_bytes;
   if (fixed + needs.kv_block_bytes > machine.available) {
     throw MemoryShortage(
         fmt::format("the model does not fit: it needs {} (weights {}, activations {}, process {}) before any "
@@ -79,8 +92,13 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
                     format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
                     format_bytes(kProcessBytes), machine.limited_by, format_bytes(machine.available)));
   }
-  const std::uint64_t left = machine.available - fixed;
-  MemoryPlan plan{.needs = needs, .block_size = options.block_size, .num_blocks = 0, .machine = machine};
+  std::uint64_t left = machine.available - fixed + needs.state_bytes;
+  MemoryPlan plan{.needs = needs,
+                  .block_size = options.block_size,
+                  .num_blocks = 0,
+                  .num_states = affordable_states(needs, left),
+                  .machine = machine};
+  left -= plan.states_bytes();
   const bool is_given = options.num_blocks > 0 || options.memory > 0;
   const std::int64_t largest = INT32_MAX / options.block_size;  // slots are numbered in 32 bits
   plan.num_blocks =
@@ -114,7 +132,9 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   return {.weight_bytes = model.weight_bytes(backend),
           .activation_bytes = model.activation_bytes(limits.max_num_batched_tokens, num_logit_rows),
           .kv_block_bytes = backend.kv_block_bytes(layout),
-          .useful_kv_tokens = limits.max_num_seqs * model_len};
+          .useful_kv_tokens = limits.max_num_seqs * model_len,
+          .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
+          .useful_states = kStatesPerSequence * limits.max_num_seqs};
 }
 
 }  // namespace quire

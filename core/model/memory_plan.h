@@ -31,15 +31,19 @@ struct MemoryNeeds {
   std::uint64_t activation_bytes = 0;
   std::uint64_t kv_block_bytes = 0;
   std::int64_t useful_kv_tokens = 0;  // more than these can never be in use
+  std::uint64_t state_bytes = 0;      // what recurrent layers keep of one sequence; 0: the model has none
+  std::int64_t useful_states = 0;     // of sequences that run, and snapshots of what they computed
 };
 
 struct MemoryPlan {
   MemoryNeeds needs;
   std::int32_t block_size = 0;
   std::int64_t num_blocks = 0;
+  std::int64_t num_states = 0;  // 0: the model has none
   MachineMemory machine;
 
   std::uint64_t kv_bytes() const { return static_cast<std::uint64_t>(num_blocks) * needs.kv_block_bytes; }
+  std::uint64_t states_bytes() const { return static_cast<std::uint64_t>(num_states) * needs.state_bytes; }
   std::int64_t kv_tokens() const { return num_blocks * block_size; }
   // Requests of `tokens` tokens (prompt and answer) that fit the pool at once.
   std::int64_t num_requests_of(std::int64_t tokens) const;
@@ -52,6 +56,9 @@ struct MemoryPlan {
 inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
 // Percent of what the weights leave that KV takes where nobody says how much.
 inline constexpr std::uint64_t kDefaultKvShare = 40;
+
+// The same for recurrent states, which are allocated beside it.
+inline constexpr std::uint64_t kStateShare = 20;
 
 // Throws StartupError, one line that says what is needed, what there is, and what to change, where the options cannot
 // be met; MemoryShortage where memory is what lacks. By default the pool holds useful_kv_tokens, but takes at most

@@ -28,7 +28,7 @@ struct StepArrays {
   AttentionBatch attention{};
   std::span<const std::int32_t> adapters{};  // [sequences] -1: none
   std::span<const std::int32_t> states{};    // [sequences] where a recurrent layer keeps its state; -1: nowhere
-  StateStorage* state_storage = nullptr;     // of which those are slots; a sequence that begins here begins anew
+  StateStorage* state_storage = nullptr;     // of which those are; a sequence that begins here begins anew
 
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending

@@ -140,44 +140,5 @@ void attend_row(const KvHeadView& kv, const RowAttention& row, float* scores) {
   }
 }
 
-// One token of the gated delta rule for one head: S <- diag(decay) S; d = beta (v - S^T k); S += k d^T; out = S^T q.
-// state: [key_dim][value_dim]; decay: one for each element of the key.
-void delta_step(const DeltaToken& t, float* state) {
-  using F = typename Simd::F;
-  for (std::int64_t j = 0; j < t.value_dim; j += Simd::kLanes) {
-    const std::int64_t n = t.value_dim - j;
-    F seen = Simd::zero();
-    for (std::int64_t i = 0; i < t.key_dim; ++i) {
-      float* at = state + i * t.value_dim + j;
-      const F s = Simd::mul(Simd::load_partial(at, n), Simd::set1(t.decay[i]));
-      Simd::store_partial(at, s, n);
-      seen = Simd::fma(s, Simd::set1(t.k[i]), seen);
-    }
-    const F d = Simd::mul(Simd::sub(Simd::load_partial(t.v + j, n), seen), Simd::set1(t.beta));
-    F out = Simd::zero();
-    for (std::int64_t i = 0; i < t.key_dim; ++i) {
-      float* at = state + i * t.value_dim + j;
-      const F s = Simd::fma(Simd::set1(t.k[i]), d, Simd::load_partial(at, n));
-      Simd::store_partial(at, s, n);
-      out = Simd::fma(s, Simd::set1(t.q[i]), out);
-    }
-    Simd::store_partial(t.out + j, out, n);
-  }
-}
-
-// One token of Mamba-2 for one element of a head: s = s * decay + x * b; gives s . c.
-float mamba_step(float decay, float x, const float* b, const float* c, std::int64_t count, float* state) {
-  using F = typename Simd::F;
-  F acc = Simd::zero();
-  for (std::int64_t i = 0; i < count; i += Simd::kLanes) {
-    const std::int64_t n = count - i;
-    const F kept = Simd::mul(Simd::load_partial(state + i, n), Simd::set1(decay));
-    const F s = Simd::fma(Simd::set1(x), Simd::load_partial(b + i, n), kept);
-    Simd::store_partial(state + i, s, n);
-    acc = Simd::fma(s, Simd::load_partial(c + i, n), acc);
-  }
-  return Simd::reduce_add(acc);
-}
-
 }  // namespace
 }  // namespace quire

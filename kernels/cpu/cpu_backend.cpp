@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_graph_ops.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
+#include "kernels/cpu/cpu_state_ops.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/thread_pool.h"
@@ -58,6 +59,7 @@ class CpuBackend final : public Backend {
         pool_(options.threads, options.pin ? usable_cores() : std::vector<int>()),
         linear_(kernels_, pool_),
         attention_(kernels_, pool_),
+        recurrent_(kernels_, pool_),
         graph_(kernels_, pool_, linear_) {}
 
   std::string name() const override { return std::string("cpu/") + kernels_.name; }
@@ -108,6 +110,7 @@ class CpuBackend final : public Backend {
     attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  RecurrentOps* recurrent() override { return &recurrent_; }
   GraphOps* graph() override { return &graph_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
@@ -128,6 +131,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   LinearRunner linear_;
   AttentionRunner attention_;
+  CpuRecurrentOps recurrent_;
   CpuGraphOps graph_;
 };
 

@@ -18,7 +18,6 @@ class CpuGraphOps final : public GraphOps {
   CpuGraphOps(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linear)
       : kernels_(kernels), pool_(pool), linear_(linear), scores_(static_cast<std::size_t>(pool.size())) {}
 
-  std::unique_ptr<StateStorage> allocate_states(std::int64_t num_slots, std::int64_t floats) override;
   void layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) override;
   void activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) override;
   void copy(MatrixView x, MatrixView out) override;
@@ -35,12 +34,6 @@ class CpuGraphOps final : public GraphOps {
   void expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
                      std::int64_t rows_each, MatrixView x, MatrixView out) override;
   void combine(MatrixView x, std::span<const float> weights, MatrixView out) override;
-  void short_conv(const AttentionBatch& batch, const StateRef& state, const float* kernel, const float* bias,
-                  std::int64_t taps, MatrixView x) override;
-  void delta_rule(const AttentionBatch& batch, const StateRef& state, const DeltaArgs& args, MatrixView q, MatrixView k,
-                  MatrixView v, MatrixView decay, MatrixView beta, MatrixView out) override;
-  void mamba2(const AttentionBatch& batch, const StateRef& state, const MambaArgs& args, MatrixView x, MatrixView b,
-              MatrixView c, MatrixView dt, MatrixView out) override;
 
  private:
   // body(row) for every row, rows of `cost` elements.

@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm_float_impl.h"
 #include "kernels/cpu/gemm_int_rows_impl.h"
 #include "kernels/cpu/rates_impl.h"
+#include "kernels/cpu/recurrent_impl.h"
 
 namespace quire {
 namespace {
@@ -67,8 +68,7 @@ constexpr KernelTable make_table(const char* name) {
       .merge = merge,
       .finish = finish,
       .attend_row = attend_row,
-      .delta_step = delta_step,
-      .mamba_step = mamba_step,
+      .recurrent = recurrent_table(),
   };
   set_products(table);
   return table;

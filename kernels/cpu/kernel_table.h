@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/recurrent_table.h"
 #include "kernels/element_type.h"
 
 namespace quire {
@@ -153,18 +154,6 @@ struct RowAttention {
   float* out = nullptr;  // [value_dim]
 };
 
-// One token of the gated delta rule for one head.
-struct DeltaToken {
-  std::int64_t key_dim = 0;
-  std::int64_t value_dim = 0;
-  const float* q = nullptr;
-  const float* k = nullptr;
-  const float* v = nullptr;
-  const float* decay = nullptr;  // [key_dim]
-  float beta = 0.0f;
-  float* out = nullptr;
-};
-
 // A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
 // null where the level has none.
 struct RateLoop {
@@ -219,8 +208,7 @@ struct KernelTable {
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
   // scores: room for the tokens of the range, rounded outwards to multiples of kPanelCols.
   void (*attend_row)(const KvHeadView& kv, const RowAttention& row, float* scores);
-  void (*delta_step)(const DeltaToken& token, float* state);
-  float (*mamba_step)(float decay, float x, const float* b, const float* c, std::int64_t count, float* state);
+  RecurrentTable recurrent;
 };
 
 }  // namespace quire

@@ -141,18 +141,19 @@ std::vector<StatePlace> state_places(const ModelSpec& spec) {
     StatePlace place{.offset = offset};
     switch (layer.mixer) {
       case Mixer::kDeltaNet:
-        place.conv_floats = (net.taps - 1) * (2 * net.key_heads * net.key_dim + net.value_heads * net.value_dim);
-        place.floats = net.value_heads * net.key_dim * net.value_dim;
+        place.conv_floats =
+            conv_state_floats(2 * net.key_heads * net.key_dim + net.value_heads * net.value_dim, net.taps);
+        place.floats = matrix_state_floats(net.value_heads, net.key_dim, net.value_dim);
         break;
       case Mixer::kKimiDelta:
-        place.conv_floats = (net.taps - 1) * 3 * net.value_heads * net.value_dim;
-        place.floats = net.value_heads * net.key_dim * net.value_dim;
+        place.conv_floats = 3 * conv_state_floats(net.value_heads * net.value_dim, net.taps);
+        place.floats = matrix_state_floats(net.value_heads, net.key_dim, net.value_dim);
         break;
-      case Mixer::kShortConv: place.conv_floats = (net.taps - 1) * net.inner_size; break;
+      case Mixer::kShortConv: place.conv_floats = conv_state_floats(net.inner_size, net.taps); break;
       case Mixer::kMamba2:
       case Mixer::kAttentionAndMamba2:
-        place.conv_floats = (net.taps - 1) * (net.inner_size + 2 * net.num_groups * net.key_dim);
-        place.floats = net.inner_size * net.key_dim;
+        place.conv_floats = conv_state_floats(net.inner_size + 2 * net.num_groups * net.key_dim, net.taps);
+        place.floats = matrix_state_floats(net.value_heads, net.key_dim, net.value_dim);
         break;
       default: break;
     }

@@ -10,6 +10,7 @@
 #include "core/model/architectures/model_config.h"
 #include "core/model/architectures/weight_roles.h"
 #include "kernels/graph_ops.h"
+#include "kernels/recurrent_ops.h"
 
 namespace quire {
 

@@ -110,6 +110,11 @@ class Needs {
   void vector(Role role, std::int64_t size, bool is_optional = false) {
     if (role != Role::kNoRole) out_.push_back({.role = role, .cols = size, .is_optional = is_optional});
   }
+  void convolution(Role role, std::int64_t channels, std::int64_t taps) {
+    vector(role, channels * taps);
+    out_.back().taps = taps;
+    out_.back().bias_size = channels;
+  }
   void product(Role role, Role product, std::int64_t rows, std::int64_t cols) {
     out_.push_back({.role = role, .form = Form::kProduct, .product = product, .rows = rows, .cols = cols});
   }
@@ -219,7 +224,7 @@ void Needs::delta_net(const RecurrentSpec& net) {
     product(Role::kSsmBeta, Role::kQuery, net.value_heads, hidden_);
     product(Role::kSsmAlpha, Role::kQuery, net.value_heads, hidden_);
   }
-  vector(Role::kSsmConv, (2 * keys + values) * net.taps);
+  convolution(Role::kSsmConv, 2 * keys + values, net.taps);
   vector(Role::kSsmDt, net.value_heads);
   vector(Role::kSsmA, net.value_heads);
   vector(Role::kSsmNorm, net.value_dim);
@@ -235,7 +240,7 @@ void Needs::kimi_delta(const RecurrentSpec& net) {
   product(Role::kSsmGA, Role::kQuery, net.value_dim, hidden_);
   product(Role::kSsmBeta, Role::kQuery, net.value_heads, hidden_);
   for (const Role role : {Role::kSsmConvQ, Role::kSsmConvK, Role::kSsmConvV})
-    vector(role, width * net.taps);
+    convolution(role, width, net.taps);
   alone(Role::kSsmFB, width, net.value_dim);
   alone(Role::kSsmGB, width, net.value_dim);
   vector(Role::kSsmDt, width);
@@ -247,8 +252,7 @@ void Needs::kimi_delta(const RecurrentSpec& net) {
 void Needs::mamba2(const RecurrentSpec& net) {
   const std::int64_t convolved = net.inner_size + 2 * net.num_groups * net.key_dim;
   alone(Role::kSsmIn, net.inner_size + convolved + net.value_heads, hidden_);
-  vector(Role::kSsmConv, convolved * net.taps);
-  out_.back().bias_size = convolved;
+  convolution(Role::kSsmConv, convolved, net.taps);
   vector(Role::kSsmDt, net.value_heads);
   vector(Role::kSsmA, net.value_heads);
   vector(Role::kSsmD, net.value_heads);
@@ -265,7 +269,7 @@ void Needs::mixer(const LayerSpec& layer) {
     case Mixer::kKimiDelta: kimi_delta(layer.recurrent); break;
     case Mixer::kShortConv:
       alone(Role::kConvIn, 3 * layer.recurrent.inner_size, hidden_);
-      vector(Role::kConv, layer.recurrent.inner_size * layer.recurrent.taps);
+      convolution(Role::kConv, layer.recurrent.inner_size, layer.recurrent.taps);
       alone(Role::kConvOut, hidden_, layer.recurrent.inner_size);
       break;
     case Mixer::kMamba2: mamba2(layer.recurrent); break;

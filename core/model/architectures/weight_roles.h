@@ -130,6 +130,7 @@ struct WeightNeed {
   std::int64_t num_experts = 0;
   bool is_optional = false;
   std::int64_t bias_size = 0;  // of a vector's bias; 0: as the vector
+  std::int64_t taps = 0;       // a vector that files hold as [channels][taps]: it is turned to [taps][channels]
   std::int64_t gate_rows = 0;  // rows come as [gate_rows | gate_rows] for each head: all first halves go first
 };
 

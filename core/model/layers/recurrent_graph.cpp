@@ -7,9 +7,10 @@ namespace quire {
 
 using Role = WeightRole;
 
-StateRef Transformer::state_of(const Layer& layer, bool behind_conv) const {
+StatePart Transformer::state_of(const Layer& layer, bool behind_conv) const {
   const StatePlace& place = state_places_[static_cast<std::size_t>(layer.index)];
-  return {layer.slice.states, layer.slice.state_slots, place.offset + (behind_conv ? place.conv_floats : 0)};
+  QUIRE_CHECK(layer.slice.states != nullptr, "a recurrent layer without states");
+  return {layer.slice.states, place.offset + (behind_conv ? place.conv_floats : 0)};
 }
 
 void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
@@ -24,9 +25,8 @@ void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, Matr
   const MatrixView mixed = room(kAttended, out.rows, values);
   const PackedLayer& weights = layer.weights;
   multiply(weights, Role::kQuery, in, all, false);
-  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kSsmConv), nullptr, net.taps,
-                     qkv);
-  graph().activate({.kind = Nonlinearity::kSilu}, qkv, {}, qkv);
+  recurrent().short_conv(layer.slice.attention, state_of(layer, false),
+                         {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .silu = true}, qkv, {}, {}, qkv);
   const DeltaArgs args{.key_heads = net.key_heads,
                        .value_heads = net.value_heads,
                        .key_dim = net.key_dim,
@@ -35,10 +35,10 @@ void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, Matr
                        .eps = static_cast<float>(spec_.delta_eps),
                        .a = weights.vector(Role::kSsmA),
                        .dt_bias = weights.vector(Role::kSsmDt)};
-  graph().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, keys),
-                     columns(qkv, keys, keys), columns(qkv, 2 * keys, values), alpha, beta, mixed);
-  backend_.head_rms_norm(mixed, net.value_heads, net.value_dim, weights.vector(Role::kSsmNorm), eps_);
-  graph().gate(Nonlinearity::kSilu, z, mixed);
+  recurrent().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, keys),
+                         columns(qkv, keys, keys), columns(qkv, 2 * keys, values), alpha, beta, mixed);
+  recurrent().gated_norm(
+      {.group = net.value_dim, .shared_weight = true, .weight = weights.vector(Role::kSsmNorm), .eps = eps_}, z, mixed);
   multiply(weights, Role::kSsmOut, mixed, out, accumulate);
 }
 
@@ -56,15 +56,15 @@ void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, Mat
   multiply(weights, Role::kQuery, in, all, false);
   multiply(weights, Role::kSsmFB, columns(all, 3 * width, low), decay, false);
   multiply(weights, Role::kSsmGB, columns(all, 3 * width + low, low), gate, false);
-  StateRef conv = state_of(layer, false);
+  StatePart conv = state_of(layer, false);
   std::int64_t part = 0;
   for (const Role role : {Role::kSsmConvQ, Role::kSsmConvK, Role::kSsmConvV}) {
-    graph().short_conv(layer.slice.attention, conv, weights.vector(role), nullptr, net.taps,
-                       columns(qkv, part * width, width));
-    conv.offset += (net.taps - 1) * width;
+    const MatrixView x = columns(qkv, part * width, width);
+    recurrent().short_conv(layer.slice.attention, conv,
+                           {.taps = net.taps, .weights = weights.vector(role), .silu = true}, x, {}, {}, x);
+    conv.offset += conv_state_floats(width, net.taps);
     ++part;
   }
-  graph().activate({.kind = Nonlinearity::kSilu}, qkv, {}, qkv);
   const DeltaArgs args{.key_heads = net.key_heads,
                        .value_heads = net.value_heads,
                        .key_dim = net.key_dim,
@@ -74,11 +74,15 @@ void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, Mat
                        .eps = static_cast<float>(spec_.delta_eps),
                        .a = weights.vector(Role::kSsmA),
                        .dt_bias = weights.vector(Role::kSsmDt)};
-  graph().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, width),
-                     columns(qkv, width, width), columns(qkv, 2 * width, width), decay,
-                     columns(all, 3 * width + 2 * low, net.value_heads), mixed);
-  backend_.head_rms_norm(mixed, net.value_heads, net.value_dim, weights.vector(Role::kSsmNorm), eps_);
-  graph().gate(Nonlinearity::kSigmoid, gate, mixed);
+  recurrent().delta_rule(layer.slice.attention, state_of(layer, true), args, columns(qkv, 0, width),
+                         columns(qkv, width, width), columns(qkv, 2 * width, width), decay,
+                         columns(all, 3 * width + 2 * low, net.value_heads), mixed);
+  recurrent().gated_norm({.sigmoid = true,
+                          .group = net.value_dim,
+                          .shared_weight = true,
+                          .weight = weights.vector(Role::kSsmNorm),
+                          .eps = eps_},
+                         gate, mixed);
   multiply(weights, Role::kAttentionOutput, mixed, out, accumulate);
 }
 
@@ -90,9 +94,9 @@ void Transformer::run_short_conv(const Layer& layer, const ProductInput& in, Mat
   const MatrixView all = room(kMixed, out.rows, 3 * width);
   const MatrixView x = columns(all, 2 * width, width);
   multiply(weights, Role::kConvIn, in, all, false);
-  graph().gate(Nonlinearity::kNone, columns(all, 0, width), x);
-  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kConv), nullptr, net.taps, x);
-  graph().gate(Nonlinearity::kNone, columns(all, width, width), x);
+  recurrent().short_conv(layer.slice.attention, state_of(layer, false),
+                         {.taps = net.taps, .weights = weights.vector(Role::kConv)}, x, columns(all, 0, width),
+                         columns(all, width, width), x);
   multiply(weights, Role::kConvOut, x, out, accumulate);
 }
 
@@ -107,27 +111,26 @@ void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixV
   const MatrixView xbc = columns(all, inner, convolved);
   const MatrixView mixed = room(kAttended, out.rows, inner);
   multiply(weights, Role::kSsmIn, in, all, false);
-  graph().short_conv(layer.slice.attention, state_of(layer, false), weights.vector(Role::kSsmConv),
-                     weights.bias(Role::kSsmConv), net.taps, xbc);
-  graph().activate({.kind = Nonlinearity::kSilu}, xbc, {}, xbc);
-  const MambaArgs args{.num_heads = net.value_heads,
-                       .head_dim = net.value_dim,
-                       .state_size = net.key_dim,
-                       .num_groups = net.num_groups,
-                       .a = weights.vector(Role::kSsmA),
-                       .d = weights.vector(Role::kSsmD),
-                       .dt_bias = weights.vector(Role::kSsmDt)};
-  graph().mamba2(layer.slice.attention, state_of(layer, true), args, columns(xbc, 0, inner),
-                 columns(xbc, inner, group_state), columns(xbc, inner + group_state, group_state),
-                 columns(all, inner + convolved, net.value_heads), mixed);
-  graph().gate(Nonlinearity::kSilu, z, mixed);
-  if (net.has_norm) {
-    const std::int64_t size = inner / net.num_groups;
-    for (std::int64_t group = 0; group < net.num_groups; ++group) {
-      const MatrixView part = columns(mixed, group * size, size);
-      backend_.rms_norm(part, weights.vector(Role::kSsmNorm) + group * size, eps_, part);
-    }
-  }
+  recurrent().short_conv(
+      layer.slice.attention, state_of(layer, false),
+      {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .bias = weights.bias(Role::kSsmConv), .silu = true},
+      xbc, {}, {}, xbc);
+  const StateSpaceArgs args{.num_heads = net.value_heads,
+                            .head_dim = net.value_dim,
+                            .state_size = net.key_dim,
+                            .num_groups = net.num_groups,
+                            .a = weights.vector(Role::kSsmA),
+                            .d = weights.vector(Role::kSsmD),
+                            .dt_bias = weights.vector(Role::kSsmDt)};
+  recurrent().state_space(layer.slice.attention, state_of(layer, true), args, columns(xbc, 0, inner),
+                          columns(xbc, inner, group_state), columns(xbc, inner + group_state, group_state),
+                          columns(all, inner + convolved, net.value_heads), mixed);
+  using Order = GatedNormArgs::Order;
+  recurrent().gated_norm({.order = net.has_norm ? Order::kGateThenNorm : Order::kGateOnly,
+                          .group = inner / net.num_groups,
+                          .weight = weights.vector(Role::kSsmNorm),
+                          .eps = eps_},
+                         z, mixed);
   multiply(weights, Role::kSsmOut, mixed, out, accumulate);
 }
 

@@ -41,6 +41,12 @@ GraphOps& Transformer::graph() const {
   return *ops;
 }
 
+RecurrentOps& Transformer::recurrent() const {
+  RecurrentOps* ops = backend_.recurrent();
+  QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of recurrent layers");
+  return *ops;
+}
+
 MatrixView Transformer::room(Slot slot, std::int64_t rows, std::int64_t cols) {
   const Activation& activation = activations_[slot];
   QUIRE_CHECK(cols <= widths_[slot], "an activation wider than planned");
@@ -266,7 +272,7 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
                      .slots = whole.slots.subspan(at(begin), at(end - begin))};
   slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
   slice.states = arrays.state_storage;
-  if (!arrays.states.empty()) slice.state_slots = arrays.states.subspan(at(first), at(sequence - first));
+  if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));
   return slice;
 }
 

@@ -83,7 +83,6 @@ class Transformer final : public Model {
     std::int64_t end = 0;
     AttentionBatch attention;
     std::span<const std::int32_t> positions;
-    std::span<const std::int32_t> state_slots;
     StateStorage* states = nullptr;
     KvStorage* kv = nullptr;
     MatrixView per_layer;  // [rows, layers * per_layer_size]
@@ -137,7 +136,8 @@ class Transformer final : public Model {
   // The input of a branch: normed on the way into its product where one product takes it all, else made here.
   ProductInput branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product);
   GraphOps& graph() const;
-  StateRef state_of(const Layer& layer, bool behind_conv) const;
+  RecurrentOps& recurrent() const;
+  StatePart state_of(const Layer& layer, bool behind_conv) const;
 
   ModelSpec spec_;
   PackedModel weights_;

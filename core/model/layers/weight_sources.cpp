@@ -45,10 +45,23 @@ class Collector {
     // Some published files leave the suffix of a norm away.
     if (!tensors_.contains(tensor) && tensors_.contains(beside(need.role, ""))) tensor = beside(need.role, "");
     if (need.is_optional && !tensors_.contains(tensor)) return;
-    to.vectors[need.role] = tensors_.take_values(tensor, need.cols);
+    to.vectors[need.role] = turned(tensors_.take_values(tensor, need.cols), need.taps);
     const std::string bias = beside(need.role, ".bias");
     const std::int64_t bias_size = need.bias_size > 0 ? need.bias_size : need.cols;
     if (bias != tensor && tensors_.contains(bias)) to.biases[need.role] = tensors_.take_values(bias, bias_size);
+  }
+
+  // A convolution's [channels][taps] as [taps][channels]; taps 0: no convolution.
+  static std::vector<float> turned(std::vector<float> values, std::int64_t taps) {
+    if (taps == 0) return values;
+    const auto count = static_cast<std::size_t>(taps);
+    const std::size_t channels = values.size() / count;
+    std::vector<float> out(values.size());
+    for (std::size_t c = 0; c < channels; ++c) {
+      for (std::size_t j = 0; j < count; ++j)
+        out[j * channels + c] = values[c * count + j];
+    }
+    return out;
   }
 
   static std::int64_t num_rows(const LinearSource& product) {

@@ -115,3 +115,19 @@ TEST_CASE("A model's needs are those of its weights, steps and blocks", "[memory
   CHECK(measured.kv_block_bytes >= 5 * 2 * 16 * 4 * 8 * 2);
   CHECK(memory_needs(*model, *backend, {}, {.max_num_seqs = 4, .max_model_len = 100}).useful_kv_tokens == 400);
 }
+
+TEST_CASE("Recurrent states take their share before the KV pool, one at least", "[memory]") {
+  MemoryNeeds hybrid = needs();
+  hybrid.state_bytes = 48 * kMiB;
+  hybrid.useful_states = 12;
+  const MemoryPlan plan = plan_memory(hybrid, {}, machine(8 * kGiB));
+  CHECK(plan.num_states == 12);
+  CHECK(plan.total_bytes() == kGiB + 64 * kMiB + kProcessBytes + plan.kv_bytes() + 12 * 48 * kMiB);
+  CHECK_THAT(plan.describe(), Contains("recurrent states 576.0 MiB: 12 of 48.0 MiB"));
+  const MemoryPlan small = plan_memory(hybrid, {}, machine(3 * kGiB));
+  CHECK(small.num_states == 7);  // 20 % of the 1.76 GiB that the rest leaves
+  CHECK(small.total_bytes() <= 3 * kGiB);
+  CHECK(plan_memory(hybrid, {}, machine(kGiB + 400 * kMiB)).num_states == 1);
+  CHECK_THROWS_AS(plan_memory(hybrid, {}, machine(kGiB + 290 * kMiB)), MemoryShortage);
+  CHECK(plan_memory(needs(), {}, machine(8 * kGiB)).num_states == 0);
+}

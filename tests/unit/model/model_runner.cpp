@@ -34,7 +34,8 @@ ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDTy
   layout.block_size = kBlockSize;
   layout.dtype = kv_dtype;
   kv_ = backend_.allocate_kv(layout);
-  if (model_->state_floats() > 0) states_ = backend_.graph()->allocate_states(kNumStates, model_->state_floats());
+  if (model_->state_floats() > 0)
+    states_ = backend_.recurrent()->allocate_states({.num_states = kNumStates, .floats = model_->state_floats()});
 }
 
 ModelRunner::~ModelRunner() = default;

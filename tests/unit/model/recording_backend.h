@@ -84,6 +84,7 @@ class RecordingBackend final : public Backend {
     backend_->gather_rows(x, rows, out);
   }
   GraphOps* graph() override { return backend_->graph(); }
+  RecurrentOps* recurrent() override { return backend_->recurrent(); }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
     backend_->parallel_for(count, grain, body);
