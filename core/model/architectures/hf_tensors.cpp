@@ -54,7 +54,8 @@ class HfNames {
     std::string suffix(dot == std::string_view::npos ? "" : rest.substr(dot));
     std::string stem(rest.substr(0, dot));
     auto found = stems_.find(stem + suffix);  // "ffn_gate_inp.scale"
-    if (found == stems_.end()) found = stems_.find(stem);
+    const bool by_suffix = found != stems_.end();
+    if (!by_suffix) found = stems_.find(stem);
     std::string expert;
     if (found == stems_.end() && (dot = stem.rfind('.')) != std::string::npos) {
       expert = stem.substr(dot + 1);
@@ -69,9 +70,12 @@ class HfNames {
       return gguf;
     }
     if (name.ends_with('$')) {
+      // What stands beside a tensor without suffix is named by itself.
+      const bool is_whole =
+          by_suffix || suffix == ".weight" || suffix.empty() || stem == "exp_probs_b" || stem == "ssm_dt";
+      if (!is_whole) return gguf;
       name.pop_back();
-      // A bias beside a name without suffix is another tensor, and not this one.
-      suffix = suffix == ".bias" && stem != "exp_probs_b" && stem != "ssm_dt" ? ".bias" : "";
+      suffix.clear();
     }
     return name == "lm_head" ? name + suffix : prefix_ + layer + name + suffix;
   }
