@@ -71,6 +71,17 @@ class Collector {
     return count;
   }
 
+  static std::vector<float> decoded_rows(const WeightSource& matrix) {
+    std::vector<float> values(static_cast<std::size_t>(matrix.rows * matrix.cols));
+    std::vector<std::byte> made(matrix.maker == nullptr ? 0 : dtype_bytes(matrix.type, matrix.rows * matrix.cols));
+    for (std::int64_t row = 0; !made.empty() && row < matrix.rows; ++row)
+      matrix.maker->make_row(
+          matrix.first_row + row,
+          &made[made.size() / static_cast<std::size_t>(matrix.rows) * static_cast<std::size_t>(row)]);
+    dequantize(matrix.type, made.empty() ? matrix.data : made.data(), std::ssize(values), values.data());
+    return values;
+  }
+
   // Values for some rows of a product; zero for the rows before them that have none.
   static void put_values(std::vector<float>& all, std::int64_t first, const std::vector<float>& values) {
     all.resize(static_cast<std::size_t>(first));
@@ -143,8 +154,7 @@ class Collector {
     const auto nope = static_cast<std::size_t>(latent.nope_dim);
     for (std::int64_t head = 0; head < need.num_experts; ++head) {
       const WeightSource key = rows_of(all, head * need.rows, latent.nope_dim);
-      std::vector<float> values(nope * rank);
-      dequantize(key.type, key.data, std::ssize(values), values.data());
+      const std::vector<float> values = decoded_rows(key);
       auto turned = std::make_shared<std::vector<float>>(values.size());
       for (std::size_t i = 0; i < nope; ++i) {
         for (std::size_t j = 0; j < rank; ++j)
