@@ -43,7 +43,9 @@ class Collector {
   void take_vector(const WeightNeed& need, SourceGroup& to) {
     std::string tensor = name(need.role);
     // Some published files leave the suffix of a norm away.
-    if (!tensors_.contains(tensor) && tensors_.contains(beside(need.role, ""))) tensor = beside(need.role, "");
+    if (role_info(need.role).suffix == ".weight" && !tensors_.contains(tensor) &&
+        tensors_.contains(beside(need.role, "")))
+      tensor = beside(need.role, "");
     if (need.is_optional && !tensors_.contains(tensor)) return;
     to.vectors[need.role] = turned(tensors_.take_values(tensor, need.cols), need.taps);
     const std::string bias = beside(need.role, ".bias");
