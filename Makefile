@@ -37,7 +37,8 @@ tidy: build/dev/build.ninja
 
 check: build/check/build.ninja
 	ninja --quiet -C build/check
-	ctest --test-dir build/check --output-on-failure
+	ctest --test-dir build/check --output-on-failure --parallel 2
+	@tests/skipped.sh build/check
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 asan: build/asan/build.ninja

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "config/key_types.h"
 
@@ -10,6 +11,7 @@ namespace {
 using Kind = ConfigValue::Kind;
 
 constexpr std::size_t kLongestName = 64;
+constexpr std::int64_t kLargestPriority = 1'000'000'000;
 
 // What a name may hold so that it needs no quoting in a log line, a metric's label or a flag.
 bool is_key_name(std::string_view name) {
@@ -58,8 +60,14 @@ std::string set_member(ApiKeyOptions& key, const std::string& name, const Config
     key.quota.*count.field = *number;
     return {};
   }
+  if (name == "priority") {
+    const auto number = read_integer(value);
+    if (!number || std::abs(*number) > kLargestPriority) return "needs an integer for 'priority'";
+    key.priority = static_cast<std::int32_t>(*number);
+    return {};
+  }
   if (name != "admin") {
-    std::vector<std::string_view> names = {"admin"};
+    std::vector<std::string_view> names = {"admin", "priority"};
     for (const Text& text : kTexts)
       names.push_back(text.name);
     for (const Count& count : kCounts)
@@ -95,6 +103,7 @@ std::string show_key(const ApiKeyOptions& key) {
     }
   }
   if (key.admin) out += ", admin: true";
+  if (key.priority != 0) out += fmt::format(", priority: {}", key.priority);
   for (const Count& count : kCounts) {
     if (key.quota.*count.field != 0) out += fmt::format(", {}: {}", count.name, key.quota.*count.field);
   }

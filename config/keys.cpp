@@ -84,6 +84,10 @@ Keys server_keys() {
            "Bodies of all requests together that are being received or wait to be parsed; where they are more, the "
            "largest upload of the key or address that has most of them is refused"},
           [](Config & c) -> auto& { return c.serve.server.max_queued_bytes; }, kSomeBytes),
+      types::integer<std::int64_t>(
+          {"server.list_window",
+           "Prompts of one request's list that wait or run at once; the others follow as these end"},
+          [](Config & c) -> auto& { return c.serve.server.list_window; }, kAtLeastOne),
       types::size(
           {"server.min_body_rate",
            "Bytes per second that a body must bring on average, once server.timeout.body has passed; slower ones get "
@@ -100,10 +104,21 @@ Keys listener_keys() {
       types::text_choice({"server.unix_socket_mode", "Who may connect to that path"},
                          [](Config & c) -> auto& { return c.serve.server.unix_socket_mode; }, {"0600", "0660", "0666"}),
       types::text(
-          {"server.admin_listen",
-           "ADDRESS:PORT or a path (its mode is unix_socket_mode) where /admin, health and metrics need no key; empty: "
-           "none"},
+          {"server.admin_listen", "ADDRESS:PORT or a path where /admin, health and metrics need no key; empty: none"},
           [](Config & c) -> auto& { return c.serve.server.admin_listen; }),
+      types::text_choice({"server.admin_socket_mode", "Who may connect to admin_listen where it is a path"},
+                         [](Config & c) -> auto& { return c.serve.server.admin_socket_mode; },
+                         {"0600", "0660", "0666"}),
+      types::duration(
+          {"server.exit_when_idle",
+           "Ends with exit code 0 after so long without a request of the API, so that a supervisor that holds the "
+           "sockets starts it again for the next one; 0s: never"},
+          [](Config & c) -> auto& { return c.serve.server.exit_when_idle; }),
+      types::text(
+          {"server.model_root",
+           "The folder that holds the models, templates and packed weights that /admin may name; empty: the folders "
+           "of the models that there are"},
+          [](Config & c) -> auto& { return c.serve.server.model_root; }),
       types::integer<std::int64_t>(
           {"server.max_connections_per_address", "Connections from one address; 0: no bound of its own"},
           [](Config & c) -> auto& { return c.serve.server.max_connections_per_address; }, kAnyCount),
@@ -172,12 +187,29 @@ Keys security_keys() {
           {"security.keys",
            "The API keys, by name. 'sha256' is the hash of the key (printf %s KEY | sha256sum), 'env' and 'file' say "
            "where it is; 'admin: true' opens /admin too; requests_per_minute, tokens_per_minute, max_concurrent and "
-           "max_context bound it. None: everybody is served"},
+           "max_context bound it; 'priority' (0) is the most urgent, which is the lowest, that its requests may ask "
+           "for. None: everybody is served"},
           [](Config & c) -> auto& { return c.serve.server.security.keys; }),
       types::choice<PageAccess>(
           {"security.metrics", "Who may read /metrics"},
           [](Config & c) -> auto& { return c.serve.server.security.metrics; },
           {{"open", PageAccess::kOpen}, {"key", PageAccess::kKey}, {"admin", PageAccess::kAdmin}}),
+      types::choice<Exposure>(
+          {"security.keyless",
+           "What a server without keys does that listens beyond this machine: start with a warning, refuse to start, "
+           "or start"},
+          [](Config & c) -> auto& { return c.serve.server.security.keyless; },
+          {{"warn", Exposure::kWarn}, {"refuse", Exposure::kRefuse}, {"allow", Exposure::kAllow}}),
+      types::texts(
+          {"security.allowed_hosts",
+           "Host names that a server without keys and TLS answers to, beside addresses, names without a dot, this "
+           "machine's name and local domains (.local, .internal, ...); '*': all. It keeps web pages out whose names "
+           "were made to lead here"},
+          [](Config & c) -> auto& { return c.serve.server.security.allowed_hosts; }),
+      types::integer<std::int64_t>(
+          {"security.max_failures_per_minute",
+           "Requests without a valid key that one address may send in a minute; further ones get 429. 0: no bound"},
+          [](Config & c) -> auto& { return c.serve.server.security.max_failures_per_minute; }, kAnyCount),
       types::texts(
           {"security.cors_origins",
            "Other sites whose pages may use the API from a browser, such as https://chat.example; '*': all"},
@@ -256,9 +288,12 @@ Keys kv_cache_keys() {
       types::boolean(
           {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),
-      types::boolean(
-          {"kv_cache.isolate_by_key", "Share cached blocks only among the requests of one API key"},
-          [](Config & c) -> auto& { return c.serve.engine.kv_cache.isolate_by_key; }),
+      types::choice<Isolation>(
+          {"kv_cache.isolate_by_key",
+           "Share cached blocks only among the requests of one API key; auto: where the server starts with several "
+           "keys"},
+          [](Config & c) -> auto& { return c.serve.isolation; },
+          {{"auto", Isolation::kAuto}, {"true", Isolation::kByKey}, {"false", Isolation::kNone}}),
       types::size(
           {"kv_cache.host_tier_bytes", "Host memory for blocks that leave the pool; 0: none"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.host_tier_bytes; }, kAnyBytes),
@@ -380,6 +415,8 @@ constexpr std::string_view kLive[] = {"models",
                                       "server.max_body_bytes",
                                       "server.max_queued_bytes",
                                       "server.min_body_rate",
+                                      "server.list_window",
+                                      "server.model_root",
                                       "server.tls.",
                                       "server.timeout.",
                                       "server.resume.",

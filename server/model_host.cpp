@@ -1,5 +1,6 @@
 #include "server/model_host.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -108,6 +109,10 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   grammar_compiler_ = std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));
+  const auto* const dtype = std::find_if(std::begin(kKvDTypes), std::end(kKvDTypes),
+                                         [&](const auto& each) { return each.second == layout.dtype; });
+  cache_ = {plan.block_size, plan.num_blocks, std::string(dtype == std::end(kKvDTypes) ? "" : dtype->first),
+            spec.engine.kv_cache.enable_prefix_caching};
   created_ = static_cast<std::int64_t>(std::time(nullptr));
   engine_->start();
 }

@@ -23,6 +23,7 @@ class ModelHost final : public RunningModel {
   RequestQueue& queue() override { return engine_->queue(); }
   EngineStats stats() const override { return engine_->stats(); }
   bool healthy() const override { return engine_->healthy(); }
+  CacheConfig cache_config() const override { return cache_; }
   StepTrace* step_trace() override { return &engine_->step_trace(); }
   void reconfigure(const EngineOptions& options) override {
     engine_->reconfigure(options.queue, options.scheduler.key_weights);
@@ -35,6 +36,7 @@ class ModelHost final : public RunningModel {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
+  CacheConfig cache_;
   std::int64_t created_ = 0;  // Unix seconds
 };
 

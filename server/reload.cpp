@@ -35,6 +35,10 @@ Result<std::string> Reloader::reload() {
   notifier_.reloading();
   auto outcome = apply();
   notifier_.ready();
+  ReloadCounts& counts = server_->state().reloads;
+  ++counts.num_all;
+  if (!outcome) ++counts.num_failed;
+  counts.last_failed = !outcome;
   if (!outcome) log::error("reload refused, nothing was changed: {}", outcome.error().message);
   return outcome;
 }
@@ -45,8 +49,9 @@ Result<std::string> Reloader::apply() {
     const std::string fixed = names_of_fixed(next.changes);
     if (!fixed.empty()) return tl::make_unexpected(bad_configuration("a restart is needed to change " + fixed));
     // Whatever can fail comes before anything is changed.
+    check_exposure(next.options.server);
     auto settings = std::make_shared<const Settings>(next.options.server);
-    models_->reconfigure(model_specs(next.options), next.options.engine);
+    models_->reconfigure(model_specs(next.options), engine_options(next.options));
     server_->state().set_settings(std::move(settings));
     log::set_level(next.log.level);
     Json changed = Json::array();

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -56,10 +57,25 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   });
 }
 
+// Ends as a drain does once nobody has asked the API for so long: where a supervisor holds the sockets, the next
+// connection starts the server again.
+void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
+  if (idle.count() == 0) return;
+  const auto period = std::clamp(idle / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
+  server.repeat(period, [&server, idle, calls = std::int64_t{0}, since = Clock::now()]() mutable {
+    const std::int64_t now_calls = server.state().num_calls.load();
+    if (now_calls != calls || server.state().live.count() > 0) since = Clock::now();
+    calls = now_calls;
+    if (Clock::now() - since < idle || server.stopping()) return;
+    log::info("nobody has asked for {} s: ending", std::chrono::duration_cast<std::chrono::seconds>(idle).count());
+    server.stop();
+  });
+}
+
 // Loads what is to be there from the start, and only then opens the doors.
 void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
   const auto started = Clock::now();
-  models.start(model_specs(options), options.engine, [&server] { return server.stopping(); });
+  models.start(model_specs(options), engine_options(options), [&server] { return server.stopping(); });
   models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
   const auto service = server.state().service();
   std::string names;
@@ -75,15 +91,37 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options)
 
 }  // namespace
 
+EngineOptions engine_options(const ServeOptions& options) {
+  EngineOptions engine = options.engine;
+  const bool several = options.server.security.keys.size() > 1;
+  engine.kv_cache.isolate_by_key =
+      options.isolation == Isolation::kByKey || (options.isolation == Isolation::kAuto && several);
+  return engine;
+}
+
+void check_exposure(const ServerOptions& options) {
+  const std::string& host = options.host;
+  const bool is_local = host.starts_with("127.") || host == "::1" || host == "localhost";
+  const bool asks_certificate =
+      !options.tls.client_ca.empty() && options.tls.client_certificate == ClientCertificate::kRequired;
+  const SecurityOptions& security = options.security;
+  if (is_local || asks_certificate || !security.keys.empty() || security.keyless == Exposure::kAllow) return;
+  const std::string what = "everybody who reaches " + host + " may use this server: configure security.keys";
+  if (security.keyless == Exposure::kRefuse) throw StartupError(what + " (security.keyless is refuse)");
+  log::warn("{}, or set security.keyless to allow", what);
+}
+
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
-  if (options.models.empty()) return {spec_of_only(options.model, options.engine)};
+  const EngineOptions engine = engine_options(options);
+  if (options.models.empty()) return {spec_of_only(options.model, engine)};
   std::vector<HostedModelSpec> specs;
   for (const ModelEntry& entry : options.models)
-    specs.push_back(spec_of(entry, options.engine));
+    specs.push_back(spec_of(entry, engine));
   return specs;
 }
 
 int serve(const ServeOptions& options, ConfigSource source) {
+  check_exposure(options.server);
   raise_descriptor_limit();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
@@ -109,6 +147,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
       reloader.attach(server, models);
       notifier.ready();
       feed_watchdog(server, notifier);
+      exit_when_idle(server, options.server.exit_when_idle);
     } catch (const Interrupted&) {
       log::info("interrupted while loading");
     }

@@ -13,13 +13,22 @@
 
 namespace quire {
 
+// Whether cached blocks are shared between API keys. kAuto: only where there is one key, or none.
+enum class Isolation { kAuto, kByKey, kNone };
+
 struct ServeOptions {
   ModelOptions model;  // the one model, or none where `models` has some
   std::vector<ModelEntry> models;
   ServerOptions server;
   EngineOptions engine;
   BackendOptions backend;
+  Isolation isolation = Isolation::kAuto;
 };
+
+// The engines' options as they result from all of it.
+EngineOptions engine_options(const ServeOptions& options);
+// Says so, or throws StartupError, where everybody in the network may use the server.
+void check_exposure(const ServerOptions& options);
 
 // All that is to be served, with the general sections' values where an entry has none of its own.
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options);

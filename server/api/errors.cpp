@@ -99,10 +99,6 @@ ErrorForm error_form(std::string_view path) {
   return path.substr(0, kMessages.size()) == kMessages ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
 }
 
-int form_status(int status, ErrorForm form) {
-  return form == ErrorForm::kAnthropic && status == 503 ? 529 : status;
-}
-
 std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id) {
   return dump_json(form == ErrorForm::kAnthropic ? anthropic_error(failure, request_id) : openai_error(failure));
 }

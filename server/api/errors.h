@@ -31,8 +31,6 @@ Failure failure_of(const Error& error);
 enum class ErrorForm { kOpenAi, kAnthropic };
 // The form that the API at this path has.
 ErrorForm error_form(std::string_view path);
-// The form's own status: Anthropic says 529 where a server has no capacity.
-int form_status(int status, ErrorForm form);
 std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id);
 std::string error_body(const Error& error);  // OpenAI's
 

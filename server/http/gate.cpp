@@ -1,21 +1,13 @@
 #include "server/http/gate.h"
 
 #include "server/api/errors.h"
+#include "server/http/browser_guard.h"
 #include "server/http/characters.h"
 #include "server/http/cors.h"
 
 namespace quire {
 
 namespace {
-
-bool is_json_type(std::string_view content_type) {
-  std::string type = lowered(content_type.substr(0, content_type.find(';')));
-  while (type.ends_with(' ') || type.ends_with('\t'))
-    type.pop_back();
-  const bool suffix =
-      type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
-  return type.empty() || type == "application/json" || type == "text/json" || suffix;
-}
 
 // OpenAI's clients send a bearer token, Anthropic's x-api-key.
 std::string_view presented_key(const RequestHead& head) {
@@ -55,25 +47,52 @@ PageAccess access_of(const Route& route, const SecurityOptions& security) {
   return PageAccess::kAdmin;
 }
 
+// Where no key protects the server, its being reachable does: from a page whose host name was rebound to it, too.
+std::optional<Response> host_refusal(const Settings& settings, const RequestHead& head, const Arrival& arrival,
+                                     PageAccess access) {
+  const bool is_keyless = arrival.on_admin || settings.keys.empty();
+  const bool proves_name = settings.tls != nullptr && !arrival.on_admin;
+  if (!is_keyless || proves_name || arrival.is_local || access == PageAccess::kOpen) return std::nullopt;
+  if (is_trusted_host(head.field("host"), settings.options.security.allowed_hosts)) return std::nullopt;
+  return error_response(403, "host_not_allowed",
+                        "Without API keys this server answers only to its own names: add this Host to "
+                        "security.allowed_hosts, or configure security.keys");
+}
+
+Response no_key_refusal(ServerState& state, const Settings& settings, const Arrival& arrival, bool presented) {
+  const auto wait = state.failures.count(arrival.peer, settings.options.security.max_failures_per_minute, Clock::now());
+  if (wait) {
+    return error_response(Error{ErrorKind::kRateLimited, "Too many requests without a valid API key from this address",
+                                "too_many_failures", "", *wait});
+  }
+  return error_response(
+      Error{ErrorKind::kUnauthorized,
+            presented ? "Incorrect API key provided" : "An API key is needed: send 'Authorization: Bearer KEY'",
+            "invalid_api_key", "", std::nullopt});
+}
+
 // Sets the key, or says why the request may not pass.
-std::optional<Response> check_key(const Settings& settings, const RequestHead& head, bool on_admin,
-                                  Admission& admission) {
+std::optional<Response> check_key(ServerState& state, const Settings& settings, const RequestHead& head,
+                                  const Arrival& arrival, Admission& admission) {
   const PageAccess access = access_of(*admission.route, settings.options.security);
-  if (access == PageAccess::kOpen || on_admin) return std::nullopt;
+  if (auto refusal = host_refusal(settings, head, arrival, access)) return refusal;
+  if (admission.route->access == Access::kAdmin) {
+    if (auto refusal = cross_site_refusal(head)) return refusal;
+  }
+  const std::string_view presented = presented_key(head);
+  if (!presented.empty()) admission.key = settings.keys.find(presented);
+  admission.sees_keys = arrival.on_admin || settings.keys.empty() || admission.key != nullptr;
+  if (access == PageAccess::kOpen || arrival.on_admin) {
+    admission.key = nullptr;
+    return std::nullopt;
+  }
   if (settings.keys.empty()) {
     if (access == PageAccess::kKey) return std::nullopt;
     return error_response(Error{ErrorKind::kForbidden,
                                 "This needs an admin key or the admin listener, and the server has neither for it",
                                 "admin_closed", "", std::nullopt});
   }
-  const std::string_view presented = presented_key(head);
-  if (!presented.empty()) admission.key = settings.keys.find(presented);
-  if (admission.key == nullptr) {
-    return error_response(Error{
-        ErrorKind::kUnauthorized,
-        presented.empty() ? "An API key is needed: send 'Authorization: Bearer KEY'" : "Incorrect API key provided",
-        "invalid_api_key", "", std::nullopt});
-  }
+  if (admission.key == nullptr) return no_key_refusal(state, settings, arrival, !presented.empty());
   if (access == PageAccess::kAdmin && !admission.key->admin) {
     return error_response(
         Error{ErrorKind::kForbidden, "This needs an admin key", "admin_key_required", "", std::nullopt});
@@ -117,7 +136,7 @@ Admission pass_gate(ServerState& state, const Settings& settings, const RequestH
     return admission;
   }
   admission.route = match.route;
-  admission.refusal = check_key(settings, head, arrival.on_admin, admission);
+  admission.refusal = check_key(state, settings, head, arrival, admission);
   if (!admission.refusal && match.route->is_api()) {
     admission.refusal = endpoint_refusal(state, head, arrival.resumes, admission);
   }

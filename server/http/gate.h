@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "server/http/request_head.h"
@@ -17,12 +18,15 @@ struct Admission {
   const Route* route = nullptr;
   const ApiKey* key = nullptr;      // lives in the settings; null where no key is asked for
   std::optional<Response> refusal;  // to be sent instead of an answer
+  bool sees_keys = false;           // may be shown the names of keys
   std::vector<HeaderField> fields;  // for whichever response follows
   QuotaTable::Lease lease;
 };
 
 struct Arrival {
   bool on_admin = false;  // by the admin listener, which needs no key and serves no model
+  bool is_local = false;  // by a Unix socket, which no web page reaches
+  std::string peer = {};  // the other side's address
   bool resumes = false;   // for the rest of a stream, which was let in, and is counted, as the stream that it is of
 };
 

@@ -144,7 +144,7 @@ std::string peer_address(const Listener::Socket& socket) {
   const auto remote = socket.remote_endpoint(error);
   if (error) return "unknown";
   const int family = remote.protocol().family();
-  if (family != AF_INET && family != AF_INET6) return "unix";
+  if (family != AF_INET && family != AF_INET6) return kLocalPeer;
   return tcp_endpoint(reinterpret_cast<const sockaddr*>(remote.data()), remote.size()).address().to_string();
 }
 

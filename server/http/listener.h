@@ -49,7 +49,8 @@ class Listener {
   bool is_adopted_ = false;
 };
 
-// The other side's address without its port; "unix" where it has none.
+// The other side's address without its port; kLocalPeer where it has none.
+inline constexpr const char* kLocalPeer = "unix";
 std::string peer_address(const Listener::Socket& socket);
 
 }  // namespace quire

@@ -33,6 +33,11 @@ void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
   if (wake) arrived_.try_send(boost::system::error_code());
 }
 
+bool Mailbox::interrupted() const {
+  const std::lock_guard lock(mutex_);
+  return interrupted_;
+}
+
 void Mailbox::interrupt(std::optional<Error> error) {
   {
     const std::lock_guard lock(mutex_);

@@ -25,6 +25,7 @@ class Mailbox {
   explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(executor, 1) {}
 
   void put(std::size_t index, OutputEvent event) noexcept;
+  bool interrupted() const;
   // Ends the wait for good: with an error to tell the client, or without where there is nobody left to tell.
   void interrupt(std::optional<Error> error);
 
@@ -40,7 +41,7 @@ class Mailbox {
   static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Mail> mail_;
   bool interrupted_ = false;
   std::optional<Error> error_;

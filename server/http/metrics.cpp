@@ -203,6 +203,7 @@ struct Metrics::Families {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
   }
   Counters& responses = counters("quire:http_responses_total", "Responses by status");
+  Counters& refusals = counters("quire:refusals_total", "Requests refused, by the error's code");
   Counters& key_requests = counters("quire:key_requests_total", "Responses by API key and status");
   Counters& key_prompt_tokens = counters("quire:key_prompt_tokens_total", "Prompt tokens by API key");
   Counters& key_cached_tokens =
@@ -247,6 +248,9 @@ void Metrics::GapRecorder::flush() {
 
 void Metrics::count_response(int status) {
   families_->responses.Add({{"code", std::to_string(status)}}).Increment();
+}
+void Metrics::count_refusal(const std::string& code) {
+  families_->refusals.Add({{"code", code}}).Increment();
 }
 void Metrics::connection_opened() {
   families_->connections.Increment();
@@ -293,16 +297,18 @@ void Metrics::request_params(const std::string& model, const Request& request) {
   histograms.params_max_tokens.Observe(request.sampling.max_tokens);
 }
 
-std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model,
-                            const SpanExporter* spans) {
+std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
+                            std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans) {
   if (!model.empty()) families_->of(model);  // there before its first request, as dashboards expect
   for (const ModelStats& engine : engines)
     families_->of(engine.model);
   auto families = families_->registry.Collect();
+  if (!with_keys) std::erase_if(families, [](const auto& family) { return family.name.starts_with("quire:key_"); });
   std::vector<prometheus::MetricFamily> of_engines;
   for (const ModelStats& engine : engines)
     add_families(of_engines, all_families(engine));
   std::move(of_engines.begin(), of_engines.end(), std::back_inserter(families));
+  std::move(of_server.begin(), of_server.end(), std::back_inserter(families));
   if (spans != nullptr) {
     using Type = prometheus::MetricType;
     families.push_back(plain("quire:spans_sent_total", "Requests told to the trace collector", Type::Counter,

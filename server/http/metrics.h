@@ -1,9 +1,12 @@
 // Metrics: what /metrics shows, under the names that vLLM uses, so that existing dashboards work. Any thread.
 #pragma once
 
+#include <prometheus/metric_family.h>
+
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
@@ -47,6 +50,8 @@ class Metrics {
   };
 
   void count_response(int status);
+  // `code` is one of the server's own, never a client's text.
+  void count_refusal(const std::string& code);
   void connection_opened();
   void connection_closed();
   void connection_refused();
@@ -57,9 +62,10 @@ class Metrics {
   void engine_times(const std::string& model, const FinishInfo& info);
   void request_params(const std::string& model, const Request& request);
 
-  // The text exposition; `engines`: the engines' own accounts. `model` labels what is not one engine's.
-  std::string expose(const std::vector<ModelStats>& engines, const std::string& model,
-                     const SpanExporter* spans = nullptr);
+  // The text exposition; `engines`: the engines' own accounts. `model` labels what is not one engine's. Without
+  // `with_keys` no API key is named.
+  std::string expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
+                     std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans = nullptr);
 
  private:
   struct Families;

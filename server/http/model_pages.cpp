@@ -1,6 +1,7 @@
 #include "server/http/model_pages.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <span>
 
@@ -95,6 +96,40 @@ void read_load_fields(FieldReader& reader, ModelEntry& model) {
   }
 }
 
+// Whether `path` lies in `folder`. By name alone: what an operator links to from there may be used, and a path that
+// climbs is refused.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  if (std::find(path.begin(), path.end(), "..") != path.end()) return false;
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  auto root = std::filesystem::absolute(folder).lexically_normal();
+  if (!root.has_filename()) root = root.parent_path();  // "/models/" is "/models"
+  const auto [end, unused] = std::mismatch(root.begin(), root.end(), whole.begin(), whole.end());
+  return end == root.end() || root == root.root_path();
+}
+
+// An admin key names files that this process reads: only those that an operator put among the models.
+Result<void> check_paths(const ServerState& state, const ModelOptions& model) {
+  std::vector<std::filesystem::path> roots;
+  const auto settings = state.settings();
+  if (!settings->options.model_root.empty()) {
+    roots.emplace_back(settings->options.model_root);
+  } else {
+    for (const ModelReport& report : state.admin.models())
+      roots.push_back(std::filesystem::absolute(report.path).lexically_normal().parent_path());
+  }
+  const std::pair<const char*, const std::filesystem::path*> paths[] = {
+      {"path", &model.path}, {"chat_template", &model.chat_template}, {"packed_cache", &model.packed_cache}};
+  for (const auto& [name, path] : paths) {
+    const auto holds = [path = path](const std::filesystem::path& root) { return is_below(*path, root); };
+    if (path->empty() || std::any_of(roots.begin(), roots.end(), holds)) continue;
+    return tl::make_unexpected(
+        Error{ErrorKind::kForbidden,
+              std::string("'") + name + "' is outside of server.model_root, or of the configured models' folders",
+              "path_not_allowed", name, std::nullopt});
+  }
+  return {};
+}
+
 Result<std::string> read_name(FieldReader& reader, const ServerState& state) {
   auto name = reader.string("name");
   if (!name) name = reader.string("model");
@@ -120,6 +155,7 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
     order.in_place = reader.word("mode", {"beside", "in_place"}) == "in_place";
   }
   if (reader.error()) return tl::make_unexpected(*reader.error());
+  if (const auto allowed = check_paths(state, order.model.model); !allowed) return tl::make_unexpected(allowed.error());
   return order;
 }
 

@@ -2,9 +2,19 @@
 
 #include <algorithm>
 
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 namespace quire {
 
 namespace asio = boost::asio;
+
+namespace {
+
+// When a list of which nothing is under way looks again for room in a queue that others fill.
+constexpr std::chrono::milliseconds kListRetry{50};
+
+}  // namespace
 
 void LiveOperations::add(const std::shared_ptr<Mailbox>& mailbox) {
   const std::lock_guard lock(mutex_);
@@ -50,25 +60,56 @@ OperationDriver::~OperationDriver() {
   abort_open();
 }
 
-bool OperationDriver::has_open() const {
-  return std::find(open_.begin(), open_.end(), true) != open_.end();
+void OperationDriver::admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
+  lease_ = &lease;
+  list_window_ = list_window;
+  place_ = std::move(place);
+}
+
+void OperationDriver::close(std::size_t index) {
+  open_[index] = false;
+  num_sequences_ -= operation_.requests()[index]->num_choices;
 }
 
 void OperationDriver::abort_open() {
   for (std::size_t i = 0; i < open_.size(); ++i) {
-    if (open_[i]) operation_.queue()->abort(operation_.requests()[i]->id);
-    open_[i] = false;
+    if (!open_[i]) continue;
+    operation_.queue()->abort(operation_.requests()[i]->id);
+    close(i);
   }
+  num_submitted_ = open_.size();  // nothing follows
 }
 
-Result<void> OperationDriver::submit() {
-  for (std::size_t i = 0; i < open_.size(); ++i) {
-    const auto& request = operation_.requests()[i];
-    auto accepted = operation_.queue()->submit(Submission{request, Mailbox::sink(mailbox_, i)});
-    if (!accepted) return accepted;
-    open_[i] = true;
-    state_.metrics.request_params(model_, *request);
+// As much of a list as may wait or run at once. Only the first prompt is refused where there is no room: a further one
+// follows when one of its list has ended, or once there is room.
+Result<void> OperationDriver::submit_more() {
+  while (num_submitted_ < open_.size() && (num_sequences_ == 0 || num_sequences_ < list_window_)) {
+    auto accepted = submit_next();
+    if (accepted) continue;
+    const ErrorKind kind = accepted.error().kind;
+    const bool is_full = kind == ErrorKind::kUnavailable || kind == ErrorKind::kRateLimited;
+    if (num_submitted_ == 0 || !is_full || accepted.error().code == "server_draining") return accepted;
+    break;
   }
+  return {};
+}
+
+Result<void> OperationDriver::submit_next() {
+  const std::size_t index = num_submitted_;
+  const auto& request = operation_.requests()[index];
+  if (lease_ != nullptr) {
+    auto held = lease_->hold(num_sequences_ + request->num_choices);
+    if (!held) return held;
+  }
+  Submission submission{request, Mailbox::sink(mailbox_, index)};
+  submission.ticket = place_.take(operation_.queue());
+  place_ = {};
+  auto accepted = operation_.queue()->submit(std::move(submission));
+  if (!accepted) return accepted;
+  ++num_submitted_;
+  open_[index] = true;
+  num_sequences_ += request->num_choices;
+  state_.metrics.request_params(model_, *request);
   return {};
 }
 
@@ -104,7 +145,7 @@ void OperationDriver::take_mail(std::vector<Mail> mail, std::string& out) {
     }
     // A request of one choice ended by itself with this event; any other is stopped here.
     if (!ended || request.num_choices > 1) operation_.queue()->abort(request.id);
-    open_[each.index] = false;
+    close(each.index);
   }
 }
 
@@ -185,7 +226,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point
 
 asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   Outcome outcome;
-  const auto accepted = submit();
+  auto accepted = submit_more();
   if (!accepted) {
     fail(outcome, accepted.error());
     co_return outcome;
@@ -196,7 +237,18 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
   });
   std::string out;
   if (operation_.streams()) operation_.begin(out);
-  while (has_open()) {
+  asio::steady_timer retry(transport_.executor());
+  while (!is_over()) {
+    if (num_sequences_ == 0 && !mailbox_->interrupted()) {
+      retry.expires_after(kListRetry);
+      co_await retry.async_wait(kUseTuple);
+      accepted = submit_more();
+      if (!accepted) {
+        fail(outcome, accepted.error(), std::move(out));
+        co_return outcome;
+      }
+      continue;
+    }
     auto batch = co_await mailbox_->take();
     if (batch.interrupted) {
       outcome.connection_ok = batch.error.has_value();
@@ -208,7 +260,12 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive() {
       fail(outcome, *operation_.error(), std::move(out));
       co_return outcome;
     }
-    if (!operation_.streams() || !has_open()) continue;
+    accepted = submit_more();
+    if (!accepted) {
+      fail(outcome, accepted.error(), std::move(out));
+      co_return outcome;
+    }
+    if (!operation_.streams() || is_over()) continue;
     if (!co_await send(out)) {
       outcome.connection_ok = false;
       co_return outcome;

@@ -74,7 +74,6 @@ const char* reason_phrase(int status) {
     case 504: return "Gateway Timeout";
     case 505: return "HTTP Version Not Supported";
     case 507: return "Insufficient Storage";
-    case 529: return "Overloaded";
     default: return "Unknown";
   }
 }
@@ -97,7 +96,6 @@ Response error_response(int status, const std::string& code, const std::string& 
 
 void write_failure(Response& response, const ResponseFraming& framing) {
   if (!response.failure) return;
-  response.status = form_status(response.status, framing.form);
   response.body = error_body(*response.failure, framing.form, std::string(framing.request_id));
 }
 

@@ -18,6 +18,8 @@ using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, c
 using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
+// The same, with what only holders of a key may see.
+using MetricsHandler = Response (*)(ServerState& state, bool sees_keys);
 // Tells the server to do something; on a text thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
 
@@ -27,8 +29,9 @@ enum class Access { kOpen, kKey, kMetrics, kAdmin };
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
-  std::variant<ModelEndpoint, ListEndpoint, StateHandler, AdminHandler> answer;
+  std::variant<ModelEndpoint, ListEndpoint, StateHandler, MetricsHandler, AdminHandler> answer;
   Access access = Access::kKey;
+  bool is_queued = true;  // where it asks a model: it computes there, so it needs a place in the model's queue
 
   // One of the API's, not a page about the server.
   constexpr bool is_api() const {

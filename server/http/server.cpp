@@ -12,6 +12,7 @@
 #include "server/http/event_threads.h"
 #include "server/http/listener.h"
 #include "server/http/session.h"
+#include "server/http/text_pool.h"
 
 namespace quire {
 
@@ -34,18 +35,21 @@ class Server::Impl {
       : state_(options),
         handed_(std::move(handed)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
-        text_("text", static_cast<std::size_t>(options.text_threads), true),
+        text_(static_cast<std::size_t>(options.text_threads)),
+        admin_("admin", 1, true),
         signals_(io_.first()),
-        drain_timer_(io_.first()),
-        repeat_timer_(io_.first()) {
-    state_.text_context = [this]() -> asio::io_context& { return text_.first(); };
+        drain_timer_(io_.first()) {
+    state_.text = &text_;
+    state_.post_admin = [this](std::function<void()> job) { asio::post(admin_.first(), std::move(job)); };
   }
 
   ~Impl() {
     io_.stop();
     text_.stop();
+    admin_.stop();
     io_.join();
     text_.join();
+    admin_.join();
   }
 
   void start() {
@@ -57,6 +61,7 @@ class Server::Impl {
     }
     io_.start();
     text_.start();
+    admin_.start();
   }
 
   void handle_signals(std::function<void()> on_hangup) {
@@ -70,7 +75,8 @@ class Server::Impl {
   void on_drain(std::function<void()> callback) { on_drain_ = std::move(callback); }
 
   void repeat(std::chrono::milliseconds period, std::function<void()> callback) {
-    asio::co_spawn(io_.first(), repeat_loop(period, std::move(callback)), asio::detached);
+    repeat_timers_.push_back(std::make_unique<asio::steady_timer>(io_.first()));
+    asio::co_spawn(io_.first(), repeat_loop(*repeat_timers_.back(), period, std::move(callback)), asio::detached);
   }
 
   std::uint16_t port(bool admin) const {
@@ -105,6 +111,8 @@ class Server::Impl {
     io_.join();
     text_.stop();
     text_.join();
+    admin_.stop();
+    admin_.join();
     return num_cut_;
   }
 
@@ -123,7 +131,7 @@ class Server::Impl {
       }
     }
     if (options.admin_listen.empty()) return;
-    listeners_.push_back(Listener::at(io_.first(), options.admin_listen, options.unix_socket_mode));
+    listeners_.push_back(Listener::at(io_.first(), options.admin_listen, options.admin_socket_mode));
     listeners_.back()->is_admin = true;
   }
 
@@ -197,7 +205,7 @@ class Server::Impl {
       const auto [error, number] = co_await signals_.async_wait(kUseTuple);
       if (error) co_return;
       if (number == SIGHUP) {
-        asio::post(text_.first(), on_hangup_);
+        asio::post(admin_.first(), on_hangup_);
         continue;
       }
       log::info("signal {}: {}", number, stopping() ? "cutting what is left" : "draining");
@@ -238,7 +246,8 @@ class Server::Impl {
     }
     state_.phase = ServerPhase::kStopped;
     close_connections();
-    repeat_timer_.cancel();
+    for (const auto& timer : repeat_timers_)
+      timer->cancel();
     io_.release();
   }
 
@@ -252,10 +261,11 @@ class Server::Impl {
     }
   }
 
-  asio::awaitable<void> repeat_loop(std::chrono::milliseconds period, std::function<void()> callback) {
+  asio::awaitable<void> repeat_loop(asio::steady_timer& timer, std::chrono::milliseconds period,
+                                    std::function<void()> callback) {
     while (state_.phase.load() != ServerPhase::kStopped) {
-      repeat_timer_.expires_after(period);
-      const auto [error] = co_await repeat_timer_.async_wait(kUseTuple);
+      timer.expires_after(period);
+      const auto [error] = co_await timer.async_wait(kUseTuple);
       if (error) co_return;
       callback();
     }
@@ -271,10 +281,11 @@ class Server::Impl {
   ServerState state_;
   std::vector<HandedSocket> handed_;
   EventThreads io_;
-  EventThreads text_;
+  TextPool text_;
+  EventThreads admin_;  // /admin and reload: neither waits for requests, nor do these for it
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;
-  asio::steady_timer repeat_timer_;
+  std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;
   std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
   std::function<void()> on_hangup_;
   std::function<void()> on_drain_;

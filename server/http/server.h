@@ -25,12 +25,12 @@ class Server {
 
   // Throws StartupError where the address cannot be had.
   void start();
-  // From SIGTERM and SIGINT on: the first drains, the second cuts at once. SIGHUP calls `on_hangup` on a text thread.
-  // Before start(), so that no signal is missed.
+  // From SIGTERM and SIGINT on: the first drains, the second cuts at once. SIGHUP calls `on_hangup` on the admin
+  // thread. Before start(), so that no signal is missed.
   void handle_signals(std::function<void()> on_hangup = nullptr);
   // Called when a drain begins, on an io thread. Before start().
   void on_drain(std::function<void()> callback);
-  // Calls this on an io thread again and again until the end.
+  // Calls this on the first io thread again and again until the end. From one thread at a time.
   void repeat(std::chrono::milliseconds period, std::function<void()> callback);
   // Of the first TCP listener; 0 where there is none.
   std::uint16_t port() const;

@@ -46,7 +46,10 @@ struct ServerOptions {
   std::uint16_t port = 8080;  // 0: any free one
   std::string unix_socket;    // a path to listen on beside the address; empty: none
   std::string unix_socket_mode = "0660";
-  std::string admin_listen;  // ADDRESS:PORT or a path: /admin without a key; empty: none
+  std::string admin_socket_mode = "0600";
+  std::string model_root;  // the folder of the models that an admin may load; empty: the folders of those there are
+  std::chrono::milliseconds exit_when_idle{0};  // ends after so long without a request of the API; 0: never
+  std::string admin_listen;                     // ADDRESS:PORT or a path: /admin without a key; empty: none
   std::int32_t io_threads = 1;
   std::int32_t text_threads = 2;
   std::int64_t max_connections = 16384;
@@ -55,6 +58,7 @@ struct ServerOptions {
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
   std::int64_t min_body_rate = 16384;  // bytes per second that a body must bring once its timeout has passed
+  std::int64_t list_window = 16;       // sequences of one list of prompts that wait or run at once
   TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;

@@ -16,17 +16,15 @@
 #include "server/http/tls.h"
 #include "server/ops/admin.h"
 #include "server/ops/engine_trace.h"
+#include "server/ops/failure_limiter.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
 #include "server/ops/stream_store.h"
 
-namespace boost::asio {
-class io_context;
-}
-
 namespace quire {
 
 class Mailbox;
+class TextPool;
 
 enum class ServerPhase {
   kStarting,  // alive, no model yet
@@ -49,6 +47,13 @@ struct ModelWaker {
                std::chrono::seconds(1)});
   }
   static std::optional<std::chrono::milliseconds> never(const std::string&) { return std::nullopt; }
+};
+
+// How often the configuration was read again. Any thread.
+struct ReloadCounts {
+  std::atomic<std::int64_t> num_all{0};
+  std::atomic<std::int64_t> num_failed{0};
+  std::atomic<bool> last_failed{false};
 };
 
 class LiveOperations {
@@ -97,16 +102,20 @@ struct ServerState {
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
   std::atomic<bool> handing_over{false};   // a drain whose listening sockets somebody else goes on with
   std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
+  std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
+  ReloadCounts reloads;
   Metrics metrics;
   BodyBudget bodies;
   LiveOperations live;
   QuotaTable quotas;
+  FailureLimiter failures;
   StreamStore streams;
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; else what is not ready stays so
   RequestTrace request_trace;
-  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
-  std::function<boost::asio::io_context&()> text_context;  // the text pool; set before the first session
+  const std::unique_ptr<SpanExporter> spans;              // null: none are exported
+  TextPool* text = nullptr;                               // set before the first session
+  std::function<void(std::function<void()>)> post_admin;  // runs it on the admin thread; set before the first session
 
   std::shared_ptr<const Settings> settings() const {
     const std::lock_guard lock(mutex_);

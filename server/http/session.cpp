@@ -9,6 +9,8 @@
 
 #include "core/base/log.h"
 #include "server/http/head_parser.h"
+#include "server/http/listener.h"
+#include "server/http/model_peek.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -19,14 +21,27 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Runs `work` on a text thread and comes back to the session's own. `work` must not throw.
+// Fields whose values have to be compiled, which may take long however short they are.
+constexpr std::string_view kCostlyFields[] = {
+    "schema", "guided_", "regex", "grammar", "ebnf", "structured_outputs", "\"tools\"", "\"functions\""};
+
+// Whether the work on a body is bounded by its length, and that is short.
+bool is_quick(std::string_view body) {
+  return body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody) &&
+         std::none_of(std::begin(kCostlyFields), std::end(kCostlyFields),
+                      [&](std::string_view field) { return body.find(field) != std::string_view::npos; });
+}
+
+// Runs `work` where `post` brings it and comes back to the session's own thread. `work` must not throw.
 template <class T>
-[[gnu::noinline]] asio::awaitable<T> on_text_thread(asio::io_context& text, std::function<T()> work) {
+[[gnu::noinline]] asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post, std::function<T()> work) {
   auto start = [&](auto handler) {
-    asio::post(text, [&work, handler = std::move(handler)]() mutable {
+    // Shared, for what is posted has to be copyable.
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    post([&work, shared]() {
       auto done = std::make_shared<T>(work());
-      const auto executor = asio::get_associated_executor(handler);
-      asio::post(executor, [handler = std::move(handler), done]() mutable { std::move(handler)(std::move(*done)); });
+      const auto executor = asio::get_associated_executor(*shared);
+      asio::post(executor, [shared, done]() mutable { std::move (*shared)(std::move(*done)); });
     });
   };
   co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
@@ -126,7 +141,7 @@ asio::awaitable<bool> Session::answer() {
     co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
     co_return false;
   }
-  const Arrival arrival{is_admin_, resumes()};
+  const Arrival arrival{is_admin_, transport_->peer() == kLocalPeer, transport_->peer(), resumes()};
   admission_ = pass_gate(state_, *settings_, head_, arrival);
   if (admission_.key) record_.key_name = admission_.key->name;
   record_.is_call = admission_.route != nullptr && admission_.route->is_api();
@@ -141,6 +156,10 @@ asio::awaitable<bool> Session::answer() {
   const auto& route_answer = admission_.route->answer;
   if (const auto* const handler = std::get_if<StateHandler>(&route_answer)) {
     Response response = (*handler)(state_);
+    co_return co_await respond_to_head(std::move(response));
+  }
+  if (const auto* const handler = std::get_if<MetricsHandler>(&route_answer)) {
+    Response response = (*handler)(state_, admission_.sees_keys);
     co_return co_await respond_to_head(std::move(response));
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
@@ -221,7 +240,7 @@ asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
   Call call = call_of_head();
   call.body = std::move(*body);
   const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
-  auto task = co_await on_text_thread<Result<AdminTask>>(state_.text_context(), begin);
+  auto task = co_await run_by<Result<AdminTask>>(state_.post_admin, begin);
   Response response;
   if (task) {
     response = co_await finish_admin(*task);
@@ -242,7 +261,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
     co_await timer.async_wait(kUseTuple);
   }
   const auto finish = guarded<std::string>(request_id_, task.finish);
-  auto done = co_await on_text_thread<Result<std::string>>(state_.text_context(), finish);
+  auto done = co_await run_by<Result<std::string>>(state_.post_admin, finish);
   if (!done) co_return error_response(done.error());
   Response response;
   response.status = task.status;
@@ -251,7 +270,12 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
 }
 
 asio::awaitable<bool> Session::call_api() {
+  ++state_.num_calls;
   Call call = call_of_head();
+  if (const auto refusal = full_queues()) {
+    Response response = error_response(*refusal);
+    co_return co_await respond_to_head(std::move(response));
+  }
   auto body = co_await read_body();
   if (!body) co_return false;
   call.body = std::move(*body);
@@ -284,15 +308,54 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call)
   }
 }
 
-// The models are looked up anew each time: who held them while he waits would keep others from their ends.
+// The models are looked up anew each time: a request that waits while it holds them would keep others from their ends.
 asio::awaitable<Result<ReadCall>> Session::read_once(const Call& call) {
   const auto service = state_.service();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
-  const auto read = guarded<ReadCall>(request_id_, [&] {
+  const auto read = guarded<ReadCall>(request_id_, [&]() -> Result<ReadCall> {
+    if (const auto reserved = reserve_place(service->models, call); !reserved) {
+      return tl::make_unexpected(reserved.error());
+    }
     return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
                      call);
   });
-  co_return co_await on_text_thread<Result<ReadCall>>(state_.text_context(), read);
+  const TextLane lane = is_quick(call.body) ? TextLane::kQuick : TextLane::kLong;
+  const std::string client = client_name();
+  const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
+    state_.text->post(lane, client, std::move(job));
+  };
+  co_return co_await run_by<Result<ReadCall>>(post, read);
+}
+
+bool Session::takes_place() const {
+  const Route& route = *admission_.route;
+  return route.is_queued && route.method == "POST" && std::holds_alternative<ModelEndpoint>(route.answer);
+}
+
+// The refusal that every model would meet the request with; nothing where one may take it, or has to be woken.
+std::optional<Error> Session::full_queues() const {
+  std::optional<Error> refusal;
+  const auto service = state_.service();
+  if (!takes_place() || !service) return std::nullopt;
+  for (const TableEntry& model : service->models.entries()) {
+    if (model.state == ModelState::kUnloaded) continue;
+    if (!model.served) return std::nullopt;
+    auto place = model.served->queue->reserve(record_.key_name, 0);
+    if (place) return std::nullopt;
+    if (!refusal) refusal = std::move(place.error());
+  }
+  return refusal;
+}
+
+// Before the body is parsed. What cannot be told yet takes its place when it is submitted.
+Result<void> Session::reserve_place(const ModelTable& models, const Call& call) {
+  if (!takes_place() || place_.has()) return {};
+  const TableEntry* const model = peek_model(models, call.body);
+  if (model == nullptr || !model->served || model->state == ModelState::kUnloaded) return {};
+  auto ticket = model->served->queue->reserve(call.key_name, static_cast<std::int64_t>(call.body.size()));
+  if (!ticket) return tl::make_unexpected(ticket.error());
+  place_ = ReservedPlace(model->served->queue, *std::move(ticket));
+  return {};
 }
 
 asio::awaitable<Waited> Session::wake(const std::string& model, const Call& call, Clock::time_point since) {
@@ -302,15 +365,23 @@ asio::awaitable<Waited> Session::wake(const std::string& model, const Call& call
   };
   auto longest = state_.waker.longest_wait(model);
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
+  place_ = {};  // it waits in the bounds of the model that sleeps
   co_return co_await wait_until_told(state_, *transport_, begin, longest);
 }
 
 // Where one key's requests are counted against what it may use, before anything is queued.
 Result<void> Session::take_prompt_quota(const Operation& operation) {
   std::int64_t num_tokens = 0;
-  for (const auto& request : operation.requests())
+  std::int64_t num_sequences = 0;
+  for (const auto& request : operation.requests()) {
+    num_sequences += request->num_choices;
     num_tokens += static_cast<std::int64_t>(request->prompt.size());
-  return admission_.lease.take_prompt(num_tokens, Clock::now());
+    if (admission_.key != nullptr && request->priority < admission_.key->priority) {
+      return invalid("'priority' must be at least " + std::to_string(admission_.key->priority) + " with this API key",
+                     "priority");
+    }
+  }
+  return admission_.lease.take_prompt(num_tokens, num_sequences, Clock::now());
 }
 
 void Session::begin_record() {
@@ -324,6 +395,7 @@ void Session::begin_record() {
 
 void Session::note_end() {
   upload_.reset();
+  place_ = {};
   admission_.lease = {};
   if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
   state_.request_trace.add(record_);
@@ -333,6 +405,7 @@ void Session::note_end() {
 
 // Before the last bytes of the answer: a client that has them finds its request counted, and room for the next.
 void Session::count(int status) {
+  place_ = {};
   admission_.lease = {};
   record_.status = status;
   state_.metrics.count_response(status);
@@ -358,6 +431,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
       if (saved) state_.streams.close(record_.key_name, request_id_, Clock::now() + options().resume.window);
     });
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
+    driver.admit(admission_.lease, std::exchange(place_, {}), options().list_window);
     if (saved) driver.keep(saved, options().resume.window);
     outcome = co_await driver.run(call.arrival);
     note_outcome(*operation, outcome);
@@ -373,7 +447,10 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
 
 asio::awaitable<bool> Session::respond(Response response) {
   write_failure(response, framing());
-  if (response.failure) record_.error = response.failure->code;
+  if (response.failure) {
+    record_.error = response.failure->code;
+    state_.metrics.count_refusal(response.failure->code);
+  }
   count(response.status);
   std::string message = response_head(response, framing());
   if (head_.method != "HEAD") message += response.body;

@@ -12,6 +12,7 @@
 #include "server/http/operation_driver.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
+#include "server/http/text_pool.h"
 #include "server/http/told_wait.h"
 #include "server/http/transport.h"
 
@@ -58,6 +59,9 @@ class Session {
   // nullopt: the client left.
   boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
   boost::asio::awaitable<Result<ReadCall>> read_once(const Call& call);
+  bool takes_place() const;
+  std::optional<Error> full_queues() const;
+  Result<void> reserve_place(const ModelTable& models, const Call& call);
   boost::asio::awaitable<Waited> wake(const std::string& model, const Call& call, Clock::time_point since);
   void note_end();
   void count(int status);
@@ -88,6 +92,7 @@ class Session {
   std::shared_ptr<const Settings> settings_;  // of this request
   RequestHead head_;
   Admission admission_;
+  ReservedPlace place_;                       // in its model's queue, until it is submitted
   std::optional<BodyBudget::Upload> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;

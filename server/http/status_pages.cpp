@@ -1,6 +1,9 @@
 #include "server/http/status_pages.h"
 
+#include <algorithm>
+
 #include "server/api/json.h"
+#include "server/http/state_metrics.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -13,8 +16,28 @@ Response status(int code, const char* word) {
 
 }  // namespace
 
-Response livez(ServerState&) {
-  return status(200, "ok");
+namespace {
+
+// A device that failed does not come back: nothing is known of its state any more.
+bool device_failed(const Service& service) {
+  const auto& models = service.models.entries();
+  return std::any_of(models.begin(), models.end(),
+                     [](const TableEntry& model) { return model.running && !model.running->healthy(); });
+}
+
+bool all_failed(const Service& service) {
+  const auto& models = service.models.entries();
+  const auto is_served = [](const TableEntry& model) { return model.state != ModelState::kUnloaded; };
+  return std::any_of(models.begin(), models.end(), is_served) &&
+         std::all_of(models.begin(), models.end(),
+                     [&](const TableEntry& model) { return !is_served(model) || model.state == ModelState::kFailed; });
+}
+
+}  // namespace
+
+Response livez(ServerState& state) {
+  const auto service = state.service();
+  return service && device_failed(*service) ? status(503, "device failed") : status(200, "ok");
 }
 
 Response readyz(ServerState& state) {
@@ -24,9 +47,8 @@ Response readyz(ServerState& state) {
     case ServerPhase::kServing: break;
     default: return status(503, "draining");
   }
-  for (const TableEntry& model : service->models.entries()) {
-    if (model.running && !model.running->healthy()) return status(503, "device failed");
-  }
+  if (device_failed(*service)) return status(503, "device failed");
+  if (all_failed(*service)) return status(503, "no model could be loaded");
   return status(200, "ok");
 }
 
@@ -34,7 +56,7 @@ Response startupz(ServerState& state) {
   return state.phase.load() == ServerPhase::kStarting ? status(503, "loading") : status(200, "ok");
 }
 
-Response metrics_page(ServerState& state) {
+Response metrics_page(ServerState& state, bool sees_keys) {
   const auto service = state.service();
   std::vector<ModelStats> stats;
   if (service) {
@@ -44,7 +66,7 @@ Response metrics_page(ServerState& state) {
   }
   const std::string model = service && !service->models.entries().empty() ? service->models.entries().front().name : "";
   return Response{200, "text/plain; version=0.0.4; charset=utf-8",
-                  state.metrics.expose(stats, model, state.spans.get())};
+                  state.metrics.expose(stats, model, sees_keys, state_families(state), state.spans.get())};
 }
 
 Response version_page(ServerState&) {

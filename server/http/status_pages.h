@@ -6,10 +6,10 @@
 
 namespace quire {
 
-Response livez(ServerState& state);     // 200 as long as the process answers
+Response livez(ServerState& state);     // 200 unless only a restart can help
 Response readyz(ServerState& state);    // 200 where new work is welcome
 Response startupz(ServerState& state);  // 200 once the models are loaded
-Response metrics_page(ServerState& state);
+Response metrics_page(ServerState& state, bool sees_keys);
 Response version_page(ServerState& state);
 
 }  // namespace quire

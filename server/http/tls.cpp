@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 
 #include <algorithm>
+#include <ctime>
 #include <string>
 
 #include "core/base/result.h"
@@ -110,6 +111,13 @@ bool TlsStream::has_pending() const {
 void TlsStream::say_goodbye() {
   if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
   ERR_clear_error();
+}
+
+std::int64_t TlsContext::expiry() const {
+  const X509* const certificate = SSL_CTX_get0_certificate(context_.get());
+  std::tm time{};
+  if (certificate == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &time) != 1) return 0;
+  return static_cast<std::int64_t>(::timegm(&time));
 }
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "server/http/server_options.h"
@@ -47,6 +48,8 @@ class TlsContext {
   // Throws StartupError: the setting, the file and what is wrong with it.
   explicit TlsContext(const TlsOptions& options);
 
+  // When the server's own certificate expires, Unix time.
+  std::int64_t expiry() const;
   std::unique_ptr<TlsStream> open(int socket) const { return std::make_unique<TlsStream>(context_.get(), socket); }
 
  private:

@@ -17,6 +17,14 @@ namespace quire {
 // Thrown out of a model's loading when the server is told to end meanwhile.
 struct Interrupted {};
 
+// How a model's KV cache is laid out, as dashboards ask for it.
+struct CacheConfig {
+  std::int32_t block_size = 0;
+  std::int64_t num_blocks = 0;
+  std::string dtype;
+  bool prefix_caching = false;
+};
+
 class RunningModel {
  public:
   virtual ~RunningModel() = default;
@@ -25,6 +33,7 @@ class RunningModel {
   virtual RequestQueue& queue() = 0;
   virtual EngineStats stats() const = 0;
   virtual bool healthy() const = 0;
+  virtual CacheConfig cache_config() const { return {}; }
   virtual StepTrace* step_trace() = 0;  // may be null
   // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;

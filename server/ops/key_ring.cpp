@@ -87,7 +87,7 @@ KeyRing::KeyRing(const std::vector<ApiKeyOptions>& options) {
     if (same != keys_.end()) {
       throw StartupError(fmt::format("security.keys: '{}' and '{}' are the same key", same->name, each.name));
     }
-    keys_.push_back(ApiKey{each.name, hash, each.admin, each.quota});
+    keys_.push_back(ApiKey{each.name, hash, each.admin, each.priority, each.quota});
   }
 }
 

@@ -16,6 +16,7 @@ struct ApiKey {
   std::string name;
   std::array<unsigned char, 32> hash{};  // SHA-256
   bool admin = false;
+  std::int32_t priority = 0;  // the most urgent (lowest) that its requests may ask for
   KeyQuota quota;
 };
 

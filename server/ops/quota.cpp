@@ -48,13 +48,14 @@ QuotaTable::Lease& QuotaTable::Lease::operator=(Lease&& other) noexcept {
   table_ = std::exchange(other.table_, nullptr);
   name_ = std::move(other.name_);
   quota_ = other.quota_;
+  num_held_ = other.num_held_;
   return *this;
 }
 
 void QuotaTable::Lease::release() {
   if (table_ == nullptr) return;
   const std::lock_guard lock(table_->mutex_);
-  --table_->usage_[name_].num_running;
+  table_->usage_[name_].num_running -= num_held_;
   table_ = nullptr;
 }
 
@@ -89,11 +90,48 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   lease.table_ = this;
   lease.name_ = key.name;
   lease.quota_ = quota;
+  lease.num_held_ = 1;
   return lease;
 }
 
-Result<void> QuotaTable::Lease::take_prompt(std::int64_t num_tokens, Clock::time_point now) {
-  if (table_ == nullptr || quota_.tokens_per_minute == 0) return {};
+Result<void> QuotaTable::Lease::hold(std::int64_t num_sequences) {
+  if (table_ == nullptr) return {};
+  const std::lock_guard lock(table_->mutex_);
+  Usage& usage = table_->usage_[name_];
+  const std::int64_t after = usage.num_running - num_held_ + num_sequences;
+  if (num_sequences > num_held_ && quota_.max_concurrent > 0 && after > quota_.max_concurrent) {
+    const bool can_pass = num_sequences <= quota_.max_concurrent;
+    return tl::make_unexpected(over(name_, fmt::format("{} concurrent requests", quota_.max_concurrent),
+                                    can_pass ? std::optional(1.0) : std::nullopt));
+  }
+  usage.num_running = after;
+  num_held_ = num_sequences;
+  return {};
+}
+
+// Every sequence counts as a request; the first was counted when it was admitted.
+Result<void> QuotaTable::Lease::take_requests(std::int64_t num_further, Clock::time_point now) {
+  if (quota_.requests_per_minute == 0 || num_further <= 0) return {};
+  const auto wanted = static_cast<double>(num_further);
+  if (num_further >= quota_.requests_per_minute) {
+    Error error = over(name_, fmt::format("{} requests per minute", quota_.requests_per_minute), std::nullopt);
+    error.message += fmt::format(" This one counts as {}.", num_further + 1);
+    return tl::make_unexpected(std::move(error));
+  }
+  const std::lock_guard lock(table_->mutex_);
+  Bucket& bucket = table_->usage_[name_].requests;
+  const double level = refill(bucket, quota_.requests_per_minute, now);
+  if (level < wanted)
+    return tl::make_unexpected(too_soon(name_, "requests", wanted, level, quota_.requests_per_minute));
+  bucket.level -= wanted;
+  return {};
+}
+
+Result<void> QuotaTable::Lease::take_prompt(std::int64_t num_tokens, std::int64_t num_sequences,
+                                            Clock::time_point now) {
+  if (table_ == nullptr) return {};
+  if (auto taken = take_requests(num_sequences - 1, now); !taken) return taken;
+  if (quota_.tokens_per_minute == 0) return {};
   const auto wanted = static_cast<double>(num_tokens);
   if (num_tokens > quota_.tokens_per_minute) {
     Error error = over(name_, fmt::format("{} tokens per minute", quota_.tokens_per_minute), std::nullopt);

@@ -25,18 +25,23 @@ class QuotaTable {
     Lease& operator=(Lease&& other) noexcept;
     ~Lease() { release(); }
 
-    // Takes a request's prompt tokens, or refuses: 429, with the time after which they could be had where there is one.
-    Result<void> take_prompt(std::int64_t num_tokens, Clock::time_point now);
+    // Takes a request's prompt tokens, and what its sequences count beyond the one that was admitted, or refuses: 429,
+    // with the time after which they could be had where there is one.
+    Result<void> take_prompt(std::int64_t num_tokens, std::int64_t num_sequences, Clock::time_point now);
+    // Changes how many sequences of the request run or wait, one at first; refuses to exceed the key's bound.
+    Result<void> hold(std::int64_t num_sequences);
     // Takes what was generated.
     void take_generated(std::int64_t num_tokens, Clock::time_point now);
 
    private:
     friend class QuotaTable;
+    Result<void> take_requests(std::int64_t num_further, Clock::time_point now);
     void release();
 
     QuotaTable* table_ = nullptr;  // null: a key without quotas
     std::string name_;
     KeyQuota quota_;
+    std::int64_t num_held_ = 0;
   };
 
   // Counts one more request of the key, or refuses it: 429 with retry_after.
@@ -53,7 +58,7 @@ class QuotaTable {
   struct Usage {
     Bucket requests;
     Bucket tokens;
-    std::int64_t num_running = 0;
+    std::int64_t num_running = 0;  // sequences
   };
   static double refill(Bucket& bucket, std::int64_t per_minute, Clock::time_point now);
 

@@ -17,19 +17,26 @@ struct KeyQuota {
 
 // One API key. Exactly one of sha256, env and file says what the key is.
 struct ApiKeyOptions {
-  std::string name;    // in logs, metrics and scheduler.key_weights
-  std::string sha256;  // 64 hexadecimal digits
-  std::string env;     // the environment variable that holds it
-  std::string file;    // the file that holds it
-  bool admin = false;  // opens /admin too
+  std::string name;           // in logs, metrics and scheduler.key_weights
+  std::string sha256;         // 64 hexadecimal digits
+  std::string env;            // the environment variable that holds it
+  std::string file;           // the file that holds it
+  bool admin = false;         // opens /admin too
+  std::int32_t priority = 0;  // the most urgent (lowest) that its requests may ask for
   KeyQuota quota{};
 };
 
 enum class PageAccess { kOpen, kKey, kAdmin };
 
+// What a server without keys does that listens beyond its own machine.
+enum class Exposure { kWarn, kRefuse, kAllow };
+
 struct SecurityOptions {
   std::vector<ApiKeyOptions> keys;  // none: everybody is served
   PageAccess metrics = PageAccess::kOpen;
+  std::vector<std::string> allowed_hosts;     // Host names beside its own that a server without keys answers to
+  std::int64_t max_failures_per_minute = 60;  // requests without a valid key, from one address; 0: no bound
+  Exposure keyless = Exposure::kWarn;
 };
 
 }  // namespace quire

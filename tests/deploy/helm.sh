@@ -17,4 +17,4 @@ gocode=/usr/share/gocode
 command -v go >/dev/null && command -v node >/dev/null && [ -d $gocode/src/github.com/Masterminds/sprig ] && [ -d $gocode/src/github.com/ghodss/yaml ] ||
   { echo "skipped: go, node or sprig is absent (Debian packages golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev nodejs)"; exit 77; }
 GO111MODULE=off GOPATH=$gocode GOCACHE="${GOCACHE:-$work/go-cache}" CGO_ENABLED=0 go build -o "$work/render" "$here/helm/render.go"
-node "$here/helm/chart.mjs" "$work/render" "$chart" "$work" "$quire"
+QUIRE_MODEL=$(realpath "$here/../../deploy/demo-model/quire-demo.gguf") node "$here/helm/chart.mjs" "$work/render" "$chart" "$work" "$quire"

@@ -15,7 +15,7 @@ const other = join(folder, "other.gguf");
 const file = join(folder, "quire.yaml");
 const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 const key = (name, more = "") => `    - {name: ${name}, sha256: ${sha256(`${name}-secret`)}${more}}\n`;
-const keys = `security:\n  keys:\n${key("root", ", admin: true")}${key("alice")}`;
+const keys = `server: {model_root: /}\nsecurity:\n  keys:\n${key("root", ", admin: true")}${key("alice")}`;
 const config = (models, more = "") => {
   writeFileSync(file, `${more}${keys}models:\n${models}`);
   return file;
@@ -43,7 +43,7 @@ const text_of = async (response) => {
 };
 const admin = async (operation, body, secret = "root-secret") => {
   const response = await fetch(`${server.url}/admin/models/${operation}`, {
-    method: "POST", headers: { "x-api-key": secret }, body: JSON.stringify(body),
+    method: "POST", headers: { "Content-Type": "application/json", "x-api-key": secret }, body: JSON.stringify(body),
   });
   return { status: response.status, body: await response.json() };
 };

@@ -4,6 +4,16 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
+// A wait without an end is a failure that says what was waited for. Sanitizers take many times as long.
+const kPatience = 300_000;  // milliseconds
+
+function patience(what) {
+  const late = Date.now() + kPatience;
+  return () => {
+    if (Date.now() > late) throw new Error(`waited ${kPatience / 1000} s for ${what}`);
+  };
+}
+
 export class QuireServer {
   #process;
   #exit;
@@ -33,7 +43,9 @@ export class QuireServer {
       this.#exit.then(({ code, signal }) =>
         reject(new Error(`quire ended early (${code ?? signal}):\n${this.log.join("\n")}`)));
     });
+    const timer = setTimeout(() => this.kill(), kPatience);  // the exit then rejects, with the log
     await ready;
+    clearTimeout(timer);
   }
 
   get pid() {
@@ -73,7 +85,9 @@ export class QuireServer {
 
   // Waits until the metric has the value that `wanted` accepts.
   async metric_becomes(name, wanted) {
+    const check = patience(`the metric ${name}`);
     for (;;) {
+      check();
       const value = (await this.metrics())[name];
       if (wanted(value)) return value;
       await new Promise((resolve) => setImmediate(resolve));
@@ -82,7 +96,9 @@ export class QuireServer {
 
   // The `count`th line of the log that is wanted, once it is there: lines come by another way than answers.
   async logged(wanted, count = 1) {
+    const check = patience(`the log to have ${wanted}`);
     for (;;) {
+      check();
       const found = this.log.filter(wanted);
       if (found.length >= count) return found[count - 1];
       await new Promise((resolve) => setImmediate(resolve));

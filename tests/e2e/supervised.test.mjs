@@ -104,3 +104,15 @@ test("replacing the binary loses no connection", { skip: !has_python && "python3
   over = true;
   await Promise.all(clients);
 });
+
+test("an idle daemon ends, and the next connection is for the one that follows", { skip: !has_python && "python3 is absent" }, async (context) => {
+  const supervisor = new Supervisor(context);
+  const { listening } = await supervisor.event((event) => event.listening);
+  const flags = [...kFlags, "--server.exit-when-idle", "1s"].join(" ");
+  supervisor.say(`start ${flags}`);
+  assert.equal((await ask(listening, false)).status, 200);
+  assert.equal((await supervisor.event((event) => event.ended === 0)).code, 0);
+  const answer = ask(listening, false);
+  supervisor.say(`start ${flags}`);
+  assert.equal((await answer).status, 200);
+});

@@ -3,10 +3,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cerrno>
 
 namespace quire::test {
 
@@ -16,6 +18,9 @@ HttpClient::HttpClient(std::uint16_t port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval patience{kPatience, 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) FAIL("cannot connect");
 }
 
@@ -35,6 +40,7 @@ void HttpClient::finish_sending() {
 void HttpClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EAGAIN) FAIL("the server took no byte for " << kPatience << " s");
     if (count <= 0) return;
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -43,6 +49,7 @@ void HttpClient::send(std::string_view bytes) {
 bool HttpClient::read_more() {
   char buffer[16384];
   const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
+  if (count < 0 && errno == EAGAIN) FAIL("the server sent no byte for " << kPatience << " s");
   if (count <= 0) return false;
   input_.append(buffer, static_cast<std::size_t>(count));
   return true;

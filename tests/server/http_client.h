@@ -1,4 +1,5 @@
-// HttpClient: a blocking HTTP/1.1 client over a raw socket, for tests: bytes out, bytes in. One thread at a time.
+// HttpClient: a blocking HTTP/1.1 client over a raw socket, for tests: bytes out, bytes in. One thread at a time. A
+// read or write that makes no progress for kPatience fails the test.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct HttpReply {
 
 class HttpClient {
  public:
+  static constexpr int kPatience = 60;  // seconds
   explicit HttpClient(std::uint16_t port);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;

@@ -64,7 +64,7 @@ std::string startup_error(const std::vector<ApiKeyOptions>& options) {
 }
 
 ApiKey limited(const KeyQuota& quota) {
-  return ApiKey{"alice", {}, false, quota};
+  return ApiKey{"alice", {}, false, 0, quota};
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ TEST_CASE("either header opens, and the request carries the key's name") {
     CHECK(server.engine().last_request()->key_name == "alice");
   }
   CHECK(read_page(client, "/v1/models", "x-api-key: alice-secret\r\n").status == 200);
-  const std::string metrics = client.get("/metrics").body;
+  const std::string metrics = read_page(client, "/metrics", "x-api-key: alice-secret\r\n").body;
   CHECK(metrics.find(R"(quire:key_requests_total{code="200",key="alice"} 4)") != std::string::npos);
   CHECK(metrics.find(R"(quire:key_prompt_tokens_total{key="alice"})") != std::string::npos);
 }
@@ -178,11 +178,11 @@ TEST_CASE("tokens per minute: prompts first, answers may leave a debt") {
   const Clock::time_point start{1000s};
   auto lease = table.admit(key, start);
   REQUIRE(lease);
-  CHECK(lease->take_prompt(40, start));
-  const auto too_much = lease->take_prompt(30, start);
+  CHECK(lease->take_prompt(40, 1, start));
+  const auto too_much = lease->take_prompt(30, 1, start);
   REQUIRE_FALSE(too_much);
   CHECK(too_much.error().retry_after == 10s);
-  const auto never = lease->take_prompt(61, start);
+  const auto never = lease->take_prompt(61, 1, start);
   REQUIRE_FALSE(never);
   CHECK_FALSE(never.error().retry_after);
   lease->take_generated(50, start);
@@ -210,7 +210,7 @@ TEST_CASE("a key's rates are told as OpenAI tells them") {
   const Clock::time_point now{1000s};
   auto lease = table.admit(key, now);
   REQUIRE(lease);
-  CHECK(lease->take_prompt(100, now));
+  CHECK(lease->take_prompt(100, 1, now));
   std::map<std::string, std::string> fields;
   for (const HeaderField& field : table.headers(key, now))
     fields[field.name] = field.value;
@@ -264,7 +264,7 @@ TEST_CASE("who has an answer finds it counted, and room for his next request") {
   for (int i = 1; i <= 200; ++i) {
     const char* const body = i % 3 == 0 ? R"({"prompt":"abc"})" : R"({"prompt":"abc","stream":true})";
     REQUIRE(complete_with(clients[i % 2], bob, body).status == 200);
-    const std::string metrics = clients[(i + 1) % 2].get("/metrics").body;
+    const std::string metrics = read_page(clients[(i + 1) % 2], "/metrics", bob).body;
     const std::string number = std::to_string(i) + "\n";
     for (const std::string name : {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"fake\"} ",
                                    "quire:key_requests_total{code=\"200\",key=\"bob\"} "}) {

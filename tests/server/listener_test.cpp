@@ -20,6 +20,8 @@ namespace {
 
 int connect_to(std::uint16_t port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  const timeval patience{HttpClient::kPatience, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);

@@ -233,7 +233,7 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   const Clock::time_point began = Clock::now();
   StepRecord step;
   step.began = began + 1ms;
-  step.phases = {1ms, 1ms, 5ms, 2ms, 1ms};
+  step.phases = {1ms, 0ms, 1ms, 5ms, 2ms, 1ms};
   step.num_tokens = 9;
   step.entries = {{"cmpl-1-0", 0, 8, true}, {"cmpl-\"2\"-0", 1, 1, false}};
   const Json trace = Json::parse(perfetto_json({{"one", {step}}}, {record_at(began)}, began));

@@ -190,7 +190,8 @@ async function over_quota({ port }) {
 
 async function wrong_key({ port }) {
   const client = new RawClient(port).send(post("/v1/completions", "{}", { key: "nobody" }));
-  assert.equal(await client.status(), 401);
+  const status = await client.status();
+  assert.ok([401, 429].includes(status), `status ${status}`);  // one address may fail sixty times a minute
   client.close();
 }
 
@@ -201,7 +202,62 @@ async function smuggling({ port }) {
   assert.equal((await client.ended).split("HTTP/1.1 ").length - 1, 1);
 }
 
-export const kQuickAttacks = { malformed_head, noisy_head, damaged_body, deep_body, hostile_schema, oversized_body,
+const chunked = `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n`;
+
+// Heads that declare the largest body and bring none: they reserve nothing, so the valid requests beside them are served.
+async function declared_bodies({ port, max_body }) {
+  const clients = Array.from({ length: 40 }, () =>
+    new RawClient(port).send(`POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: ${max_body}\r\n\r\n`));
+  await pause(50);
+  for (const client of clients) client.close();
+}
+
+// Uploads that never end.
+async function unfinished_chunks({ port, random, max_body }) {
+  const client = new RawClient(port).send(chunked);
+  const size = 1 + random(max_body - 1);
+  client.send(`${size.toString(16)}\r\n${"x".repeat(size)}`);
+  await pause(random(50));
+  client.close();
+}
+
+// A list of many prompts is one request among others.
+async function prompt_list({ port, random }) {
+  const prompt = Array.from({ length: 64 }, (_, index) => `${index} ${random(1000)}`);
+  const client = new RawClient(port).send(post("/v1/completions", JSON.stringify({ prompt, max_tokens: 1 })));
+  assert.equal(await client.status(), 200);
+  client.close();
+}
+
+// Far beyond the context, in one text and in a list: refused without being tokenized whole.
+async function long_prompts({ port, random, max_body }) {
+  const text = "word ".repeat((max_body - 2000) / 10);
+  const client = new RawClient(port).send(post("/v1/completions", JSON.stringify({ prompt: random(2) ? text : ["a", text] })));
+  assert.equal(await client.status(), 400);
+  client.close();
+}
+
+// Costs the compiler what it may, and is new each time.
+async function costly_schema({ port, random }) {
+  const branches = Array.from({ length: 30 }, (_, index) => `[a-z]{0,${40 + index}}[0-9]{0,${20 + random(40)}}x${index}`);
+  const body = { prompt: "x", max_tokens: 1, guided_regex: `(${branches.join("|")}){1,${2 + random(40)}}` };
+  const client = new RawClient(port).send(post("/v1/completions", JSON.stringify(body)));
+  if (random(2) === 0) await pause(random(30));
+  else assert.ok([200, 400].includes(await client.status()), client.text());
+  client.close();
+}
+
+// What a page of another site can send without asking first.
+async function page_on_admin({ port }) {
+  const bytes = '{"name":"quire-demo"}';
+  const client = new RawClient(port).send(`POST /admin/models/sleep HTTP/1.1\r\n${kHost}Origin: https://evil.example.com\r\n` +
+    `Content-Type: text/plain\r\nContent-Length: ${bytes.length}\r\n\r\n${bytes}`);
+  assert.equal(await client.status(), 403);
+  client.close();
+}
+
+export const kQuickAttacks = { declared_bodies, unfinished_chunks, prompt_list, long_prompts, costly_schema, page_on_admin,
+  malformed_head, noisy_head, damaged_body, deep_body, hostile_schema, oversized_body,
   oversized_chunks, oversized_head, oversized_prompt, disconnecting, slow_reader, piecemeal, over_quota,
   wrong_key, smuggling };
 // What ends by the server's timeouts alone.

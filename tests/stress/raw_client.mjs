@@ -1,5 +1,5 @@
 // Bytes over a socket, as no well-behaved client sends them, and what came back. Every wait has an end: the server's own
-// timeouts close whatever a client leaves open.
+// timeouts close whatever a client leaves open, and a socket that is silent for longer than kPatience fails the run.
 import net from "node:net";
 
 // What every request needs: a host, and the key that may do everything.
@@ -21,6 +21,8 @@ export function post(path, body, { key = "valid", fields = "" } = {}) {
   return Buffer.concat([Buffer.from(head, "latin1"), bytes]);
 }
 
+const kPatience = 120_000;  // milliseconds
+
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 // One connection. `ended` resolves with everything that arrived once the other side has closed.
@@ -31,6 +33,10 @@ export class RawClient {
   constructor(port) {
     this.socket = net.connect({ port, host: "127.0.0.1", allowHalfOpen: true });
     this.socket.on("error", () => {});
+    this.socket.setTimeout(kPatience, () => {
+      console.error(`no byte for ${kPatience / 1000} s after: ${JSON.stringify(this.text().slice(-200))}`);
+      process.exit(1);
+    });
     this.socket.on("data", (bytes) => {
       this.bytes.push(bytes);
       for (const wake of this.#waiting.splice(0)) wake();

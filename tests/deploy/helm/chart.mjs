@@ -1,6 +1,6 @@
 // What the chart's objects must be, however they were rendered. Usage: chart.mjs RENDERER CHART OUTPUT-FOLDER QUIRE
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -29,6 +29,33 @@ function check_config(objects) {
   return execFileSync(quire, ["serve", "--config", join(folder, "quire.yaml"), "--print-config"], { encoding: "utf8" });
 }
 
+// The daemon itself serves with that configuration, whatever is the pod's own replaced by what this machine has.
+async function check_start(objects, replaced) {
+  let text = objects.get("ConfigMap").data["quire.yaml"];
+  for (const [from, to] of replaced) {
+    assert.ok(text.includes(from), `${from} in ${text}`);
+    text = text.replaceAll(from, to);
+  }
+  writeFileSync(join(folder, "quire.yaml"), text);
+  const daemon = spawn(quire, ["serve", "--config", join(folder, "quire.yaml")], { stdio: ["ignore", "ignore", "pipe"] });
+  const exited = new Promise((resolve) => daemon.once("exit", resolve));
+  const timer = setTimeout(() => daemon.kill("SIGKILL"), 60_000);
+  let log = "";
+  for await (const chunk of daemon.stderr) {
+    log += chunk;
+    if (/is ready after/.test(log)) break;
+  }
+  daemon.kill("SIGTERM");
+  assert.match(log, /is ready after/, `the daemon did not start:\n${log}`);
+  assert.equal(await exited, 0, log);
+  clearTimeout(timer);
+}
+
+const demo = ["/usr/share/quire/quire-demo.gguf", process.env.QUIRE_MODEL];
+const any_port = ["port: 8080", "port: 0"];
+const at_once = ["delay: 5s", "delay: 0s"];
+const on_loopback = ["host: 0.0.0.0", "host: 127.0.0.1"];
+
 const plain = render({});
 assert.deepEqual(plain.kinds, ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "Service"]);
 const { spec } = plain.get("Deployment");
@@ -53,6 +80,11 @@ for (const service of plain.all("Service")) assert.deepEqual(service.spec.select
 assert.deepEqual(plain.get("PodDisruptionBudget").spec.selector.matchLabels, spec.selector.matchLabels);
 for (const [name, value] of Object.entries(spec.selector.matchLabels)) assert.equal(spec.template.metadata.labels[name], value);
 assert.match(check_config(plain), /deadline: 60s/);
+await check_start(plain, [demo, any_port, at_once, on_loopback]);
+assert.deepEqual(pod.topologySpreadConstraints.map(({ topologyKey }) => topologyKey), ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]);
+for (const { labelSelector } of pod.topologySpreadConstraints) assert.deepEqual(labelSelector.matchLabels, spec.selector.matchLabels);
+assert.equal(container.livenessProbe.httpGet.scheme, undefined);
+assert.equal("env" in container, false);
 
 const full = render({
   model: { path: "/models/large.gguf", volume: { persistentVolumeClaim: { claimName: "models", readOnly: true } } },
@@ -81,6 +113,47 @@ assert.deepEqual(monitor.spec.endpoints[0].authorization.credentials, { name: "m
 // Scraped once: the monitor selects the plain service alone.
 assert.deepEqual(full.all("Service").map((service) => "quire/headless" in service.metadata.labels), [false, true]);
 assert.equal(monitor.spec.endpoints[0].port, full.get("Service").spec.ports[0].name);
+
+// Several models, a folder to write, environment, GPUs.
+const several = render({
+  models: [{ name: "chat", path: "/usr/share/quire/quire-demo.gguf" }, { name: "other", path: "/usr/share/quire/quire-demo.gguf", preload: false }],
+  cacheVolume: { emptyDir: { sizeLimit: "20Gi" } }, extraEnv: [{ name: "A", value: "b" }], extraEnvFrom: [{ secretRef: { name: "c" } }],
+  gpu: { count: 2, runtimeClassName: "nvidia" }, topologySpread: [],
+});
+const busy = several.get("Deployment").spec.template.spec;
+assert.deepEqual(busy.containers[0].env, [{ name: "A", value: "b" }]);
+assert.deepEqual(busy.containers[0].envFrom, [{ secretRef: { name: "c" } }]);
+assert.equal(busy.containers[0].resources.limits["nvidia.com/gpu"], 2);
+assert.equal(busy.containers[0].resources.limits.memory, "4Gi");
+assert.equal("nvidia.com/gpu" in busy.containers[0].resources.requests, false);
+assert.equal(busy.runtimeClassName, "nvidia");
+assert.equal("topologySpreadConstraints" in busy, false);
+assert.deepEqual(busy.volumes.find(({ name }) => name === "cache"), { name: "cache", emptyDir: { sizeLimit: "20Gi" } });
+assert.ok(!busy.containers[0].volumeMounts.find(({ name }) => name === "cache").readOnly);
+assert.match(check_config(several), /name: "?chat/);
+await check_start(several, [demo, any_port, at_once, on_loopback]);
+
+// TLS: probes speak it; with client certificates they ask inside of the pod.
+const secure = render({ tls: { secret: "cert" }, serviceMonitor: { enabled: true } });
+for (const probe of ["startupProbe", "livenessProbe", "readinessProbe"]) {
+  assert.equal(secure.get("Deployment").spec.template.spec.containers[0][probe].httpGet.scheme, "HTTPS");
+}
+assert.equal(secure.get("ServiceMonitor").spec.endpoints[0].scheme, "https");
+execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+  "-keyout", join(folder, "tls.key"), "-out", join(folder, "tls.crt")], { stdio: "ignore" });
+await check_start(secure, [demo, any_port, at_once, on_loopback, ["/run/secrets/tls", folder]]);
+const mutual = render({ tls: { secret: "cert", clientCaSecret: "ca" } });
+const inside = mutual.get("Deployment").spec.template.spec;
+assert.deepEqual(inside.containers[0].livenessProbe.exec.command, ["/usr/bin/quire", "probe", "http://127.0.0.1:9090/livez"]);
+assert.deepEqual(inside.volumes.slice(-2).map(({ name }) => name), ["tls", "client-ca"]);
+await check_start(mutual, [demo, any_port, at_once, on_loopback, ["/run/secrets/tls", folder],
+  ["/run/secrets/client-ca/ca.crt", join(folder, "tls.crt")], ["127.0.0.1:9090", "127.0.0.1:0"]]);
+
+const closed = render({ networkPolicy: { enabled: true, from: [{ podSelector: { matchLabels: { app: "proxy" } } }],
+  metricsFrom: [{ namespaceSelector: {} }], to: [{ podSelector: { matchLabels: { app: "collector" } } }] } }).get("NetworkPolicy").spec;
+assert.deepEqual(closed.podSelector.matchLabels, spec.selector.matchLabels);
+assert.deepEqual(closed.ingress[0].from, [{ podSelector: { matchLabels: { app: "proxy" } } }, { namespaceSelector: {} }]);
+assert.equal(closed.egress.length, 2);
 
 assert.ok(!render({ replicaCount: 1 }).kinds.includes("PodDisruptionBudget"));
 assert.equal(render({ service: { headless: false } }).all("Service").length, 1);

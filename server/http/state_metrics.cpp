@@ -1,0 +1,171 @@
+#include "server/http/state_metrics.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "server/http/text_pool.h"
+#include "server/models/running_model.h"
+
+namespace quire {
+
+namespace {
+
+using prometheus::MetricFamily;
+using FamilyType = prometheus::MetricType;
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+constexpr std::array<ModelState, 7> kStates = {ModelState::kUnloaded, ModelState::kLoading, ModelState::kReady,
+                                               ModelState::kSleeping, ModelState::kWaking,  ModelState::kDraining,
+                                               ModelState::kFailed};
+constexpr std::array<const char*, kNumTextLanes> kLaneNames = {"quick", "long"};
+
+MetricFamily new_family(const char* name, const char* help, FamilyType type) {
+  MetricFamily made;
+  made.name = name;
+  made.help = help;
+  made.type = type;
+  return made;
+}
+
+void add_metric(MetricFamily& to, double value, Labels labels = {}) {
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  (to.type == FamilyType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  to.metric.push_back(std::move(metric));
+}
+
+MetricFamily single(const char* name, const char* help, FamilyType type, double value, Labels labels = {}) {
+  MetricFamily made = new_family(name, help, type);
+  add_metric(made, value, std::move(labels));
+  return made;
+}
+
+// The fields of /proc/self/stat behind the program's name, which may hold anything.
+struct ProcessStat {
+  double cpu_seconds = 0.0;
+  double start_seconds = 0.0;  // since the machine started
+  double virtual_bytes = 0.0;
+  double resident_bytes = 0.0;
+  double num_threads = 0.0;
+};
+
+ProcessStat read_process_stat() {
+  std::ifstream file("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  // proc(5) numbers the fields; the state, which is no number, is the third.
+  constexpr int kUserTime = 14, kSystemTime = 15, kThreads = 20, kStart = 22, kVirtual = 23, kResident = 24;
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  ProcessStat stat;
+  std::string state;
+  rest >> state;
+  double value = 0.0;
+  for (int field = 4; field <= kResident && rest >> value; ++field) {
+    if (field == kUserTime || field == kSystemTime) stat.cpu_seconds += value / ticks;
+    if (field == kThreads) stat.num_threads = value;
+    if (field == kStart) stat.start_seconds = value / ticks;
+    if (field == kVirtual) stat.virtual_bytes = value;
+    if (field == kResident) stat.resident_bytes = value * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  }
+  return stat;
+}
+
+double boot_time() {
+  timespec since_boot{};
+  ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  return static_cast<double>(std::time(nullptr)) - static_cast<double>(since_boot.tv_sec);
+}
+
+double num_descriptors() {
+  std::error_code ignored;
+  const std::filesystem::directory_iterator all("/proc/self/fd", ignored);
+  return static_cast<double>(std::distance(begin(all), end(all)));
+}
+
+void add_process(std::vector<MetricFamily>& all) {
+  const ProcessStat stat = read_process_stat();
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    all.push_back(single(name, help, FamilyType::Gauge, value));
+  };
+  all.push_back(single("process_cpu_seconds_total", "Processor time used", FamilyType::Counter, stat.cpu_seconds));
+  gauge("process_resident_memory_bytes", "Resident memory", stat.resident_bytes);
+  gauge("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes);
+  gauge("process_start_time_seconds", "When the process started, Unix time", boot_time() + stat.start_seconds);
+  gauge("process_threads", "Threads", stat.num_threads);
+  gauge("process_open_fds", "Open file descriptors", num_descriptors());
+  gauge("process_max_fds", "The most that may be open", static_cast<double>(descriptors.rlim_cur));
+}
+
+void add_models(std::vector<MetricFamily>& all, const Service& service) {
+  MetricFamily states = new_family("quire:model_state", "1 for the state that a model is in", FamilyType::Gauge);
+  MetricFamily caches =
+      new_family("vllm:cache_config_info", "The KV cache of each model that is loaded", FamilyType::Gauge);
+  for (const TableEntry& model : service.models.entries()) {
+    for (const ModelState state : kStates) {
+      add_metric(states, state == model.state ? 1.0 : 0.0,
+                 {{"model_name", model.name}, {"state", model_state_name(state)}});
+    }
+    if (!model.running) continue;
+    const CacheConfig cache = model.running->cache_config();
+    add_metric(caches, 1.0,
+               {{"block_size", std::to_string(cache.block_size)},
+                {"cache_dtype", cache.dtype},
+                {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"},
+                {"model_name", model.name},
+                {"num_gpu_blocks", std::to_string(cache.num_blocks)}});
+  }
+  if (!states.metric.empty()) all.push_back(std::move(states));
+  if (!caches.metric.empty()) all.push_back(std::move(caches));
+}
+
+void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
+  MetricFamily waiting = new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::Gauge);
+  MetricFamily time = new_family("quire:text_seconds_total", "Time of the text threads", FamilyType::Counter);
+  for (std::size_t i = 0; i < kNumTextLanes; ++i) {
+    add_metric(waiting, static_cast<double>(stats.num_waiting[i]), {{"lane", kLaneNames[i]}});
+    add_metric(time, stats.seconds[i], {{"lane", kLaneNames[i]}});
+  }
+  all.push_back(std::move(waiting));
+  all.push_back(std::move(time));
+}
+
+}  // namespace
+
+std::vector<MetricFamily> state_families(const ServerState& state) {
+  std::vector<MetricFamily> all;
+  all.push_back(
+      single("quire:build_info", "The build that runs", FamilyType::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
+  add_process(all);
+  if (const auto service = state.service()) add_models(all, *service);
+  if (state.text != nullptr) add_text_pool(all, state.text->stats());
+  all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
+                       FamilyType::Gauge, static_cast<double>(state.bodies.num_bytes())));
+  all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",
+                       FamilyType::Counter, static_cast<double>(state.bodies.num_cut())));
+  MetricFamily reloads =
+      new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::Counter);
+  const std::int64_t failed = state.reloads.num_failed.load();
+  add_metric(reloads, static_cast<double>(state.reloads.num_all.load() - failed), {{"result", "success"}});
+  add_metric(reloads, static_cast<double>(failed), {{"result", "failure"}});
+  all.push_back(std::move(reloads));
+  all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::Gauge,
+                       state.reloads.last_failed.load() ? 0.0 : 1.0));
+  if (const auto settings = state.settings(); settings->tls) {
+    all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",
+                         FamilyType::Gauge, static_cast<double>(settings->tls->expiry())));
+  }
+  return all;
+}
+
+}  // namespace quire

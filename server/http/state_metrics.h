@@ -1,0 +1,15 @@
+// What /metrics shows of the server itself: its build and process, its models' states, what waits for the text threads.
+// Any thread.
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <vector>
+
+#include "server/http/server_state.h"
+
+namespace quire {
+
+std::vector<prometheus::MetricFamily> state_families(const ServerState& state);
+
+}  // namespace quire

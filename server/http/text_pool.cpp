@@ -1,0 +1,128 @@
+#include "server/http/text_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace quire {
+
+namespace {
+
+// Clients of a lane that may be remembered without need.
+constexpr std::size_t kMostIdle = 256;
+
+}  // namespace
+
+void TextSchedule::add(TextLane lane, const std::string& client, Job job) {
+  Lane& own = lanes_[index(lane)];
+  const Lane& other = lanes_[1 - index(lane)];
+  // Who was idle has saved nothing up, a lane neither.
+  if (own.num_waiting == 0) own.used = std::max(own.used, other.used);
+  Client& entry = own.clients[client];
+  if (entry.waiting.empty() && entry.num_running == 0) entry.used = std::max(entry.used, own.least);
+  if (entry.waiting.empty()) own.candidates.insert({entry.used, client});
+  entry.waiting.push_back(std::move(job));
+  ++own.num_waiting;
+}
+
+std::optional<TextSchedule::Next> TextSchedule::take(bool quick_only) {
+  const Lane& quick = lanes_[index(TextLane::kQuick)];
+  const Lane& slow = lanes_[index(TextLane::kLong)];
+  if (quick_only || slow.num_waiting == 0) {
+    if (quick.num_waiting == 0) return std::nullopt;
+    return take_from(TextLane::kQuick);
+  }
+  const bool quick_first = quick.num_waiting > 0 && quick.used <= slow.used;
+  return take_from(quick_first ? TextLane::kQuick : TextLane::kLong);
+}
+
+TextSchedule::Next TextSchedule::take_from(TextLane lane) {
+  Lane& own = lanes_[index(lane)];
+  const auto first = own.candidates.begin();
+  Next next{{}, lane, first->second};
+  Client& client = own.clients.find(next.client)->second;
+  own.least = std::max(own.least, client.used);
+  own.candidates.erase(first);
+  next.job = std::move(client.waiting.front());
+  client.waiting.pop_front();
+  if (!client.waiting.empty()) own.candidates.insert({client.used, next.client});
+  ++client.num_running;
+  --own.num_waiting;
+  return next;
+}
+
+void TextSchedule::charge(TextLane lane, const std::string& client, double seconds) {
+  Lane& own = lanes_[index(lane)];
+  own.used += seconds;
+  own.seconds += seconds;
+  const auto place = own.clients.find(client);
+  Client& entry = place->second;
+  const bool waits = !entry.waiting.empty();
+  if (waits) own.candidates.erase({entry.used, client});
+  entry.used += seconds;
+  if (waits) own.candidates.insert({entry.used, client});
+  --entry.num_running;
+  // One that has used more than its share is remembered until the others have caught up.
+  if (own.clients.size() <= kMostIdle) return;
+  std::erase_if(own.clients, [&](const auto& each) {
+    return each.second.waiting.empty() && each.second.num_running == 0 && each.second.used <= own.least;
+  });
+}
+
+void TextPool::start() {
+  for (std::size_t i = 0; i < num_threads_; ++i)
+    threads_.emplace_back([this, i] { run(i); });
+}
+
+void TextPool::post(TextLane lane, const std::string& client, TextSchedule::Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    schedule_.add(lane, client, std::move(job));
+  }
+  changed_.notify_all();
+}
+
+void TextPool::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+}
+
+void TextPool::join() {
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+TextPool::Stats TextPool::stats() const {
+  Stats stats;
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < kNumTextLanes; ++i) {
+    stats.num_waiting[i] = schedule_.num_waiting(static_cast<TextLane>(i));
+    stats.seconds[i] = schedule_.seconds_used(static_cast<TextLane>(i));
+  }
+  return stats;
+}
+
+void TextPool::run(std::size_t number) {
+  pthread_setname_np(pthread_self(), ("text-" + std::to_string(number)).c_str());
+  const bool quick_only = number == 0 && num_threads_ > 1;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    std::optional<TextSchedule::Next> next;
+    changed_.wait(lock, [&] { return stopping_ || (next = schedule_.take(quick_only)); });
+    if (stopping_) return;
+    lock.unlock();
+    const auto began = std::chrono::steady_clock::now();
+    next->job();
+    next->job = nullptr;
+    const std::chrono::duration<double> cost = std::chrono::steady_clock::now() - began;
+    lock.lock();
+    schedule_.charge(next->lane, next->client, cost.count());
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,97 @@
+// TextPool: the threads that turn request bodies into requests. Any thread, except start() and join(): one thread at a
+// time. Jobs wait in two lanes, and within a lane by client; the client that has used the least time goes next, so
+// neither a costly request nor a client with many of them holds others up. One thread takes quick jobs only.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace quire {
+
+// kQuick: the work is bounded by the body's length, and that is short. kLong: everything else.
+enum class TextLane { kQuick, kLong };
+inline constexpr std::size_t kNumTextLanes = 2;
+
+// Which job runs next. One thread at a time; the times are the caller's.
+class TextSchedule {
+ public:
+  using Job = std::function<void()>;
+  struct Next {
+    Job job;
+    TextLane lane = TextLane::kQuick;
+    std::string client;
+  };
+
+  void add(TextLane lane, const std::string& client, Job job);
+  std::optional<Next> take(bool quick_only);
+  // What a job that was taken has cost.
+  void charge(TextLane lane, const std::string& client, double seconds);
+  std::size_t num_waiting(TextLane lane) const { return lanes_[index(lane)].num_waiting; }
+  double seconds_used(TextLane lane) const { return lanes_[index(lane)].seconds; }
+
+ private:
+  struct Client {
+    double used = 0.0;  // seconds, beginning at the lane's least when it comes back
+    std::size_t num_running = 0;
+    std::deque<Job> waiting;
+  };
+  struct Lane {
+    std::map<std::string, Client> clients;                // with something waiting or running
+    std::set<std::pair<double, std::string>> candidates;  // of those with something waiting, by what they used
+    double least = 0.0;                                   // what the client that was served last had used
+    double used = 0.0;                                    // seconds, beginning at the other's when it comes back
+    double seconds = 0.0;                                 // since the start
+    std::size_t num_waiting = 0;
+  };
+  static std::size_t index(TextLane lane) { return static_cast<std::size_t>(lane); }
+  Next take_from(TextLane lane);
+
+  std::array<Lane, kNumTextLanes> lanes_;
+};
+
+class TextPool {
+ public:
+  struct Stats {
+    std::array<std::size_t, kNumTextLanes> num_waiting{};
+    std::array<double, kNumTextLanes> seconds{};
+  };
+
+  explicit TextPool(std::size_t num_threads) : num_threads_(num_threads) {}
+  ~TextPool() {
+    stop();
+    join();
+  }
+  TextPool(const TextPool&) = delete;
+  TextPool& operator=(const TextPool&) = delete;
+
+  void start();
+  // Jobs must not throw.
+  void post(TextLane lane, const std::string& client, TextSchedule::Job job);
+  // No further job begins.
+  void stop();
+  void join();
+  Stats stats() const;
+
+ private:
+  void run(std::size_t number);
+
+  const std::size_t num_threads_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  TextSchedule schedule_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire
