@@ -6,6 +6,8 @@
 
 #include "core/base/result.h"
 #include "core/model/architectures/hf_config.h"
+#include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/registry.h"
 #include "core/model/checkpoint.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/quantized_tensors.h"
@@ -67,6 +69,12 @@ void name_tensors(TensorTable& tensors, const ModelConfig& config) {
       [=](const std::string& name) { return from_head && name == "token_embd.weight" ? head : hf_name(name, prefix); });
 }
 
+// Models of several media have their text part in an object of its own.
+const nlohmann::json& text_config(const nlohmann::json& config) {
+  const auto found = config.find("text_config");
+  return found != config.end() && found->is_object() ? *found : config;
+}
+
 std::string read_chat_template(const std::filesystem::path& directory) {
   if (const auto text = read_text_file(directory / "chat_template.jinja")) return *text;
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
@@ -102,14 +110,28 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   const auto config = read_json_file(config_path);
   if (!config) throw StartupError(fmt::format("{}: is missing", config_path.string()));
   Checkpoint out;
-  out.spec = plain_spec(read_hf_config(*config, config_path.string()));
-  check_spec(out.spec, config_path.string());
+  const nlohmann::json& text = text_config(*config);
+  const HfFamily* family = find_hf_family(JsonObject(text, config_path.string()).text("model_type").value_or(""));
+  if (family == nullptr) {
+    out.spec = plain_spec(read_hf_config(*config, config_path.string()));
+    check_spec(out.spec, config_path.string());
+  }
 
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
   const QuantConfig quantization = read_quant_config(*config, config_path.string());
   const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
   TensorTable& tensors = *tensors_owner;
-  name_tensors(tensors, out.spec.config);
+  if (family == nullptr) {
+    name_tensors(tensors, out.spec.config);
+  } else {
+    const auto metadata = translate_hf_config(text, *family, config_path.string());
+    translate_hf_tensors(text, *family, tensors);
+    out.spec = read_spec(*metadata, tensors);
+    if (family->swaps_halves) {
+      for (RopeConfig& rope : out.spec.ropes)
+        rope.style = RopeStyle::kHalf;
+    }
+  }
   out.weights = collect_weights(out.spec, tensors);
   tensors.refuse_unused(out.spec.config.architecture);
 

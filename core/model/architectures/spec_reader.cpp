@@ -14,7 +14,9 @@ namespace quire {
 namespace {
 
 // Keys without effect on what is computed, and those that other readers use.
-constexpr std::array<std::string_view, 23> kHarmless{"context_length",
+constexpr std::array<std::string_view, 25> kHarmless{"translated",
+                                                     "ssm.grouped_heads",
+                                                     "context_length",
                                                      "vocab_size",
                                                      "rope.scaling.finetuned",
                                                      "pooling_type",

@@ -35,6 +35,8 @@ class SpecReader {
   std::optional<double> number(std::string_view key, std::int64_t layer) const;
   std::optional<bool> flag(std::string_view key, std::int64_t layer) const;
   bool is_array(std::string_view key) const;
+  // The keys were made from another format's configuration, which lists the layers' kinds.
+  bool is_translated() const { return has("translated"); }
   // Keys that have no prefix.
   std::optional<double> global_number(const std::string& key, std::int64_t layer) const;
 

@@ -124,6 +124,7 @@ void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
     rope.beta_fast = number("rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);
     rope.beta_slow = number("rope.scaling.yarn_beta_slow").value_or(rope.beta_slow);
   }
+  rope.truncate = flag("rope.scaling.truncate").value_or(true);
   const auto given =
       has("rope.scaling.attn_factor") ? number("rope.scaling.attn_factor") : number("rope.scaling.yarn_attn_factor");
   // ggml multiplies YaRN's own factor by the file's.
@@ -162,7 +163,8 @@ void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
     to.expert_size = integer(size_key, layer).value_or(dense.size);
     to.has_choice_bias = has_tensor(layer, "exp_probs_b.bias");
     to.fused_experts = has_tensor(layer, "ffn_gate_up_exps.weight");
-    to.experts_gated = to.fused_experts || has_tensor(layer, "ffn_gate_exps.weight");
+    to.experts_gated =
+        to.fused_experts || has_tensor(layer, "ffn_gate_exps.weight") || has_tensor(layer, "ffn_gate_exps.0.weight");
     if (has_tensor(layer, "ffn_up_shexp.weight")) to.shared_size = shape_of(layer, "ffn_up_shexp.weight").at(0);
     to.shared_gate = has_tensor(layer, "ffn_gate_inp_shexp.weight");
   }
@@ -170,7 +172,7 @@ void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
 
 std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period, bool array_counts) {
   const std::int64_t window = integer("attention.sliding_window").value_or(0);
-  const bool by_layer = array_counts && is_array("attention.sliding_window_pattern");
+  const bool by_layer = (array_counts || is_translated()) && is_array("attention.sliding_window_pattern");
   if (!by_layer && !is_array("attention.sliding_window_pattern"))
     period = integer("attention.sliding_window_pattern").value_or(period);
   std::vector<bool> slides;

@@ -84,7 +84,14 @@ std::vector<float> TensorTable::take_values(const std::string& name, std::int64_
   const StoredTensor& tensor = count == size ? take(name, shape) : take(name, {size});
   std::vector<float> values(static_cast<std::size_t>(size));
   dequantize(*tensor.type, tensor.data.data(), size, values.data());
+  if (adjust_) adjust_(name, values);
   return values;
+}
+
+void TensorTable::add(StoredTensor tensor) {
+  by_name_.emplace(tensor.name, tensors_.size());
+  tensors_.push_back(std::move(tensor));
+  taken_.push_back(false);
 }
 
 void TensorTable::ignore(const std::string& prefix) {
@@ -97,6 +104,7 @@ std::vector<float> TensorTable::take_vector(const std::string& name, std::int64_
   const StoredTensor& tensor = take(name, {size});
   std::vector<float> values(static_cast<std::size_t>(size));
   dequantize(*tensor.type, tensor.data.data(), size, values.data());
+  if (adjust_) adjust_(name, values);
   return values;
 }
 

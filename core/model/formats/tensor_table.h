@@ -24,6 +24,7 @@ struct StoredTensor {
   std::optional<DType> type;        // absent: a type that Quire does not compute with
   std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
   std::span<const std::byte> data;
+  std::shared_ptr<const void> owner = {};  // of data that no file holds
   // Instead of data, where several tensors of the file make one: see WeightSource.
   std::shared_ptr<const RowMaker> maker = nullptr;
   std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
@@ -36,6 +37,14 @@ class TensorTable {
 
   // Names are GGUF's; `rename` gives what this file calls them.
   void set_names(std::function<std::string(const std::string&)> rename) { rename_ = std::move(rename); }
+
+  // Changes what take_vector and take_values decode, by name.
+  void set_adjustment(std::function<void(const std::string&, std::vector<float>&)> adjust) {
+    adjust_ = std::move(adjust);
+  }
+  // Adds a tensor of GGUF's name that the files hold in another form.
+  void add(StoredTensor tensor);
+  const StoredTensor& stored(const std::string& name) const { return find(name); }
 
   bool contains(const std::string& name) const { return by_name_.contains(stored_name(name)); }
   // The shape without taking it; throws StartupError where the tensor is absent.
@@ -57,7 +66,9 @@ class TensorTable {
   const std::string& where() const { return where_; }
 
  private:
-  std::string stored_name(const std::string& name) const { return rename_ ? rename_(name) : name; }
+  std::string stored_name(const std::string& name) const {
+    return rename_ && !by_name_.contains(name) ? rename_(name) : name;
+  }
   const StoredTensor& find(const std::string& name) const;
   const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
   static WeightSource source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols);
@@ -66,6 +77,7 @@ class TensorTable {
 
   std::string where_;
   std::function<std::string(const std::string&)> rename_;
+  std::function<void(const std::string&, std::vector<float>&)> adjust_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t> by_name_;
   std::vector<bool> taken_;

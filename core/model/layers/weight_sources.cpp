@@ -43,7 +43,9 @@ class Collector {
   void take_vector(const WeightNeed& need, SourceGroup& to) {
     std::string tensor = name(need.role);
     // Some published files leave the suffix of a norm away.
-    if (!tensors_.contains(tensor) && tensors_.contains(beside(need.role, ""))) tensor = beside(need.role, "");
+    if (role_info(need.role).suffix == ".weight" && !tensors_.contains(tensor) &&
+        tensors_.contains(beside(need.role, "")))
+      tensor = beside(need.role, "");
     if (need.is_optional && !tensors_.contains(tensor)) return;
     to.vectors[need.role] = turned(tensors_.take_values(tensor, need.cols), need.taps);
     const std::string bias = beside(need.role, ".bias");
@@ -120,7 +122,9 @@ class Collector {
 
   void take_experts(const WeightNeed& need, SourceGroup& to) {
     if (need.role == Role::kKvB) return split_kv(need, to);
-    const WeightSource all = tensors_.take_experts(name(need.role), need.num_experts, need.rows, need.cols);
+    const bool is_stacked = tensors_.contains(name(need.role));
+    const WeightSource all =
+        is_stacked ? tensors_.take_experts(name(need.role), need.num_experts, need.rows, need.cols) : WeightSource{};
     std::vector<LinearSource>& experts = to.experts[need.product];
     experts.resize(static_cast<std::size_t>(need.num_experts));
     std::vector<float> bias;
@@ -133,7 +137,10 @@ class Collector {
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
-      expert.parts.push_back(rows_of(all, e * need.rows, need.rows));
+      // Where experts are not stacked, each is a tensor of its own.
+      expert.parts.push_back(is_stacked ? rows_of(all, e * need.rows, need.rows)
+                                        : tensors_.take_matrix(beside(need.role, fmt::format(".{}.weight", e).c_str()),
+                                                               need.rows, need.cols));
       expert.parts.back().scale *= scale[static_cast<std::size_t>(e)];
       if (bias.empty()) continue;
       const auto begin = bias.begin() + e * need.rows;
