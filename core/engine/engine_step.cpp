@@ -121,7 +121,8 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
-// The other choices of the request begin where its prompt ends, each with a draw of its own from the same logits.
+// The other choices of the request begin where its prompt ends, each with a draw of its own from the same logits. The
+// first one does not go on before they have been forked: it would write into a block that they are about to share.
 void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   LiveRequest& live = *step.parts[parent].generation->live;
   const std::int64_t logit_row = step.draws.back().logit_row;
@@ -134,6 +135,7 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
     throw;
   }
   live.num_unforked = 0;
+  step.parts[parent].generation->num_pending = 0;
   for (const auto& forked : others) {
     step.parts.push_back({.generation = forked.get(), .forked_from = parent});
     guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
