@@ -26,6 +26,7 @@ until grep -q 'is ready after' "$work/log"; do kill -0 $server || { cat "$work/l
 url=$(sed -n 's/.*listening on \([0-9.:]*\).*/https:\/\/\1/p' "$work/log" | head -1)
 # Labelled counters appear with their first event.
 curl -skf -H 'Content-Type: application/json' -d '{"prompt": "Hello", "max_tokens": 4}' "$url/v1/completions" > "$work/answer"
+curl -sk -H 'Content-Type: application/json' -d 'no json' "$url/v1/completions" > "$work/refusal"
 curl -skf "$url/metrics" > "$work/metrics"
 
 missing=$(grep -ohE '(vllm|quire):[a-z0-9_]+' alerts.yml grafana/quire.json "$root"/deploy/helm/quire/templates/*.yaml "$root"/deploy/helm/quire/values.yaml 2>/dev/null |

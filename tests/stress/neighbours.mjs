@@ -1,14 +1,15 @@
 // What a neighbour feels of each attack on a daemon with its defaults: neighbours.mjs [--binary PATH] [--seconds N] [--scale N].
 // A client asks short chats one after another, undisturbed and beside each attack; printed are the median and the 99th percentile of
 // the time to the first token, their ratio, errors, and the most memory the daemon had. Nothing is asserted: a benchmark.
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
-import { parseArgs } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import { QuireServer } from "../e2e/server_process.mjs";
 import { pause, RawClient } from "./raw_client.mjs";
 
 const { values } = parseArgs({ options: { binary: { type: "string", default: process.env.QUIRE_BINARY },
-  seconds: { type: "string", default: "5" }, scale: { type: "string", default: "10" } } });
+  seconds: { type: "string", default: "5" }, scale: { type: "string", default: "10" }, measure: { type: "string" } } });
 process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 const scale = Number(values.scale);
@@ -47,18 +48,29 @@ function first_token(url, agent) {
 const peak_mib = (pid) => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 
+// In a process of its own: the attackers' is busy with what they send.
 async function measure(server) {
+  const { stdout } = await promisify(execFile)(process.execPath, [process.argv[1], "--measure", server.url, "--seconds", values.seconds]);
+  return JSON.parse(stdout);
+}
+
+async function ask_chats(url) {
   const agent = new http.Agent({ keepAlive: true });
   const times = [];
   let errors = 0;
   for (const end = Date.now() + 1000 * Number(values.seconds); Date.now() < end; ) {
-    const { time, status } = await first_token(server.url, agent);
+    const { time, status } = await first_token(url, agent);
     if (status === 200) times.push(time);
     else ++errors;
   }
   agent.destroy();
   times.sort((a, b) => a - b);
   return { count: times.length, errors, p50: at(times, 0.5), p99: at(times, 0.99) };
+}
+
+if (values.measure) {
+  console.log(JSON.stringify(await ask_chats(values.measure)));
+  process.exit(0);
 }
 
 const show = ({ count, errors, p50, p99 }) => `${count} chats, ${errors} errors, first token ${p50.toFixed(1)} ms median, ${p99.toFixed(1)} ms p99`;
