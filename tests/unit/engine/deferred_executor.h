@@ -35,6 +35,7 @@ class DeferredExecutor final : public Executor {
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
   std::string name() const override { return device_->name(); }
+  std::int64_t num_states() const override { return device_->num_states(); }
 
   std::int64_t most_in_flight = 0;
 

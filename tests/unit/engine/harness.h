@@ -69,7 +69,7 @@ inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, s
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
                                                std::optional<std::uint32_t> interrupt_seed = {}) {
-  auto executor = make_cpu_executor(model, backend, std::move(storage), options.scheduler);
+  auto executor = make_cpu_executor(model, backend, std::move(storage), options.scheduler, options.num_states);
   if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);

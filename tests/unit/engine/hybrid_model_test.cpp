@@ -16,7 +16,7 @@ std::string hybrid_file(const std::string& family) {
 }
 
 Request hybrid_stream(int i) {
-  Request request = request_of(made_tokens(20 + 17 * (i % 6), i, 60), 20 + i % 7);
+  Request request = request_of(made_tokens(20 + 17 * (i % 6), i, 60), 70 + i % 7);
   request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
   request.sampling.seed = static_cast<std::uint64_t>(i);
   return request;
