@@ -69,6 +69,7 @@ class RunningEngine {
     options.turns = std::move(turns);
     options.scheduler.max_num_seqs = max_num_seqs;
     options.scheduler.target_itl_ms = 1e3 * kTargetItl;
+    options.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;  // as the daemon
     options.queue.max_queued_tokens = 1 << 30;
     engine_ = std::make_unique<Engine>(*model.model, *model.backend, model.backend->allocate_kv(layout),
                                        std::vector<TokenId>{}, options);
