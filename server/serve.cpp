@@ -57,7 +57,7 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   });
 }
 
-// Ends as a drain does once nobody has asked the API for so long: where a supervisor holds the sockets, the next
+// Ends as a drain does after so long without an API request: where a supervisor holds the sockets, the next
 // connection starts the server again.
 void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   if (idle.count() == 0) return;
@@ -67,7 +67,7 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
     if (now_calls != calls || server.state().live.count() > 0) since = Clock::now();
     calls = now_calls;
     if (Clock::now() - since < idle || server.stopping()) return;
-    log::info("nobody has asked for {} s: ending", std::chrono::duration_cast<std::chrono::seconds>(idle).count());
+    log::info("no API request for {} s: ending", std::chrono::duration_cast<std::chrono::seconds>(idle).count());
     server.stop();
   });
 }

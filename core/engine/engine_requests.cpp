@@ -163,7 +163,7 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
   }
 }
 
-// Sends the last event; the request is gone with its last choice. A generation stays as long as a step that is in
+// Sends the last event; the last choice to end destroys the request. A generation stays as long as a step that is in
 // flight names it. Published before it is sent: a client that has its whole answer finds it counted.
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;

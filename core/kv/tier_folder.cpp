@@ -209,7 +209,7 @@ void TierFolder::trim_other_folders() const {
   }
 }
 
-// Finds what an earlier process left. Records come in no order: they are told of with parents before children.
+// Finds what an earlier process left. Records lie in no order; they are reported with parents before children.
 void TierFolder::load() {
   const bool owns = lock_file_ >= 0;
   if (owns) trim_other_folders();

@@ -1,8 +1,8 @@
 // TierFolder: a folder of KV records with its lock and its thread `kv-io`. Called by the engine's thread, which never
 // waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
 // at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
-// Invariants: a record is named by its content's chain key and given out only whole; what a reader was told of is given
-// to it as it was then, or not at all; without the lock nothing in the folder is changed.
+// Invariants: a record is named by its content's chain key and given out only whole; a record that was
+// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct TierFolderOptions {
   std::filesystem::path directory;  // the folder is below it, named by the fingerprint
   ChainKey fingerprint;
   std::int32_t block_size = 16;
-  std::int64_t max_bytes = 0;               // of all folders together: those of other models that nobody uses go first
+  std::int64_t max_bytes = 0;               // of all folders together: unused ones of other models are removed first
   std::int64_t max_queued_bytes = 0;        // waiting to be written; more is not taken
   std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
 };

@@ -154,7 +154,7 @@ bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
   return true;
 }
 
-// Nobody waits for one who waits: the other is running, and goes on whatever this sequence does.
+// A sequence never waits for a waiting one: the other is running, and goes on whatever this sequence does.
 Sequence* Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
   if (!kv_.prefix_caching() || kv_.has_states()) return nullptr;  // a state is of use only where a snapshot is made
   const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
@@ -182,7 +182,7 @@ std::int64_t Scheduler::most_blocks(const Sequence& sequence) const {
 }
 
 // Where there is no room for the head, later ones may take as much room as it needs itself before they wait for it. One
-// that gave its blocks up lets nobody before it.
+// that was preempted is not bypassed.
 bool Scheduler::may_bypass(const Sequence& sequence) const {
   if (blocked_ == nullptr || blocked_ == &sequence) return true;
   if (blocked_->has_started && !blocked_->is_choice) return false;

@@ -1,6 +1,6 @@
 // WaitingQueue: the sequences that wait to run, in the order of the policy and by length. Engine thread only; time only
 // as arrival times. fcfs and priority keep one queue. Under priority a level weighs priority_aging_s of waiting, so
-// that the order of two requests never changes while they wait and nobody starves. fair keeps a queue per key with a
+// that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
 // et al., OSDI 2024). A parked sequence is out of every order until what it waits for is computed, so that it costs
 // nothing. Starting and preempting allocate nothing: nodes are used again.

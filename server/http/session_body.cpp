@@ -23,7 +23,7 @@ Error overloaded() {
 
 }  // namespace
 
-// Whom this connection's bodies are charged to.
+// The client, by key or address, that this connection's bodies are charged to.
 std::string Session::client_name() const {
   return record_.key_name.empty() ? "address " + transport_->peer() : "key " + record_.key_name;
 }
@@ -89,8 +89,8 @@ asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body
   co_return true;
 }
 
-// What no body can change. One that comes is still read first: were it malformed, nobody could tell where the next
-// request begins, and this one is refused.
+// Answered without interpreting the body. The body is still read first: a malformed one hides where the next request
+// begins, and this request is refused.
 asio::awaitable<bool> Session::respond_to_head(Response response) {
   BodyDecoder decoder(head_, kMaxDiscard);
   if (!body_taken_ && head_.expects_continue) {
