@@ -43,7 +43,12 @@ bool holds_more_for_less(const Sequence& a, const Sequence& b) {
 Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(options), kv_(kv), waiting_(options) {
   const std::int64_t pool_tokens = kv.pool().num_blocks() * kv.block_size();
   options_.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, pool_tokens) : pool_tokens;
-  running_.reserve(static_cast<std::size_t>(options.max_num_seqs));
+  const auto max_num_seqs = static_cast<std::size_t>(options.max_num_seqs);
+  running_.reserve(max_num_seqs);
+  shares_.reserve(max_num_seqs);
+  next_to_start_.reserve(kNextToStart);
+  collected_.reserve(kMostCollected);
+  candidates_.reserve(kMostCollected);
 }
 
 Result<void> Scheduler::check(const Request& request) const {

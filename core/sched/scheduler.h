@@ -59,6 +59,8 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
+  static constexpr std::size_t kMostCollected = 32;  // waiting sequences that are looked at together
+
   // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, then the
   // shortest remainder first.
   struct Order {

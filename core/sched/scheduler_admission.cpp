@@ -10,7 +10,6 @@ namespace {
 // Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr std::size_t kMostCollected = 32;
 constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
 constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
 constexpr int kMostDisplaced = 4;  // choices in one step
@@ -211,6 +210,7 @@ bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
 void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
   waiting_.remove(sequence);
   sequence.num_computed = kv_.match_tokens(match);
+  const Share share{&sequence, order_of(sequence), 0};  // its key pays from the next step on
   if (!sequence.has_started) {
     sequence.has_started = true;
     sequence.num_cached_tokens = sequence.num_computed;
@@ -225,7 +225,6 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
   }
   sequence.keeps_blocks = true;
   enter_running(sequence);
-  const Share share{&sequence, order_of(sequence), 0};
   const auto place = std::upper_bound(shares_.begin(), shares_.end(), share,
                                       [](const Share& a, const Share& b) { return a.order < b.order; });
   shares_.insert(place, share);

@@ -50,6 +50,13 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
+  // Room for steps of so many sequences.
+  void reserve(std::size_t num_sequences) {
+    entries.reserve(num_sequences);
+    preempted.reserve(2 * num_sequences);
+    started.reserve(num_sequences);
+    transfers.copies.reserve(2 * num_sequences);  // a shared tail and a recurrent state of each
+  }
   void clear() {
     entries.clear();
     transfers.clear();

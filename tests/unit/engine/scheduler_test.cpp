@@ -262,6 +262,16 @@ TEST_CASE("fair shares follow the weights", "[scheduler]") {
   CHECK(ratio < 1.05 * weight);
 }
 
+TEST_CASE("under fair no more prompts start than a step has room for", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 64, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kFair;
+  Scene scene(options, 1000);
+  for (int i = 0; i < 20; ++i)
+    scene.add(20, "key " + std::to_string(i));
+  CHECK(scene.step() == Plan{{0, 20}, {1, 20}, {2, 20}});
+  CHECK(scene.scheduler.num_running() == 4);
+}
+
 TEST_CASE("weights that change hold for keys that are live already", "[scheduler]") {
   SchedulerOptions options{.max_num_seqs = 1, .max_num_batched_tokens = 64};
   options.policy = SchedulerPolicy::kFair;
