@@ -97,7 +97,7 @@ class WaitingQueue {
   std::map<std::string, KeyQueue> queues_;  // by key name; only "" unless fair
   std::vector<KeyQueue*> not_empty_;        // in no order
   std::vector<KeyQueue*> first_;            // scratch of first_by_counter
-  std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
+  std::vector<Node> spare_;                 // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::int64_t num_parked_ = 0;

@@ -1,5 +1,5 @@
-// The cost of one schedule() and commit(): with nothing to admit, and while sequences are admitted and preempted; and of
-// block operations. Prints medians and 99th percentiles in microseconds, and allocations a step.
+// The cost of one schedule() and commit(): with nothing to admit, and while sequences are admitted and preempted; and
+// of block operations. Prints medians and 99th percentiles in microseconds, and allocations a step.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -111,8 +111,9 @@ int main() {
     const char* name;
     SchedulerPolicy policy;
   };
-  for (const auto& [name, policy] : {Named{"fcfs", SchedulerPolicy::kFcfs}, Named{"priority", SchedulerPolicy::kPriority},
-                                     Named{"fair", SchedulerPolicy::kFair}}) {
+  for (const auto& [name, policy] :
+       {Named{"fcfs", SchedulerPolicy::kFcfs}, Named{"priority", SchedulerPolicy::kPriority},
+        Named{"fair", SchedulerPolicy::kFair}}) {
     std::printf("%s\n", name);
     measure("nobody comes", {.num_blocks = 1'000'000, .min_output = 10'000, .max_output = 10'000, .policy = policy});
     measure("choices take turns", {.num_keys = 1000, .num_choices = 8, .policy = policy});

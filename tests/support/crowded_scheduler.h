@@ -39,8 +39,8 @@ class CrowdedScheduler {
     num_admitted = scheduler_.num_running() - num_running_before + static_cast<std::int64_t>(plan.preempted.size());
   }
   void commit() {
-    const double seconds = 0.02 + 1e-5 * static_cast<double>(plan.num_streaming) +
-                           1e-4 * static_cast<double>(plan.num_prompt_tokens);
+    const double seconds =
+        0.02 + 1e-5 * static_cast<double>(plan.num_streaming) + 1e-4 * static_cast<double>(plan.num_prompt_tokens);
     scheduler_.commit(plan, {.seconds = seconds});
   }
   // Tokens are drawn; sequences that have all of theirs end, and others arrive.

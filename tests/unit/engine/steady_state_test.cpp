@@ -1,4 +1,5 @@
-// What must not grow with load or time: the allocations of a schedule, and of a whole step in which nobody comes or goes.
+// What must not grow with load or time: the allocations of a schedule, and of a whole step in which nobody comes or
+// goes.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
