@@ -21,17 +21,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Fields whose values have to be compiled, which may take long however short they are.
-constexpr std::string_view kCostlyFields[] = {
-    "schema", "guided_", "regex", "grammar", "ebnf", "structured_outputs", "\"tools\"", "\"functions\""};
-
-// Whether the work on a body is bounded by its length, and that is short.
-bool is_quick(std::string_view body) {
-  return body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody) &&
-         std::none_of(std::begin(kCostlyFields), std::end(kCostlyFields),
-                      [&](std::string_view field) { return body.find(field) != std::string_view::npos; });
-}
-
 // Runs `work` where `post` brings it and comes back to the session's own thread. `work` must not throw.
 template <class T>
 [[gnu::noinline]] asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post, std::function<T()> work) {
@@ -299,27 +288,50 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call)
   const auto began = Clock::now();
   while (true) {
     auto read = co_await read_once(call);
-    if (!read) co_return tl::make_unexpected(read.error());
-    if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
-    const AsleepModel model = std::get<AsleepModel>(*read);
+    if (!read) co_return std::nullopt;
+    if (!*read) co_return tl::make_unexpected(read->error());
+    if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&**read)) co_return std::move(*operation);
+    const AsleepModel model = std::get<AsleepModel>(**read);
     const Waited waited = co_await wake(model.name, call, began);
     if (waited.client_gone) co_return std::nullopt;
     if (waited.error) co_return tl::make_unexpected(*waited.error);
   }
 }
 
+// Begun again where a short body turned out to be costly. Ends early where the client leaves or the server cuts.
+asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& call) {
+  std::stop_source unwanted;
+  bool gone = false;
+  transport_->watch([&] {
+    gone = true;
+    unwanted.request_stop();
+  });
+  const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
+  const std::stop_callback cut(state_.text->cut(), [&unwanted] { unwanted.request_stop(); });
+  const auto is_cut_short = [](const Result<ReadCall>& read) { return !read && read.error().code == WorkLimit::kCode; };
+  const bool is_short = call.body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody);
+  const std::stop_token stop = unwanted.get_token();
+  Result<ReadCall> read = co_await read_in(is_short ? TextLane::kQuick : TextLane::kLong, stop, call);
+  if (is_short && is_cut_short(read) && !stop.stop_requested()) {
+    read = co_await read_in(TextLane::kLong, stop, call);
+  }
+  if (gone) co_return std::nullopt;
+  if (is_cut_short(read)) read = tl::make_unexpected(shutting_down());
+  co_return read;
+}
+
 // The models are looked up anew each time: a request that waits while it holds them would keep others from their ends.
-asio::awaitable<Result<ReadCall>> Session::read_once(const Call& call) {
+asio::awaitable<Result<ReadCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
   const auto service = state_.service();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
   const auto read = guarded<ReadCall>(request_id_, [&]() -> Result<ReadCall> {
     if (const auto reserved = reserve_place(service->models, call); !reserved) {
       return tl::make_unexpected(reserved.error());
     }
+    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop);
     return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
-                     call);
+                     call, limit);
   });
-  const TextLane lane = is_quick(call.body) ? TextLane::kQuick : TextLane::kLong;
   const std::string client = client_name();
   const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
     state_.text->post(lane, client, std::move(job));

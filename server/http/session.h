@@ -58,7 +58,8 @@ class Session {
   boost::asio::awaitable<bool> call_api();
   // nullopt: the client left.
   boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
-  boost::asio::awaitable<Result<ReadCall>> read_once(const Call& call);
+  boost::asio::awaitable<std::optional<Result<ReadCall>>> read_once(const Call& call);
+  boost::asio::awaitable<Result<ReadCall>> read_in(TextLane lane, std::stop_token stop, const Call& call);
   bool takes_place() const;
   std::optional<Error> full_queues() const;
   Result<void> reserve_place(const ModelTable& models, const Call& call);
