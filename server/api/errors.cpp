@@ -1,5 +1,6 @@
 #include "server/api/errors.h"
 
+#include "core/engine/request_queue.h"
 #include "server/api/json.h"
 
 namespace quire {
