@@ -141,10 +141,14 @@ asio::awaitable<bool> Session::answer() {
   co_return co_await call_api();
 }
 
+// A client that names its request may come back for its stream.
+bool Session::keeps_stream() const {
+  return options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id");
+}
+
 // The same request once more, by a client that has a part of its answer.
 bool Session::resumes() const {
-  return options().resume.window.count() > 0 && head_.method == "POST" && !head_.field("last-event-id").empty() &&
-         request_id_ == head_.field("x-request-id");
+  return keeps_stream() && head_.method == "POST" && !head_.field("last-event-id").empty();
 }
 
 asio::awaitable<bool> Session::resume_stream() {
@@ -283,14 +287,17 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call)
   }
 }
 
-// Begun again where a short body turned out to be costly. Ends early where the client leaves or the server cuts.
+// Begun again where a short body turned out to be costly. Costly work ends early where the client leaves or the server
+// cuts; a stream that is kept for its client outlives the connection.
 asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& call) {
   std::stop_source unwanted;
   bool gone = false;
-  transport_->watch([&] {
-    gone = true;
-    unwanted.request_stop();
-  });
+  if (!keeps_stream()) {
+    transport_->watch([&] {
+      gone = true;
+      unwanted.request_stop();
+    });
+  }
   const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
   const std::stop_callback cut(state_.text->cut(), [&unwanted] { unwanted.request_stop(); });
   const auto is_cut_short = [](const Result<ReadCall>& read) { return !read && read.error().code == WorkLimit::kCode; };
@@ -300,9 +307,11 @@ asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& 
   if (is_short && is_cut_short(read) && !stop.stop_requested()) {
     read = co_await read_in(TextLane::kLong, stop, call);
   }
-  if (gone) co_return std::nullopt;
-  if (is_cut_short(read)) read = tl::make_unexpected(shutting_down());
-  co_return read;
+  if (is_cut_short(read)) {
+    if (gone) co_return std::nullopt;
+    read = tl::make_unexpected(shutting_down());
+  }
+  co_return std::move(read);
 }
 
 // The models are looked up anew each time: a request that waits while it holds them would keep others from their ends.
@@ -421,7 +430,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
   {
     std::shared_ptr<SavedStream> saved;
     const auto now = Clock::now();
-    if (operation->streams() && options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id")) {
+    if (operation->streams() && keeps_stream()) {
       saved = state_.streams.open(record_.key_name, request_id_, now);
     }
     const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {

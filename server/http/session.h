@@ -50,6 +50,7 @@ class Session {
   boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  bool keeps_stream() const;
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
