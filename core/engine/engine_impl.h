@@ -30,6 +30,8 @@
 
 namespace quire {
 
+inline constexpr const char* kCutByDrain = "The server shut down before the request was finished.";
+
 class Engine::Impl {
  public:
   Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options);

@@ -102,6 +102,7 @@ Result<void> OperationDriver::submit_next() {
     if (!held) return held;
   }
   Submission submission{request, Mailbox::sink(mailbox_, index)};
+  submission.continues_list = index > 0;
   submission.ticket = place_.take(operation_.queue());
   place_ = {};
   auto accepted = operation_.queue()->submit(std::move(submission));

@@ -111,15 +111,17 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   return match;
 }
 
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call) {
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit) {
   Result<std::unique_ptr<Operation>> operation;
   if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
     operation = (*list)(models, call);
   } else {
-    auto opened = models.open(call.body);
+    auto opened = models.open(call.body, call.key_name);
     if (!opened) return tl::make_unexpected(opened.error());
     if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
-    operation = std::get<ModelEndpoint>(route.answer)(std::get<ModelCall>(*opened), call);
+    ModelCall& asked = std::get<ModelCall>(*opened);
+    asked.reader.set_limit(limit);
+    operation = std::get<ModelEndpoint>(route.answer)(asked, call);
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);

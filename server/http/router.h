@@ -49,7 +49,7 @@ RouteMatch find_route(std::string_view method, std::string_view path);
 
 // What a call of the API becomes: something to do or, where its model is not ready, the name of that.
 using ReadCall = std::variant<std::unique_ptr<Operation>, AsleepModel>;
-// Reads the call's body. `route` is one of the API's.
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call);
+// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where `limit` was reached.
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit);
 
 }  // namespace quire

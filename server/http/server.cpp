@@ -238,6 +238,7 @@ class Server::Impl {
       listener->close();
     signals_.cancel();
     num_cut_ = state_.live.cut(shutting_down());
+    text_.interrupt();
     const auto grace = Clock::now() + kCutGrace;
     asio::steady_timer tick(io_.first());
     while (state_.num_busy.load() > 0 && Clock::now() < grace) {
