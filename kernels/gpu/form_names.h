@@ -6,13 +6,12 @@
 #include "kernels/element_type.h"
 
 // One type of each form.
-#define QUIRE_STRIP_FORMS(FORM)                                                                                       \
-  FORM(Q8_0)                                                                                                          \
-  FORM(Q4_0)                                                                                                          \
-  FORM(Q4_1)                                                                                                          \
-  FORM(Q5_0)                                                                                                          \
-  FORM(Q5_1) FORM(Q4_K) FORM(Q5_K) FORM(Q6_K) FORM(IQ4_NL) FORM(IQ4_XS) FORM(Q3_K) FORM(Q2_K) FORM(MXFP4) FORM(NVFP4) \
-      FORM(IQ3_XXS) FORM(IQ3_S) FORM(IQ2_XXS) FORM(IQ1_S) FORM(Q2_0) FORM(I4G32) FORM(I4G128)
+// clang-format off
+#define QUIRE_STRIP_FORMS(FORM)                                                                        \
+  FORM(Q8_0) FORM(Q4_0) FORM(Q4_1) FORM(Q5_0) FORM(Q5_1) FORM(Q4_K) FORM(Q5_K) FORM(Q6_K) FORM(IQ4_NL) \
+  FORM(IQ4_XS) FORM(Q3_K) FORM(Q2_K) FORM(MXFP4) FORM(NVFP4) FORM(IQ3_XXS) FORM(IQ3_S) FORM(IQ2_XXS)   \
+  FORM(IQ1_S) FORM(Q2_0) FORM(I4G32) FORM(I4G128)
+// clang-format on
 
 namespace quire::gpu {
 
