@@ -1,25 +1,18 @@
 #include "kernels/gpu/gpu_attention.h"
 
 #include <algorithm>
-#include <string>
 
 #include "kernels/check.h"
 
 namespace quire::gpu {
-namespace {
-
-const char* kv_name(KvDType dtype) {
-  switch (dtype) {
-    case KvDType::kF32: return "f32";
-    case KvDType::kF16: return "f16";
-    case KvDType::kBF16: return "bf16";
-    default: return "int8";
-  }
-}
-
-}  // namespace
-
-GpuAttention::GpuAttention(Device& device, StepUploads& uploads) : device_(device), uploads_(uploads) {}
+GpuAttention::GpuAttention(Device& device, StepUploads& uploads)
+    : device_(device),
+      uploads_(uploads),
+      store_{&device.kernel("store_kv f32"), &device.kernel("store_kv f16"), &device.kernel("store_kv bf16"),
+             &device.kernel("store_kv int8")},
+      attend_{&device.kernel("attend f32"), &device.kernel("attend f16"), &device.kernel("attend bf16"),
+              &device.kernel("attend int8")},
+      merge_(device.kernel("merge_partitions")) {}
 
 void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k,
                          MatrixView v) {
@@ -33,8 +26,8 @@ void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBa
                          .v = v.data,
                          .k_stride = k.stride,
                          .v_stride = v.stride};
-  const Kernel& kernel = device_.kernel(std::string("store_kv ") + kv_name(layout.dtype));
-  device_.launch(kernel, {.x = k.rows, .y = (kv.num_heads(layer) + 3) / 4}, args);
+  device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = (kv.num_heads(layer) + 3) / 4},
+                 args);
 }
 
 void GpuAttention::plan(const AttentionBatch& batch) {
@@ -74,10 +67,9 @@ void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const Attenti
     partials_ = DeviceMemory(device_, static_cast<std::size_t>(floats) * 4, "partitions of attention");
   }
   args.partials = partials_.as<float>();
-  const Kernel& attend = device_.kernel(std::string("attend ") + kv_name(kv.layout().dtype));
+  const Kernel& attend = *attend_[static_cast<std::size_t>(kv.layout().dtype)];
   device_.launch(attend, {.x = static_cast<std::int64_t>(items_.size()), .y = args.num_kv_heads}, args);
-  device_.launch(device_.kernel("merge_partitions"),
-                 {.x = static_cast<std::int64_t>(rows_.size()), .y = (num_heads + 3) / 4}, args);
+  device_.launch(merge_, {.x = static_cast<std::int64_t>(rows_.size()), .y = (num_heads + 3) / 4}, args);
 }
 
 }  // namespace quire::gpu

@@ -23,6 +23,9 @@ class GpuAttention {
 
   Device& device_;
   StepUploads& uploads_;
+  const Kernel* store_[4];  // by KvDType
+  const Kernel* attend_[4];
+  const Kernel& merge_;
   std::vector<AttendItem> items_;
   std::vector<MergeItem> rows_;
   DeviceMemory partials_;

@@ -55,6 +55,10 @@ class GpuBackend final : public Backend {
   GpuBackend(std::unique_ptr<Device> device, const GpuBackendOptions& options)
       : name_(options.name + kArithmetic),
         device_(std::move(device)),
+        norm_(device_->kernel("make_rows normed")),
+        head_norm_(device_->kernel("head_norm")),
+        rope_(device_->kernel("rope")),
+        gather_(device_->kernel("gather")),
         pool_(options.threads, {}),
         uploads_(*device_),
         linear_(*device_),
@@ -110,7 +114,13 @@ class GpuBackend final : public Backend {
 
   std::string name_;
   std::unique_ptr<Device> device_;
+  const Kernel& norm_;
+  const Kernel& head_norm_;
+  const Kernel& rope_;
+  const Kernel& gather_;
   ThreadPool pool_;
+  std::vector<float> cosines_;
+  std::vector<float> sines_;
   StepUploads uploads_;
   GpuLinearRunner linear_;
   GpuAttention attention_;
@@ -153,7 +163,7 @@ void GpuBackend::rms_norm(MatrixView x, const float* weight, float eps, MatrixVi
                       .eps = eps,
                       .out = out.data,
                       .out_stride = out.stride};
-  if (x.rows > 0) device_->launch(device_->kernel("make_rows normed"), {.x = x.rows}, args);
+  if (x.rows > 0) device_->launch(norm_, {.x = x.rows}, args);
 }
 
 void GpuBackend::head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
@@ -165,29 +175,29 @@ void GpuBackend::head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_
                           .head_dim = head_dim,
                           .weight = weight,
                           .eps = eps};
-  if (x.rows > 0) device_->launch(device_->kernel("head_norm"), {.x = (x.rows * num_heads + 3) / 4}, args);
+  if (x.rows > 0) device_->launch(head_norm_, {.x = (x.rows * num_heads + 3) / 4}, args);
 }
 
 // Rows of values that the host made.
 void GpuBackend::put_rows(std::span<const float> values, MatrixView out) {
   const GatherArgs args{
       .x = uploads_.put(values), .x_stride = out.cols, .cols = out.cols, .out = out.data, .out_stride = out.stride};
-  if (out.rows > 0) device_->launch(device_->kernel("gather"), {.x = out.rows}, args);
+  if (out.rows > 0) device_->launch(gather_, {.x = out.rows}, args);
 }
 
 void GpuBackend::rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
                              MatrixView cos, MatrixView sin) {
-  std::vector<float> cosines;
-  std::vector<float> sines;
+  cosines_.clear();
+  sines_.clear();
   for (const std::int32_t position : positions) {
     for (const double frequency : inv_freq) {
       const double angle = position * frequency;
-      cosines.push_back(static_cast<float>(std::cos(angle)) * scale);
-      sines.push_back(static_cast<float>(std::sin(angle)) * scale);
+      cosines_.push_back(static_cast<float>(std::cos(angle)) * scale);
+      sines_.push_back(static_cast<float>(std::sin(angle)) * scale);
     }
   }
-  put_rows(cosines, cos);
-  put_rows(sines, sin);
+  put_rows(cosines_, cos);
+  put_rows(sines_, sin);
 }
 
 void GpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
@@ -202,7 +212,7 @@ void GpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
                       .sin_stride = sin.stride,
                       .half = cos.cols,
                       .interleaved = style == RopeStyle::kInterleaved};
-  if (x.rows > 0) device_->launch(device_->kernel("rope"), {.x = x.rows}, args);
+  if (x.rows > 0) device_->launch(rope_, {.x = x.rows}, args);
 }
 
 void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) {
@@ -215,7 +225,7 @@ void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, M
                         .cols = x.cols,
                         .out = out.data,
                         .out_stride = out.stride};
-  device_->launch(device_->kernel("gather"), {.x = static_cast<std::int64_t>(rows.size())}, args);
+  device_->launch(gather_, {.x = static_cast<std::int64_t>(rows.size())}, args);
 }
 
 void GpuBackend::parallel_for(std::int64_t count, std::int64_t grain,

@@ -49,15 +49,14 @@ template <KvType kType>
 struct Attend {
   using Args = AttentionArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kLanes = 16;  // chains of a sum over tokens
+  static constexpr int kChains = 16;  // of a sum over tokens
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kBytes = kv_element_bytes(kType);
-  static constexpr int kSharedBytes = (kPartitionTokens + kWarps + kLanes) * static_cast<int>(sizeof(float));
+  static constexpr int kSharedBytes = (kPartitionTokens + kWarps) * static_cast<int>(sizeof(float));
 
   struct Shared {
     float scores[kPartitionTokens];
     float warp_maxima[kWarps];
-    float sums[kLanes];
   };
 
   static QUIRE_DEVICE const std::byte* block_of(const Args& args, const AttendItem& item, std::int64_t token) {
@@ -96,26 +95,15 @@ struct Attend {
     return maximum;
   }
 
-  // Sixteen chains over the tokens, then a tree of them.
+  // Sixteen chains over the tokens, then a tree of them: in the first warp.
   template <class Thread>
-  static QUIRE_DEVICE float sum_of_scores(Thread& t, Shared& shared, int count) {
-    if (t.index() < kLanes) {
-      float sum = 0.0f;
-      for (int i = t.index(); i < count; i += kLanes)
-        sum = sum + shared.scores[i];
-      shared.sums[t.index()] = sum;
-    }
-    t.sync_block();
-    float sums[kLanes];
-    for (int i = 0; i < kLanes; ++i)
-      sums[i] = shared.sums[i];
-    QUIRE_UNROLL
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      QUIRE_UNROLL
-      for (int i = 0; i < width; ++i)
-        sums[i] = sums[i] + sums[i + width];
-    }
-    return sums[0];
+  static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int count) {
+    float sum = 0.0f;
+    for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains)
+      sum = sum + shared.scores[i];
+    for (int distance = kChains / 2; distance > 0; distance /= 2)
+      sum = sum + t.shuffle_xor(sum, distance);
+    return sum;
   }
 
   // Element d of the values that the scores weigh.
@@ -154,11 +142,13 @@ struct Attend {
       for (int i = t.index(); i < count; i += kThreads)
         shared.scores[i] = exp2_of(shared.scores[i] - maximum);
       t.sync_block();
-      const float sum = sum_of_scores(t, shared, count);
       float* partial = partial_of(args, t.block_x(), head);
-      if (t.index() == 0) {
-        partial[0] = maximum;
-        partial[1] = sum;
+      if (t.warp() == 0) {
+        const float sum = sum_of_scores(t, shared, count);
+        if (t.lane() == 0) {
+          partial[0] = maximum;
+          partial[1] = sum;
+        }
       }
       for (std::int64_t d = t.index(); d < args.kv.value_dim; d += kThreads)
         partial[2 + d] = weigh(t, args, item, shared, begin, count, d);
