@@ -3,7 +3,7 @@
 #   make test   installs what is missing, builds and passes every check
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
-  zlib1g-dev
+  zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
 TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
 
 MODEL ?= deploy/demo-model/quire-demo.gguf
