@@ -41,6 +41,9 @@ quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 
+# It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
 include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
 
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
