@@ -104,10 +104,14 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
   const CacheConfig cache = entry.running->cache_config();
   json["running"] = stats.num_running;
   json["waiting"] = stats.num_waiting;
-  json["pool"] = {{"block_size", cache.block_size},         {"dtype", cache.dtype},
-                  {"blocks", stats.num_blocks},             {"used", stats.num_blocks_used},
-                  {"shared", view.num_shared_blocks},       {"cached", stats.num_blocks_cached},
-                  {"used_peak", stats.num_blocks_used_peak}, {"restored", stats.num_blocks_restored}};
+  json["pool"] = {{"block_size", cache.block_size},
+                  {"dtype", cache.dtype},
+                  {"blocks", stats.num_blocks},
+                  {"used", stats.num_blocks_used},
+                  {"shared", view.num_shared_blocks},
+                  {"cached", stats.num_blocks_cached},
+                  {"used_peak", stats.num_blocks_used_peak},
+                  {"restored", stats.num_blocks_restored}};
   json["preemptions"] = stats.num_preemptions;
   json["sequences"] = sequences_json(view.sequences, sees_keys);
   if (sees_keys) json["keys"] = queues_json(view.sequences);

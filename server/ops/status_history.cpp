@@ -37,16 +37,16 @@ StatusPoint point_between(const StatusHistory::Sample& before, const StatusHisto
   const EngineStats& stats = now.stats;
   const EngineStats& old = before.stats;
   const double queries = growth(stats.prefix_cache_queries, old.prefix_cache_queries);
-  StatusPoint point{.time = time,
-                    .num_running = static_cast<double>(stats.num_running),
-                    .num_waiting = static_cast<double>(stats.num_waiting),
-                    .blocks_used = static_cast<double>(stats.num_blocks_used),
-                    .blocks_cached = static_cast<double>(stats.num_blocks_cached),
-                    .prompt_tokens_s = growth(stats.prompt_tokens, old.prompt_tokens) / seconds,
-                    .output_tokens_s = growth(stats.generation_tokens, old.generation_tokens) / seconds,
-                    .hit_rate = queries > 0.0 ? growth(stats.prefix_cache_hits, old.prefix_cache_hits) / queries
-                                              : kNothing,
-                    .busy = std::clamp((busy_ns(stats) - busy_ns(old)) * 1e-9 / seconds, 0.0, 1.0)};
+  StatusPoint point{
+      .time = time,
+      .num_running = static_cast<double>(stats.num_running),
+      .num_waiting = static_cast<double>(stats.num_waiting),
+      .blocks_used = static_cast<double>(stats.num_blocks_used),
+      .blocks_cached = static_cast<double>(stats.num_blocks_cached),
+      .prompt_tokens_s = growth(stats.prompt_tokens, old.prompt_tokens) / seconds,
+      .output_tokens_s = growth(stats.generation_tokens, old.generation_tokens) / seconds,
+      .hit_rate = queries > 0.0 ? growth(stats.prefix_cache_hits, old.prefix_cache_hits) / queries : kNothing,
+      .busy = std::clamp((busy_ns(stats) - busy_ns(old)) * 1e-9 / seconds, 0.0, 1.0)};
   const LatencyCounts first = growth(now.first_token, before.first_token);
   const LatencyCounts between = growth(now.between_tokens, before.between_tokens);
   for (std::size_t i = 0; i < kStatusQuantiles.size(); ++i) {

@@ -8,8 +8,8 @@
 namespace quire::web {
 
 struct Asset {
-  std::string_view name;   // "index.html", "lib/katex.js"
-  std::string_view etag;   // with its quotes: a hash of the content
+  std::string_view name;  // "index.html", "lib/katex.js"
+  std::string_view etag;  // with its quotes: a hash of the content
   std::string_view bytes;
   bool compressed = false;  // `bytes` are in gzip's format
 };
