@@ -146,7 +146,8 @@ function drawPool({ pool, sequences }) {
   let filled = 0;
   for (const { kind, count, title } of parts) {
     filled += count;
-    while (cells.length < Math.round(filled / perCell)) cells.push(element("i", { class: kind, title }));
+    const wanted = Math.max(Math.round(filled / perCell), cells.length + Math.min(1, count)); // what is there is seen
+    while (cells.length < wanted) cells.push(element("i", { class: kind, title }));
   }
   while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { title: "free" }));
   byId("pool-map").replaceChildren(...cells);

@@ -132,7 +132,7 @@ test("Markdown is rendered, and nothing in it acts", { skip }, async (context) =
   const held = await page.evaluate(() => ({
     taken: window.taken, elements: document.querySelectorAll(".content :is(script, img, svg animate, iframe, style, form)").length,
     handlers: [...document.querySelectorAll(".content *")].filter((node) => [...node.attributes].some(({ name }) => name.startsWith("on"))).length,
-    links: [...document.querySelectorAll(".content a")].map((link) => link.getAttribute("href")).filter((href) => !/^https:/.test(href)),
+    links: [...document.querySelectorAll(".content a")].map((link) => link.getAttribute("href")).filter((href) => href !== null && !/^https:/.test(href)),
   }));
   assert.deepEqual(held, { taken: undefined, elements: 0, handlers: 0, links: [] });
   assert.equal(await page.evaluate(() => document.querySelector(".reasoning").open), false, "reasoning is folded");
