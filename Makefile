@@ -13,8 +13,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan tsan e2e bench bench-server hostile fuzz packages test-packages fuzz-packages image deb \
-  check-deploy clean
+.PHONY: run test build lint tidy check asan tsan e2e bench bench-server hostile fuzz packages test-packages fuzz-packages screenshots \
+  image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -95,6 +95,12 @@ check-deploy: test-packages build
 	deploy/install-packages.sh buildah debootstrap golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev
 	tests/deploy/helm.sh build/release/quire
 	deploy/container/check-image.sh
+
+# The pictures in the documents, of the page with the bundled model. Takes a minute and a half.
+screenshots: build/check/build.ninja
+	ninja --quiet -C build/check quire e2e_scripts
+	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
+	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
 
 image:
 	docker build -t quire .
