@@ -44,19 +44,12 @@ quire_library(quire_model FOLDERS core/model LINK quire_text)
 quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling core/engine
   LINK quire_model quire_grammar PkgConfig::XXHASH)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-find_package(ZLIB REQUIRED)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 
 # It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-# The web page's files, as bytes in the binary.
-set(web_assets ${PROJECT_BINARY_DIR}/generated/web_assets.cpp)
-file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/server/web/*.html ${PROJECT_SOURCE_DIR}/server/web/*.css
-  ${PROJECT_SOURCE_DIR}/server/web/*.js)
-add_custom_command(OUTPUT ${web_assets} DEPENDS ${web_files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${web_assets} -DFOLDER=${PROJECT_SOURCE_DIR}/server/web -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
-target_sources(quire_server PRIVATE ${web_assets})
+include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
 
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
 
