@@ -3,8 +3,8 @@
 namespace quire {
 namespace {
 
-// A text's bytes by those of its canonical form, at most: U+212A, of three bytes, becomes "K".
-constexpr std::size_t kCanonicalShrinkage = 3;
+// A text's bytes by those of its canonical form, at most: U+1FBE, U+0308 and U+0341, seven bytes, become two (U+0390).
+constexpr std::size_t kCanonicalShrinkage = 4;
 
 std::string replaced(std::string_view text, const Normalizer::Replace& step, Regex::Matcher& matcher) {
   std::string out;

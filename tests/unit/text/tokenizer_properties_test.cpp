@@ -165,8 +165,8 @@ TEST_CASE("a text with more tokens than wanted is recognised, any other is encod
     for (int i = 0; i < 40; ++i)
       check(random_text(random, 1 + random() % 200), false);
     // Much text in few tokens: marks of spaces as characters, characters that NFC shortens, broken bytes, long tokens.
-    for (const std::string unit :
-         {"a", " ", "=", "-", "\n", "▁", "\u212A", "\u03C5\u0308\u0301", "\xF0\x9F\x98", "\xFF"}) {
+    for (const std::string unit : {"a", " ", "=", "-", "\n", "▁", "\u212A", "\u03C5\u0308\u0301", "\u1FBE\u0308\u0341",
+                                   "\xF0\x9F\x98", "\xFF"}) {
       std::string text;
       for (int i = 0; i < 300; ++i)
         text += unit;
@@ -182,7 +182,7 @@ TEST_CASE("a text with more tokens than wanted is recognised, any other is encod
   }
 }
 
-TEST_CASE("canonical composition makes no text shorter than a third", "[tokenizer]") {
+TEST_CASE("canonical composition makes no text shorter than a quarter", "[tokenizer]") {
   // The longest ways to write each character of a decomposed text, then of the composed one.
   std::map<std::string, std::size_t> longest;
   std::vector<std::string> characters;
@@ -204,7 +204,7 @@ TEST_CASE("canonical composition makes no text shorter than a third", "[tokenize
       in_parts += longest[std::string(rest.substr(0, length))];
       rest.remove_prefix(length);
     }
-    if (std::max(bytes, in_parts) > 3 * character.size()) FAIL(character);
+    if (std::max(bytes, in_parts) > 4 * character.size()) FAIL(character);
   }
   CHECK(characters.size() > 1'000'000);
 }
