@@ -86,8 +86,8 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
                   q.cols == options.num_heads * shape.key_dim &&
                   (options.value_in_key ? value_dim <= shape.key_dim : value_dim == shape.value_dim),
               "attention: shapes do not fit");
-  const bool masked = !options.causal || options.window > 0 || options.chunk > 0 || options.softcap > 0.0f ||
-                      options.sinks != nullptr || options.alibi > 0.0f || value_dim != shape.key_dim;
+  const bool masked = options.window > 0 || options.chunk > 0 || options.softcap > 0.0f || options.sinks != nullptr ||
+                      options.alibi > 0.0f || options.value_in_key || value_dim != shape.key_dim;
   const AttendKernel& kernel = masked ? kernels_.attend_masked : kernels_.attend;
   Call call{.kv = &kv,
             .layer = layer,
@@ -250,7 +250,7 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
     const std::int64_t row = (first + i) / call.group;
     const std::int64_t head = group * call.group + (first + i) % call.group;
     rows[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
-    out.visible[i] = item.first_position + row + 1;
+    out.visible[i] = seen_by(*call.options, item.first_position + row, item.context).end;
     // Rows come from the caches of whoever computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
       __builtin_prefetch(rows[i] + d);
@@ -266,9 +266,7 @@ void AttentionRunner::set_mask(const Call& call, const Item& item, std::int64_t 
   for (std::int64_t i = 0; i < out->count; ++i) {
     const std::int64_t head = group * call.group + (first + i) % call.group;
     mask->position[i] = item.first_position + (first + i) / call.group;
-    const TokenRange seen = seen_by(options, mask->position[i], item.context);
-    mask->first[i] = seen.begin;
-    out->visible[i] = seen.end;
+    mask->first[i] = seen_by(options, mask->position[i], item.context).begin;
     mask->slope[i] = options.alibi > 0.0f ? alibi_slope(options.alibi, head, options.num_heads) : 0.0f;
   }
   mask->softcap = options.softcap;

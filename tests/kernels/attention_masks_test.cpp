@@ -43,7 +43,9 @@ TEST_CASE("masked attention agrees with double precision for every cache type", 
       for (const MaskCase& test : kCases) {
         INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
         AttentionScene scene(6, test.heads, dtype, {1, 15, 70, 333}, 16, test.options);
-        CHECK(scene.worst_error(*level.backend) < 2e-5);
+        // On the AMX level, attention of whole contexts in both directions runs on tiles.
+        const bool on_tiles = level.level.starts_with("amx") && !test.options.causal && test.options.window == 0;
+        CHECK(scene.worst_error(*level.backend) < (on_tiles ? 1e-4 : 2e-5));
       }
     }
   }
