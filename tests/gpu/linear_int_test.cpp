@@ -55,7 +55,7 @@ Matrix product(const Weights& weights, const Matrix& x, const ProductSetting& se
 // Of types whose blocks are short, a depth that ends within a strip.
 std::int64_t small_depth(DType type) {
   const std::int64_t block = dtype_info(type).block_size;
-  return block == 256 ? 512 : block == 128 ? 384 : 352;
+  return block == 256 ? 512 : block == 128 ? 384 : block == 64 ? 320 : 352;
 }
 
 bool equal(const Matrix& a, const Matrix& b) {
