@@ -88,7 +88,7 @@ TEST_CASE("the view keeps the last steps in order and lists sequences only for a
   CHECK(reading.steps.front().num_decode_tokens == 5);
   CHECK(reading.steps.back().num_decode_tokens == static_cast<int>(EngineView::kNumSteps) + 4);
   CHECK(view.wants_sequences(start));
-  view.set_sequences({SequenceView{.request_id = "a"}}, 3, start);
+  view.set_sequences({SequenceView{.request_id = "a", .key_name = ""}}, 3, start);
   CHECK_FALSE(view.wants_sequences(start + std::chrono::milliseconds(200)));
   CHECK(view.wants_sequences(start + std::chrono::milliseconds(300)));
   CHECK(view.read(start + std::chrono::seconds(1)).sequences.size() == 1);
