@@ -135,8 +135,8 @@ test("Markdown is rendered, and nothing in it acts", { skip }, async (context) =
     links: [...document.querySelectorAll(".content a")].map((link) => link.getAttribute("href")).filter((href) => href !== null && !/^https:/.test(href)),
   }));
   assert.deepEqual(held, { taken: undefined, elements: 0, handlers: 0, links: [] });
-  assert.equal(await page.evaluate(() => document.querySelector(".reasoning").open), false, "reasoning is folded");
-  assert.match(await page.textContent(".reasoning .text"), /Let me think/);
+  assert.equal(await page.evaluate(() => document.querySelector(".message.assistant .reasoning").open), false, "reasoning is folded");
+  assert.match(await page.textContent(".message.assistant .reasoning .text"), /Let me think/);
   assert.deepEqual(complaints, []);
 });
 
