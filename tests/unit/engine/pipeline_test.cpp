@@ -80,7 +80,7 @@ class FailingGrammar : public Grammar {
       return true;
     }
     bool finished() const override { return false; }
-    std::vector<TokenId> forced_tokens() override {
+    std::span<const TokenId> forced_tokens() override {
       at(Place::kForcedTokens);
       return {};
     }
