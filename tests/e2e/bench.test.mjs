@@ -94,8 +94,10 @@ test("the engine alone, batch by batch", async () => {
 });
 
 test("single operations beside the machine's limits", async () => {
-  const { code, table, figures } = await bench("kernel", "--operation", "elementwise", "--rows", "1", "--passes", "1");
+  const { code, table, figures } = await bench("kernel", "--operation", "elementwise,recurrent", "--rows", "1", "--passes", "1");
   assert.equal(code, 0);
+  assert.deepEqual([...new Set(figures.operations.map(({ operation }) => operation))],
+    ["rms_norm", "delta rule", "state space", "short conv"]);
   assert.ok(figures.limits[0].reads.every(({ gigabytes_per_second }) => gigabytes_per_second > 0));
   for (const operation of figures.operations) assert.ok(operation.percent_of_limit > 0);
   assert.match(table, /% of limit/);

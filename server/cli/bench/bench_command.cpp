@@ -170,14 +170,14 @@ void add_bench_kernel(CLI::App& bench) {
   };
   list("--isa", arguments->run.levels, "levels, comma-separated, or all");
   list("--type", arguments->run.types, "types of weights, comma-separated");
-  list("--operation", arguments->run.operations,
-       "linear, attention, elementwise, experts, masked-attention, recurrent");
+  list("--operation", arguments->run.operations, "what to measure, comma-separated");
   list("--rows", arguments->run.rows, "rows of activations");
   list("--shape", arguments->run.shapes, "outputs x inputs of weights");
   list("--context", arguments->run.contexts, "tokens of context");
   for (const char* flag : {"--rows", "--context"})
     command->get_option(flag)->check(CLI::Range(1, 1 << 17));
-  command->get_option("--operation")->check(CLI::IsMember({"linear", "attention", "elementwise"}));
+  command->get_option("--operation")
+      ->check(CLI::IsMember({"linear", "attention", "elementwise", "experts", "masked-attention", "recurrent"}));
   command->add_option("--threads", arguments->run.cpu.threads, "compute threads; 0: all cores")->capture_default_str();
   command->add_option("--passes", arguments->run.passes, "medians over these")
       ->check(CLI::PositiveNumber)
