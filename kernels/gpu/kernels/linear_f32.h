@@ -51,13 +51,15 @@ struct LinearFloat {
     float* x = weights + kDepth * kStride;
     const int output = t.index() % 16 * kEach;  // of the block's
     const int row = t.index() / 16 * kEach;
+    const bool is_used =
+        t.block_x() * kTile + output < args.output.outputs && t.block_y() * kTile + row < args.output.rows;
     float acc[kEach][kEach] = {};
     for (std::int64_t depth = 0; depth < args.depth; depth += kDepth) {
       if (depth > 0) t.sync_block();  // the features before have been read
       fetch(t, args, depth, weights, x);
       t.sync_block();
       const int left = static_cast<int>(args.depth - depth < kDepth ? args.depth - depth : kDepth);
-      for (int k = 0; k < left; ++k) {
+      for (int k = 0; k < left && is_used; ++k) {
         QUIRE_UNROLL
         for (int i = 0; i < kEach * kEach; ++i) {
           float& sum = acc[i / kEach][i % kEach];

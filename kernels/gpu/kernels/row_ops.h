@@ -53,11 +53,22 @@ struct HeadNormArgs {
   float eps = 0.0f;
 };
 
-// In place, a warp for each head of each row.
+// In place, a warp for each head of each row. Sums are in the order of rms_norm's, whose warps have 128 features each.
 struct HeadNorm {
   using Args = HeadNormArgs;
   static constexpr int kThreads = 128;
   static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE float sum_of_squares(Thread& t, const float* x, std::int64_t base, std::int64_t count) {
+    const std::int64_t mine = base + 4 * t.lane();
+    float sum = 0.0f;
+    for (std::int64_t i = mine; i < mine + 4 && i < count; ++i)
+      sum = __builtin_fmaf(x[i], x[i], sum);
+    for (int distance = 16; distance > 0; distance /= 2)
+      sum = sum + t.shuffle_xor(sum, distance);
+    return sum;
+  }
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
@@ -65,10 +76,8 @@ struct HeadNorm {
     if (number >= args.rows * args.num_heads) return;  // the whole warp
     float* x = args.x + number / args.num_heads * args.stride + number % args.num_heads * args.head_dim;
     float sum = 0.0f;
-    for (std::int64_t i = t.lane(); i < args.head_dim; i += kWarpLanes)
-      sum = __builtin_fmaf(x[i], x[i], sum);
-    for (int distance = 16; distance > 0; distance /= 2)
-      sum = sum + t.shuffle_xor(sum, distance);
+    for (std::int64_t base = 0; base < args.head_dim; base += 4 * kWarpLanes)
+      sum = sum + sum_of_squares(t, x, base, args.head_dim);
     const float factor = 1.0f / __builtin_sqrtf(sum / static_cast<float>(args.head_dim) + args.eps);
     for (std::int64_t i = t.lane(); i < args.head_dim; i += kWarpLanes)
       x[i] = x[i] * factor * args.weight[i];
