@@ -54,7 +54,7 @@ std::string version_of(const std::filesystem::path& path) {
 class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
-      : spec_(spec), loaded_(open_model(spec.model.path)), backend_(create_backend(backend)) {}
+      : spec_(spec), loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len)), backend_(create_backend(backend)) {}
 
   MemoryNeeds needs() const override {
     const SchedulerOptions& scheduler = spec_.engine.scheduler;

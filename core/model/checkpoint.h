@@ -28,10 +28,12 @@ struct Checkpoint {
   std::function<void(std::span<const std::byte>)> release;
 };
 
-// Each throws StartupError with one line that begins with the path (`where`).
-Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true);
+// Each throws StartupError with one line that begins with the path (`where`). `served_context`: see open_model.
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true,
+                                std::int64_t served_context = 0);
 Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where,
-                                bool with_text = true);
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true);
+                                bool with_text = true, std::int64_t served_context = 0);
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true,
+                              std::int64_t served_context = 0);
 
 }  // namespace quire

@@ -104,7 +104,7 @@ std::string model_name(const std::filesystem::path& directory, const nlohmann::j
 
 }  // namespace
 
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text) {
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text, std::int64_t served_context) {
   const std::string where = directory.string();
   const auto config_path = directory / "config.json";
   const auto config = read_json_file(config_path);
@@ -126,7 +126,7 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   } else {
     const auto metadata = translate_hf_config(text, *family, config_path.string());
     translate_hf_tensors(text, *family, tensors);
-    out.spec = read_spec(*metadata, tensors);
+    out.spec = read_spec(*metadata, tensors, served_context);
     if (family->swaps_halves) {
       for (RopeConfig& rope : out.spec.ropes)
         rope.style = RopeStyle::kHalf;

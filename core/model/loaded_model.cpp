@@ -128,11 +128,12 @@ void CheckpointModel::fill_info() {
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text) {
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,
+                                              std::int64_t served_context) {
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path, with_text)
-                                                        : read_gguf_checkpoint(path, with_text));
+  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path, with_text, served_context)
+                                                        : read_gguf_checkpoint(path, with_text, served_context));
 }
 
 }  // namespace quire

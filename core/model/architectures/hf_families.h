@@ -22,6 +22,8 @@ struct HfFamily {
   bool swaps_halves = false;     // rotates halves, where GGUF files of this architecture have pairs
   bool norms_minus_one = false;  // norm weights are stored without their one
   bool uses_gelu = false;
+  std::string_view column_experts = "";  // a layer's stacks of experts, where they are [experts][inputs][outputs]
+  bool pairs_experts = false;            // outputs of gate and up alternate in such stacks
 };
 
 // Null where the model type is not known. `config`: the text part of a configuration.

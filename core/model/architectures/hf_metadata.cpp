@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
 
@@ -160,12 +161,7 @@ class HfTranslator {
     if (type == "default") return;
     if (const auto original = scaling.number("original_max_position_embeddings"))
       out_->set("rope.scaling.original_context_length", *original);
-    if (type == "longrope") {
-      if (const auto original = config_.number("original_max_position_embeddings"))
-        out_->set("rope.scaling.original_context_length", *original);
-      if (const auto factor = scaling.number("attention_factor")) out_->set("rope.scaling.attn_factor", *factor);
-      return;
-    }
+    if (type == "longrope" || type == "su") return read_long_rope(scaling);
     const double factor = scaling.number("factor").value_or(1.0);
     if (type != "yarn" && type != "linear")
       scaling.fail(
@@ -184,6 +180,20 @@ class HfTranslator {
     if (all != 0.0)
       out_->set("rope.scaling.yarn_log_multiplier", family_.architecture == "deepseek2" ? all * 0.1 : all);
     if (const auto beta = scaling.number("llama_4_scaling_beta")) out_->set("attention.temperature_scale", *beta);
+  }
+
+  void read_long_rope(const JsonObject& scaling) {
+    const double context = config_.number("max_position_embeddings").value_or(0.0);
+    double original = scaling.number("original_max_position_embeddings").value_or(context);
+    original = config_.number("original_max_position_embeddings").value_or(original);
+    out_->set("rope.scaling.original_context_length", original);
+    for (const char* key : {"short_mscale", "long_mscale"}) {
+      if (scaling.has(key)) scaling.fail(fmt::format("the RoPE parameter '{}' is not supported", key));
+    }
+    // Longer contexts sharpen the softmax: sqrt(1 + ln(factor) / ln(original)).
+    double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
+    factor = factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
+    out_->set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(factor));
   }
 
   // What each layer is, where the configuration lists it.
@@ -225,9 +235,9 @@ class HfTranslator {
       config_.fail("the routing method 'group_limited_greedy' is not supported");
     if (const auto sparse = config_.integer("decoder_sparse_step"); sparse && *sparse != 1)
       config_.fail("a 'decoder_sparse_step' other than 1 is not supported");
-    if (name == "gpt-oss") {
-      set_integer("expert_feed_forward_length", config_.required_integer("intermediate_size"));
-    }
+    if (name != "gpt-oss") return;
+    set_integer("expert_feed_forward_length", config_.required_integer("intermediate_size"));
+    if (config_.number("swiglu_limit").value_or(7.0) != 7.0) config_.fail("a 'swiglu_limit' other than 7 is not supported");
   }
 
   // Sizes that are sums or products of others.

@@ -11,6 +11,7 @@
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/row_makers.h"
 
 namespace quire {
 
@@ -170,6 +171,48 @@ void split_shared(TensorTable& tensors, const std::string& prefix, std::int64_t 
   tensors.ignore(name);
 }
 
+// Experts that files hold as [experts][inputs][outputs], or in blocks of rows, under the names of a parameter of the
+// whole stack. Where outputs are paired, gate and up alternate.
+void turn_experts(TensorTable& tensors, const HfFamily& family, const std::string& stem, std::string gguf_stem,
+                  bool is_paired) {
+  const std::string bias_name = stem + "_bias";
+  const StoredTensor from = tensors.stored(stem);
+  if (!from.type || from.shape.size() != 3) throw StartupError(fmt::format("the tensor '{}' is no stack", stem));
+  StackedTensors stacked{.type = *from.type,
+                         .rows = from.shape[1],
+                         .cols = from.shape[2],
+                         .is_transposed = dtype_info(*from.type).block_size == 1,
+                         .is_paired = is_paired && family.pairs_experts,
+                         .data = from.data.data(),
+                         .maker = from.maker};
+  if (stacked.is_transposed) std::swap(stacked.rows, stacked.cols);
+  StoredTensor to = from;
+  to.name = gguf_stem + ".weight";
+  to.shape = {from.shape[0], stacked.rows, stacked.cols};
+  to.data = {};
+  to.maker = make_stacked_rows(stacked);
+  tensors.add(std::move(to));
+  if (tensors.contains(bias_name)) {
+    const std::vector<float> values = tensors.take_values(bias_name, from.shape[0] * stacked.rows);
+    StackedTensors rows{.rows = stacked.rows, .cols = 1, .is_paired = stacked.is_paired};
+    rows.data = std::as_bytes(std::span(values)).data();
+    const auto maker = make_stacked_rows(rows);
+    std::vector<float> ordered(values.size());
+    for (std::size_t i = 0; i < ordered.size(); ++i)
+      maker->make_row(static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(ordered)).subspan(4 * i).data());
+    tensors.add(floats(gguf_stem + ".bias", {from.shape[0], stacked.rows}, std::move(ordered)));
+  }
+  tensors.ignore(stem);
+}
+
+void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std::string& prefix, std::int64_t layer) {
+  const std::string experts = fmt::format("{}layers.{}.{}", prefix, layer, family.column_experts);
+  if (!tensors.contains(experts + ".gate_up_proj")) return;
+  const std::string stem = fmt::format("blk.{}.", layer);
+  turn_experts(tensors, family, experts + ".gate_up_proj", stem + "ffn_gate_up_exps", true);
+  turn_experts(tensors, family, experts + ".down_proj", stem + "ffn_down_exps", false);
+}
+
 void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
   const auto scaling = config.object("rope_scaling");
   if (!scaling || !scaling->has("long_factor")) return;
@@ -221,6 +264,7 @@ void translate_hf_tensors(const json& parsed, const HfFamily& family, TensorTabl
   for (std::int64_t layer = 0; layer < num_layers; ++layer) {
     split_qkvz(config, tensors, prefix, layer);
     split_shared(tensors, prefix, layer);
+    if (!family.column_experts.empty()) turn_layer_experts(tensors, family, prefix, layer);
   }
   add_rope_factors(config, tensors);
   add_proportional_rope(config, tensors);

@@ -113,13 +113,13 @@ std::span<const Architecture> architectures() {
   return kArchitectures;
 }
 
-ModelSpec read_spec(const GgufFile& file, TensorTable& tensors) {
+ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t served_context) {
   const auto name = file.get_string("general.architecture");
   if (!name) throw StartupError(fmt::format("{}: the metadata key 'general.architecture' is missing", tensors.where()));
   const Architecture& row = find_architecture(*name, tensors.where());
   if (tensors.tensors().empty())
     throw StartupError(fmt::format("{}: has no tensors (a vocabulary only)", tensors.where()));
-  SpecReader reader(file, tensors, std::string(*name));
+  SpecReader reader(file, tensors, std::string(*name), served_context);
   ModelSpec spec = reader.read_plain(row.rope);
   row.read(reader, spec);
   reader.refuse_unread();

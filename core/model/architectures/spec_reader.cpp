@@ -50,8 +50,13 @@ bool is_uniform(const std::vector<T>& values) {
 
 }  // namespace
 
-SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture)
-    : file_(file), tensors_(tensors), architecture_(std::move(architecture)), prefix_(architecture_ + ".") {}
+SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture,
+                       std::int64_t served_context)
+    : file_(file),
+      tensors_(tensors),
+      architecture_(std::move(architecture)),
+      prefix_(architecture_ + "."),
+      served_context_(served_context) {}
 
 void SpecReader::fail(const std::string& what) const {
   throw StartupError(fmt::format("{}: {}", tensors_.where(), what));

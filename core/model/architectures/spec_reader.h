@@ -16,8 +16,9 @@ namespace quire {
 
 class SpecReader {
  public:
-  // `architecture` is the keys' prefix. Both must outlive this.
-  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture);
+  // `architecture` is the keys' prefix. Both must outlive this. `served_context`: tokens of the longest sequence that
+  // will be computed, where that is less than what the file says; 0: as the file says.
+  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture, std::int64_t served_context);
 
   [[noreturn]] void fail(const std::string& what) const;
   const std::string& architecture() const { return architecture_; }
@@ -64,6 +65,7 @@ class SpecReader {
   const GgufValue* find(std::string_view key) const;  // marks it as read
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   void read_rope(ModelSpec& spec, RopeStyle style);
+  void read_rope_factors(RopeConfig& rope, std::int64_t max_context);
   void read_rope_scaling(RopeConfig& rope, std::int64_t max_context);
   void read_layer(ModelSpec& spec, std::int64_t layer) const;
 
@@ -71,6 +73,7 @@ class SpecReader {
   TensorTable& tensors_;
   std::string architecture_;
   std::string prefix_;
+  std::int64_t served_context_;
   mutable std::set<std::string, std::less<>> read_;
 };
 

@@ -88,17 +88,20 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
   read_rope_scaling(rope, config.max_context);
   if (tensors_.contains("rope_freqs.weight"))
     rope.frequency_divisors = tensors_.take_vector("rope_freqs.weight", rope.rotary_dim / 2);
-  const bool has_factors = tensors_.contains("rope_factors_long.weight");
-  if (has_factors) {
-    // Chosen by the context that is served, not by a prompt's length: one model computes one thing.
-    const auto original = number("rope.scaling.original_context_length").value_or(0.0);
-    const bool is_long = original > 0.0 && static_cast<double>(config.max_context) > original;
-    const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
-    const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
-    rope.frequency_divisors = is_long ? longer : shorter;
-    rope.attention_factor = number("rope.scaling.attn_factor").value_or(1.0);
-  }
+  if (tensors_.contains("rope_factors_long.weight")) read_rope_factors(rope, config.max_context);
   spec.ropes.push_back(rope);
+}
+
+// LongRoPE (arXiv 2402.13753): chosen by the context that is served, not by a prompt's length, so that one model
+// computes one thing.
+void SpecReader::read_rope_factors(RopeConfig& rope, std::int64_t max_context) {
+  const double original = number("rope.scaling.original_context_length").value_or(0.0);
+  const std::int64_t context = served_context_ > 0 ? std::min(served_context_, max_context) : max_context;
+  const bool is_long = original > 0.0 && static_cast<double>(context) > original;
+  const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
+  const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
+  rope.frequency_divisors = is_long ? longer : shorter;
+  rope.attention_factor = number("rope.scaling.attn_factor").value_or(1.0);
 }
 
 void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
