@@ -66,6 +66,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
   out.spec = read_spec(*file, tensors, served_context);
   out.weights = collect_weights(out.spec, tensors);
   const ModelConfig& config = out.spec.config;
+  out.parts_left_out.assign(tensors.parts_left_out().begin(), tensors.parts_left_out().end());
   tensors.refuse_unused(config.architecture);
   out.name = file->get_string("general.name").value_or(std::filesystem::path(where).stem().string());
   out.file_bytes = file->file_bytes();

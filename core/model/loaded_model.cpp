@@ -112,6 +112,7 @@ void CheckpointModel::fill_info() {
   info_.num_labels = checkpoint_.spec.num_labels;
   info_.is_causal = checkpoint_.spec.is_causal;
   info_.has_head = checkpoint_.spec.has_head;
+  info_.parts_left_out = checkpoint_.parts_left_out;
   info_.num_parameters = weights.num_vector_elements();
   for (const auto& [role, table] : weights.model.rows) {
     if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info_.has_head)

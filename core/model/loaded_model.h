@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/pooling.h"
 #include "core/model/model.h"
@@ -40,6 +41,7 @@ struct ModelInfo {
   std::int64_t num_labels = 0;       // of a classifier: rerankers
   bool is_causal = true;             // false: a sequence is computed whole, in one step
   bool has_head = true;              // false: embeddings only
+  std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 
 class LoadedModel {

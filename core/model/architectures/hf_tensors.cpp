@@ -9,6 +9,7 @@
 
 #include "core/base/result.h"
 #include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/spec_reader.h"
 #include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/row_makers.h"
@@ -78,7 +79,8 @@ class HfNames {
       name.pop_back();
       suffix.clear();
     }
-    return name == "lm_head" ? name + suffix : prefix_ + layer + name + suffix;
+    if (name == "lm_head") return (prefix_ == "language_model.model." ? "language_model." : "") + name + suffix;
+    return prefix_ + layer + name + suffix;
   }
 
  private:
@@ -213,18 +215,45 @@ void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std:
   turn_experts(tensors, family, experts + ".down_proj", stem + "ffn_down_exps", false);
 }
 
-void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
-  const auto scaling = config.object("rope_scaling");
-  if (!scaling || !scaling->has("long_factor")) return;
+void add_long_rope(const JsonObject& scaling, TensorTable& tensors) {
   for (const auto& [key, name] :
        {std::pair{"short_factor", "rope_factors_short.weight"}, std::pair{"long_factor", "rope_factors_long.weight"}}) {
-    const json* list = scaling->find(key);
-    if (list == nullptr || !list->is_array()) scaling->fail(std::string("'") + key + "' is missing");
+    const json* list = scaling.find(key);
+    if (list == nullptr || !list->is_array()) scaling.fail(std::string("'") + key + "' is missing");
     std::vector<float> values;
     for (const json& value : *list)
       values.push_back(value.is_number() ? value.get<float>() : 0.0F);
     const std::vector<std::int64_t> shape{std::ssize(values)};
     tensors.add(floats(name, shape, std::move(values)));
+  }
+}
+
+// Llama 3's scaling as what each frequency is divided by.
+void add_llama3_rope(const JsonObject& config, const JsonObject& scaling, TensorTable& tensors) {
+  RopeConfig rope;
+  rope.rotary_dim = rotary_dim_of(config);
+  rope.base = scaling.number("rope_theta").value_or(config.number("rope_theta").value_or(rope.base));
+  const std::vector<double> plain = rope_frequencies(rope).inv_freq;
+  rope.scaling = RopeScaling::kLlama3;
+  rope.factor = scaling.number("factor").value_or(1.0);
+  rope.original_context = scaling.number("original_max_position_embeddings").value_or(8192.0);
+  rope.low_freq_factor = scaling.number("low_freq_factor").value_or(rope.low_freq_factor);
+  rope.high_freq_factor = scaling.number("high_freq_factor").value_or(rope.high_freq_factor);
+  const std::vector<double> scaled = rope_frequencies(rope).inv_freq;
+  std::vector<float> divisors;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    divisors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  const auto count = std::ssize(divisors);
+  tensors.add(floats("rope_freqs.weight", {count}, std::move(divisors)));
+}
+
+void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto scaling = config.object(key);
+    if (!scaling) continue;
+    const std::string type = rope_type_of(*scaling);
+    if (type == "longrope") return add_long_rope(*scaling, tensors);
+    if (type == "llama3") return add_llama3_rope(config, *scaling, tensors);
   }
 }
 
@@ -271,8 +300,13 @@ void translate_hf_tensors(const json& parsed, const HfFamily& family, TensorTabl
   // Blocks that predict further tokens follow the trunk; towers stand beside it.
   const auto further = config.integer("num_nextn_predict_layers").value_or(0);
   for (std::int64_t layer = num_layers; layer < num_layers + std::clamp<std::int64_t>(further, 0, 16); ++layer)
-    tensors.ignore(fmt::format("{}layers.{}.", prefix, layer));
-  for (const char* beside : {"model.visual.", "visual.", "mtp.", "pooler.", "embeddings.position_ids"})
+    tensors.ignore(fmt::format("{}layers.{}.", prefix, layer), kNextTokenLayers);
+  tensors.ignore("mtp.", kNextTokenLayers);
+  for (const char* tower :
+       {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.audio_tower.", "vision_model.",
+        "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision.", "model.embed_audio."})
+    tensors.ignore(tower, "a vision or audio tower");
+  for (const char* beside : {"pooler.", "bert.pooler.", "embeddings.position_ids", "bert.embeddings.position_ids"})
     tensors.ignore(beside);
   tensors.set_names(HfNames(family, prefix));
   tensors.set_adjustment(

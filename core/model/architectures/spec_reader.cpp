@@ -186,6 +186,17 @@ std::vector<std::int64_t> SpecReader::shape_of(std::int64_t layer, std::string_v
   return tensors_.shape_of(fmt::format("blk.{}.{}", layer, stem));
 }
 
+std::int64_t SpecReader::rows_of(std::int64_t layer, std::string_view stem) const {
+  const auto shape = shape_of(layer, stem);
+  if (shape.size() < 2) fail(fmt::format("the tensor 'blk.{}.{}' is no matrix", layer, stem));
+  return shape[shape.size() - 2];
+}
+
+std::int64_t SpecReader::columns_of(std::int64_t layer, std::string_view stem) const {
+  rows_of(layer, stem);
+  return shape_of(layer, stem).back();
+}
+
 void SpecReader::refuse_unread() const {
   for (const auto& [key, value] : file_.metadata()) {
     if (!key.starts_with(prefix_)) continue;

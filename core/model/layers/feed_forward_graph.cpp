@@ -62,10 +62,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
     multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
-    expert_in = room(kExpertIn, out.rows, in.cols);
-    graph().copy(in, expert_in);
-    graph().scale_rows(expert_in, expert_weights_);
-    expert_weights_.assign(expert_weights_.size(), 1.0F);
+    expert_in = weighted_inputs(in, chosen);
   }
   const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
   // One row for each choice.
@@ -76,7 +73,8 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   const MatrixView gate_up = choices(kExpertGateUp, width);
   const MatrixView activated = choices(kExpertActivated, ffn.expert_size);
   const MatrixView results = choices(kExpertOut, expert_in.cols);
-  graph().expert_linear(experts_of(Role::kGateExperts), expert_ids_, chosen, expert_in, gate_up);
+  const std::int64_t sharing = ffn.weight_input ? 1 : chosen;  // choices of one input row
+  graph().expert_linear(experts_of(Role::kGateExperts), expert_ids_, sharing, expert_in, gate_up);
   const MatrixView up = ffn.experts_gated ? columns(gate_up, ffn.expert_size, ffn.expert_size) : MatrixView{};
   graph().activate(ffn.expert_activation, columns(gate_up, 0, ffn.expert_size), up, activated);
   graph().expert_linear(experts_of(Role::kDownExperts), expert_ids_, 1, activated, results);
@@ -87,6 +85,17 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     graph().combine(results, expert_weights_, out);
   }
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
+}
+
+// One row for each choice, times its weight; the weights are used up.
+MatrixView Transformer::weighted_inputs(MatrixView in, std::int64_t chosen) {
+  const MatrixView wide = room(kExpertIn, in.rows, chosen * in.cols);
+  for (std::int64_t choice = 0; choice < chosen; ++choice)
+    graph().copy(in, columns(wide, choice * in.cols, in.cols));
+  const MatrixView rows{wide.data, in.rows * chosen, in.cols, in.cols};
+  graph().scale_rows(rows, expert_weights_);
+  expert_weights_.assign(expert_weights_.size(), 1.0F);
+  return rows;
 }
 
 void Transformer::add_shared_expert(const Layer& layer, MatrixView in, MatrixView out) {
