@@ -180,10 +180,11 @@ class HfTranslator {
     const double context = config_.number("max_position_embeddings").value_or(0.0);
     const double original = scaling.number("original_max_position_embeddings").value_or(context);
     const double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
-    out_->set("rope.scaling.original_context_length", original);
     out_->set_text("rope.scaling.type", type);
     out_->set("rope.scaling.factor", factor);
-    if (type == "yarn") read_yarn(scaling, factor);
+    if (type != "yarn") return;
+    out_->set("rope.scaling.original_context_length", original);
+    read_yarn(scaling, factor);
   }
 
   void read_yarn(const JsonObject& scaling, double factor) {

@@ -55,7 +55,7 @@ void check_latent(const LatentSpec& latent, std::int64_t num_heads, const SpecCh
 }
 
 void check_recurrent(const RecurrentSpec& net, Mixer mixer, const SpecChecker& check) {
-  check.in_range("the number of convolution taps", net.taps, 1, 16);
+  check.in_range("the number of convolution taps", net.taps, 2, 8);
   if (mixer == Mixer::kShortConv) return;
   check.in_range("the number of value heads", net.value_heads, 1, 1 << 14);
   check.in_range("the state size", net.key_dim, 1, 1 << 12);
