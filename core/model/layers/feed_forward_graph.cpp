@@ -58,7 +58,8 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   expert_weights_.resize(expert_ids_.size());
   graph().route(logits, options, expert_ids_, expert_weights_);
   MatrixView expert_in = in;
-  if (ffn.latent_size > 0) {
+  const bool is_latent = ffn.latent_size > 0;
+  if (is_latent) {
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
     multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
@@ -70,20 +71,14 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     MatrixView view = room(slot, out.rows, chosen * cols);
     return MatrixView{view.data, count, cols, cols};
   };
-  const MatrixView gate_up = choices(kExpertGateUp, width);
-  const MatrixView activated = choices(kExpertActivated, ffn.expert_size);
-  const MatrixView results = choices(kExpertOut, expert_in.cols);
-  const std::int64_t sharing = ffn.weight_input ? 1 : chosen;  // choices of one input row
-  graph().expert_linear(experts_of(Role::kGateExperts), expert_ids_, sharing, expert_in, gate_up);
-  const MatrixView up = ffn.experts_gated ? columns(gate_up, ffn.expert_size, ffn.expert_size) : MatrixView{};
-  graph().activate(ffn.expert_activation, columns(gate_up, 0, ffn.expert_size), up, activated);
-  graph().expert_linear(experts_of(Role::kDownExperts), expert_ids_, 1, activated, results);
-  if (ffn.latent_size > 0) {
-    graph().combine(results, expert_weights_, expert_in);
-    multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
-  } else {
-    graph().combine(results, expert_weights_, out);
-  }
+  const ExpertArgs args{.gate_up = experts_of(Role::kGateExperts),
+                        .down = experts_of(Role::kDownExperts),
+                        .gated = ffn.experts_gated,
+                        .activation = ffn.expert_activation};
+  graph().experts(args, expert_ids_, expert_weights_, expert_in, choices(kExpertGateUp, width),
+                  choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
+  if (ffn.weight_input) sum_choices(expert_in, out);
+  if (is_latent) multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
 }
 
@@ -96,6 +91,14 @@ MatrixView Transformer::weighted_inputs(MatrixView in, std::int64_t chosen) {
   graph().scale_rows(rows, expert_weights_);
   expert_weights_.assign(expert_weights_.size(), 1.0F);
   return rows;
+}
+
+void Transformer::sum_choices(MatrixView rows, MatrixView out) {
+  const std::int64_t chosen = rows.rows / out.rows;
+  const MatrixView wide{rows.data, out.rows, chosen * out.cols, chosen * out.cols};
+  graph().copy(columns(wide, 0, out.cols), out);
+  for (std::int64_t choice = 1; choice < chosen; ++choice)
+    graph().add(columns(wide, choice * out.cols, out.cols), 1.0F, out);
 }
 
 void Transformer::add_shared_expert(const Layer& layer, MatrixView in, MatrixView out) {

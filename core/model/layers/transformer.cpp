@@ -115,7 +115,6 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
       fit(kRouter, ffn.num_experts);
       fit(kExpertIn, std::max(2 * std::max(width, hidden), ffn.weight_input ? chosen * hidden : 0));
       fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
-      fit(kExpertActivated, chosen * ffn.expert_size);
       fit(kExpertOut, chosen * width);
     }
     if (layer.mixer == Mixer::kLatent) {
