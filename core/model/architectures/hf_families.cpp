@@ -138,6 +138,10 @@ constexpr HfFamily kFamilies[] = {
 
 }  // namespace
 
+std::span<const HfFamily> hf_families() {
+  return kFamilies;
+}
+
 const HfFamily* find_hf_family(std::string_view model_type) {
   const auto* found = std::ranges::find(kFamilies, model_type, &HfFamily::model_type);
   return found == std::end(kFamilies) ? nullptr : found;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,7 @@ struct HfFamily {
   std::string_view defaults = "";        // of the configuration's class, JSON, where published files leave keys out
 };
 
+std::span<const HfFamily> hf_families();
 // Null where the model type is not known.
 const HfFamily* find_hf_family(std::string_view model_type);
 // The known model type that is spelled most like this one.

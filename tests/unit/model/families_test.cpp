@@ -84,7 +84,7 @@ TEST_CASE("Every family agrees with the scalar reference in other shapes", "[mod
     bool for_experts;
     const char* not_of;  // families that the change is illegal in
   };
-  const Change kChanges[] = {{"d=72 ff=37", false, "minimax olmo jina lfm"},
+  const Change kChanges[] = {{"d=72 ff=37", false, "minimax olmo jina lfm nemotron"},
                              {"v=517 ctx=93", false, ""},
                              {"eps=0.00001 leps=0.00001", false, ""},
                              {"base=500.0", false, ""},
