@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   quire::cli::add_bench(app);
   quire::cli::add_grammar(app);
+  quire::cli::add_architectures(app);
   quire::cli::add_inspect(app);
   quire::cli::add_probe(app);
   quire::cli::add_simulate(app);

@@ -54,7 +54,9 @@ std::string version_of(const std::filesystem::path& path) {
 class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
-      : spec_(spec), loaded_(open_model(spec.model.path)), backend_(create_backend(backend)) {}
+      : spec_(spec),
+        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len)),
+        backend_(create_backend(backend)) {}
 
   MemoryNeeds needs() const override {
     const SchedulerOptions& scheduler = spec_.engine.scheduler;
@@ -64,6 +66,9 @@ class OpenedHost final : public OpenedModel {
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
+    for (const std::string& part : loaded_->info().parts_left_out)
+      log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
+                spec_.model.path.string(), part);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted);
   }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/pooling.h"
 #include "core/model/model.h"
@@ -40,6 +41,7 @@ struct ModelInfo {
   std::int64_t num_labels = 0;       // of a classifier: rerankers
   bool is_causal = true;             // false: a sequence is computed whole, in one step
   bool has_head = true;              // false: embeddings only
+  std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 
 class LoadedModel {
@@ -60,8 +62,10 @@ class LoadedModel {
 };
 
 // `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line. Without `with_text` the
-// vocabulary is not read: tokenizer() is null.
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true);
+// vocabulary is not read: tokenizer() is null. `served_context`: the most tokens of a sequence, where the configuration
+// bounds them below what the file says (LongRoPE's factors depend on it); 0: as the file says.
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true,
+                                              std::int64_t served_context = 0);
 
 // The text side alone of the same paths (vocabulary-only GGUF files, or a folder with just tokenizer.json, included).
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);

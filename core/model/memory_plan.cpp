@@ -131,7 +131,8 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
       limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
   return {.weight_bytes = model.weight_bytes(backend),
           .activation_bytes = model.activation_bytes(limits.max_num_batched_tokens, num_logit_rows),
-          .kv_block_bytes = backend.kv_block_bytes(layout),
+          // A model of recurrent layers alone keeps nothing in blocks.
+          .kv_block_bytes = std::max<std::size_t>(1, backend.kv_block_bytes(layout)),
           .useful_kv_tokens = limits.max_num_seqs * model_len,
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
           .useful_states = kStatesPerSequence * limits.max_num_seqs};

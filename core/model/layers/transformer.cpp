@@ -113,7 +113,7 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
       const std::int64_t chosen = ffn.route.num_chosen;
       const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
       fit(kRouter, ffn.num_experts);
-      fit(kExpertIn, 2 * std::max(width, hidden));
+      fit(kExpertIn, std::max(2 * std::max(width, hidden), ffn.weight_input ? chosen * hidden : 0));
       fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
       fit(kExpertOut, chosen * width);
     }
@@ -284,6 +284,7 @@ void Transformer::compute_rotations(const Slice& slice) {
     const auto half = std::ssize(rope.inv_freq);
     // One behind the other, each dense.
     rotations_[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
+    if (half == 0) continue;
     cos.data += rows * half;
     sin.data += rows * half;
     backend_.rope_angles(slice.positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);

@@ -128,6 +128,8 @@ class Transformer final : public Model {
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
+  void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
