@@ -198,6 +198,10 @@ void Engine::stop() {
   }
 }
 
+EngineView::Reading Engine::view() {
+  return impl_->view.read(Clock::now());
+}
+
 StepTrace& Engine::step_trace() {
   return impl_->trace;
 }

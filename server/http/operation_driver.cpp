@@ -127,6 +127,7 @@ void OperationDriver::note_progress(const OutputEvent& event) {
     gaps_.record(std::chrono::duration<double>(now - last_token_).count());
   } else {
     times_.first_token = now;
+    state_.metrics.first_token(model_, std::chrono::duration<double>(now - times_.arrival).count());
   }
   last_token_ = now;
 }

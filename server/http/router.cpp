@@ -15,6 +15,7 @@
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
 #include "server/http/status_pages.h"
+#include "server/http/status_view.h"
 #include "server/web/pages.h"
 
 namespace quire {
@@ -22,16 +23,14 @@ namespace quire {
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", &web::index_page, Access::kOpen},
-    {"/ui/style.css", "GET", &web::style_sheet, Access::kOpen},
-    {"/ui/main.js", "GET", &web::main_script, Access::kOpen},
-    {"/ui/chat.js", "GET", &web::chat_script, Access::kOpen},
-    {"/ui/status.js", "GET", &web::status_script, Access::kOpen},
+    {"/", "GET", &web::page_file, Access::kOpen},
+    {"/ui/*", "GET", &web::page_file, Access::kOpen},
     {"/livez", "GET", &livez, Access::kOpen},
     {"/readyz", "GET", &readyz, Access::kOpen},
     {"/startupz", "GET", &startupz, Access::kOpen},
     {"/health", "GET", &readyz, Access::kOpen},
     {"/ping", "GET", &readyz, Access::kOpen},
+    {"/status", "GET", &status_view, Access::kMetrics},
     {"/metrics", "GET", &metrics_page, Access::kMetrics},
     {"/admin/reload", "POST", &admin_reload, Access::kAdmin},
     {"/admin/trace", "POST", &admin_trace, Access::kAdmin},

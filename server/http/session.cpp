@@ -136,6 +136,10 @@ asio::awaitable<bool> Session::answer() {
     Response response = (*handler)(state_, admission_.sees_keys);
     co_return co_await respond_to_head(std::move(response));
   }
+  if (const auto* const handler = std::get_if<PageHandler>(&route_answer)) {
+    Response response = (*handler)(head_);
+    co_return co_await respond_to_head(std::move(response));
+  }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
   if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
