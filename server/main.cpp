@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    quire::log::configure({});  // standard output is for what a command computes
     return run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "quire: {}\n", error.what());

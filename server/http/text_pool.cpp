@@ -14,7 +14,7 @@ namespace {
 // Clients of a lane that may be remembered without need.
 constexpr std::size_t kMostIdle = 256;
 // Of threads with long jobs, so that the threads that compute and answer go first where cores are short.
-constexpr int kLongNice = 10;
+constexpr int kLongNice = 5;
 
 }  // namespace
 
