@@ -33,7 +33,7 @@ bool Engine::Impl::step(Clock::time_point now) {
 
 bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   meter_.begin(step.record);
-  move_blocks();
+  move_blocks(now);
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   step_limits.max_seconds = turns_.room();
@@ -174,8 +174,13 @@ bool Engine::Impl::finish(Step& step) {
     return false;
   }
   meter_.end_phase(step.record, StepPhase::kSample);
-  output->seconds = meter_.note_done(step.record);
-  if (executor_->depth() == 1) scheduler_.commit(step.plan, *output);
+  const double measured = meter_.note_done(step.record);
+  if (output->seconds == 0.0) output->seconds = measured;
+  if (executor_->depth() == 1) {
+    scheduler_.commit(step.plan, *output);
+  } else {
+    scheduler_.note_seconds(step.plan, output->seconds);
+  }
   commit(step, *output);
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);

@@ -51,15 +51,15 @@ LowerTier::~LowerTier() {
   kv_.set_listener(nullptr);
 }
 
-bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
-                        double compute_seconds) {
+bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+                        Clock::time_point now) {
   if (table.is_restoring) return true;
   Restore restore{.id = next_restore_,
                   .table = &table,
                   .tokens = tokens,
                   .limit = limit,
                   .compute_seconds = compute_seconds,
-                  .give_up = Clock::now() + patience(compute_seconds, limit)};
+                  .give_up = now + patience(compute_seconds, limit)};
   if (disk_ == nullptr || disk_->is_loaded()) {
     restore.num_blocks = num_blocks_to_restore(restore);
     if (restore.num_blocks == 0) return false;

@@ -93,7 +93,6 @@ std::span<Sequence* const> Scheduler::next_to_start() {
 void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   plan.clear();
   limits_ = limits;
-  terms_ = {};
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
   find_prompts();
@@ -106,7 +105,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   if (!is_short_of_memory) admit_waiting(plan);
   share_prompts(plan);
   place_prompts(plan);
-  plan.predicted_seconds = cost_.known() ? cost_.seconds(terms_) : 0.0;
+  plan.predicted_seconds = cost_.known() ? cost_.seconds(plan.terms) : 0.0;
   if (!plan.empty()) kv_.take_due_copies(plan.transfers.copies);
 }
 
@@ -121,7 +120,7 @@ void Scheduler::place_streaming(StepPlan& plan) {
       }
       place(plan, sequence, num_tokens);
       for (std::int64_t i_token = 0; i_token < num_tokens; ++i_token)
-        terms_.add_stream(sequence.num_computed + i_token);
+        plan.terms.add_stream(sequence.num_computed + i_token);
       ++plan.num_streaming;
     }
     ++i;
@@ -212,19 +211,13 @@ void Scheduler::leave_running(Sequence& sequence) {
 }
 
 void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
-  StepTerms terms;
+  const StepTerms terms = output.terms_of(plan);
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
     const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
-    if (std::cmp_less(i, plan.num_streaming)) {
-      for (std::int64_t row = 0; row < done.num_computed; ++row)
-        terms.add_stream(sequence.num_computed + row);
-    } else {
-      terms.add_prompt(sequence.num_computed, done.num_computed);
-    }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
     kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());
@@ -287,6 +280,11 @@ void Scheduler::finish(Sequence& sequence) {
   waiting_.ended(sequence);
   kv_.close(sequence.table);
   sequence.state = Sequence::State::kDone;
+}
+
+double Scheduler::most_restore_seconds(const Sequence& sequence) const {
+  const bool was_swapped = options_.preemption == Preemption::kSwap && sequence.has_started;
+  return was_swapped ? 0.0 : cost_.prompt_token_seconds();
 }
 
 double Scheduler::max_step_seconds() const {

@@ -37,6 +37,8 @@ class Scheduler {
   void schedule(StepPlan& plan, const StepLimits& limits = {});
   // The plan was computed, as `output` says. Called before new tokens are appended.
   void commit(StepPlan& plan, const StepOutput& output);
+  // What a plan took that was committed while it was still being computed.
+  void note_seconds(const StepPlan& plan, double seconds) { cost_.observe(plan.terms, seconds); }
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
   // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
@@ -53,7 +55,9 @@ class Scheduler {
   std::uint64_t num_swaps() const { return num_swaps_; }  // of them, those whose blocks went to the tier below
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
-  double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
+  // What a tier below may take to bring a token of the sequence back, which is what computing it takes; 0: as long as
+  // it likes, or not known yet.
+  double most_restore_seconds(const Sequence& sequence) const;
   // What no step is predicted to exceed while anybody waits or streams; infinite where that is off.
   double max_step_seconds() const;
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -133,7 +137,6 @@ class Scheduler {
 
   // Of the plan being made.
   StepLimits limits_;
-  StepTerms terms_;
   std::int64_t budget_ = 0;         // tokens left
   std::int64_t prompt_budget_ = 0;  // of them, for prompts
   double prompt_seconds_ = 0.0;     // time left for prompts

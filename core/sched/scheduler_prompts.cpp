@@ -50,7 +50,7 @@ void Scheduler::find_prompts() {
 
 // The time and the tokens that those who stream leave to prompts.
 void Scheduler::set_prompt_budget(StepPlan& plan) {
-  const double streams_s = cost_.seconds(terms_);
+  const double streams_s = cost_.seconds(plan.terms);
   double limit = limits_.max_seconds;
   // Prompts are not starved by a target that streams alone use up.
   if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0)
@@ -126,7 +126,7 @@ void Scheduler::place_prompts(StepPlan& plan) {
     Sequence& sequence = *share.sequence;
     if (share.num_tokens == 0 || sequence.state != Sequence::State::kRunning) continue;
     if (!make_room(plan, sequence, share.num_tokens)) continue;
-    terms_.add_prompt(sequence.num_computed, share.num_tokens);
+    plan.terms.add_prompt(sequence.num_computed, share.num_tokens);
     place(plan, sequence, share.num_tokens);
     plan.num_prompt_tokens += share.num_tokens;
   }

@@ -13,6 +13,7 @@
 #include "core/kv/block_table.h"
 #include "core/request/request.h"
 #include "core/sched/sequence.h"
+#include "core/sched/step_cost.h"
 
 namespace quire {
 
@@ -41,6 +42,7 @@ struct StepPlan {
   std::int64_t num_tokens = 0;
   std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
+  StepTerms terms;                     // of all of it
 
   // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
   // entries in order; an entry may be cut.
@@ -58,6 +60,7 @@ struct StepPlan {
     num_tokens = 0;
     num_streaming = 0;
     num_prompt_tokens = 0;
+    terms = {};
     interruptible = false;
     slice_tokens = 0;
     predicted_seconds = 0.0;
@@ -72,7 +75,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took
+  double seconds = 0.0;                // that the step took; 0: its executor does not measure it
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
@@ -88,17 +91,21 @@ struct StepOutput {
     labels = {};
   }
 
+  // Only the first `num_rows` of the plan's rows were computed.
+  void end_early(const StepPlan& plan, std::int64_t num_rows);
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
     const StepEntry& entry = plan.entries[index];
     return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
   }
+  // Of what was computed. Before the plan is committed: its sequences stand where its entries begin.
+  StepTerms terms_of(const StepPlan& plan) const;
 };
 
 // What is known outside of the scheduler when a step is planned.
 struct StepLimits {
-  std::optional<double> swap_block_s;  // moves one block to the tier below and back; 0: not yet known; none: no tier
-  bool is_awaited = false;             // another engine waits for the compute threads
-  bool can_end_early = false;          // an interruptible plan ends at a slice's border when something arrives
+  std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
+  bool is_awaited = false;               // another engine waits for the compute threads
+  bool can_end_early = false;            // an interruptible plan ends at a slice's border when something arrives
   double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
 };
 
