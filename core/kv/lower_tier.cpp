@@ -308,16 +308,17 @@ bool LowerTier::persist_some(std::int64_t num_blocks) {
   return false;
 }
 
-void LowerTier::persist_all() {
+void LowerTier::persist_all(Clock::time_point until) {
   if (disk_ == nullptr) return;
   next_to_persist_ = 0;
+  bool in_time = true;
   do {
     if (disk_->can_take(block_bytes_)) continue;
-    disk_->wait_idle();
+    in_time = disk_->wait_idle(until);
     receive();
-    if (!disk_->can_take(block_bytes_)) return;
-  } while (persist_some(1));
-  disk_->wait_idle();
+    if (!disk_->can_take(block_bytes_)) break;
+  } while (in_time && persist_some(1) && Clock::now() < until);
+  if (!disk_->wait_idle(until)) disk_->drop_writes();
 }
 
 void LowerTier::before_close(BlockTable& table) {

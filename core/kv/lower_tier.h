@@ -58,8 +58,9 @@ class LowerTier : public KvCacheListener {
   // Writes to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
   // the next call begins anew).
   bool persist_some(std::int64_t num_blocks);
-  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more.
-  void persist_all();
+  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more. At `until`
+  // what has not been written is dropped.
+  void persist_all(Clock::time_point until = Clock::time_point::max());
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
   void before_close(BlockTable& table) override;

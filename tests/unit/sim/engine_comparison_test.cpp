@@ -41,12 +41,12 @@ std::vector<TraceRequest> made_trace(std::uint32_t seed, int num_requests) {
   std::vector<TraceRequest> trace;
   double now_s = 0.0;
   for (int i = 0; i < num_requests; ++i) {
-    now_s += random() % 4 == 0 ? 0.2 * static_cast<double>(random() % 40) : 0.001 * static_cast<double>(random() % 50);
+    now_s += random() % 4 == 0 ? 0.2 * static_cast<double>(random() % 20) : 0.001 * static_cast<double>(random() % 50);
     TraceRequest request;
     request.arrival_s = now_s;
     request.num_prompt_tokens =
-        static_cast<std::int32_t>(random() % 5 == 0 ? 600 + random() % 3000 : 1 + random() % 200);
-    request.num_output_tokens = static_cast<std::int32_t>(1 + random() % 60);
+        static_cast<std::int32_t>(random() % 5 == 0 ? 600 + random() % 2500 : 1 + random() % 200);
+    request.num_output_tokens = static_cast<std::int32_t>(random() % 4 == 0 ? 150 + random() % 200 : 1 + random() % 60);
     for (std::int32_t block = 0; random() % 3 != 0 && block < 3; ++block) {
       request.hash_ids.push_back(static_cast<std::int32_t>(random() % 2) + 2 * block);
       request.num_prompt_tokens += kHashBlockSize;
@@ -209,7 +209,7 @@ std::size_t check_same_steps(SimOptions options, const std::vector<TraceRequest>
 
 SimOptions small_machine() {
   SimOptions options;
-  options.num_blocks = 600;
+  options.num_blocks = 340;  // a few of the long ones
   options.scheduler.max_num_seqs = 12;
   options.scheduler.max_num_batched_tokens = 512;
   options.scheduler.target_itl_ms = 150.0;
@@ -223,7 +223,7 @@ TEST_CASE("the simulator makes the engine's batches, step by step", "[sim][engin
   options.scheduler.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
   options.scheduler.max_step_time_ms = GENERATE(0.0, SchedulerOptions::kAutoStepTime);
   SimReport report;
-  const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(range(1U, 5U)), 150), report);
+  const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(1U, 2U), 120), report);
   CHECK(num_steps > 500);
   CHECK(report.num_preemptions > 0);
   CHECK(report.num_cached_tokens > 1000);
@@ -233,9 +233,10 @@ TEST_CASE("with recurrent states too the simulator makes the engine's batches", 
   SimOptions options = small_machine();
   options.num_states = GENERATE(8, 40);  // fewer than places, and with room for snapshots
   SimReport report;
-  const std::size_t num_steps = check_same_steps(options, made_trace(7, 150), report);
+  const std::size_t num_steps = check_same_steps(options, made_trace(7, 120), report);
   CHECK(num_steps > 500);
-  CHECK((report.num_cached_tokens > 0) == (options.num_states == 40));
+  CHECK(report.num_preemptions > 0);
+  CHECK(report.num_cached_tokens > 0);
 }
 
 TEST_CASE("with host memory below the pool too the simulator makes the engine's batches", "[sim][engine][tier]") {
@@ -244,7 +245,7 @@ TEST_CASE("with host memory below the pool too the simulator makes the engine's 
   options.tier_block_ms = 0.0;
   options.scheduler.preemption = Preemption::kSwap;  // whatever the engine measures
   SimReport report;
-  const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(1U, 9U), 150), report);
+  const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(1U, 9U), 120), report);
   CHECK(num_steps > 500);
   CHECK(report.num_swaps > 0);
   CHECK(report.num_restored_blocks > 100);
