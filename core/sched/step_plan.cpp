@@ -20,8 +20,7 @@ StepTerms StepOutput::terms_of(const StepPlan& plan) const {
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const std::int64_t from = plan.entries[i].sequence->num_computed;
     if (std::cmp_less(i, plan.num_streaming)) {
-      for (std::int64_t row = 0; row < entries[i].num_computed; ++row)
-        terms.add_stream(from + row);
+      terms.add_stream(from, entries[i].num_computed);
     } else {
       terms.add_prompt(from, entries[i].num_computed);
     }

@@ -42,16 +42,23 @@ struct StepPlan {
   std::int64_t num_tokens = 0;
   std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
-  StepTerms terms;                     // of all of it
 
   // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
   // entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
 
+  StepTerms terms;                 // of what is to be computed; from commit on, of what was
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
+  // Room for steps of so many sequences.
+  void reserve(std::size_t num_sequences) {
+    entries.reserve(num_sequences);
+    preempted.reserve(2 * num_sequences);
+    started.reserve(num_sequences);
+    transfers.copies.reserve(2 * num_sequences);  // a shared tail and a recurrent state of each
+  }
   void clear() {
     entries.clear();
     transfers.clear();
@@ -60,9 +67,9 @@ struct StepPlan {
     num_tokens = 0;
     num_streaming = 0;
     num_prompt_tokens = 0;
-    terms = {};
     interruptible = false;
     slice_tokens = 0;
+    terms = {};
     predicted_seconds = 0.0;
   }
 };
@@ -75,7 +82,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took; 0: its executor does not measure it
+  double seconds = 0.0;                // that the step took; 0: not known to its executor, or not yet
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens

@@ -55,14 +55,20 @@ std::vector<std::vector<TokenId>> read_texts(FieldReader& reader, const ServedMo
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has("messages");
   if (is_chat) {
-    const ChatPromptFields chat = read_chat_prompt_fields(reader);
+    ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
+    chat.is_bounded = !fields.truncate_prompt_tokens.has_value();
     const auto pieces = render_chat(model, chat);
     if (!pieces) {
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;
     }
-    prompts.push_back({"", encode_chat(model, chat, *pieces)});
+    auto tokens = encode_chat(model, chat, *pieces);
+    if (!tokens) {
+      reader.fail("messages", tokens.error().message, tokens.error().code);
+      return texts;
+    }
+    prompts.push_back({"", *std::move(tokens)});
   } else {
     prompts = read_prompts(reader, "input", model, prefix);
   }

@@ -10,6 +10,8 @@ namespace quire {
 
 namespace {
 
+// A long query beside many documents is encoded with each of them.
+constexpr std::size_t kMaxPairBytes = std::size_t{64} << 20;
 constexpr const char* kUsualInstruction = "Given a web search query, retrieve relevant passages that answer the query";
 
 double cosine(std::span<const float> left, std::span<const float> right) {
@@ -52,8 +54,14 @@ std::vector<TokenId> PairScoring::document_tokens(const std::string& document) c
   return tokens;
 }
 
+Result<std::vector<TokenId>> PairScoring::encoded(std::span<const TextPiece> pieces, bool add_special,
+                                                  const std::string& param) const {
+  return encode_prompt(pieces, add_special, options_.truncation.truncate_prompt_tokens.has_value(), *model_, param);
+}
+
 // The model's own text around the pair: what stands in the two texts is never one of its control tokens.
-std::vector<TokenId> PairScoring::prompted(const std::string& query, const std::string& document) const {
+Result<std::vector<TokenId>> PairScoring::prompted(const std::string& query, const std::string& document,
+                                                   const std::string& param) const {
   const std::string kept = options_.max_document ? decoded(*model_->tokenizer, document_tokens(document)) : document;
   const std::array<std::pair<std::string_view, const std::string*>, 3> places = {
       {{"{query}", &query}, {"{document}", &kept}, {"{instruction}", &options_.instruction}}};
@@ -73,16 +81,23 @@ std::vector<TokenId> PairScoring::prompted(const std::string& query, const std::
     pieces.push_back({*next->second, false});
     rest.remove_prefix(at + next->first.size());
   }
-  return model_->tokenizer->encode(pieces, false);
+  return encoded(pieces, false, param);
 }
 
-std::vector<TokenId> PairScoring::joined(const std::string& query, const std::string& document) const {
+Result<std::vector<TokenId>> PairScoring::joined(const std::string& query, const std::string& document,
+                                                 const std::string& param) const {
   const PairTokens around = model_->tokenizer->pair_tokens();
   std::vector<TokenId> tokens(around.first.begin(), around.first.end());
   const auto append = [&](std::span<const TokenId> more) { tokens.insert(tokens.end(), more.begin(), more.end()); };
-  append(model_->tokenizer->encode(query, false, false));
+  const TextPiece asked{query, false};
+  const auto query_tokens = encoded({&asked, 1}, false, param);
+  if (!query_tokens) return query_tokens;
+  append(*query_tokens);
   append(around.between);
-  append(document_tokens(document));
+  const TextPiece found{document, false};
+  const auto tokens_found = options_.max_document ? document_tokens(document) : encoded({&found, 1}, false, param);
+  if (!tokens_found) return tokens_found;
+  append(*tokens_found);
   append(around.last);
   return tokens;
 }
@@ -103,7 +118,10 @@ Result<std::size_t> PairScoring::vector_of(const std::string& text, std::string_
     if (name == prompt) whole = prefix;
   }
   whole += prompt == "document" && options_.max_document ? decoded(*model_->tokenizer, document_tokens(text)) : text;
-  const auto place = add_text(model_->tokenizer->encode(whole, true, false), param);
+  const TextPiece piece{std::move(whole), false};
+  auto vector_tokens = encoded({&piece, 1}, true, param);
+  if (!vector_tokens) return tl::make_unexpected(vector_tokens.error());
+  const auto place = add_text(*std::move(vector_tokens), param);
   if (place) known_.emplace(std::pair(std::string(prompt), text), *place);
   return place;
 }
@@ -111,8 +129,16 @@ Result<std::size_t> PairScoring::vector_of(const std::string& text, std::string_
 Result<void> PairScoring::add(const std::string& query, const std::string& query_param, const std::string& document,
                               const std::string& document_param) {
   if (kind_ != Kind::kVectors) {
+    num_bytes_ += query.size() + document.size();
+    if (num_bytes_ > kMaxPairBytes) {
+      return invalid(
+          "The pairs hold more than 64 MiB of text, the query counted with each document: send fewer at once",
+          document_param, "request_too_large");
+    }
     const bool has_prompt = !model_->tasks.pair_prompt.empty();
-    const auto place = add_text(has_prompt ? prompted(query, document) : joined(query, document), document_param);
+    auto pair = has_prompt ? prompted(query, document, document_param) : joined(query, document, document_param);
+    if (!pair) return tl::make_unexpected(pair.error());
+    const auto place = add_text(*std::move(pair), document_param);
     if (!place) return tl::make_unexpected(place.error());
     pairs_.push_back({0, *place});
     return {};
