@@ -63,11 +63,7 @@ void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) 
   };
   output_.hidden = values(computed_.hidden);
   output_.labels = values(computed_.labels);
-  if (computed_.num_rows == arrays.num_rows()) return;
-  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-    const std::int64_t begin = arrays.attention.query_start[i];
-    output_.entries.push_back({std::clamp<std::int64_t>(computed_.num_rows - begin, 0, plan.entries[i].num_tokens)});
-  }
+  if (computed_.num_rows < arrays.num_rows()) output_.end_early(plan, computed_.num_rows);
 }
 
 void CpuExecutor::draw(const DrawBatch& batch) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/engine/executor.h"
-#include "core/sched/scheduler_options.h"
 
 namespace quire {
 
@@ -49,8 +48,7 @@ class CpuExecutor final : public Executor, private Ticket {
   std::exception_ptr failure_;  // of the device, for wait() to report
 };
 
-// For the steps that a scheduler with these options makes. num_states: of a model with recurrent layers; 0: some for
-// each sequence. Throws StartupError where the backend does not compute such layers.
+// As executor_for().
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const SchedulerOptions& scheduler, std::int64_t num_states = 0);
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/engine/cpu_executor.h"
 #include "core/engine/engine_impl.h"
 
 namespace quire {
@@ -17,6 +17,8 @@ namespace {
 
 // An engine that has been idle for so long looks whether its pool is whole: never between two requests of one client.
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
+// Even where a drain has used its time up: for what is cached to be written to the disk.
+constexpr std::chrono::seconds kLeastTimeToPersist{2};
 // Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
 constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
@@ -139,7 +141,12 @@ void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
   cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
-  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all();
+  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
+    Clock::time_point until = Clock::now() + kLeastTimeToPersist;
+    if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
+      until = std::max(until, Clock::time_point(Clock::duration(drain)));
+    lower_tier_->persist_all(until);
+  }
   publish();
 }
 
@@ -161,7 +168,7 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : Engine(make_cpu_executor(model, backend, std::move(storage), options.scheduler, options.num_states),
+    : Engine(executor_for(model, backend, std::move(storage), options.scheduler, options.num_states),
              std::move(end_of_generation), options) {}
 
 Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)

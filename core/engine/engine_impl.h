@@ -73,8 +73,8 @@ class Engine::Impl {
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
   void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void restore_blocks(Sequence& sequence) QUIRE_REQUIRES(kEngineThread);
-  void move_blocks() QUIRE_REQUIRES(kEngineThread);
+  void restore_blocks(Sequence& sequence, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error)

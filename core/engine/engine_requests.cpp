@@ -46,7 +46,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
     queue_deadlines_.emplace(*live.queue_deadline, &live);
   }
   scheduler_.add(*live.choices[0]);
-  restore_blocks(*live.choices[0]);
+  restore_blocks(*live.choices[0], now);
 }
 
 // What the request itself needs, its memory included, is found out here: what fails ends this request alone.
@@ -77,18 +77,17 @@ Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission)
 
 // What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
 // arrives, those of the next to start, a preempted sequence's above all, as long as they wait.
-void Engine::Impl::restore_blocks(Sequence& sequence) {
+void Engine::Impl::restore_blocks(Sequence& sequence, Clock::time_point now) {
   if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
-  const bool always = options_.scheduler.preemption == Preemption::kSwap && sequence.has_started;
   lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
-                       always ? 0.0 : scheduler_.prompt_token_seconds());
+                       scheduler_.most_restore_seconds(sequence), now);
 }
 
-void Engine::Impl::move_blocks() {
+void Engine::Impl::move_blocks(Clock::time_point now) {
   if (lower_tier_ == nullptr) return;
   for (Sequence* sequence : scheduler_.next_to_start())
-    restore_blocks(*sequence);
-  lower_tier_->begin_step();
+    restore_blocks(*sequence, now);
+  lower_tier_->begin_step(now);
   stats_.num_blocks_restored = lower_tier_->num_restored();
 }
 

@@ -48,7 +48,7 @@ bool Engine::Impl::step(Clock::time_point now) {
 
 bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   meter_.begin(step.record);
-  move_blocks();
+  move_blocks(now);
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   step_limits.max_seconds = turns_.room();
@@ -191,7 +191,8 @@ bool Engine::Impl::finish(Step& step) {
     return false;
   }
   meter_.end_phase(step.record, StepPhase::kSample);
-  output->seconds = meter_.note_done(step.record);
+  const double measured = meter_.note_done(step.record);
+  if (output->seconds == 0.0) output->seconds = measured;
   if (executor_->depth() == 1) {
     scheduler_.commit(step.plan, *output);
   } else {

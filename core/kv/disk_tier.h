@@ -52,7 +52,11 @@ class DiskTier {
   // What the folder did since; at most kMostEvents of it. True where more may be waiting.
   bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
-  void wait_idle() { folder_.wait_idle(); }  // until the folder has done what it was asked
+  // Until the folder has done what it was asked; false where `until` came first.
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) {
+    return folder_.wait_idle(until);
+  }
+  void drop_writes() { folder_.drop_writes(); }  // what waits to be written is lost
   bool can_write() const { return folder_.can_write(); }
   std::int64_t num_bytes() const { return order_.num_bytes(); }
   std::int64_t num_records() const { return order_.size(); }

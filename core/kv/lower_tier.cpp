@@ -51,15 +51,15 @@ LowerTier::~LowerTier() {
   kv_.set_listener(nullptr);
 }
 
-bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
-                        double compute_seconds) {
+bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+                        Clock::time_point now) {
   if (table.is_restoring) return true;
   Restore restore{.id = next_restore_,
                   .table = &table,
                   .tokens = tokens,
                   .limit = limit,
                   .compute_seconds = compute_seconds,
-                  .give_up = Clock::now() + patience(compute_seconds, limit)};
+                  .give_up = now + patience(compute_seconds, limit)};
   if (disk_ == nullptr || disk_->is_loaded()) {
     restore.num_blocks = num_blocks_to_restore(restore);
     if (restore.num_blocks == 0) return false;
@@ -308,16 +308,17 @@ bool LowerTier::persist_some(std::int64_t num_blocks) {
   return false;
 }
 
-void LowerTier::persist_all() {
+void LowerTier::persist_all(Clock::time_point until) {
   if (disk_ == nullptr) return;
   next_to_persist_ = 0;
+  bool in_time = true;
   do {
     if (disk_->can_take(block_bytes_)) continue;
-    disk_->wait_idle();
+    in_time = disk_->wait_idle(until);
     receive();
-    if (!disk_->can_take(block_bytes_)) return;
-  } while (persist_some(1));
-  disk_->wait_idle();
+    if (!disk_->can_take(block_bytes_)) break;
+  } while (in_time && persist_some(1) && Clock::now() < until);
+  if (!disk_->wait_idle(until)) disk_->drop_writes();
 }
 
 void LowerTier::before_close(BlockTable& table) {

@@ -39,7 +39,8 @@ class LowerTier : public KvCacheListener {
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
   // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
   // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
-  bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds);
+  bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+               Clock::time_point now = Clock::now());
   // Before a step is planned: takes what the disk did, and copies a step's share.
   void begin_step(Clock::time_point now = Clock::now());
 
@@ -57,8 +58,9 @@ class LowerTier : public KvCacheListener {
   // Writes to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
   // the next call begins anew).
   bool persist_some(std::int64_t num_blocks);
-  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more.
-  void persist_all();
+  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more. At `until`
+  // what has not been written is dropped.
+  void persist_all(Clock::time_point until = Clock::time_point::max());
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
   void before_close(BlockTable& table) override;

@@ -214,18 +214,13 @@ void Scheduler::leave_running(Sequence& sequence) {
 }
 
 void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
-  plan.terms = {};
+  plan.terms = output.terms_of(plan);
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
     const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
-    if (std::cmp_less(i, plan.num_streaming)) {
-      plan.terms.add_stream(sequence.num_computed, done.num_computed);
-    } else {
-      plan.terms.add_prompt(sequence.num_computed, done.num_computed);
-    }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
     kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());
@@ -291,6 +286,11 @@ void Scheduler::finish(Sequence& sequence) {
   waiting_.ended(sequence);
   kv_.close(sequence.table);
   sequence.state = Sequence::State::kDone;
+}
+
+double Scheduler::most_restore_seconds(const Sequence& sequence) const {
+  const bool was_swapped = options_.preemption == Preemption::kSwap && sequence.has_started;
+  return was_swapped ? 0.0 : cost_.prompt_token_seconds();
 }
 
 double Scheduler::max_step_seconds() const {

@@ -57,7 +57,9 @@ class Scheduler {
   std::uint64_t num_swaps() const { return num_swaps_; }  // of them, those whose blocks went to the tier below
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
-  double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
+  // What a tier below may take to bring a token of the sequence back, which is what computing it takes; 0: as long as
+  // it likes, or not known yet.
+  double most_restore_seconds(const Sequence& sequence) const;
   // What no step is predicted to exceed while anybody waits or streams; infinite where that is off.
   double max_step_seconds() const;
   bool idle() const { return running_.empty() && waiting_.empty(); }

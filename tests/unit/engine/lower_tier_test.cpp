@@ -213,6 +213,59 @@ TEST_CASE("blocks held for a restore give way to those who run, and go with a re
   tiered.kv.check_integrity();
 }
 
+namespace {
+
+// The folder's thread stops where it reports a read, for as long as the gate is shut.
+class Gate {
+ public:
+  std::function<void()> pass() {
+    return [this] {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !is_shut_; });
+    };
+  }
+  void shut(bool is_shut) {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = is_shut;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_shut_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("at its end a disk that hangs is waited for until the deadline, and what was not written is dropped",
+          "[tier]") {
+  const TemporaryFolder folder;
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  {
+    Tiered first(folder);
+    first.serve(prompt);
+    first.tier.persist_all();
+  }
+  Gate gate;
+  Tiered tiered(folder, {}, gate.pass());
+  gate.shut(true);
+  BlockTable table;
+  tiered.kv.open(table, "");
+  REQUIRE(tiered.tier.restore(table, prompt, 16, 0.0));
+  tiered.tier.begin_step();  // the thread hangs from here on
+  tiered.serve(made_tokens(17, 2));
+  tiered.tier.persist_all(LowerTier::Clock::now());
+  tiered.kv.close(table);
+  gate.shut(false);
+  tiered.settle();
+  CHECK(tiered.disk->num_records() == 4);
+  CHECK(records_in(folder.path).size() == 4);
+  tiered.tier.persist_all();
+  CHECK(records_in(folder.path).size() == 8);
+  tiered.kv.check_integrity();
+}
+
 TEST_CASE("a disk that does not answer is not waited for longer than computing takes", "[tier]") {
   const TemporaryFolder folder;
   const std::vector<TokenId> prompt = made_tokens(17, 1);
@@ -221,18 +274,10 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
     first.serve(prompt);
     first.tier.persist_all();
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool is_stuck = false;
-  Tiered tiered(folder, {}, [&] {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !is_stuck; });
-  });
+  Gate gate;
+  Tiered tiered(folder, {}, gate.pass());
   CHECK(tiered.disk->num_records() == 4);
-  {
-    const std::lock_guard lock(mutex);
-    is_stuck = true;
-  }
+  gate.shut(true);
   BlockTable table;
   tiered.kv.open(table, "");
   REQUIRE(tiered.tier.restore(table, prompt, 16, 1e-3));
@@ -244,11 +289,7 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   CHECK_FALSE(table.is_restoring);
   CHECK_FALSE(tiered.tier.restore(table, prompt, 16, 1e-3));  // nor asked again soon
   tiered.kv.close(table);
-  {
-    const std::lock_guard lock(mutex);
-    is_stuck = false;
-  }
-  changed.notify_all();
+  gate.shut(false);
   tiered.settle();
   CHECK(tiered.tier.num_bytes_in_flight() == 0);
   tiered.kv.check_integrity();

@@ -142,6 +142,18 @@ TEST_CASE("with two steps in flight masks are made while the next step computes"
   CHECK(run.pending_ids == std::vector<bool>{false, true, true});
 }
 
+TEST_CASE("what a step costs is learned with two steps in flight too", "[engine]") {
+  HarnessOptions options{.num_blocks = 1100};
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>(), std::optional<std::uint32_t>(3));
+  options.engine.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;
+  Harness harness(options);
+  const auto sink = harness.submit(request_of(made_tokens(4000, 1), 4));
+  const int num_steps = harness.run();
+  CHECK(sink->finished());
+  CHECK(harness.engine.stats().predicted_step_s > 0.0);
+  CHECK(num_steps < 50);  // of the 250 that take 16 tokens each, as long as nothing is known
+}
+
 TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]") {
   const Place place = GENERATE(Place::kStart, Place::kFillMask, Place::kAccept, Place::kForcedTokens);
   const bool of_memory = GENERATE(true, false);

@@ -7,19 +7,20 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "core/engine/cpu_executor.h"
+#include "core/engine/executor.h"
 
 namespace quire::test {
 
 class DeferredExecutor final : public Executor {
  public:
-  DeferredExecutor(std::unique_ptr<CpuExecutor> device, std::uint32_t seed)
+  DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
       : device_(std::move(device)), storage_(*this), random_(seed) {}
 
   std::int64_t depth() const override { return 2; }
@@ -40,16 +41,21 @@ class DeferredExecutor final : public Executor {
   std::int64_t most_in_flight = 0;
 
  private:
+  static constexpr TokenId kPoison{-123'456};
+  static constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+
   // A copy of what the arrays view.
   struct ArraysCopy {
-    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots;
+    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, adapters,
+        states, logit_rows, hidden_rows, label_rows;
     bool operator==(const ArraysCopy&) const = default;
   };
   static ArraysCopy copy_of(const StepArrays& arrays) {
     const auto copy = [](std::span<const std::int32_t> from) { return std::vector(from.begin(), from.end()); };
     const AttentionBatch& batch = arrays.attention;
-    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start), copy(batch.context_len),
-            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots)};
+    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start),  copy(batch.context_len),
+            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots),        copy(arrays.adapters),
+            copy(arrays.states),           copy(arrays.logit_rows),  copy(arrays.hidden_rows), copy(arrays.label_rows)};
   }
   struct DrawCopy {
     std::int64_t logit_row;
@@ -76,9 +82,11 @@ class DeferredExecutor final : public Executor {
     }
     void poison() {
       for (DrawnToken& token : output.tokens)
-        token = {.token = TokenId{-123'456}};
-      std::fill(hidden.begin(), hidden.end(), std::numeric_limits<float>::quiet_NaN());
-      std::fill(labels.begin(), labels.end(), std::numeric_limits<float>::quiet_NaN());
+        token = {.token = kPoison, .logprob = TokenLogprob{kPoison, kNoNumber, {}}};
+      for (std::optional<TokenLogprob>& logprob : output.logprobs)
+        logprob = TokenLogprob{kPoison, kNoNumber, {}};
+      std::fill(hidden.begin(), hidden.end(), kNoNumber);
+      std::fill(labels.begin(), labels.end(), kNoNumber);
     }
     void draw(const DrawBatch& batch) override {
       for (const DrawRow& row : batch.draws) {
@@ -191,7 +199,7 @@ class DeferredExecutor final : public Executor {
       complete_one();
   }
 
-  std::unique_ptr<CpuExecutor> device_;
+  std::unique_ptr<Executor> device_;
   Storage storage_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;
