@@ -71,9 +71,10 @@ void AttentionRunner::plan(const AttentionBatch& batch, std::int64_t max_rows, s
       Item item;
       item.first_row = row;
       item.num_rows = std::min(max_rows, end - row);
-      item.first_position = context - (end - row);
+      item.first_visible = batch.causal ? context - (end - row) + 1 : context;
+      item.more_visible = batch.causal ? 1 : 0;
       item.block_table = batch.block_tables.data() + batch.block_table_start[s];
-      item.partitions = ceil_div(item.first_position + item.num_rows, kPartition);
+      item.partitions = ceil_div(item.first_visible + (item.num_rows - 1) * item.more_visible, kPartition);
       item.tiles = ceil_div(item.num_rows * group, kernels_.query_tile);
       item.first_state = num_states_;
       num_states_ += num_kv_heads * item.partitions * item.tiles;
@@ -149,7 +150,7 @@ QueryTile AttentionRunner::make_tile(const Call& call, const Item& item, std::in
     const std::int64_t row = (first + i) / call.group;
     const std::int64_t head = kv_head * call.group + (first + i) % call.group;
     rows[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
-    out.visible[i] = item.first_position + row + 1;
+    out.visible[i] = item.first_visible + row * item.more_visible;
     // Rows come from the caches of whoever computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
       __builtin_prefetch(rows[i] + d);

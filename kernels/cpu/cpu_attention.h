@@ -24,7 +24,8 @@ class AttentionRunner {
   struct Item {
     std::int64_t first_row = 0;
     std::int64_t num_rows = 0;
-    std::int64_t first_position = 0;
+    std::int64_t first_visible = 0;  // tokens that its first row sees
+    std::int64_t more_visible = 1;   // that each row sees beyond the row before it
     const std::int32_t* block_table = nullptr;
     std::int64_t partitions = 0;
     std::int64_t tiles = 0;        // of query vectors, for each K/V head

@@ -54,30 +54,20 @@ float gated_value(float gate, float up, const ActivationArgs& args) {
 }  // namespace
 
 void CpuGraphOps::layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) {
-  for_rows(x.rows, x.cols, [&](std::int64_t row) {
-    const float* from = row_of(x, row);
-    float* to = row_of(out, row);
-    float sum = 0.0f;
-    for (std::int64_t i = 0; i < x.cols; ++i)
-      sum += from[i];
-    const float mean = sum / static_cast<float>(x.cols);
-    float squares = 0.0f;
-    for (std::int64_t i = 0; i < x.cols; ++i)
-      squares += (from[i] - mean) * (from[i] - mean);
-    const float factor = 1.0f / std::sqrt(squares / static_cast<float>(x.cols) + eps);
-    for (std::int64_t i = 0; i < x.cols; ++i)
-      to[i] = (from[i] - mean) * factor * weight[i] + (bias == nullptr ? 0.0f : bias[i]);
-  });
+  for_rows(x.rows, x.cols,
+           [&](std::int64_t row) { kernels_.layer_norm(row_of(x, row), weight, bias, eps, x.cols, row_of(out, row)); });
 }
 
 void CpuGraphOps::activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) {
   constexpr std::int64_t kCost = 16;  // of one exponential, in the elements that kRowGrain counts
-  const bool plain = args.kind == Nonlinearity::kSilu && args.limit == 0.0f && up.data != nullptr;
+  const bool is_swiglu = args.kind == Nonlinearity::kSilu && args.limit == 0.0f && up.data != nullptr;
+  const bool is_gelu = args.kind == Nonlinearity::kGelu && args.limit == 0.0f;
   for_rows(gate.rows, kCost * gate.cols, [&](std::int64_t row) {
     const float* g = row_of(gate, row);
     const float* u = up.data == nullptr ? nullptr : row_of(up, row);
     float* to = row_of(out, row);
-    if (plain) return kernels_.swiglu(g, u, gate.cols, to);
+    if (is_swiglu) return kernels_.swiglu(g, u, gate.cols, to);
+    if (is_gelu) return kernels_.gelu(g, u, gate.cols, to);
     for (std::int64_t i = 0; i < gate.cols; ++i)
       to[i] = u == nullptr ? nonlinear(g[i], args) : gated_value(g[i], u[i], args);
   });

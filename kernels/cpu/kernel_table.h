@@ -187,7 +187,9 @@ struct KernelTable {
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, std::int64_t count, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out);
+  void (*gelu)(const float* gate, const float* up, std::int64_t count, float* out);  // up may be null
   void (*rope_half)(float* head, const float* cos, const float* sin, std::int64_t half);
   void (*rope_interleaved)(float* head, const float* cos, const float* sin, std::int64_t half);
 

@@ -102,7 +102,7 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
     tables.insert(tables.end(), from.blocks.begin(), from.blocks.end());
     table_starts.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  const AttentionBatch batch{starts, contexts, table_starts, tables, slots};
+  const AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, causal};
   backend.store_kv(kv, kLayer, batch, k.view(), v.view());
   backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, softmax_scale(heads_), out);
 }
@@ -110,11 +110,12 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
 std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t position) {
   Stored& from = sequences_[sequence];
   const std::int64_t dim = heads_.head_dim;
+  const std::int64_t end = causal ? position + 1 : from.q.rows;
   std::vector<double> out(static_cast<std::size_t>(width()), 0.0);
   for (std::int64_t head = 0; head < heads_.num_heads; ++head) {
     const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
     std::vector<double> scores;
-    for (std::int64_t t = 0; t <= position; ++t) {
+    for (std::int64_t t = 0; t < end; ++t) {
       const std::vector<double> key = rounded(&from.k.at(t, kv_head * dim), dim, layout_.dtype);
       double score = 0.0;
       for (std::int64_t d = 0; d < dim; ++d) {
@@ -126,7 +127,7 @@ std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t 
     double sum = 0.0;
     for (double& score : scores)
       sum += score = std::exp(score - top);
-    for (std::int64_t t = 0; t <= position; ++t) {
+    for (std::int64_t t = 0; t < end; ++t) {
       const std::vector<double> value = rounded(&from.v.at(t, kv_head * dim), dim, layout_.dtype);
       for (std::int64_t d = 0; d < dim; ++d) {
         out[static_cast<std::size_t>(head * dim + d)] +=

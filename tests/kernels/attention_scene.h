@@ -39,6 +39,8 @@ class AttentionScene {
   std::vector<double> expected(std::size_t sequence, std::int64_t position);
   std::int64_t width() const { return heads_.num_heads * heads_.head_dim; }
 
+  bool causal = true;  // false: every row sees all of its sequence
+
  private:
   struct Stored {
     Matrix q, k, v;
