@@ -44,8 +44,19 @@ std::uint64_t first_seed(std::uint64_t configured) {
 
 Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
-  return {kv.block_size(), options.scheduler.max_num_batched_tokens, max_num_seqs,
+  return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
           max_num_seqs * kv.blocks_for(scheduler.max_model_len())};
+}
+
+// What the model and its memory make of the options.
+SchedulerOptions options_for(const Executor& executor, SchedulerOptions options) {
+  const Model& model = executor.model();
+  const std::int64_t context = model.max_context();
+  options.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, context) : context;
+  options.whole_prompts = !model.is_causal();
+  if (const std::int64_t num_states = executor.num_states(); num_states > 0)
+    options.max_num_seqs = static_cast<std::int32_t>(std::min<std::int64_t>(options.max_num_seqs, num_states));
+  return options;
 }
 
 }  // namespace
@@ -58,21 +69,11 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       options_(options),
       next_seed_(first_seed(options.seed)),
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
-          options.kv_cache.enable_prefix_caching, content_hash,
+          options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
                       executor_->storage().block_bytes()),
           executor_->num_states()),
-      scheduler_(
-          [&] {
-            SchedulerOptions of_model = options.scheduler;
-            const std::int64_t context = executor_->model().max_context();
-            of_model.max_model_len = of_model.max_model_len > 0 ? std::min(of_model.max_model_len, context) : context;
-            if (const std::int64_t num_states = executor_->num_states(); num_states > 0)
-              of_model.max_num_seqs =
-                  static_cast<std::int32_t>(std::min<std::int64_t>(of_model.max_num_seqs, num_states));
-            return of_model;
-          }(),
-          kv_),
+      scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
   KvStorage& storage = executor_->storage();
   KvCacheOptions tiers = options.kv_cache;
@@ -81,9 +82,8 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
     tiers.host_tier_bytes = 0;
     tiers.disk_tier_path.clear();
   }
-  if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
-    host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
-  if (tiers.enable_prefix_caching && !tiers.disk_tier_path.empty()) {
+  if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
+  if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
     disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
                                                        .max_bytes = tiers.disk_tier_bytes,
                                                        .fingerprint = root_key(kv_.index().identity()),

@@ -13,6 +13,24 @@ std::size_t as_size(std::int64_t n) {
 }
 }  // namespace
 
+std::vector<std::int64_t> KvCache::snapshot_borders(std::int64_t num_prompt_tokens,
+                                                    std::span<const std::int64_t> message_ends) const {
+  constexpr std::int64_t kBeforeEnd = 32;
+  constexpr std::int64_t kApart = 64;  // what a snapshot saves at least
+  if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return {};
+  const auto rounded = [&](std::int64_t position) { return position / block_size_ * block_size_; };
+  std::vector<std::int64_t> borders{rounded(num_prompt_tokens - kBeforeEnd)};
+  const auto add = [&](std::int64_t end) {
+    if (rounded(end) >= kApart && rounded(end) + kApart <= borders.front())
+      borders.insert(borders.begin(), rounded(end));
+  };
+  const auto before_last = std::find_if(message_ends.rbegin(), message_ends.rend(),
+                                        [&](std::int64_t end) { return rounded(end) + kApart <= borders.front(); });
+  if (before_last != message_ends.rend()) add(*before_last);
+  if (!message_ends.empty()) add(message_ends.front());
+  return borders;
+}
+
 KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash,
                  std::string identity, std::int64_t num_states)
     : block_size_(block_size),

@@ -73,12 +73,12 @@ class KvCache {
   // Keeps a copy of the sequence's recurrent state, which stands after num_computed tokens, where a prompt that begins
   // with them finds it. The copy is one of take_due_copies().
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Where in a prompt a snapshot is to be made, and a chunk to end: a little before its end, since what a template adds
-  // there is often not repeated in the conversation's next turn. 0: nowhere but at the end.
-  std::int64_t snapshot_border(std::int64_t num_prompt_tokens) const {
-    if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return 0;
-    return (num_prompt_tokens - kBeforeEnd) / block_size_ * block_size_;
-  }
+  // Where in a prompt snapshots are to be made, and chunks to end; ascending, at ends of blocks. A little before its
+  // end, since what a template adds there is often not repeated in the conversation's next turn; after its first
+  // message, which many conversations begin with; and before its last one, which may be asked anew. message_ends: the
+  // tokens up to the end of each message.
+  std::vector<std::int64_t> snapshot_borders(std::int64_t num_prompt_tokens,
+                                             std::span<const std::int64_t> message_ends) const;
   // A snapshot is made at least after so many computed tokens, besides those
   // of prompts and of sequences that end.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
@@ -122,8 +122,6 @@ class KvCache {
   void check_integrity() const;  // O(num_blocks)
 
  private:
-  static constexpr std::int64_t kBeforeEnd = 32;  // tokens
-
   bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
   PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;

@@ -76,21 +76,26 @@ std::vector<TokenId> PairScoring::prompted(const std::string& query, const std::
   return model_->tokenizer->encode(pieces, false);
 }
 
-std::vector<TokenId> PairScoring::joined(const std::string& query, const std::string& document) const {
+PooledText PairScoring::joined(const std::string& query, const std::string& document) const {
   const PairTokens around = model_->tokenizer->pair_tokens();
-  std::vector<TokenId> tokens(around.first.begin(), around.first.end());
+  PooledText pair{{around.first.begin(), around.first.end()}};
+  std::vector<TokenId>& tokens = pair.tokens;
   const auto append = [&](std::span<const TokenId> more) { tokens.insert(tokens.end(), more.begin(), more.end()); };
   append(model_->tokenizer->encode(query, false, false));
   append(around.between);
-  append(document_tokens(document));
+  pair.second_text = std::ssize(tokens);
+  std::vector<TokenId> second = document_tokens(document);
+  const std::int64_t room = options_.truncation.limit(*model_) - std::ssize(tokens) - std::ssize(around.last);
+  if (std::ssize(second) > room) second.resize(static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
+  append(second);
   append(around.last);
-  return tokens;
+  return pair;
 }
 
-Result<std::size_t> PairScoring::add_text(std::vector<TokenId> tokens, const std::string& param) {
-  auto text = fitted(std::move(tokens), options_.truncation, *model_, param);
-  if (!text) return tl::make_unexpected(text.error());
-  texts_.push_back(*std::move(text));
+Result<std::size_t> PairScoring::add_text(PooledText text, const TextTruncation& truncation, const std::string& param) {
+  auto tokens = fitted(std::move(text.tokens), truncation, *model_, param);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  texts_.push_back({*std::move(tokens), text.second_text});
   return texts_.size() - 1;
 }
 
@@ -103,7 +108,7 @@ Result<std::size_t> PairScoring::vector_of(const std::string& text, std::string_
     if (name == prompt) whole = prefix;
   }
   whole += prompt == "document" && options_.max_document ? decoded(*model_->tokenizer, document_tokens(text)) : text;
-  const auto place = add_text(model_->tokenizer->encode(whole, true, false), param);
+  const auto place = add_text({model_->tokenizer->encode(whole, true, false)}, options_.truncation, param);
   if (place) known_.emplace(std::pair(std::string(prompt), text), *place);
   return place;
 }
@@ -112,7 +117,8 @@ Result<void> PairScoring::add(const std::string& query, const std::string& query
                               const std::string& document_param) {
   if (kind_ != Kind::kVectors) {
     const bool has_prompt = !model_->tasks.pair_prompt.empty();
-    const auto place = add_text(has_prompt ? prompted(query, document) : joined(query, document), document_param);
+    const auto place = has_prompt ? add_text({prompted(query, document)}, options_.truncation, document_param)
+                                  : add_text(joined(query, document), {}, document_param);
     if (!place) return tl::make_unexpected(place.error());
     pairs_.push_back({0, *place});
     return {};

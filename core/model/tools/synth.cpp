@@ -72,17 +72,13 @@ class TensorList {
  public:
   explicit TensorList(const SynthSpec& spec) : spec_(spec) {
     const ModelConfig& config = spec.config;
-    const float embedding_deviation = 3.0F * inverse_root(config.hidden_size);
-    add_matrix("token_embd", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
-               embedding_deviation);
+    add_rows("token_embd");
     if (!frequency_divisors(config.rope).empty())
       add_vector("rope_freqs", config.rope.rotary_dim / 2, SynthRole::kFrequencyDivisors);
-    for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
-      add_layer(layer);
-    add_vector("output_norm", config.hidden_size, SynthRole::kNorm);
-    if (!config.tied_head) {
-      add_matrix("output", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
-                 embedding_deviation);
+    if (spec.is_encoder) {
+      add_encoder();
+    } else {
+      add_decoder();
     }
   }
 
@@ -101,7 +97,18 @@ class TensorList {
                         .type = fitting_type(type, cols),
                         .deviation = deviation});
   }
+  // One row for each token.
+  void add_rows(const std::string& stem) {
+    const ModelConfig& config = spec_.config;
+    add_matrix(stem, config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec_.types.embedding,
+               3.0F * inverse_root(config.hidden_size));
+  }
+  void add_decoder();
   void add_layer(std::int64_t layer);
+  void add_encoder();
+  void add_encoder_layer(const std::string& prefix);
+  void add_with_bias(const std::string& stem, std::int64_t rows, std::int64_t cols);
+  void add_norm_with_bias(const std::string& stem);
 
   const SynthSpec& spec_;
   std::vector<SynthTensor> tensors_;
@@ -118,6 +125,50 @@ std::vector<float> TensorList::frequency_divisors(const RopeConfig& rope) {
   for (std::size_t i = 0; i < scaled.size(); ++i)
     out.push_back(static_cast<float>(unscaled[i] / scaled[i]));
   return out;
+}
+
+void TensorList::add_decoder() {
+  const ModelConfig& config = spec_.config;
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
+    add_layer(layer);
+  add_vector("output_norm", config.hidden_size, SynthRole::kNorm);
+  if (!config.tied_head) add_rows("output");
+}
+
+void TensorList::add_with_bias(const std::string& stem, std::int64_t rows, std::int64_t cols) {
+  add_matrix(stem, rows, cols, SynthRole::kMatrix, spec_.types.matrices, inverse_root(cols));
+  add_vector(stem, rows, SynthRole::kBias, ".bias");
+}
+
+void TensorList::add_norm_with_bias(const std::string& stem) {
+  add_vector(stem, spec_.config.hidden_size, SynthRole::kNorm);
+  add_vector(stem, spec_.config.hidden_size, SynthRole::kBias, ".bias");
+}
+
+void TensorList::add_encoder() {
+  const ModelConfig& config = spec_.config;
+  const std::int64_t hidden = config.hidden_size;
+  const float deviation = inverse_root(hidden);
+  add_matrix("token_types", 2, hidden, SynthRole::kMatrix, DType::kF32, deviation);
+  add_matrix("position_embd", config.max_context, hidden, SynthRole::kMatrix, DType::kF32, deviation);
+  add_norm_with_bias("token_embd_norm");
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
+    add_encoder_layer(fmt::format("blk.{}.", layer));
+  if (spec_.num_labels == 0) return;
+  add_with_bias("cls", hidden, hidden);
+  add_with_bias("cls.output", spec_.num_labels, hidden);
+}
+
+void TensorList::add_encoder_layer(const std::string& prefix) {
+  const ModelConfig& config = spec_.config;
+  const std::int64_t hidden = config.hidden_size;
+  for (const char* stem : {"attn_q", "attn_k", "attn_v"})
+    add_with_bias(prefix + stem, hidden, hidden);
+  add_with_bias(prefix + "attn_output", hidden, hidden);
+  add_norm_with_bias(prefix + "attn_output_norm");
+  add_with_bias(prefix + "ffn_up", config.ffn_size, hidden);
+  add_with_bias(prefix + "ffn_down", hidden, config.ffn_size);
+  add_norm_with_bias(prefix + "layer_output_norm");
 }
 
 void TensorList::add_layer(std::int64_t layer) {
@@ -150,6 +201,14 @@ void TensorList::add_layer(std::int64_t layer) {
   matrix("ffn_down", hidden, config.ffn_size, fine, 2.0F);
 }
 
+void set_encoder_metadata(GgufWriter& out, const SynthSpec& spec) {
+  const auto key = [&](const char* name) { return spec.config.architecture + "." + name; };
+  out.set(key("attention.causal"), false);
+  out.set(key("attention.layer_norm_epsilon"), static_cast<float>(spec.config.rms_eps));
+  // llama.cpp's numbers: the mean of all positions, or a classifier.
+  out.set(key("pooling_type"), std::uint32_t{spec.num_labels > 0 ? 4U : 1U});
+}
+
 void set_metadata(GgufWriter& out, const SynthSpec& spec) {
   const ModelConfig& config = spec.config;
   const RopeConfig& rope = config.rope;
@@ -166,7 +225,11 @@ void set_metadata(GgufWriter& out, const SynthSpec& spec) {
   out.set(key("attention.head_count_kv"), count(config.num_kv_heads));
   out.set(key("attention.key_length"), count(config.head_dim));
   out.set(key("attention.value_length"), count(config.head_dim));
-  out.set(key("attention.layer_norm_rms_epsilon"), static_cast<float>(config.rms_eps));
+  if (spec.is_encoder) {
+    set_encoder_metadata(out, spec);
+  } else {
+    out.set(key("attention.layer_norm_rms_epsilon"), static_cast<float>(config.rms_eps));
+  }
   out.set(key("vocab_size"), count(config.vocab_size));
   out.set(key("rope.dimension_count"), count(rope.rotary_dim));
   out.set(key("rope.freq_base"), static_cast<float>(rope.base));
@@ -188,8 +251,9 @@ void set_tokenizer(GgufWriter& out, const SynthSpec& spec, const SynthVocab& voc
   out.set("tokenizer.ggml.bos_token_id", vocab.end_of_text);
   out.set("tokenizer.ggml.eos_token_id", vocab.end_of_turn);
   out.set("tokenizer.ggml.padding_token_id", vocab.end_of_text);
-  out.set("tokenizer.ggml.add_bos_token", false);
-  out.set("tokenizer.chat_template", kSynthChatTemplate);
+  out.set("tokenizer.ggml.add_bos_token", spec.is_encoder);
+  if (spec.is_encoder) out.set("tokenizer.ggml.add_eos_token", true);
+  if (!spec.is_encoder) out.set("tokenizer.chat_template", kSynthChatTemplate);
 }
 
 // Rows of control tokens and of bytes outside ASCII are smaller, so that what is sampled is nearly always plain text.

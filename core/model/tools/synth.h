@@ -30,11 +30,14 @@ struct SynthSpec {
   std::string name;
   ModelConfig config;
   bool has_qkv_bias = false;
+  bool is_encoder = false;      // BERT's: positions, biases and norms after sums, without head
+  std::int64_t num_labels = 0;  // of an encoder's classifier; 0: none
   SynthTypes types;
   std::uint64_t seed = 1;
 };
 
-// qwen2.5-0.5b, llama-3.2-1b, qwen3-4b, llama-3-8b, and tiny-llama, tiny-qwen2, tiny-qwen3 for tests; types left unset.
+// qwen2.5-0.5b, llama-3.2-1b, qwen3-4b, llama-3-8b, minilm-l6 and bge-base (encoders), and tiny ones for tests:
+// tiny-llama, tiny-qwen2, tiny-qwen3, tiny-bert, tiny-reranker (with a classifier); types left unset.
 std::optional<SynthSpec> find_synth_shape(std::string_view name);
 std::vector<std::string> synth_shape_names();
 

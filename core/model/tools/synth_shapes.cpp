@@ -25,7 +25,7 @@ struct Shape {
   bool llama3_rope;
 };
 
-constexpr std::array<Shape, 7> kShapes{{
+constexpr std::array<Shape, 11> kShapes{{
     {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, true, 32768, 1e6, 1e-6, false},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, true, 131072, 5e5, 1e-5, true},
     {"qwen3-4b", "qwen3", 36, 2560, 32, 8, 128, 9728, 151936, true, 40960, 1e6, 1e-6, false},
@@ -33,6 +33,10 @@ constexpr std::array<Shape, 7> kShapes{{
     {"tiny-llama", "llama", 2, 256, 4, 2, 64, 512, 512, true, 4096, 5e5, 1e-5, false},
     {"tiny-qwen2", "qwen2", 2, 256, 4, 2, 64, 512, 512, true, 4096, 1e6, 1e-6, false},
     {"tiny-qwen3", "qwen3", 2, 256, 4, 2, 64, 512, 512, true, 4096, 1e6, 1e-6, false},
+    {"minilm-l6", "bert", 6, 384, 12, 12, 32, 1536, 30522, true, 512, 1e4, 1e-12, false},
+    {"bge-base", "bert", 12, 768, 12, 12, 64, 3072, 30522, true, 512, 1e4, 1e-12, false},
+    {"tiny-bert", "bert", 2, 256, 4, 4, 64, 512, 512, true, 512, 1e4, 1e-12, false},
+    {"tiny-reranker", "bert", 2, 256, 4, 4, 64, 512, 512, true, 512, 1e4, 1e-12, false},
 }};
 
 struct Types {
@@ -120,7 +124,9 @@ std::optional<SynthSpec> find_synth_shape(std::string_view name) {
       found->architecture == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalf;  // as GGUF files order
   config.rope.rotary_dim = found->head_dim;
   config.rope.base = found->rope_base;
-  spec.has_qkv_bias = found->architecture == "qwen2";
+  spec.is_encoder = found->architecture == "bert";
+  spec.num_labels = found->name == "tiny-reranker" ? 1 : 0;
+  spec.has_qkv_bias = found->architecture == "qwen2" || spec.is_encoder;
   if (found->llama3_rope) {
     config.rope.scaling = RopeScaling::kLlama3;
     config.rope.factor = 32.0;
