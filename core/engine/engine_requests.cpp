@@ -108,7 +108,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  if (choice == 0 && executor_->num_states() > 0) {
+  if (choice == 0 && executor_->states() != nullptr) {
     // A message ends with one of the tokens that end a generation.
     for (std::size_t i = 0; i < request.prompt.size(); ++i) {
       if (std::ranges::find(end_of_generation_, request.prompt[i]) != end_of_generation_.end())

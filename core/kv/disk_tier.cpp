@@ -21,6 +21,10 @@ bool DiskTier::can_take(std::int64_t payload_bytes) {
 
 bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   if (!can_take(static_cast<std::int64_t>(payload->size())) || index.is_ambiguous(node)) return false;
+  if (order_.is_there(node)) {
+    folder_.remove(index.key_of(node));
+    forget(index, node);
+  }
   const PrefixNode parent = index.parent(node);
   const std::span<const TokenId> tokens = index.tokens(node);
   TierRecord record{.fingerprint = options_.fingerprint,
@@ -31,11 +35,12 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
                     .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
                     .tokens = {tokens.begin(), tokens.end()},
                     .payload = std::move(payload)};
+  const auto payload_bytes = static_cast<std::int64_t>(record.payload->size());
   const std::int64_t num_bytes = record_bytes(record);
   if (!make_room(index, num_bytes)) return false;
   order_.add(node, parent, num_bytes, false);
   nodes_[record.key] = node;
-  numbers_[node] = record.number;
+  writings_[node] = {record.number, payload_bytes};
   index.set_below(node, TierKind::kDisk, true);
   folder_.write(std::move(record));
   return true;
@@ -44,7 +49,7 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
 void DiskTier::read(PrefixIndex& index, PrefixNode node) {
   index.add_user(node);
   reading_[index.key_of(node)] = node;
-  folder_.read(index.key_of(node), numbers_.at(node));
+  folder_.read(index.key_of(node), writings_.at(node).number);
   ++num_reads_;
 }
 
@@ -90,7 +95,7 @@ bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
   if (is_right) {
     PrefixNode node = index.find(parent, record.key, record.tokens);
     if (node == kNoNode) node = index.insert(parent, record.key, record.tokens);
-    numbers_[node] = record.number;
+    writings_[node] = {record.number, event.file_bytes - record_bytes(record)};
     nodes_[record.key] = node;
     if (!order_.contains(node)) order_.add(node, parent, event.file_bytes, true);
     index.set_below(node, TierKind::kDisk, true);
@@ -128,7 +133,7 @@ bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
 void DiskTier::forget(PrefixIndex& index, PrefixNode node) {
   order_.remove(node);
   nodes_.erase(index.key_of(node));
-  numbers_.erase(node);
+  writings_.erase(node);
   index.set_below(node, TierKind::kDisk, false);
   index.forget_unused(node);
 }

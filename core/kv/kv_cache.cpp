@@ -265,8 +265,33 @@ PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> to
 StateId KvCache::take_state() {
   const StateId state = states_.allocate();
   if (state != kNoState || states_.num_snapshots() == 0) return state;
-  states_.drop(take_off(states_.node_of(states_.oldest_snapshot())).state);
+  const StateId leaving = states_.oldest_snapshot();
+  const PrefixNode node = states_.node_of(leaving);
+  if (listener_ != nullptr && has_state_after(node)) listener_->before_snapshot_leaves(node);
+  // What is written to its place next must not be overwritten by its own copy.
+  std::erase_if(due_copies_, [&](const BlockCopy& copy) {
+    return copy.of == BlockCopy::Of::kState && copy.destination.value == leaving.value;
+  });
+  states_.drop(take_off(node).state);
   return states_.allocate();
+}
+
+bool KvCache::is_due(StateId snapshot) const {
+  return std::ranges::any_of(due_copies_, [&](const BlockCopy& copy) {
+    return copy.of == BlockCopy::Of::kState && copy.destination.value == snapshot.value;
+  });
+}
+
+bool KvCache::has_state_after(PrefixNode node) const {
+  return index_.snapshot_tokens(node) == block_size_ && !is_due(index_.snapshot(node));
+}
+
+StateId KvCache::keep_state_after(PrefixNode node) {
+  if (states_.num_available() == 0) return kNoState;
+  const StateId state = take_state();
+  states_.keep(state, node);
+  put_on(node, {state, block_size_});
+  return state;
 }
 
 KvCache::Snapshot KvCache::take_off(PrefixNode node) {

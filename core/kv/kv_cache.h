@@ -36,6 +36,8 @@ class KvCacheListener {
   virtual ~KvCacheListener() = default;
   // In the moment before a block's content leaves the pool.
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
+  // In the moment before a node's recurrent state, which stands after all of its tokens, leaves the pool of states.
+  virtual void before_snapshot_leaves(PrefixNode node) = 0;
   // A table whose prefix is being restored is closed.
   virtual void before_close(BlockTable& table) = 0;
   // A running sequence lacks room: gives back blocks that are only held to be handed over; false where there are none.
@@ -105,6 +107,10 @@ class KvCache {
     bool is_new = false;
   };
   Taken take(BlockTable& table, PrefixNode node);
+  // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
+  bool has_state_after(PrefixNode node) const;
+  // A place for such a state, whose content the caller writes at once; kNoState without room.
+  StateId keep_state_after(PrefixNode node);
 
   std::int32_t block_size() const { return block_size_; }
   std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
@@ -126,6 +132,7 @@ class KvCache {
   void leave_tree(BlockId block);
   PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
   StateId take_state();
+  bool is_due(StateId snapshot) const;
   struct Snapshot {
     StateId state = kNoState;
     std::int32_t num_tokens = 0;  // of its node
