@@ -58,6 +58,14 @@ struct RouteOptions {
   const float* expert_scale = nullptr;  // [experts] multiplies the weight of each
 };
 
+// Feed-forwards of which each row takes some.
+struct ExpertArgs {
+  std::span<const std::unique_ptr<Linear>> gate_up;  // of each expert; `gated`: the gate's outputs, then up's
+  std::span<const std::unique_ptr<Linear>> down;
+  bool gated = true;
+  ActivationArgs activation;
+};
+
 class GraphOps {
  public:
   virtual ~GraphOps() = default;
@@ -82,11 +90,12 @@ class GraphOps {
   // ids, weights: [rows * num_chosen], in the order of the choice.
   virtual void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
                      std::span<float> weights) = 0;
-  // out[i] = experts[ids[i]] x[i / rows_each]: rows grouped by expert. out: [ids.size(), out_features].
-  virtual void expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
-                             std::int64_t rows_each, MatrixView x, MatrixView out) = 0;
-  // out[r] = sum over j of weights[r * n + j] * x[r * n + j], in the order of j; n = x.rows / out.rows.
-  virtual void combine(MatrixView x, std::span<const float> weights, MatrixView out) = 0;
+  // out[r] = sum over j of weights[r * n + j] * down(f(gate_up x[r])) with the products of expert ids[r * n + j], in
+  // the order of j; n = ids.size() / rows. gate_up, results: room for a row of each choice.
+  virtual void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
+                       MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) = 0;
+  // out[:, h] = heads[h] x[:, h]: head h begins at column h * (cols / heads) of x and of out and may be narrower.
+  virtual void head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) = 0;
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// ActivationPacker: turns the rows of a product's input into what the kernels multiply, making them (RMSNorm, SwiGLU)
+// ActivationPacker: turns the rows of products' inputs into what the kernels multiply, making them (RMSNorm, SwiGLU)
 // on the way: a row goes from memory through the first-level cache into its packed form. One thread at a time.
 // Invariant: a packed row is the same whatever rows come with it, and whether it was made here or before.
 #pragma once
@@ -30,30 +30,63 @@ struct PackedActivations {
   const std::uint16_t* pairs = nullptr;
 };
 
+// The input of one product: the rows of x that `rows` names, or all of them.
+struct PackJob {
+  ProductInput x;
+  std::span<const std::int32_t> rows;
+  WantedActivations wanted;
+
+  std::int64_t num_rows() const { return rows.data() == nullptr ? x.x.rows : std::ssize(rows); }
+  std::int64_t source(std::int64_t row) const {
+    return rows.data() == nullptr ? row : rows[static_cast<std::size_t>(row)];
+  }
+  // Blocks of rows that several jobs may name are made once for all of them.
+  bool shares_blocks() const { return rows.data() != nullptr && wanted.blocks && wanted.order.empty(); }
+};
+
 class ActivationPacker {
  public:
   ActivationPacker(const KernelTable& kernels, ThreadPool& pool);
 
-  PackedActivations pack(const ProductInput& input, WantedActivations wanted);
+  // packed[i] is what jobs[i] asks for. Jobs that name rows have the same x.
+  void pack(std::span<const PackJob> jobs, std::vector<PackedActivations>& packed);
 
  private:
-  const float* make_row(const ProductInput& input, std::int64_t row, float* room) const;
-  const float* in_order(const float* values, float* room) const;
-  void pack_row(const float* values, std::int64_t row, std::int64_t rows, std::int64_t depth);
+  // Where a job's rows go.
+  struct Room {
+    ActBlock* blocks = nullptr;
+    float* floats = nullptr;
+    std::uint16_t* halves = nullptr;
+    std::uint16_t* pairs = nullptr;
+  };
+  // Rows [begin, end) of a job.
+  struct Piece {
+    std::size_t job;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+
+  void make_shared_blocks(std::span<const PackJob> jobs);
+  void find_rooms(std::span<const PackJob> jobs);
+  void plan(std::span<const PackJob> jobs);
+  void reserve_workers(std::span<const PackJob> jobs);
+  const float* make_row(const ProductInput& input, std::int64_t row, int worker) const;
+  const float* in_order(std::span<const std::int32_t> order, const float* values, int worker) const;
+  void pack_row(const PackJob& job, const Room& room, std::int64_t row, int worker) const;
+  void pack_values(const PackJob& job, const Room& room, std::int64_t row, int worker) const;
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
+  Scratch shared_scratch_;
   Scratch blocks_scratch_;
   Scratch floats_scratch_;
   Scratch halves_scratch_;
   Scratch pairs_scratch_;
-  ActBlock* blocks_ = nullptr;
-  float* floats_ = nullptr;
-  std::uint16_t* halves_ = nullptr;
-  std::uint16_t* pairs_ = nullptr;
+  const ActBlock* shared_ = nullptr;  // [row of x][depth / 32]
+  std::vector<Room> rooms_;
+  std::vector<Piece> pieces_;
   std::vector<Scratch> row_scratch_;  // for each worker
   std::vector<float*> made_row_;
-  std::span<const std::int32_t> order_;
   std::vector<Scratch> order_scratch_;  // for each worker
   std::vector<float*> ordered_row_;
 };

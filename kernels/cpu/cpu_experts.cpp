@@ -1,4 +1,4 @@
-// Routing rows to experts and the products of each expert's rows.
+// Routing rows to experts, and the experts' feed-forwards as one operation over rows that are ordered by expert.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,15 +11,18 @@ namespace quire {
 
 namespace {
 
+constexpr std::int64_t kRouteGrain = 16384;  // comparisons that are worth a thread's waking
+
 // The `count` largest of `scores` in descending order, the lower index first among equals.
-void choose(const float* scores, std::int64_t size, std::int64_t count, std::int32_t* out) {
+void choose(std::span<const float> scores, std::int64_t count, std::vector<char>& is_taken, std::int32_t* out) {
+  is_taken.assign(scores.size(), 0);
   for (std::int64_t n = 0; n < count; ++n) {
-    std::int32_t best = -1;
-    for (std::int32_t i = 0; i < size; ++i) {
-      if (std::find(out, out + n, i) != out + n) continue;
-      if (best < 0 || scores[i] > scores[best]) best = i;
+    std::size_t best = scores.size();
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      if (is_taken[i] == 0 && (best == scores.size() || scores[i] > scores[best])) best = i;
     }
-    out[n] = best;
+    is_taken[best] = 1;
+    out[n] = static_cast<std::int32_t>(best);
   }
 }
 
@@ -35,46 +38,43 @@ void softmax(float* x, std::int64_t count) {
 }
 
 // Experts outside the best groups lose their scores; a group is as good as its two best experts together.
-void keep_best_groups(float* scores, std::int64_t num_experts, const RouteOptions& options) {
-  const std::int64_t size = num_experts / options.num_groups;
-  std::vector<float> of_group;
-  for (std::int64_t g = 0; g < options.num_groups; ++g) {
+void keep_best_groups(const RouteOptions& options, CpuGraphOps::RouteRoom& room) {
+  const std::size_t size = room.scores.size() / static_cast<std::size_t>(options.num_groups);
+  room.of_group.clear();
+  for (std::size_t first = 0; first < room.scores.size(); first += size) {
     float best[2] = {-INFINITY, -INFINITY};
-    for (std::int64_t i = g * size; i < (g + 1) * size; ++i) {
-      if (scores[i] > best[0]) {
+    for (const float score : std::span(room.scores).subspan(first, size)) {
+      if (score > best[0]) {
         best[1] = best[0];
-        best[0] = scores[i];
+        best[0] = score;
       } else {
-        best[1] = std::max(best[1], scores[i]);
+        best[1] = std::max(best[1], score);
       }
     }
-    of_group.push_back(size > 1 ? best[0] + best[1] : best[0]);
+    room.of_group.push_back(size > 1 ? best[0] + best[1] : best[0]);
   }
-  std::vector<std::int32_t> kept(static_cast<std::size_t>(options.num_groups_chosen));
-  choose(of_group.data(), options.num_groups, options.num_groups_chosen, kept.data());
-  for (std::int64_t i = 0; i < num_experts; ++i) {
-    if (std::ranges::find(kept, static_cast<std::int32_t>(i / size)) == kept.end()) scores[i] = -INFINITY;
+  room.kept.resize(static_cast<std::size_t>(options.num_groups_chosen));
+  choose(room.of_group, options.num_groups_chosen, room.is_taken, room.kept.data());
+  for (std::size_t i = 0; i < room.scores.size(); ++i) {
+    if (std::ranges::find(room.kept, static_cast<std::int32_t>(i / size)) == room.kept.end())
+      room.scores[i] = -INFINITY;
   }
 }
 
-}  // namespace
-
-void CpuGraphOps::route_row(const float* logits, std::int64_t num_experts, const RouteOptions& options,
-                            std::int32_t* ids, float* weights, std::vector<float>& room) const {
+void route_row(std::span<const float> logits, const RouteOptions& options, std::int32_t* ids, float* weights,
+               CpuGraphOps::RouteRoom& room) {
   using Gate = RouteOptions::Gate;
-  const auto size = static_cast<std::size_t>(num_experts);
-  room.assign(logits, logits + num_experts);
-  if (options.gate == Gate::kSoftmax) softmax(room.data(), num_experts);
-  if (options.gate == Gate::kSigmoid) std::ranges::transform(room, room.begin(), sigmoid);
-  room.resize(2 * size);
-  float* scores = room.data() + size;
-  for (std::size_t i = 0; i < size; ++i)
-    scores[i] = room[i] + (options.choice_bias == nullptr ? 0.0f : options.choice_bias[i]);
-  if (options.num_groups > 1) keep_best_groups(scores, num_experts, options);
-  choose(scores, num_experts, options.num_chosen, ids);
+  room.gates.assign(logits.begin(), logits.end());
+  if (options.gate == Gate::kSoftmax) softmax(room.gates.data(), std::ssize(room.gates));
+  if (options.gate == Gate::kSigmoid) std::ranges::transform(room.gates, room.gates.begin(), sigmoid);
+  room.scores = room.gates;
+  for (std::size_t i = 0; i < room.scores.size() && options.choice_bias != nullptr; ++i)
+    room.scores[i] += options.choice_bias[i];
+  if (options.num_groups > 1) keep_best_groups(options, room);
+  choose(room.scores, options.num_chosen, room.is_taken, ids);
   float sum = 0.0f;
   for (std::int64_t n = 0; n < options.num_chosen; ++n)
-    sum += weights[n] = room[static_cast<std::size_t>(ids[n])];
+    sum += weights[n] = room.gates[static_cast<std::size_t>(ids[n])];
   if (options.gate == Gate::kSoftmaxOfChosen) softmax(weights, options.num_chosen);
   constexpr float kSmallestSum = 6.103515625e-5f;
   for (std::int64_t n = 0; n < options.num_chosen; ++n) {
@@ -84,58 +84,106 @@ void CpuGraphOps::route_row(const float* logits, std::int64_t num_experts, const
   }
 }
 
+}  // namespace
+
 void CpuGraphOps::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
                         std::span<float> weights) {
   QUIRE_CHECK(std::ssize(ids) == logits.rows * options.num_chosen && ids.size() == weights.size() &&
                   options.num_chosen <= logits.cols,
               "route: shapes do not fit");
-  std::vector<float> room;
-  for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const std::int64_t at = row * options.num_chosen;
-    route_row(row_of(logits, row), logits.cols, options, ids.data() + at, weights.data() + at, room);
-  }
+  const std::int64_t step = std::max<std::int64_t>(1, kRouteGrain / (logits.cols * (options.num_chosen + 8)));
+  pool_.run((logits.rows + step - 1) / step, [&](int worker, std::int64_t piece) {
+    RouteRoom& room = route_rooms_[static_cast<std::size_t>(worker)];
+    for (std::int64_t row = piece * step; row < std::min(logits.rows, (piece + 1) * step); ++row) {
+      const std::int64_t at = row * options.num_chosen;
+      route_row({row_of(logits, row), static_cast<std::size_t>(logits.cols)}, options, ids.data() + at,
+                weights.data() + at, room);
+    }
+  });
 }
 
-void CpuGraphOps::expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
-                                std::int64_t rows_each, MatrixView x, MatrixView out) {
-  QUIRE_CHECK(std::ssize(ids) == out.rows && out.rows == x.rows * rows_each, "expert_linear: shapes do not fit");
+// --- feed-forwards ---------------------------------------------------------------------------------------------------
+
+// Choices to the order of their experts, those of one expert in the order of their rows.
+void CpuGraphOps::group_by_expert(std::span<const std::int32_t> ids, std::int64_t num_chosen) {
+  const auto expert_of = [&](std::int32_t choice) { return ids[static_cast<std::size_t>(choice)]; };
   order_.resize(ids.size());
   std::iota(order_.begin(), order_.end(), 0);
-  std::ranges::stable_sort(order_, {}, [&](std::int32_t i) { return ids[static_cast<std::size_t>(i)]; });
-  MatrixView gathered{gathered_.get<float>(static_cast<std::size_t>(out.rows * x.cols)), out.rows, x.cols, x.cols};
-  MatrixView products{products_.get<float>(static_cast<std::size_t>(out.rows * out.cols)), out.rows, out.cols,
-                      out.cols};
-  for_rows(out.rows, x.cols, [&](std::int64_t i) {
-    std::copy_n(row_of(x, order_[static_cast<std::size_t>(i)] / rows_each), x.cols, row_of(gathered, i));
-  });
-  for (std::size_t begin = 0; begin < order_.size();) {
-    const auto expert = static_cast<std::size_t>(ids[static_cast<std::size_t>(order_[begin])]);
-    std::size_t end = begin + 1;
-    while (end < order_.size() && static_cast<std::size_t>(ids[static_cast<std::size_t>(order_[end])]) == expert)
-      ++end;
-    const auto part = [&](MatrixView view) {
-      return MatrixView{row_of(view, static_cast<std::int64_t>(begin)), static_cast<std::int64_t>(end - begin),
-                        view.cols, view.stride};
-    };
-    linear_.run(static_cast<const CpuLinear&>(*experts[expert]), part(gathered), part(products), false);
-    begin = end;
+  std::ranges::sort(order_, {}, [&](std::int32_t choice) { return std::pair(expert_of(choice), choice); });
+  sources_.resize(ids.size());
+  places_.resize(ids.size());
+  expert_rows_.clear();
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    const auto place = static_cast<std::int64_t>(i);
+    const auto expert = static_cast<std::size_t>(expert_of(order_[i]));
+    sources_[i] = static_cast<std::int32_t>(order_[i] / num_chosen);
+    places_[static_cast<std::size_t>(order_[i])] = static_cast<std::int32_t>(i);
+    if (expert_rows_.empty() || expert_rows_.back().expert != expert) expert_rows_.push_back({expert, place, place});
+    ++expert_rows_.back().end;
   }
-  for_rows(out.rows, out.cols, [&](std::int64_t i) {
-    std::copy_n(row_of(products, i), out.cols, row_of(out, order_[static_cast<std::size_t>(i)]));
-  });
 }
 
-void CpuGraphOps::combine(MatrixView x, std::span<const float> weights, MatrixView out) {
-  const std::int64_t each = out.rows == 0 ? 0 : x.rows / out.rows;
-  for_rows(out.rows, each * x.cols, [&](std::int64_t row) {
+void CpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
+                          MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) {
+  const auto num_choices = std::ssize(ids);
+  QUIRE_CHECK(ids.size() == weights.size() && num_choices == gate_up.rows && num_choices == results.rows &&
+                  x.rows == out.rows && results.cols == out.cols,
+              "experts: shapes do not fit");
+  if (x.rows == 0) return;
+  group_by_expert(ids, num_choices / x.rows);
+  const auto part = [](MatrixView view, const ExpertRows& rows) {
+    return MatrixView{row_of(view, rows.begin), rows.end - rows.begin, view.cols, view.stride};
+  };
+  const auto packed = [](const std::unique_ptr<Linear>& linear) { return static_cast<const CpuLinear*>(linear.get()); };
+  jobs_.clear();
+  for (const ExpertRows& rows : expert_rows_) {
+    const auto sources = std::span(sources_).subspan(static_cast<std::size_t>(rows.begin),
+                                                     static_cast<std::size_t>(rows.end - rows.begin));
+    jobs_.push_back({packed(args.gate_up[rows.expert]), x, sources, part(gate_up, rows)});
+  }
+  linear_.run_jobs(jobs_, false);
+  const std::int64_t width = args.gated ? gate_up.cols / 2 : gate_up.cols;
+  const MatrixView activated{gate_up.data, num_choices, width, gate_up.stride};
+  const bool is_swiglu = args.gated && args.activation.kind == Nonlinearity::kSilu && args.activation.limit == 0.0f;
+  if (!is_swiglu) {
+    const MatrixView up{gate_up.data + width, num_choices, width, gate_up.stride};
+    activate(args.activation, activated, args.gated ? up : MatrixView{}, activated);
+  }
+  jobs_.clear();
+  for (const ExpertRows& rows : expert_rows_) {
+    const ProductInput in = is_swiglu ? gated(part(gate_up, rows)) : ProductInput(part(activated, rows));
+    jobs_.push_back({.weights = packed(args.down[rows.expert]), .x = in, .out = part(results, rows)});
+  }
+  linear_.run_jobs(jobs_, false);
+  combine(results, weights, out);
+}
+
+void CpuGraphOps::combine(MatrixView results, std::span<const float> weights, MatrixView out) {
+  const std::int64_t each = results.rows / out.rows;
+  for_rows(out.rows, each * out.cols, [&](std::int64_t row) {
     float* to = row_of(out, row);
     for (std::int64_t j = 0; j < each; ++j) {
-      const float* from = row_of(x, row * each + j);
-      const float weight = weights[static_cast<std::size_t>(row * each + j)];
+      const auto choice = static_cast<std::size_t>(row * each + j);
+      const float* from = row_of(results, places_[choice]);
+      const float weight = weights[choice];
       for (std::int64_t i = 0; i < out.cols; ++i)
         to[i] = (j == 0 ? 0.0f : to[i]) + weight * from[i];
     }
   });
+}
+
+void CpuGraphOps::head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) {
+  const auto num_heads = std::ssize(heads);
+  const std::int64_t from = x.cols / num_heads;
+  const std::int64_t to = out.cols / num_heads;
+  jobs_.clear();
+  for (std::int64_t head = 0; head < num_heads; ++head) {
+    const auto* linear = static_cast<const CpuLinear*>(heads[static_cast<std::size_t>(head)].get());
+    jobs_.push_back({.weights = linear,
+                     .x = MatrixView{x.data + head * from, x.rows, linear->in_features(), x.stride},
+                     .out = {out.data + head * to, out.rows, linear->out_features(), out.stride}});
+  }
+  linear_.run_jobs(jobs_, false);
 }
 
 }  // namespace quire

@@ -16,7 +16,20 @@ namespace quire {
 class CpuGraphOps final : public GraphOps {
  public:
   CpuGraphOps(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linear)
-      : kernels_(kernels), pool_(pool), linear_(linear), scores_(static_cast<std::size_t>(pool.size())) {}
+      : kernels_(kernels),
+        pool_(pool),
+        linear_(linear),
+        scores_(static_cast<std::size_t>(pool.size())),
+        route_rooms_(scores_.size()) {}
+
+  // What routing one row needs beside its results.
+  struct RouteRoom {
+    std::vector<float> gates;   // [experts]
+    std::vector<float> scores;  // [experts]
+    std::vector<float> of_group;
+    std::vector<std::int32_t> kept;
+    std::vector<char> is_taken;
+  };
 
   void layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) override;
   void activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) override;
@@ -31,9 +44,9 @@ class CpuGraphOps final : public GraphOps {
                  const AttentionOptions& options, MatrixView out) override;
   void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
              std::span<float> weights) override;
-  void expert_linear(std::span<const std::unique_ptr<Linear>> experts, std::span<const std::int32_t> ids,
-                     std::int64_t rows_each, MatrixView x, MatrixView out) override;
-  void combine(MatrixView x, std::span<const float> weights, MatrixView out) override;
+  void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights, MatrixView x,
+               MatrixView gate_up, MatrixView results, MatrixView out) override;
+  void head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) override;
 
  private:
   // body(row) for every row, rows of `cost` elements.
@@ -46,16 +59,25 @@ class CpuGraphOps final : public GraphOps {
         body(row);
     });
   }
-  void route_row(const float* logits, std::int64_t num_experts, const RouteOptions& options, std::int32_t* ids,
-                 float* weights, std::vector<float>& room) const;
+  // The rows of one expert among those that are ordered by expert.
+  struct ExpertRows {
+    std::size_t expert;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  void group_by_expert(std::span<const std::int32_t> ids, std::int64_t num_chosen);
+  void combine(MatrixView results, std::span<const float> weights, MatrixView out);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   LinearRunner& linear_;
-  std::vector<Scratch> scores_;  // of each worker
-  Scratch gathered_;
-  Scratch products_;
-  std::vector<std::int32_t> order_;  // positions in `ids`, grouped by expert
+  std::vector<Scratch> scores_;          // of each worker
+  std::vector<RouteRoom> route_rooms_;   // of each worker
+  std::vector<std::int32_t> order_;      // choices, ordered by expert
+  std::vector<std::int32_t> sources_;    // the row of each
+  std::vector<std::int32_t> places_;     // of each choice in that order
+  std::vector<ExpertRows> expert_rows_;  // of experts that have any
+  std::vector<LinearJob> jobs_;
 };
 
 }  // namespace quire

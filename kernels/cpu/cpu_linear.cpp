@@ -18,13 +18,13 @@ constexpr std::int64_t kPanelStep = 4;  // the widest register block, in panels
 // Halves are multiplied in blocks of depth, whose rows are read again for every piece: the more panels the better.
 constexpr std::int64_t kHalvesPanels = 16;
 
-std::int64_t panels_per_piece(const CpuLinear::Part& part, bool blocks_of_depth, int threads) {
-  const std::int64_t total = num_panels(part.rows);
+// all_panels: of the whole operation.
+std::int64_t panels_per_piece(const CpuLinear::Part& part, bool blocks_of_depth, std::int64_t all_panels, int threads) {
   const std::int64_t fitting = blocks_of_depth
                                    ? kHalvesPanels
                                    : std::max(kPanelStep, kPieceBytes / static_cast<std::int64_t>(part.layout.bytes));
-  const std::int64_t fair = total / (4 * threads);
-  const std::int64_t wanted = std::max<std::int64_t>(1, std::min(fitting, fair));
+  const std::int64_t fair = all_panels / (4 * threads);
+  const std::int64_t wanted = std::clamp<std::int64_t>(fair, 1, std::min(fitting, num_panels(part.rows)));
   return wanted >= kPanelStep ? wanted / kPanelStep * kPanelStep : wanted;
 }
 
@@ -87,21 +87,26 @@ LinearRunner::LinearRunner(const KernelTable& kernels, ThreadPool& pool)
     : kernels_(kernels), pool_(pool), packer_(kernels, pool), ranges_(pool.size()) {}
 
 void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate) {
-  QUIRE_CHECK(x.cols() == weights.in_features() && out.cols == weights.out_features() && x.x.rows == out.rows,
-              "linear: shapes do not fit");
-  if (out.rows == 0) return;
-  std::span<const CpuLinear::Part> rest = weights.parts();
-  while (!rest.empty()) {
-    std::size_t count = 1;
-    while (count < rest.size() && rest[count].order == rest[0].order)
-      ++count;
-    run_parts(weights, rest.first(count), x, out, accumulate);
-    rest = rest.subspan(count);
+  const LinearJob job{.weights = &weights, .x = x, .out = out};
+  run_jobs({&job, 1}, accumulate);
+}
+
+void LinearRunner::run_jobs(std::span<const LinearJob> jobs, bool accumulate) {
+  progress_.clear();
+  for (const LinearJob& job : jobs) {
+    const std::int64_t rows = job.rows.data() == nullptr ? job.x.x.rows : std::ssize(job.rows);
+    QUIRE_CHECK(job.x.cols() == job.weights->in_features() && job.out.cols == job.weights->out_features() &&
+                    rows == job.out.rows,
+                "linear: shapes do not fit");
+    if (rows > 0) progress_.push_back({.job = &job, .parts = {}, .rest = job.weights->parts()});
+  }
+  while (!progress_.empty()) {
+    run_round(accumulate);
+    std::erase_if(progress_, [](const Progress& progress) { return progress.rest.empty(); });
   }
 }
 
-void LinearRunner::run_parts(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const ProductInput& x,
-                             MatrixView out, bool accumulate) {
+WantedActivations LinearRunner::wanted_by(std::span<const CpuLinear::Part> parts) const {
   WantedActivations wanted{.order = parts[0].order};
   for (const CpuLinear::Part& part : parts) {
     switch (kernels_.activation[static_cast<std::size_t>(part.type)]) {
@@ -111,7 +116,23 @@ void LinearRunner::run_parts(const CpuLinear& weights, std::span<const CpuLinear
       case Activation::kPairs: wanted.pairs = true; break;
     }
   }
-  plan(weights, parts, packer_.pack(x, wanted), out, accumulate);
+  return wanted;
+}
+
+// Some of the parts that each job has left.
+void LinearRunner::run_round(bool accumulate) {
+  pack_jobs_.clear();
+  for (Progress& progress : progress_) {
+    const auto rest = progress.rest;
+    std::size_t count = 1;
+    while (count < rest.size() && rest[count].order == rest[0].order)
+      ++count;
+    progress.parts = rest.first(count);
+    progress.rest = rest.subspan(count);
+    pack_jobs_.push_back({progress.job->x, progress.job->rows, wanted_by(progress.parts)});
+  }
+  packer_.pack(pack_jobs_, packed_);
+  plan(accumulate);
   worker_scratch_.resize(static_cast<std::size_t>(pool_.size()));
   worker_memory_.resize(worker_scratch_.size());
   for (std::size_t i = 0; i < worker_scratch_.size(); ++i) {
@@ -128,39 +149,52 @@ void LinearRunner::run_parts(const CpuLinear& weights, std::span<const CpuLinear
   });
 }
 
-void LinearRunner::plan(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const PackedActivations& x,
-                        MatrixView out, bool accumulate) {
+void LinearRunner::plan(bool accumulate) {
   pieces_.clear();
+  // A lone job's parts are cut each for itself.
+  std::int64_t all_panels = 0;
+  for (const Progress& progress : progress_) {
+    for (const CpuLinear::Part& part : progress.parts)
+      all_panels += num_panels(part.rows);
+  }
+  const bool alone = progress_.size() == 1;
+  for (std::size_t i = 0; i < progress_.size(); ++i) {
+    for (const CpuLinear::Part& part : progress_[i].parts)
+      plan_part(*progress_[i].job, part, packed_[i], accumulate, alone ? num_panels(part.rows) : all_panels);
+  }
+}
+
+void LinearRunner::plan_part(const LinearJob& job, const CpuLinear::Part& part, const PackedActivations& x,
+                             bool accumulate, std::int64_t all_panels) {
+  const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
+  const std::int64_t tile_rows = rows_per_tile(kind);
+  const std::int64_t tiles = (job.out.rows + tile_rows - 1) / tile_rows;
+  const float* bias = job.weights->bias();
+  GemmArgs args{.weights = part.panels,
+                .panel_bytes = part.layout.bytes,
+                .quants_offset = part.layout.quants_offset,
+                .depth = job.weights->in_features(),
+                .rows = job.out.rows,
+                .blocks = x.blocks,
+                .floats = x.floats,
+                .halves = kind == Activation::kPairs ? x.pairs : x.halves,
+                .out = job.out.data + part.first_output,
+                .out_stride = job.out.stride,
+                .out_cols = part.rows,
+                .bias = bias == nullptr ? nullptr : bias + part.first_output,
+                .scale = part.scale,
+                .accumulate = accumulate,
+                .past_caches = !accumulate && goes_past_caches(job.out, part)};
+  const std::int64_t total = num_panels(part.rows);
+  const std::int64_t step = panels_per_piece(part, tile_rows == kAmxRowTile && tiles > 1, all_panels, pool_.size());
   const std::int64_t wanted_pieces = 4 * pool_.size();
-  for (const CpuLinear::Part& part : parts) {
-    const Activation kind = kernels_.activation[static_cast<std::size_t>(part.type)];
-    const std::int64_t tile_rows = rows_per_tile(kind);
-    const std::int64_t tiles = (out.rows + tile_rows - 1) / tile_rows;
-    GemmArgs args{.weights = part.panels,
-                  .panel_bytes = part.layout.bytes,
-                  .quants_offset = part.layout.quants_offset,
-                  .depth = weights.in_features(),
-                  .rows = out.rows,
-                  .blocks = x.blocks,
-                  .floats = x.floats,
-                  .halves = kind == Activation::kPairs ? x.pairs : x.halves,
-                  .out = out.data + part.first_output,
-                  .out_stride = out.stride,
-                  .out_cols = part.rows,
-                  .bias = weights.bias() == nullptr ? nullptr : weights.bias() + part.first_output,
-                  .scale = part.scale,
-                  .accumulate = accumulate,
-                  .past_caches = !accumulate && goes_past_caches(out, part)};
-    const std::int64_t total = num_panels(part.rows);
-    const std::int64_t step = panels_per_piece(part, tile_rows == kAmxRowTile && tiles > 1, pool_.size());
-    const std::int64_t columns = (total + step - 1) / step;
-    const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
-    const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;
-    for (std::int64_t panel = 0; panel < total; panel += step) {
-      for (std::int64_t tile = 0; tile < tiles; tile += tile_step) {
-        const GemmRange range{panel, std::min(total, panel + step), tile, std::min(tiles, tile + tile_step)};
-        pieces_.push_back({args, part.type, range});
-      }
+  const std::int64_t columns = (all_panels + step - 1) / step;
+  const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
+  const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;
+  for (std::int64_t panel = 0; panel < total; panel += step) {
+    for (std::int64_t tile = 0; tile < tiles; tile += tile_step) {
+      const GemmRange range{panel, std::min(total, panel + step), tile, std::min(tiles, tile + tile_step)};
+      pieces_.push_back({args, part.type, range});
     }
   }
 }

@@ -51,12 +51,23 @@ class CpuLinear final : public Linear {
   std::span<const std::byte> packed_;
 };
 
+// One product of several that are computed together: out[i] = x[rows[i]] W^T + bias, all rows of x where rows is null.
+struct LinearJob {
+  const CpuLinear* weights = nullptr;
+  ProductInput x;
+  std::span<const std::int32_t> rows = {};
+  MatrixView out;
+};
+
 class LinearRunner {
  public:
   LinearRunner(const KernelTable& kernels, ThreadPool& pool);
 
   // out = x W^T + bias, or out += ...
   void run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
+  // The same for each job, without a barrier between them: the threads share out the pieces of all. Jobs that name
+  // rows have the same x.
+  void run_jobs(std::span<const LinearJob> jobs, bool accumulate);
 
  private:
   // A share of one part: some of its panels times some of the row tiles.
@@ -65,18 +76,27 @@ class LinearRunner {
     DType type;
     GemmRange range;
   };
+  // A job on its way: the parts that are computed now, which take their inputs in the same order, and those to come.
+  struct Progress {
+    const LinearJob* job = nullptr;
+    std::span<const CpuLinear::Part> parts;
+    std::span<const CpuLinear::Part> rest;
+  };
 
-  // Parts that take their inputs in the same order.
-  void run_parts(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const ProductInput& x,
-                 MatrixView out, bool accumulate);
-  void plan(const CpuLinear& weights, std::span<const CpuLinear::Part> parts, const PackedActivations& x,
-            MatrixView out, bool accumulate);
+  void run_round(bool accumulate);
+  WantedActivations wanted_by(std::span<const CpuLinear::Part> parts) const;
+  void plan(bool accumulate);
+  void plan_part(const LinearJob& job, const CpuLinear::Part& part, const PackedActivations& x, bool accumulate,
+                 std::int64_t all_panels);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   ActivationPacker packer_;
   std::vector<Scratch> worker_scratch_;
   std::vector<std::byte*> worker_memory_;
+  std::vector<Progress> progress_;
+  std::vector<PackJob> pack_jobs_;
+  std::vector<PackedActivations> packed_;
   std::vector<Piece> pieces_;
   PieceRanges ranges_;
 };

@@ -166,27 +166,3 @@ TEST_CASE("Routing chooses by biased scores and weighs by the scores themselves"
   backend->graph()->route(logits.view(), options, {ids.data(), 1}, {weights.data(), 1});
   CHECK(ids[0] == 0);
 }
-
-TEST_CASE("Experts' products are those of the expert alone", "[kernels][graph]") {
-  for (const LevelBackend& level : level_backends(2)) {
-    INFO(level.level);
-    std::mt19937 random(3);
-    std::vector<std::unique_ptr<Linear>> experts;
-    for (int i = 0; i < 3; ++i) {
-      const Weights weights = random_weights(random, DType::kF32, 20, 32);
-      const WeightSource source = weights.source();
-      experts.push_back(level.backend->load_linear({&source, 1}, {}));
-    }
-    const Matrix x = random_matrix(random, 5, 32);
-    Matrix in = x;
-    const std::vector<std::int32_t> ids{2, 0, 0, 1, 2, 1, 0, 2, 1, 2};
-    Matrix out(10, 20);
-    level.backend->graph()->expert_linear(experts, ids, 2, in.view(), out.view());
-    for (std::int64_t i = 0; i < 10; ++i) {
-      Matrix alone(1, 20);
-      level.backend->linear(*experts[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)])],
-                            in.rows_from(i / 2, 1), alone.view(), false);
-      CHECK(same_rows(out, i, alone, 0, 1));
-    }
-  }
-}

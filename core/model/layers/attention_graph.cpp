@@ -140,9 +140,8 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
   multiply(layer.weights, Role::kKvA, in, kv, false);
   backend_.rms_norm(kv_latent, layer.weights.vector(Role::kKvANorm), eps_, kv_latent);
   const auto& key_b = layer.weights.experts[static_cast<std::size_t>(Role::kKeyB)];
+  graph().head_linear(key_b, q, absorbed);
   for (std::int64_t head = 0; head < heads; ++head) {
-    backend_.linear(*key_b[static_cast<std::size_t>(head)], columns(q, head * head_dim, latent.nope_dim),
-                    columns(absorbed, head * row_dim, latent.kv_rank), false);
     graph().copy(columns(q, head * head_dim + latent.nope_dim, latent.rope_dim),
                  columns(absorbed, head * row_dim + latent.kv_rank, latent.rope_dim));
   }
@@ -163,10 +162,7 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
       .num_heads = heads, .scale = static_cast<float>(attention.scale), .value_in_key = true};
   graph().attention(*layer.slice.kv, layer.index, layer.slice.attention, absorbed, options, summed);
   const auto& value_b = layer.weights.experts[static_cast<std::size_t>(Role::kValueB)];
-  for (std::int64_t head = 0; head < heads; ++head) {
-    backend_.linear(*value_b[static_cast<std::size_t>(head)], columns(summed, head * latent.kv_rank, latent.kv_rank),
-                    columns(values, head * latent.value_dim, latent.value_dim), false);
-  }
+  graph().head_linear(value_b, summed, values);
   multiply(layer.weights, Role::kAttentionOutput, values, out, accumulate);
 }
 

@@ -58,7 +58,8 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   expert_weights_.resize(expert_ids_.size());
   graph().route(logits, options, expert_ids_, expert_weights_);
   MatrixView expert_in = in;
-  if (ffn.latent_size > 0) {
+  const bool is_latent = ffn.latent_size > 0;
+  if (is_latent) {
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
     multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
@@ -73,19 +74,13 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     MatrixView view = room(slot, out.rows, chosen * cols);
     return MatrixView{view.data, count, cols, cols};
   };
-  const MatrixView gate_up = choices(kExpertGateUp, width);
-  const MatrixView activated = choices(kExpertActivated, ffn.expert_size);
-  const MatrixView results = choices(kExpertOut, expert_in.cols);
-  graph().expert_linear(experts_of(Role::kGateExperts), expert_ids_, chosen, expert_in, gate_up);
-  const MatrixView up = ffn.experts_gated ? columns(gate_up, ffn.expert_size, ffn.expert_size) : MatrixView{};
-  graph().activate(ffn.expert_activation, columns(gate_up, 0, ffn.expert_size), up, activated);
-  graph().expert_linear(experts_of(Role::kDownExperts), expert_ids_, 1, activated, results);
-  if (ffn.latent_size > 0) {
-    graph().combine(results, expert_weights_, expert_in);
-    multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
-  } else {
-    graph().combine(results, expert_weights_, out);
-  }
+  const ExpertArgs args{.gate_up = experts_of(Role::kGateExperts),
+                        .down = experts_of(Role::kDownExperts),
+                        .gated = ffn.experts_gated,
+                        .activation = ffn.expert_activation};
+  graph().experts(args, expert_ids_, expert_weights_, expert_in, choices(kExpertGateUp, width),
+                  choices(kExpertOut, expert_in.cols), is_latent ? expert_in : out);
+  if (is_latent) multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
 }
 

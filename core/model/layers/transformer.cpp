@@ -116,7 +116,6 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
       fit(kRouter, ffn.num_experts);
       fit(kExpertIn, 2 * std::max(width, hidden));
       fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
-      fit(kExpertActivated, chosen * ffn.expert_size);
       fit(kExpertOut, chosen * width);
     }
     if (layer.mixer == Mixer::kLatent) {

@@ -54,7 +54,6 @@ class Transformer final : public Model {
     kRouter,
     kExpertIn,
     kExpertGateUp,
-    kExpertActivated,
     kExpertOut,
     kMixed,
     kPerLayer,
