@@ -21,10 +21,6 @@ bool DiskTier::can_take(std::int64_t payload_bytes) {
 
 bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   if (!can_take(static_cast<std::int64_t>(payload->size())) || index.is_ambiguous(node)) return false;
-  if (order_.is_there(node)) {
-    folder_.remove(index.key_of(node));
-    forget(index, node);
-  }
   const PrefixNode parent = index.parent(node);
   const std::span<const TokenId> tokens = index.tokens(node);
   TierRecord record{.fingerprint = options_.fingerprint,
@@ -37,7 +33,15 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
                     .payload = std::move(payload)};
   const auto payload_bytes = static_cast<std::int64_t>(record.payload->size());
   const std::int64_t num_bytes = record_bytes(record);
-  if (!make_room(index, num_bytes)) return false;
+  const bool replaces = order_.is_there(node) && this->payload_bytes(node) < payload_bytes;
+  if (replaces) {
+    folder_.remove(record.key);
+    order_.remove(node);
+  }
+  if (!make_room(index, num_bytes)) {
+    if (replaces) strike(index, node);
+    return false;
+  }
   order_.add(node, parent, num_bytes, false);
   nodes_[record.key] = node;
   writings_[node] = {record.number, payload_bytes};
@@ -132,10 +136,14 @@ bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
 
 void DiskTier::forget(PrefixIndex& index, PrefixNode node) {
   order_.remove(node);
+  strike(index, node);
+  index.forget_unused(node);
+}
+
+void DiskTier::strike(PrefixIndex& index, PrefixNode node) {
   nodes_.erase(index.key_of(node));
   writings_.erase(node);
   index.set_below(node, TierKind::kDisk, false);
-  index.forget_unused(node);
 }
 
 }  // namespace quire

@@ -68,6 +68,7 @@ class DiskTier {
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);
   void forget(PrefixIndex& index, PrefixNode node);
+  void strike(PrefixIndex& index, PrefixNode node);  // what is no longer in the order
 
   const DiskTierOptions options_;
   TierOrder order_;

@@ -84,7 +84,7 @@ class KvCache {
   // A snapshot is made at least after so many computed tokens, besides those
   // of prompts and of sequences that end.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
-  // Puts what is to be copied before anything else of the next step at the beginning of its copies.
+  // Puts what is to be copied before anything else of the next step, recurrent states, at the beginning of its copies.
   void take_due_copies(std::vector<BlockCopy>& copies);
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);

@@ -209,14 +209,25 @@ bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& p
   if (taken.block == kNoBlock) return false;
   const auto block_bytes = static_cast<std::size_t>(block_bytes_);
   if (taken.is_new) storage_.write_block(taken.block.value, std::span(*payload).first(block_bytes));
-  const StateId state = with_state ? kv_.keep_state_after(node) : kNoState;
-  if (state != kNoState) states_->write_state(state.value, std::span(*payload).subspan(block_bytes));
+  if (with_state) {
+    do_due_copies();
+    const StateId state = kv_.keep_state_after(node);
+    if (state != kNoState) states_->write_state(state.value, std::span(*payload).subspan(block_bytes));
+  }
   bytes_in_ -= payload_bytes(with_state);
   ++restore.num_copied;
   ++num_restored_;
   if (from_host && measures_) follow(copy_in_seconds_, of_block(seconds_since(began), payload_bytes(with_state)));
   if (arrived_.erase(node) > 0) index_.drop_user(node);
   return true;
+}
+
+// Before a state is written: it may be one that the next step's copies begin with.
+void LowerTier::do_due_copies() {
+  due_copies_.clear();
+  kv_.take_due_copies(due_copies_);
+  for (const BlockCopy& copy : due_copies_)
+    states_->copy_state(copy.source.value, copy.destination.value);
 }
 
 // Asks the disk for what comes next, as far as it may be in flight. False where the very next is not to be had.

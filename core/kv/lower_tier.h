@@ -92,6 +92,7 @@ class LowerTier : public KvCacheListener {
   bool is_on_disk(PrefixNode node, bool with_state) const;
   BlockPayload payload_of(PrefixNode node, bool with_state) const;
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
+  void do_due_copies();
   BlockPayload copy_out(PrefixNode node, bool with_state) const;
   std::int64_t payload_bytes(bool with_state) const { return with_state ? block_bytes_ + state_bytes_ : block_bytes_; }
   // Of what took so long for so many bytes.
@@ -128,6 +129,7 @@ class LowerTier : public KvCacheListener {
   };
   std::unordered_map<PrefixNode, Waiting> arrived_;  // read, not yet copied
   std::vector<DiskTier::Arrived> received_;
+  std::vector<BlockCopy> due_copies_;
   std::int64_t bytes_in_ = 0;  // left to be copied in this step
   std::int64_t bytes_out_ = 0;
   bool is_moving_ = false;
