@@ -42,6 +42,9 @@ quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 find_package(ZLIB REQUIRED)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 
+# It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
 # The web page's files, as bytes in the binary.
 set(web_assets ${PROJECT_BINARY_DIR}/generated/web_assets.cpp)
 file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/server/web/*.html ${PROJECT_SOURCE_DIR}/server/web/*.css

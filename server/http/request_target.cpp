@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/text/unicode.h"
+#include "server/http/characters.h"
 
 namespace quire {
 
@@ -48,9 +49,10 @@ bool is_authority(std::string_view text) {
 }
 
 bool is_scheme(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return is_letter_or_digit(c) || std::string_view("+-.").find(c) != std::string_view::npos;
-  });
+  return !text.empty() && lowered(text.front()) >= 'a' && lowered(text.front()) <= 'z' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return is_letter_or_digit(c) || std::string_view("+-.").find(c) != std::string_view::npos;
+         });
 }
 
 std::optional<std::string> percent_decoded(std::string_view text) {
@@ -90,6 +92,7 @@ bool is_host_and_port(std::string_view text) {
 
 bool split_target(RequestHead& head) {
   std::string_view rest = head.target;
+  if (rest.empty() || !std::all_of(rest.begin(), rest.end(), [](char c) { return c > ' ' && c < 0x7f; })) return false;
   if (rest == "*") {
     if (head.method != "OPTIONS" && head.method != "M-SEARCH") return false;
   } else if (rest.front() != '/') {

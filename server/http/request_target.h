@@ -8,7 +8,7 @@
 namespace quire {
 
 // Sets the path and the query from head.target: a path, an absolute URI, or * where the method has that form. False
-// where it is none of them, or where its path is no UTF-8 text once it is decoded.
+// where it is none of them, not in printable ASCII, or where its path is no UTF-8 text once it is decoded.
 bool split_target(RequestHead& head);
 
 // uri-host [ ":" port ], which Host holds; the host may be empty.

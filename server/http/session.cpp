@@ -8,7 +8,6 @@
 #include <ctime>
 
 #include "core/base/log.h"
-#include "server/http/head_parser.h"
 #include "server/http/listener.h"
 #include "server/http/model_peek.h"
 
@@ -80,17 +79,17 @@ asio::awaitable<void> Session::run() {
 asio::awaitable<bool> Session::serve_one() {
   request_id_.clear();
   keep_alive_ = true;
-  body_taken_ = false;
   head_ = RequestHead{};
+  parser_.emplace(static_cast<std::size_t>(options().max_header_bytes));
   admission_ = Admission{};
   record_ = RequestRecord{};
   settings_ = state_.settings();
-  auto head = co_await read_head();
-  if (!head) co_return false;
+  const bool asked_again = co_await read_head();
+  if (!asked_again) co_return false;
   settings_ = state_.settings();  // a connection may have been idle for long
   const Counted busy(state_.num_busy);
   fresh_.reset();
-  head_ = std::move(*head);
+  head_ = parser_->take_head();
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
@@ -100,19 +99,18 @@ asio::awaitable<bool> Session::serve_one() {
   co_return answered&& keep_alive_;
 }
 
-asio::awaitable<std::optional<RequestHead>> Session::read_head() {
-  HeadParser parser(static_cast<std::size_t>(options().max_header_bytes));
+asio::awaitable<bool> Session::read_head() {
   auto deadline = Clock::now() + options().timeout.idle;
   bool started = false;
-  while (!parser.done()) {
-    transport_->consume(parser.feed(transport_->input()));
-    if (parser.refused()) {
-      const HttpRefusal refusal = *parser.refused();
+  while (true) {
+    transport_->consume(parser_->feed_head(transport_->input()));
+    if (parser_->refused()) {
+      const HttpRefusal refusal = *parser_->refused();
       co_await refuse_head(refusal.status, refusal.code, refusal.message);
-      co_return std::nullopt;
+      co_return false;
     }
-    if (parser.done()) break;
-    if (parser.started() && !started) {
+    if (parser_->head_done()) co_return true;
+    if (parser_->started() && !started) {
       started = true;
       deadline = Clock::now() + options().timeout.header;
     }
@@ -121,26 +119,13 @@ asio::awaitable<std::optional<RequestHead>> Session::read_head() {
     if (status == ReadStatus::kTimeout && started) {
       co_await refuse_head(408, "request_timeout", "The request's head did not arrive in time");
     }
-    if (status != ReadStatus::kMore) co_return std::nullopt;
+    if (status != ReadStatus::kMore) co_return false;
   }
-  co_return parser.take();
-}
-
-// What follows a request that says it is the last one can only be an attempt to smuggle another.
-bool Session::has_bytes_after_close() const {
-  if (head_.keep_alive || transport_->input().empty()) return false;
-  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
-  std::string ignored;
-  const std::string_view rest = transport_->input().substr(decoder.feed(transport_->input(), ignored));
-  return decoder.done() && rest.find_first_not_of("\r\n") != std::string_view::npos;
 }
 
 asio::awaitable<bool> Session::answer() {
-  body_taken_ = !head_.has_body();
-  if (has_bytes_after_close()) {
-    co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
-    co_return false;
-  }
+  const bool refused = co_await refuse_further_bytes();
+  if (refused) co_return false;
   const Arrival arrival{is_admin_, transport_->peer() == kLocalPeer, transport_->peer(), resumes()};
   admission_ = pass_gate(state_, *settings_, head_, arrival);
   if (admission_.key) record_.key_name = admission_.key->name;

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "server/http/body_budget.h"
-#include "server/http/body_decoder.h"
 #include "server/http/gate.h"
 #include "server/http/operation_driver.h"
+#include "server/http/request_parser.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
 #include "server/http/text_pool.h"
@@ -46,7 +46,8 @@ class Session {
 
   // Each returns whether the connection can take another request.
   boost::asio::awaitable<bool> serve_one();
-  boost::asio::awaitable<std::optional<RequestHead>> read_head();
+  // False: there is no further request, or one that was refused.
+  boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
   bool resumes() const;
@@ -70,7 +71,7 @@ class Session {
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
-  boost::asio::awaitable<bool> take_body(BodyDecoder& decoder, std::string* body);
+  boost::asio::awaitable<bool> take_body(std::string* body);
   // False: there is no room, and the client was refused.
   boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
   std::string client_name() const;
@@ -79,7 +80,8 @@ class Session {
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   boost::asio::awaitable<void> refuse_overloaded();
   boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
-  bool has_bytes_after_close() const;
+  // True: bytes follow a request that closes the connection, and it was refused.
+  boost::asio::awaitable<bool> refuse_further_bytes();
   ResponseFraming framing() const {
     return {head_.minor_version, keep_alive_, request_id_, &admission_.fields, error_form(head_.path)};
   }
@@ -90,6 +92,7 @@ class Session {
   bool is_admin_;
   std::optional<Counted> fresh_;              // until the first request
   std::shared_ptr<const Settings> settings_;  // of this request
+  std::optional<RequestParser> parser_;       // of this request
   RequestHead head_;
   Admission admission_;
   ReservedPlace place_;                       // in its model's queue, until it is submitted
@@ -97,7 +100,6 @@ class Session {
   RequestRecord record_;
   std::string request_id_;
   bool keep_alive_ = true;
-  bool body_taken_ = false;
 };
 
 }  // namespace quire

@@ -28,18 +28,27 @@ std::string Session::client_name() const {
   return record_.key_name.empty() ? "address " + transport_->peer() : "key " + record_.key_name;
 }
 
+// What follows a request that says it is the last one can only be an attempt to smuggle another.
+asio::awaitable<bool> Session::refuse_further_bytes() {
+  if (head_.keep_alive || !parser_->done()) co_return false;
+  if (transport_->input().find_first_not_of("\r\n") == std::string_view::npos) co_return false;
+  co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
+  co_return true;
+}
+
 asio::awaitable<std::optional<std::string>> Session::read_body() {
-  BodyDecoder decoder(head_, static_cast<std::size_t>(options().max_body_bytes));
+  parser_->limit_body(static_cast<std::size_t>(options().max_body_bytes));
   std::string body;
   upload_.emplace(state_.bodies, client_name(), [transport = transport_] { transport->wake(); });
-  const bool arrived = co_await take_body(decoder, &body);
+  const bool arrived = co_await take_body(&body);
   if (!arrived) co_return std::nullopt;
-  if (decoder.refused()) {
-    const HttpRefusal refusal = *decoder.refused();
+  if (parser_->refused()) {
+    const HttpRefusal refusal = *parser_->refused();
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return std::nullopt;
   }
-  body_taken_ = true;
+  const bool refused = co_await refuse_further_bytes();
+  if (refused) co_return std::nullopt;
   upload_->complete();
   co_return body;
 }
@@ -54,21 +63,21 @@ asio::awaitable<bool> Session::charge_body(std::size_t num_bytes, std::string& b
   co_return false;
 }
 
-// Until the decoder is done or refuses; null `body`: it is dropped. False where the client left, or was refused
+// Until the request is done or refused; null `body`: it is dropped. False where the client left, or was refused
 // because it was too slow or there is no memory for its body.
-asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body) {
+asio::awaitable<bool> Session::take_body(std::string* body) {
   std::string dropped;
   bool invited = !head_.expects_continue;
   const auto began = Clock::now();
-  while (!decoder.done() && !decoder.refused()) {
+  while (!parser_->done() && !parser_->refused()) {
     dropped.clear();
-    const std::uint64_t decoded_before = decoder.num_decoded();
-    transport_->consume(decoder.feed(transport_->input(), body != nullptr ? *body : dropped));
+    const std::uint64_t decoded_before = parser_->num_decoded();
+    transport_->consume(parser_->feed_body(transport_->input(), body != nullptr ? *body : dropped));
     if (body != nullptr) {
-      const bool has_room = co_await charge_body(decoder.num_decoded() - decoded_before, *body);
+      const bool has_room = co_await charge_body(parser_->num_decoded() - decoded_before, *body);
       if (!has_room) co_return false;
     }
-    if (decoder.done() || decoder.refused()) break;
+    if (parser_->done() || parser_->refused()) break;
     if (!invited && head_.minor_version == 1) {
       co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
@@ -76,7 +85,7 @@ asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body
     // A client that drips would otherwise hold its place for ever, one byte before each timeout.
     const auto allowed =
         options().timeout.body +
-        std::chrono::milliseconds(static_cast<std::int64_t>(decoder.num_decoded()) * 1000 / options().min_body_rate);
+        std::chrono::milliseconds(static_cast<std::int64_t>(parser_->num_decoded()) * 1000 / options().min_body_rate);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
     const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
     if (status == ReadStatus::kTimeout) {
@@ -92,21 +101,23 @@ asio::awaitable<bool> Session::take_body(BodyDecoder& decoder, std::string* body
 // Answered without interpreting the body. The body is still read first: a malformed one hides where the next request
 // begins, and this request is refused.
 asio::awaitable<bool> Session::respond_to_head(Response response) {
-  BodyDecoder decoder(head_, kMaxDiscard);
-  if (!body_taken_ && head_.expects_continue) {
+  if (!parser_->done() && head_.expects_continue) {
     // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
     // comes.
     keep_alive_ = false;
-  } else if (!body_taken_) {
-    const bool arrived = co_await take_body(decoder, nullptr);
+  } else if (!parser_->done()) {
+    parser_->limit_body(kMaxDiscard);
+    const bool arrived = co_await take_body(nullptr);
     if (!arrived) co_return false;
   }
-  if (decoder.refused() && decoder.refused()->status == 400) {
-    const HttpRefusal refusal = *decoder.refused();
+  if (parser_->refused() && parser_->refused()->status == 400) {
+    const HttpRefusal refusal = *parser_->refused();
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return false;
   }
-  if (decoder.refused()) keep_alive_ = false;  // longer than is worth reading
+  if (parser_->refused()) keep_alive_ = false;  // longer than is worth reading
+  const bool refused = co_await refuse_further_bytes();
+  if (refused) co_return false;
   co_return co_await respond(std::move(response));
 }
 

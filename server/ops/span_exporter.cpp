@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostInBatch = 512;
 constexpr std::chrono::milliseconds kGather{500};
+constexpr std::chrono::milliseconds kPatience{5000};
 constexpr int kServerSpan = 2;
 constexpr int kInternalSpan = 1;
 constexpr int kErrorStatus = 2;
@@ -98,8 +99,36 @@ std::string otlp_body(const std::vector<RequestRecord>& records, const std::stri
   return dump_json(Json{{"resourceSpans", Json::array({std::move(resource)})}});
 }
 
+HttpUrl parse_collector(const std::string& url) {
+  auto address = parse_http_url(url);
+  if (!address) {
+    throw StartupError(fmt::format("tracing.endpoint: '{}' must be http[s]://HOST[:PORT][/PATH]", url));
+  }
+  if (address->path.empty()) address->path = "/v1/traces";
+  return *std::move(address);
+}
+
+WebClient open_collector(const TracingOptions& options) {
+  HttpUrl url = parse_collector(options.endpoint);
+  if (!url.secure && !options.ca.empty()) {
+    throw StartupError("tracing.ca: the endpoint is not https, and shows no certificate");
+  }
+  try {
+    return WebClient(std::move(url), {.ca = options.ca});
+  } catch (const StartupError& failure) {
+    throw StartupError(fmt::format("tracing.ca: {}", failure.what()));
+  }
+}
+
+std::string post_spans(const WebClient& collector, std::string body) {
+  ClientRequest request{"POST", collector.server().path, {{"Content-Type", "application/json"}}, std::move(body)};
+  const auto status = collector.ask(request, kPatience);
+  if (!status) return status.error().message;
+  return *status / 100 == 2 ? "" : fmt::format("it answered {}", *status);
+}
+
 SpanExporter::SpanExporter(const TracingOptions& options)
-    : options_(options), link_(options.endpoint, options.ca), thread_([this] { run(); }) {}
+    : options_(options), collector_(open_collector(options)), thread_([this] { run(); }) {}
 
 SpanExporter::~SpanExporter() {
   {
@@ -142,7 +171,7 @@ void SpanExporter::run() {
       std::move(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(batch));
       queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
     }
-    const std::string refusal = link_.post(otlp_body(batch, options_.service_name));
+    const std::string refusal = post_spans(collector_, otlp_body(batch, options_.service_name));
     if (refusal.empty()) {
       num_sent_.fetch_add(batch.size(), std::memory_order_relaxed);
       complained = false;

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/ops/collector_link.h"
+#include "server/client/web_client.h"
 #include "server/ops/request_record.h"
 
 namespace quire {
@@ -24,6 +24,13 @@ struct TracingOptions {
   double sample_ratio = 1.0;  // of the traces that begin here; a caller's decision is kept
   std::int64_t max_queued_spans = 4096;
 };
+
+// Where an endpoint's URL points; its path is OTLP's where it has none. Throws StartupError for what is no such URL.
+HttpUrl parse_collector(const std::string& url);
+// Who is sent spans. Throws StartupError: the URL, or the file of authorities.
+WebClient open_collector(const TracingOptions& options);
+// Empty where the collector took the body; otherwise why it did not. Waits for some seconds at most.
+std::string post_spans(const WebClient& collector, std::string body);
 
 // The OTLP request that tells of these requests: a span each, with spans for queue, prefill and decode below it.
 std::string otlp_body(const std::vector<RequestRecord>& records, const std::string& service_name);
@@ -47,7 +54,7 @@ class SpanExporter {
   void run();
 
   const TracingOptions options_;
-  const CollectorLink link_;
+  const WebClient collector_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<RequestRecord> queue_;

@@ -1,6 +1,6 @@
 // TLS with a certificate that is renewed while serving, and streams that survive their connection.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import http from "node:http";
 import { tmpdir } from "node:os";
@@ -35,6 +35,13 @@ function look(port, options = {}) {
   });
 }
 
+// What `quire probe` ends with.
+function probe(...args) {
+  return new Promise((resolve) => {
+    execFile(process.env.QUIRE_BINARY, ["probe", ...args], (error, _, complaint) => resolve({ code: error?.code ?? 0, complaint }));
+  });
+}
+
 test("a renewed certificate is served after a reload", { skip: !has_openssl && "openssl is absent" }, async () => {
   renew("first");
   const server = await QuireServer.start(["--server.tls.certificate", certificate, "--server.tls.key", key]);
@@ -46,6 +53,12 @@ test("a renewed certificate is served after a reload", { skip: !has_openssl && "
   assert.match(first.text, /^HTTP\/1\.1 200 OK/);
   assert.equal((await look(port, { maxVersion: "TLSv1.2" })).protocol, "TLSv1.2");
   await assert.rejects(look(port, { minVersion: "TLSv1.1", maxVersion: "TLSv1.1" }));
+  assert.deepEqual(await probe(`https://127.0.0.1:${port}/livez`, "--insecure"), { code: 0, complaint: "" });
+  assert.equal((await probe(`https://127.0.0.1:${port}/none`, "--insecure")).complaint, `https://127.0.0.1:${port}/none: HTTP 404\n`);
+  const unknown = await probe(`https://127.0.0.1:${port}/livez`);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.complaint, /no answer: TLS: certificate verify failed/);
+  assert.equal((await probe(`127.0.0.1:${port}/livez`)).code, 1);
   renew("second");
   server.signal("SIGHUP");
   while ((await look(port)).name !== "second");

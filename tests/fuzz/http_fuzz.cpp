@@ -5,9 +5,8 @@
 #include <string_view>
 
 #include "kernels/check.h"
-#include "server/http/body_decoder.h"
 #include "server/http/characters.h"
-#include "server/http/head_parser.h"
+#include "server/http/request_parser.h"
 #include "server/http/router.h"
 #include "server/ops/trace_context.h"
 
@@ -30,17 +29,31 @@ void check_head(const quire::RequestHead& head) {
   quire::parse_traceparent(head.field("traceparent"));
 }
 
-// Feeds `reader` pieces of the text until it takes no more; what it left is removed from nothing but the text.
-template <class Feed>
-void feed(std::string_view& text, std::size_t piece, const Feed& feed_piece) {
-  while (!text.empty()) {
-    const std::size_t given = std::min(piece, text.size());
-    const std::size_t taken = feed_piece(text.substr(0, given));
-    QUIRE_CHECK(taken <= given, "a reader takes what it is given");
-    text.remove_prefix(taken);
-    if (taken < given) return;
+// A connection that brings a text in pieces of one size.
+class Arriving {
+ public:
+  Arriving(std::string_view text, std::size_t piece) : text_(text), piece_(piece) {}
+
+  // Gives `feed` what arrived and was not taken, and more each time, until `is_over`. False where the text ends first.
+  template <class Feed, class IsOver>
+  bool feed(const Feed& feed, const IsOver& is_over) {
+    while (true) {
+      const std::size_t taken = feed(text_.substr(0, arrived_));
+      QUIRE_CHECK(taken <= arrived_, "a reader takes what it is given");
+      text_.remove_prefix(taken);
+      arrived_ -= taken;
+      if (is_over()) return true;
+      if (arrived_ == text_.size()) return false;
+      arrived_ = std::min(arrived_ + piece_, text_.size());
+    }
   }
-}
+  bool is_empty() const { return text_.empty(); }
+
+ private:
+  std::string_view text_;
+  std::size_t piece_;
+  std::size_t arrived_ = 0;
+};
 
 void show(const quire::HttpRefusal& refusal, std::string& shown) {
   QUIRE_CHECK(refusal.status >= 400 && !refusal.message.empty(), "a refusal says why");
@@ -50,22 +63,25 @@ void show(const quire::HttpRefusal& refusal, std::string& shown) {
 // What a connection that brings these bytes is understood to ask, request after request.
 std::string understood(std::string_view text, std::size_t piece) {
   std::string shown;
-  while (!text.empty()) {
-    quire::HeadParser parser(kMaxHead);
-    feed(text, piece, [&](std::string_view part) { return parser.feed(part); });
+  Arriving connection(text, piece);
+  while (!connection.is_empty()) {
+    quire::RequestParser parser(kMaxHead);
+    const bool has_head = connection.feed([&](std::string_view input) { return parser.feed_head(input); },
+                                          [&] { return parser.head_done() || parser.refused(); });
     if (parser.refused()) return show(*parser.refused(), shown), shown;
-    if (!parser.done()) return shown + "waits for a head\n";
-    const quire::RequestHead head = parser.take();
+    if (!has_head) return shown + "waits for a head\n";
+    const quire::RequestHead head = parser.take_head();
     check_head(head);
     shown += head.method + ' ' + head.target + (head.keep_alive ? " keep\n" : " close\n");
     for (const auto& field : head.fields)
       shown += field.name + ':' + field.value + '\n';
-    quire::BodyDecoder decoder(head, kMaxBody);
+    parser.limit_body(kMaxBody);
     std::string body;
-    feed(text, piece, [&](std::string_view part) { return decoder.feed(part, body); });
-    QUIRE_CHECK(body.size() <= kMaxBody, "a body keeps to its bound");
-    if (decoder.refused()) return show(*decoder.refused(), shown), shown;
-    if (!decoder.done()) return shown + "waits for a body\n";
+    const bool has_body = connection.feed([&](std::string_view input) { return parser.feed_body(input, body); },
+                                          [&] { return parser.done() || parser.refused(); });
+    QUIRE_CHECK(body.size() <= kMaxBody && body.size() == parser.num_decoded(), "a body keeps to its bound");
+    if (parser.refused()) return show(*parser.refused(), shown), shown;
+    if (!has_body) return shown + "waits for a body\n";
     shown += body + "\n";
   }
   return shown;

@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "server/api/json.h"
-#include "server/http/body_decoder.h"
-#include "server/http/head_parser.h"
+#include "server/http/raw_head.h"
+#include "server/http/request_parser.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 
@@ -46,37 +46,32 @@ std::vector<HttpReply> replies(std::uint16_t port, const std::string& raw) {
 }
 
 std::optional<HttpRefusal> refusal_of(const std::string& raw) {
-  HeadParser parser(8192);
-  const std::size_t taken = parser.feed(raw);
-  if (parser.refused()) return parser.refused();
-  if (!parser.done()) return std::nullopt;
-  BodyDecoder decoder(parser.take(), 8192);
+  RequestParser parser(8192);
+  const std::size_t taken = parser.feed_head(raw);
+  if (parser.refused() || !parser.head_done()) return parser.refused();
+  parser.limit_body(8192);
   std::string body;
-  decoder.feed(std::string_view(raw).substr(taken), body);
-  return decoder.refused();
+  parser.feed_body(std::string_view(raw).substr(taken), body);
+  return parser.refused();
 }
 
 // What whole requests a text was taken for, as one text.
 std::string understood(std::string_view raw) {
   std::string shown;
   while (raw.find_first_not_of("\r\n") != std::string_view::npos) {
-    HeadParser parser(8192);
-    raw.remove_prefix(parser.feed(raw));
-    if (!parser.done()) break;
-    const RequestHead head = parser.take();
+    RequestParser parser(8192);
+    raw.remove_prefix(parser.feed_head(raw));
+    if (!parser.head_done()) break;
+    const RequestHead head = parser.take_head();
     std::string request = head.method + ' ' + head.target + '\n';
     for (const HeaderField& field : head.fields)
       request += field.name + ':' + field.value + '\n';
-    BodyDecoder decoder(head, 8192);
-    raw.remove_prefix(decoder.feed(raw, request));
-    if (decoder.done()) shown += request + '\n';
+    parser.limit_body(8192);
+    raw.remove_prefix(parser.feed_body(raw, request));
+    if (!parser.done()) break;
+    shown += request + '\n';
   }
   return shown;
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
 // The same of the spans that another parser found: "off=0 len=3 span[method]=...".
@@ -101,7 +96,7 @@ std::string understood(const std::string& raw, const Json& events) {
     } else if (match[1] == "header_value complete" && in_head) {
       std::string name = take("header_field");
       std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-      request += name + ':' + trimmed(take("header_value")) + '\n';
+      request += name + ':' + std::string(trimmed(take("header_value"))) + '\n';
     } else if (match[1] == "message complete") {
       shown += request + take("body") + '\n';
     }
@@ -120,13 +115,16 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
   for (const std::string& line : read_lines(path)) {
     const Json row = Json::parse(line);
     const std::string raw = decode_base64(row["raw_b64"]);
-    const auto found = replies(server.port(), raw);
+    auto found = replies(server.port(), raw);
     INFO(row["id"] << " " << row["title"] << ": " << row["llhttp_error"]);
     // The suite's other modes are lenient ones, whose examples are to be refused too, and ends in mid-request.
     const bool lenient = row["parser_mode"].get<std::string>().starts_with("request-lenient");
     if (!row["llhttp_error"].is_null() || lenient) {
+      // A head is judged when it is whole.
+      if (found.empty()) found = replies(server.port(), raw + "\r\n\r\n");
       REQUIRE(!found.empty());
-      CHECK(found.back().status == 400);
+      const int status = found.back().status;
+      CHECK((status == 400 || status == 501 || status == 505));
     } else if (row["strict"].get<bool>()) {
       // A parser lets a request without a Host pass, a server may not.
       CHECK(std::none_of(found.begin(), found.end(), [](const HttpReply& reply) {
@@ -143,45 +141,118 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
   CHECK(num_cases > 50);
 }
 
-TEST_CASE("lenient spellings that a proxy may read otherwise are refused") {
+TEST_CASE("the raw head is checked for what two readers may take differently") {
+  const auto code = [](const std::string& fields, const std::string& version = "1.1") {
+    const auto refusal = check_raw_head("POST / HTTP/" + version + "\r\n" + fields + "\r\n");
+    return refusal ? std::string(refusal->code) : "";
+  };
+  CHECK(code("").empty());
+  CHECK(code("Host: a\r\nContent-Length: 00\r\nX:\r\nY:\t \r\n").empty());
+  CHECK(code("Transfer-Encoding:\t CHUNKED \r\n").empty());
+  CHECK(code("X: y\r\n z\r\n") == "invalid_header");
+  CHECK(code("X: y\r\n\tHost: a\r\n") == "invalid_header");
+  CHECK(code(" Host: a\r\n") == "invalid_header");
+  CHECK(code("Host: a\r\nX: y\r\nhOST: a\r\n") == "invalid_host");
+  CHECK(code("Host: a b\r\n") == "invalid_host");
+  for (const char* length : {"", "1, 1", "+1", "-1", "0x1", "1 1", "1;"}) {
+    INFO(length);
+    CHECK(code("Content-Length: " + std::string(length) + "\r\n") == "invalid_content_length");
+  }
+  CHECK(code("Content-Length: 1\r\nContent-Length: 1\r\n") == "invalid_content_length");
+  for (const char* coding : {"", "gzip", "identity", "xchunked", "chunked, chunked", "chunked, identity", "chunked;x",
+                             "chunked,", "\"chunked\"", "chunked chunked", "chunked\v"}) {
+    INFO(coding);
+    CHECK(code("Transfer-Encoding: " + std::string(coding) + "\r\n") == "invalid_transfer_encoding");
+  }
+  CHECK(code("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n") == "invalid_transfer_encoding");
+  CHECK(code("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n") == "invalid_transfer_encoding");
+  CHECK(code("Transfer-Encoding: chunked\r\n", "1.0") == "invalid_transfer_encoding");
+  CHECK(code("Transfer-Encoding: gzip, chunked\r\n") == "transfer_coding_unsupported");
+  CHECK(code("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n") == "invalid_framing");
+  CHECK(code("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n") == "invalid_framing");
+}
+
+TEST_CASE("lenient spellings of heads and chunks that a proxy may read otherwise are refused") {
   const auto rest = [](const std::string& text) { return "POST / HTTP/1.1\r\nHost: a\r\n" + text; };
   CHECK(refusal_of(rest("Content-Length: 1\r\nContent-Length: 1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: 1, 1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: +1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: -1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: 0x1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")));
-  CHECK(refusal_of(rest("Transfer-Encoding: chunked, chunked\r\n\r\n")));
-  CHECK(refusal_of(rest("Transfer-Encoding: chunked, identity\r\n\r\n")));
-  CHECK(refusal_of(rest("Transfer-Encoding: xchunked\r\n\r\n")));
-  CHECK(refusal_of(rest("Transfer-Encoding: gzip, chunked\r\n\r\n"))->status == 501);
-  CHECK(refusal_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"));
-  CHECK(refusal_of(rest("X : y\r\n")));
-  CHECK(refusal_of(rest("X: y\r\n z\r\n")));
+  CHECK(refusal_of(rest("Content-Length: 99999999999999999999\r\n\r\n")));
+  CHECK(refusal_of(rest("X : y\r\n\r\n")));
+  CHECK(refusal_of(rest(": y\r\n\r\n")));
+  CHECK(refusal_of(rest("X\r\n\r\n")));
+  // These are refused as they arrive: there may never be an end to them.
   CHECK(refusal_of(rest("X: y\n")));
-  CHECK(refusal_of(rest(std::string("X: y\0z\r\n", 8))));
-  CHECK(refusal_of(rest("Host: b\r\n")));
-  CHECK(refusal_of("GET  / HTTP/1.1\r\n"));
-  CHECK(refusal_of("GET / HTTP/2.0\r\n"));
-  CHECK(refusal_of("GET \xc3\xa9 HTTP/1.1\r\n"));
-  CHECK(refusal_of("GET /\r\n")->status == 505);
+  CHECK(refusal_of(rest("X: y\rz")));
+  CHECK(refusal_of(rest(std::string("X: y\0z", 6))));
+  CHECK(refusal_of("\x16\x03\x01"));
+  CHECK(refusal_of("\rX"));
+  CHECK(refusal_of("GET  / HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(refusal_of("GET\t/ HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(refusal_of("GET /\r\n\r\n")->status == 400);
+  CHECK(refusal_of("GET / H\r\n\r\n")->status == 400);
+  CHECK(refusal_of("GET / HTTP/1.1 \r\n\r\n"));
+  CHECK(refusal_of("GET / HTTP/2.0\r\n\r\n")->status == 505);
+  CHECK(refusal_of("GET \xc3\xa9 HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(refusal_of("get / HTTP/1.1\r\n\r\n")->status == 501);
+  CHECK(refusal_of("CONNECT / HTTP/1.1\r\n\r\n")->status == 501);
   const std::string chunked = rest("Transfer-Encoding: chunked\r\n\r\n");
-  CHECK(refusal_of(chunked + "1\na\r\n0\r\n\r\n"));
-  CHECK(refusal_of(chunked + "1 \r\na\r\n0\r\n\r\n"));
-  CHECK(refusal_of(chunked + "g\r\n"));
-  CHECK(refusal_of(chunked + "1;\r\n"));
-  CHECK(refusal_of(chunked + "1;a \r\n"));
-  CHECK(refusal_of(chunked + "1 a\r\n"));
-  CHECK(refusal_of(chunked + "1;a = \"b\" c\r\n"));
+  for (const char* bad : {"1\na\r\n0\r\n\r\n",
+                          "1 \r\na\r\n0\r\n\r\n",
+                          "g\r\n\r\n\r\n",
+                          "0x1\r\na\r\n0\r\n\r\n",
+                          "+1\r\na\r\n0\r\n\r\n",
+                          "1;\r\na\r\n0\r\n\r\n",
+                          "1;a \r\na\r\n",
+                          "1 a\r\na\r\n",
+                          "1;a = \"b\" c\r\na\r\n",
+                          "1;a=\"\n\"\r\na\r\n",
+                          "1;a=\"b\r\nX\"\r\n",
+                          "1\r\nab\r\n0\r\n\r\n",
+                          "1\r\na\n0\r\n\r\n",
+                          "\r\n1\r\na\r\n0\r\n\r\n",
+                          "ffffffffffffffff\r\n",
+                          "10000000000000000\r\n",
+                          "0\r\nContent-Length: 1\r\n\r\n",
+                          "0\r\nX: y\r\ntransfer-ENCODING: chunked\r\n\r\n",
+                          "0\r\nHost: b\r\n\r\n",
+                          "0\r\nX : y\r\n\r\n",
+                          "0\r\nX: y\n\r\n\r\n",
+                          "0;\r\n\r\n"}) {
+    INFO(bad);
+    CHECK(refusal_of(chunked + bad));
+  }
   CHECK_FALSE(refusal_of(chunked + "1 ; a\t= \"b\" ;c=d\r\na\r\n0\r\n\r\n"));
-  CHECK(refusal_of(chunked + "0\r\nContent-Length: 1\r\n\r\n"));
-  CHECK(refusal_of(chunked + "0\r\nX: y\r\ntransfer-ENCODING: chunked\r\n\r\n"));
-  CHECK(refusal_of(chunked + "0\r\nHost: b\r\n\r\n"));
-  CHECK(refusal_of(chunked + "1;a=\"b\r\n"));
-  CHECK(refusal_of(chunked + "1\r\nab\r\n"));
-  CHECK(refusal_of(chunked + "ffffffffffffffff\r\n"));
   CHECK_FALSE(refusal_of(chunked + "1;a;b=c;d=\"e\\\"f\"\r\na\r\n000\r\nX: y\r\n\r\n"));
-  CHECK_FALSE(refusal_of(rest("X:\r\nY:\t \r\nContent-Length: 00\r\n\r\n")));
+}
+
+TEST_CASE("a chunked body keeps to its bounds, however it arrives") {
+  const auto read = [](const std::string& chunks, std::size_t piece) {
+    RequestParser parser(8192);
+    parser.feed_head("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    parser.limit_body(10);
+    std::string body;
+    std::string input;
+    for (std::size_t at = 0; at < chunks.size() && !parser.refused(); at += piece) {
+      input += chunks.substr(at, piece);
+      input.erase(0, parser.feed_body(input, body));
+    }
+    return parser.refused() ? std::to_string(parser.refused()->status) : parser.done() ? body + "|" + input : "more";
+  };
+  const std::string long_name(RequestParser::kMaxOverhead, 'x');
+  std::string many;
+  for (int i = 0; i < 10; ++i)
+    many += "1;" + long_name.substr(0, 2000) + "\r\na\r\n";
+  for (const std::size_t piece : {1, 2, 3, 7, 100000}) {
+    INFO(piece);
+    CHECK(read("0\r\n\r\n", piece) == "|");
+    CHECK(read("4\r\nabcd\r\n6\r\nefghij\r\n0\r\n\r\n", piece) == "abcdefghij|");
+    CHECK(read("4\r\nabcd\r\n7\r\nefghijk\r\n0\r\n\r\n", piece) == "413");
+    CHECK(read("1\r\na\r\n0\r\nX: y\r\n\r\n", piece) == "a|");
+    CHECK(read("1;" + long_name + "\r\n", piece) == "431");
+    CHECK(read(std::string(40000, '0') + "1\r\na\r\n0\r\n\r\n", 1000) == "431");
+    CHECK(read(many + "0\r\n\r\n", piece) == "431");
+    CHECK(read("0\r\nX: " + long_name + "\r\n\r\n", piece) == "431");
+  }
+  CHECK(read("1\r\na\r\n0\r\n\r\nGET", 100000) == "a|GET");
 }
 
 TEST_CASE("whom a request is for is a host with a port, in Host and in an absolute target") {
@@ -204,7 +275,7 @@ TEST_CASE("whom a request is for is a host with a port, in Host and in an absolu
   for (const char* bad : {"http:///", "http://:80/", "http://a]b/", "http://a:x/", "http://u@/", "http://[::1/", "a:80",
                           "*", "1a://b/", "http:/a"}) {
     INFO(bad);
-    CHECK(refusal_of(with_target(bad)));
+    CHECK(refusal_of(with_target(bad))->status == 400);
   }
 }
 
@@ -216,7 +287,7 @@ TEST_CASE("a path is what it says once it is decoded, and then it is text") {
   CHECK(client.get("/v1/models/%C3%A9").body.find("\xC3\xA9") != std::string::npos);
   for (const char* bad : {"/%", "/%6", "/%zz", "/%00", "/a%0Ab", "/%7f", "/%ff", "/%C3"}) {
     INFO(bad);
-    CHECK(refusal_of("GET " + std::string(bad) + " HTTP/1.1\r\n"));
+    CHECK(refusal_of("GET " + std::string(bad) + " HTTP/1.1\r\n\r\n")->status == 400);
   }
 }
 
@@ -236,7 +307,7 @@ TEST_CASE("what a page does not need of a request is read all the same before it
   CHECK(of_all(kHead + chunked + "2\r\nabc\r\n0\r\n\r\n" + next) == Statuses{400});
   CHECK(of_all(kHead + "Connection: close\r\n" + chunked + "2\r\nabc\r\n0\r\n\r\n") == Statuses{400});
   CHECK(of_all(unknown + "Content-Length: 2\r\n\r\nab" + next) == Statuses{404, 200});
-  CHECK(of_all(unknown + chunked + "x") == Statuses{400});
+  CHECK(of_all(unknown + chunked + "x\r\n\r\n") == Statuses{400});
   // Too long to be worth reading, and not sent before it was asked for: answered at once, and the connection closed.
   CHECK(of_all(unknown + "Content-Length: 900000\r\n\r\n" + next) == Statuses{404});
   CHECK(of_all(unknown + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n") == Statuses{404});
@@ -252,14 +323,17 @@ TEST_CASE("OPTIONS * asks about the server itself") {
 }
 
 TEST_CASE("a head that arrives byte by byte is the same head") {
-  HeadParser parser(8192);
-  const std::string raw = "POST /a?b=c#d HTTP/1.1\r\nHost: x\r\nX-One:  two \r\nContent-Length: 7\r\n\r\n";
+  RequestParser parser(8192);
+  const std::string raw = "\r\n\r\nPOST /a?b=c#d HTTP/1.1\r\nHost: x\r\nX-One:  two \r\nContent-Length: 7\r\n\r\n";
+  std::string input;
   for (const char c : raw) {
-    REQUIRE_FALSE(parser.done());
-    CHECK(parser.feed(std::string_view(&c, 1)) == 1);
+    REQUIRE_FALSE(parser.head_done());
+    input += c;
+    input.erase(0, parser.feed_head(input));
   }
-  REQUIRE(parser.done());
-  const RequestHead head = parser.take();
+  REQUIRE(parser.head_done());
+  CHECK(input.empty());
+  const RequestHead head = parser.take_head();
   CHECK(head.path == "/a");
   CHECK(head.query == "b=c");
   CHECK(head.field("x-one") == "two");

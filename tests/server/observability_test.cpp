@@ -209,7 +209,8 @@ TEST_CASE("a collector's address is one that can be spoken to") {
   CHECK(parse_collector("https://collector").secure);
   CHECK(parse_collector("https://collector").port == "443");
   for (const std::string bad :
-       {"collector:4318", "ftp://collector/v1/traces", "http://", "https://", "http://a:b/", "http://:80/"}) {
+       {"collector:4318", "ftp://collector/v1/traces", "http://", "https://", "http://a:b/", "http://:80/",
+        "http://u@a/", "http://a/x y", "http://[::1/", "http://a#b", "HTTP//a"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_collector(bad), StartupError);
   }
@@ -217,16 +218,19 @@ TEST_CASE("a collector's address is one that can be spoken to") {
 
 TEST_CASE("a collector behind TLS is told only where it shows a certificate for its name that is believed") {
   Collector good(true);
-  REQUIRE(CollectorLink(good.url(), certificate().certificate).post(R"({"a":1})").empty());
+  const auto open = [](const std::string& url, const std::string& ca) {
+    return open_collector(TracingOptions{.endpoint = url, .ca = ca});
+  };
+  REQUIRE(post_spans(open(good.url(), certificate().certificate), R"({"a":1})").empty());
   CHECK(good.body() == R"({"a":1})");
-  const auto refusal = [](const std::string& host, const std::string& ca) {
+  const auto refusal = [&](const std::string& host, const std::string& ca) {
     const Collector collector(true);
-    return CollectorLink(collector.url(host), ca).post("{}");
+    return post_spans(open(collector.url(host), ca), "{}");
   };
   CHECK_THAT(refusal("127.0.0.1", ""), Catch::Contains("certificate verify failed"));
   CHECK_THAT(refusal("127.0.0.2", certificate().certificate), Catch::Contains("certificate verify failed"));
-  CHECK_THROWS_WITH(CollectorLink(good.url(), "/nowhere.pem"), Catch::Contains("tracing.ca: '/nowhere.pem'"));
-  CHECK_THROWS_WITH(CollectorLink("http://a", "/nowhere.pem"), Catch::Contains("tracing.ca"));
+  CHECK_THROWS_WITH(open(good.url(), "/nowhere.pem"), Catch::Contains("tracing.ca: '/nowhere.pem'"));
+  CHECK_THROWS_WITH(open("http://a", "/nowhere.pem"), Catch::Contains("tracing.ca"));
 }
 
 TEST_CASE("a trace of the engine shows its steps and each request's share of them") {

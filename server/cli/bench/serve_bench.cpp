@@ -5,41 +5,32 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "server/cli/bench/sse_reader.h"
-#include "server/ops/http_url.h"
+#include "server/client/http_exchange.h"
 
 namespace quire::bench {
 
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
-using Stream = beast::tcp_stream;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kReadBuffer = 16 * 1024;
+constexpr std::chrono::milliseconds kModelsPatience{60'000};
 
 class LoadRun {
  public:
   LoadRun(const ServeBenchOptions& options, HttpUrl endpoint, const std::vector<PlannedRequest>& workload)
-      : options_(options), endpoint_(std::move(endpoint)), workload_(workload), records_(workload.size()) {}
+      : options_(options), server_(std::move(endpoint)), workload_(workload), records_(workload.size()) {}
 
   Result<std::vector<RequestRecord>> run(const std::function<void(const Progress&)>& progress) {
-    asio::ip::tcp::resolver resolver(io_);
-    beast::error_code error;
-    addresses_ = resolver.resolve(endpoint_.host, endpoint_.port, error);
-    if (error) return invalid("cannot resolve " + endpoint_.host + ": " + error.message());
+    if (const auto known = server_.resolve(); !known) return tl::make_unexpected(known.error());
     if (model_ = options_.model; model_.empty()) {
       auto found = first_model();
       if (!found) return tl::make_unexpected(found.error());
@@ -60,30 +51,34 @@ class LoadRun {
  private:
   double now() const { return std::chrono::duration<double>(SteadyClock::now() - start_).count(); }
 
-  // Before the run, on a connection of its own.
+  // Before the run.
   Result<std::string> first_model() {
-    Stream stream(io_);
-    beast::error_code error;
-    stream.connect(addresses_, error);
-    if (error) return invalid("no server at " + options_.url + ": " + error.message());
-    http::request<http::empty_body> request(http::verb::get, "/v1/models", 11);
-    set_headers(request);
-    http::write(stream, request, error);
-    beast::flat_buffer buffer;
-    http::response<http::string_body> response;
-    if (!error) http::read(stream, buffer, response, error);
-    if (error) return invalid("no answer to GET /v1/models: " + error.message());
-    const auto json = nlohmann::json::parse(response.body(), nullptr, false);
+    Result<std::string> listed = std::string();
+    asio::co_spawn(io_, list_models(listed), asio::detached);
+    io_.run();
+    io_.restart();
+    if (!listed) return invalid("no answer to GET /v1/models at " + options_.url + ": " + listed.error().message);
+    const auto json = nlohmann::json::parse(*listed, nullptr, false);
     if (!json.is_object() || !json.contains("data") || json["data"].empty()) {
       return invalid("GET /v1/models lists no model; name one with --model");
     }
     return json["data"][0].value("id", std::string());
   }
 
-  template <class Message>
-  void set_headers(Message& message) const {
-    message.set(http::field::host, endpoint_.host);
-    if (!options_.api_key.empty()) message.set(http::field::authorization, "Bearer " + options_.api_key);
+  asio::awaitable<void> list_models(Result<std::string>& listed) {
+    HttpExchange exchange(io_.get_executor(), server_);
+    const ClientRequest request{"GET", "/v1/models", fields(), {}};
+    const auto status = co_await exchange.send(request, kModelsPatience);
+    if (!status) {
+      listed = tl::make_unexpected(status.error());
+      co_return;
+    }
+    listed = co_await exchange.read_rest();
+  }
+
+  std::vector<std::pair<std::string, std::string>> fields() const {
+    if (options_.api_key.empty()) return {};
+    return {{"Authorization", "Bearer " + options_.api_key}};
   }
 
   asio::awaitable<void> closed_loop() {
@@ -131,52 +126,36 @@ class LoadRun {
   }
 
   asio::awaitable<void> exchange(const PlannedRequest& planned, RequestRecord& record) {
-    Stream stream(io_);
-    stream.expires_after(
-        std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(options_.timeout_seconds)));
-    if (auto [error, unused] = co_await stream.async_connect(addresses_, kToken); error) {
-      record.error = "connect: " + error.message();
+    HttpExchange exchange(io_.get_executor(), server_);
+    ClientRequest request{"POST", "/v1/completions", fields(), body_of(planned)};
+    request.fields.emplace_back("Content-Type", "application/json");
+    const auto timeout =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(options_.timeout_seconds));
+    const auto status = co_await exchange.send(request, timeout);
+    if (!status) {
+      record.error = status.error().message;
       co_return;
     }
-    stream.socket().set_option(asio::ip::tcp::no_delay(true));
-    http::request<http::string_body> request(http::verb::post, "/v1/completions", 11);
-    set_headers(request);
-    request.set(http::field::content_type, "application/json");
-    request.set(http::field::connection, "close");
-    request.body() = body_of(planned);
-    request.prepare_payload();
-    if (auto [error, sent] = co_await http::async_write(stream, request, kToken); error) {
-      record.error = "write: " + error.message();
-      co_return;
-    }
-    co_await receive(stream, record);
+    record.status = *status;
+    co_await receive(exchange, record);
+    record.ok = record.error.empty();
   }
 
-  asio::awaitable<void> receive(Stream& stream, RequestRecord& record) {
-    beast::flat_buffer buffer;
-    http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
-    if (auto [error, read] = co_await http::async_read_header(stream, buffer, parser, kToken); error) {
-      record.error = "read: " + error.message();
-      co_return;
-    }
-    record.status = static_cast<int>(parser.get().result_int());
+  asio::awaitable<void> receive(HttpExchange& exchange, RequestRecord& record) {
     std::string failed_body;
     SseReader sse;
-    std::vector<char> chunk(kReadBuffer);
-    while (!parser.is_done()) {
-      parser.get().body() = {chunk.data(), chunk.size(), true};
-      auto [error, read] = co_await http::async_read_some(stream, buffer, parser, kToken);
-      const std::string_view bytes(chunk.data(), chunk.size() - parser.get().body().size);
+    while (true) {
+      const auto piece = co_await exchange.read_some();
+      if (!piece) {
+        record.error = piece.error().message;
+        co_return;
+      }
+      if (piece->empty()) break;
       if (record.status == 200) {
-        for (const std::string& data : sse.push(bytes))
+        for (const std::string& data : sse.push(*piece))
           take_event(data, record);
       } else {
-        failed_body += bytes;
-      }
-      if (error && error != http::error::need_buffer) {
-        record.error = "read: " + error.message();
-        co_return;
+        failed_body += *piece;
       }
     }
     if (record.status != 200) {
@@ -184,7 +163,6 @@ class LoadRun {
     } else if (record.error.empty() && record.events.empty()) {
       record.error = "the stream ended without any text";
     }
-    record.ok = record.error.empty();
   }
 
   void take_event(const std::string& data, RequestRecord& record) {
@@ -211,12 +189,11 @@ class LoadRun {
   }
 
   const ServeBenchOptions& options_;
-  HttpUrl endpoint_;
+  WebClient server_;
   const std::vector<PlannedRequest>& workload_;
   std::vector<RequestRecord> records_;
   asio::io_context io_;
   asio::steady_timer tick_{io_};  // of the progress line
-  asio::ip::tcp::resolver::results_type addresses_;
   std::string model_;
   SteadyClock::time_point start_;
   std::size_t next_ = 0;
@@ -230,7 +207,7 @@ Result<std::vector<RequestRecord>> run_serve_bench(const ServeBenchOptions& opti
                                                    const std::vector<PlannedRequest>& workload,
                                                    const std::function<void(const Progress&)>& progress) {
   auto endpoint = parse_http_url(options.url);
-  if (!endpoint || endpoint->secure) return invalid("the URL must be http://HOST[:PORT]: " + options.url);
+  if (!endpoint) return invalid("the URL must be http[s]://HOST[:PORT]: " + options.url);
   return LoadRun(options, std::move(*endpoint), workload).run(progress);
 }
 

@@ -12,9 +12,12 @@ struct HttpUrl {
   std::string host;  // an IPv6 address without its brackets
   std::string port;
   std::string path;  // with the query; empty where there is none
+
+  // host:port, as a Host field holds it.
+  std::string authority() const;
 };
 
-// Nothing for anything but http[s]://HOST[:PORT][/PATH].
+// Nothing for anything but http[s]://HOST[:PORT][/PATH][?QUERY].
 std::optional<HttpUrl> parse_http_url(std::string_view url);
 
 }  // namespace quire

@@ -1,0 +1,23 @@
+// What an WebClient holds of Asio, kept out of its header. Any thread.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+
+#include "server/client/web_client.h"
+
+namespace quire {
+
+using Tcp = boost::asio::ip::tcp;
+
+struct WebClient::Tls {
+  // SSL_new() of a context that nothing changes any more may run on any thread.
+  mutable boost::asio::ssl::context context{boost::asio::ssl::context::tls_client};
+};
+
+struct WebClient::Addresses {
+  Tcp::resolver::results_type list;
+};
+
+}  // namespace quire

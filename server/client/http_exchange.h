@@ -1,0 +1,34 @@
+// HttpExchange: one request of an WebClient and its reply, whose body is read in pieces as they arrive. One thread at
+// a time: its executor's. Must not outlive its client.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "server/client/web_client.h"
+
+namespace quire {
+
+class HttpExchange {
+ public:
+  HttpExchange(boost::asio::any_io_executor executor, const WebClient& client);
+  ~HttpExchange();
+  HttpExchange(const HttpExchange&) = delete;
+  HttpExchange& operator=(const HttpExchange&) = delete;
+
+  // Sends the request and reads the reply's head: its status. All that follows must be over after `timeout`.
+  boost::asio::awaitable<Result<int>> send(const ClientRequest& request, std::chrono::milliseconds timeout);
+  // The next piece of the body, valid until the next call; empty at its end.
+  boost::asio::awaitable<Result<std::string_view>> read_some();
+  // What is left of the body.
+  boost::asio::awaitable<Result<std::string>> read_rest();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire

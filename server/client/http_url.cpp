@@ -1,0 +1,36 @@
+#include "server/client/http_url.h"
+
+#include <boost/url/parse.hpp>
+#include <boost/url/src.hpp>  // Debian's package has no compiled library
+#include <boost/url/url_view.hpp>
+
+namespace quire {
+
+namespace {
+
+std::string text_of(boost::core::string_view view) {
+  return std::string(view.data(), view.size());
+}
+
+}  // namespace
+
+std::string HttpUrl::authority() const {
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
+}
+
+std::optional<HttpUrl> parse_http_url(std::string_view text) {
+  const auto parsed = boost::urls::parse_uri(boost::core::string_view(text.data(), text.size()));
+  if (!parsed) return std::nullopt;
+  const boost::urls::url_view& url = *parsed;
+  const bool secure = url.scheme_id() == boost::urls::scheme::https;
+  if (!secure && url.scheme_id() != boost::urls::scheme::http) return std::nullopt;
+  HttpUrl found{secure, url.host_address(), text_of(url.port()), text_of(url.encoded_target())};
+  if (found.port.empty()) found.port = secure ? "443" : "80";
+  // Boost 1.81 takes what follows a colon and is no number for a path.
+  const bool has_path = found.path.empty() || found.path.front() == '/' || found.path.front() == '?';
+  if (found.host.empty() || !has_path || url.has_userinfo() || url.has_fragment()) return std::nullopt;
+  if (!url.has_port() && url.encoded_authority().ends_with(':')) return std::nullopt;
+  return found;
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+#include "server/client/web_client.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "server/client/client_state.h"
+#include "server/client/http_exchange.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+asio::awaitable<void> read_status(HttpExchange& exchange, const ClientRequest& request,
+                                  std::chrono::milliseconds patience, Result<int>& status) {
+  status = co_await exchange.send(request, patience);
+}
+
+}  // namespace
+
+WebClient::WebClient(HttpUrl server, const ClientTrust& trust) : server_(std::move(server)) {
+  if (!server_.secure) return;
+  tls_ = std::make_unique<Tls>();
+  ::SSL_CTX_set_min_proto_version(tls_->context.native_handle(), TLS1_2_VERSION);
+  if (trust.any) return;
+  tls_->context.set_verify_mode(asio::ssl::verify_peer);
+  boost::system::error_code failed;
+  if (trust.ca.empty()) {
+    tls_->context.set_default_verify_paths(failed);
+  } else {
+    tls_->context.load_verify_file(trust.ca, failed);
+  }
+  if (failed) throw StartupError(fmt::format("'{}': {}", trust.ca, failed.message()));
+}
+
+WebClient::~WebClient() = default;
+
+Result<void> WebClient::resolve() {
+  asio::io_context context;
+  Tcp::resolver resolver(context);
+  boost::system::error_code error;
+  auto found = resolver.resolve(server_.host, server_.port, error);
+  if (error) return invalid("cannot resolve " + server_.host + ": " + error.message());
+  addresses_ = std::make_unique<Addresses>(Addresses{std::move(found)});
+  return {};
+}
+
+Result<int> WebClient::ask(const ClientRequest& request, std::chrono::milliseconds patience) const {
+  Result<int> status =
+      failure(ErrorKind::kUnavailable, fmt::format("no answer within {} ms", patience.count()), "no_answer");
+  asio::io_context context;
+  HttpExchange exchange(context.get_executor(), *this);
+  asio::co_spawn(context, read_status(exchange, request, patience, status), asio::detached);
+  context.run_for(patience);
+  return status;
+}
+
+}  // namespace quire

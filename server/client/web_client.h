@@ -1,0 +1,53 @@
+// WebClient: asks an HTTP server for what this process needs of one (a collector, a health check, a benchmark). Each
+// request has a connection of its own, plain or over TLS. Immutable after resolve(); any thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.h"
+#include "server/client/http_url.h"
+
+namespace quire {
+
+struct ClientRequest {
+  std::string method = "GET";
+  std::string path = "/";
+  std::vector<std::pair<std::string, std::string>> fields = {};  // beside Host, Content-Length and Connection
+  std::string body = {};
+};
+
+// Of whom a certificate has to come.
+struct ClientTrust {
+  std::string ca = {};  // a PEM file of the authorities to believe; empty: the system's
+  bool any = false;     // whoever shows one, for an address that no certificate names
+};
+
+class WebClient {
+ public:
+  // Errors of `trust` throw StartupError: the file, and what is wrong with it.
+  explicit WebClient(HttpUrl server, const ClientTrust& trust = {});
+  ~WebClient();
+  WebClient(const WebClient&) = delete;
+  WebClient& operator=(const WebClient&) = delete;
+
+  const HttpUrl& server() const { return server_; }
+  // Looks the server's name up once for all requests; without it each looks it up.
+  Result<void> resolve();
+  // Waits for the reply's status, `patience` at most.
+  Result<int> ask(const ClientRequest& request, std::chrono::milliseconds patience) const;
+
+ private:
+  friend class HttpExchange;
+  friend class ClientStream;
+  struct Tls;
+  struct Addresses;
+  HttpUrl server_;
+  std::unique_ptr<Tls> tls_;              // null: plain
+  std::unique_ptr<Addresses> addresses_;  // null: not looked up
+};
+
+}  // namespace quire
