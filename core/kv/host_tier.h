@@ -34,11 +34,11 @@ class HostTier {
 
 template <class Left>
 bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left) {
-  if (num_bytes > max_bytes_) return false;
   if (order_.contains(node)) {
     order_.remove(node);
     payloads_.erase(node);
   }
+  if (num_bytes > max_bytes_) return false;
   while (order_.num_bytes() + num_bytes > max_bytes_) {
     const PrefixNode leaving = order_.next_to_leave();
     if (leaving == kNoNode) return false;

@@ -268,10 +268,6 @@ StateId KvCache::take_state() {
   const StateId leaving = states_.oldest_snapshot();
   const PrefixNode node = states_.node_of(leaving);
   if (listener_ != nullptr && has_state_after(node)) listener_->before_snapshot_leaves(node);
-  // What is written to its place next must not be overwritten by its own copy.
-  std::erase_if(due_copies_, [&](const BlockCopy& copy) {
-    return copy.of == BlockCopy::Of::kState && copy.destination.value == leaving.value;
-  });
   states_.drop(take_off(node).state);
   return states_.allocate();
 }
