@@ -176,7 +176,11 @@ bool Engine::Impl::finish(Step& step) {
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   output->seconds = meter_.note_done(step.record);
-  if (executor_->depth() == 1) scheduler_.commit(step.plan, *output);
+  if (executor_->depth() == 1) {
+    scheduler_.commit(step.plan, *output);
+  } else {
+    scheduler_.observe(step.plan, output->seconds);
+  }
   commit(step, *output);
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);

@@ -1,6 +1,7 @@
 // Which of two sequences goes first where only one can: for blocks and for a place. Value functions; any thread.
 #pragma once
 
+#include <cstdint>
 #include <tuple>
 
 #include "core/sched/sequence.h"
@@ -8,8 +9,10 @@
 namespace quire {
 
 // Lower is more important: the level, then the older, then the first made.
-inline auto importance(const Sequence& sequence) {
-  return std::tuple(sequence.level, sequence.request->arrival, sequence.id);
+using Importance = std::tuple<std::int64_t, Clock::time_point, SequenceId>;
+
+inline Importance importance(const Sequence& sequence) {
+  return {sequence.level, sequence.request->arrival, sequence.id};
 }
 
 inline bool more_important(const Sequence* a, const Sequence* b) {

@@ -22,10 +22,6 @@ std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
 }
 
-std::int64_t most_tokens(const Sequence& sequence) {
-  return sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0);
-}
-
 // Until commit.
 bool is_kept(const Sequence& sequence) {
   return sequence.num_scheduled > 0 || sequence.keeps_blocks;
@@ -43,7 +39,12 @@ bool holds_more_for_less(const Sequence& a, const Sequence& b) {
 Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(options), kv_(kv), waiting_(options) {
   const std::int64_t pool_tokens = kv.pool().num_blocks() * kv.block_size();
   options_.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, pool_tokens) : pool_tokens;
-  running_.reserve(static_cast<std::size_t>(options.max_num_seqs));
+  const auto max_num_seqs = static_cast<std::size_t>(options.max_num_seqs);
+  running_.reserve(max_num_seqs);
+  shares_.reserve(max_num_seqs);
+  next_to_start_.reserve(kNextToStart);
+  collected_.reserve(kMostCollected);
+  candidates_.reserve(kMostCollected);
 }
 
 Result<void> Scheduler::check(const Request& request) const {
@@ -71,7 +72,8 @@ void Scheduler::add(Sequence& sequence) {
   sequence.borders = kv_.snapshot_borders(sequence.num_prompt_tokens, sequence.message_ends);
   sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
-  kv_.reserve(sequence.table, most_tokens(sequence));  // starting allocates nothing
+  sequence.num_started_before = num_started_;
+  kv_.reserve(sequence.table, sequence.most_tokens());  // starting allocates nothing
   waiting_.began(sequence);
   waiting_.add(sequence);
   blocked_need_ = 0;
@@ -94,12 +96,12 @@ std::span<Sequence* const> Scheduler::next_to_start() {
 void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   plan.clear();
   limits_ = limits;
-  terms_ = {};
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
   find_prompts();
   if (num_places_left() == 0) take_places(plan);
   const std::size_t num_displaced = plan.preempted.size();
+  choose_streams();
   place_streaming(plan);
   const bool is_short_of_memory = plan.preempted.size() > num_displaced;
   std::erase_if(shares_, [](const Share& share) { return share.sequence->state != Sequence::State::kRunning; });
@@ -107,22 +109,21 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   if (!is_short_of_memory) admit_waiting(plan);
   share_prompts(plan);
   place_prompts(plan);
-  plan.predicted_seconds = cost_.known() ? cost_.seconds(terms_) : 0.0;
+  plan.predicted_seconds = cost_.known() ? cost_.seconds(plan.terms) : 0.0;
   if (!plan.empty()) kv_.take_due_copies(plan.transfers.copies);
 }
 
 void Scheduler::place_streaming(StepPlan& plan) {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0;) {
     Sequence& sequence = *running_[i];
-    if (sequence.streams() && sequence.num_remaining() > 0 && !sequence.keeps_blocks) {
+    if (sequence.streams_now) {
       const std::int64_t num_tokens = std::min(sequence.num_remaining(), budget_);
       if (!make_room(plan, sequence, num_tokens)) {
         preempt(plan, sequence);  // leaves running_[i] to the next one
         continue;
       }
       place(plan, sequence, num_tokens);
-      for (std::int64_t i_token = 0; i_token < num_tokens; ++i_token)
-        terms_.add_stream(sequence.num_computed + i_token);
+      plan.terms.add_stream(sequence.num_computed, num_tokens);
       ++plan.num_streaming;
     }
     ++i;
@@ -175,6 +176,7 @@ void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   num_swaps_ += swapped ? 1 : 0;
   sequence.num_computed = 0;
   sequence.state = Sequence::State::kWaiting;
+  sequence.num_started_before = num_started_;
   ++sequence.num_preemptions;
   ++num_preemptions_;
   waiting_.add(sequence);
@@ -194,8 +196,8 @@ bool Scheduler::swaps(const Sequence& victim) const {
 
 // All that the sequence can grow to, so that growing allocates nothing.
 void Scheduler::reserve_room(Sequence& sequence) const {
-  sequence.tokens.reserve(static_cast<std::size_t>(most_tokens(sequence)));
-  kv_.reserve(sequence.table, most_tokens(sequence));
+  sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
+  kv_.reserve(sequence.table, sequence.most_tokens());
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
@@ -213,7 +215,7 @@ void Scheduler::leave_running(Sequence& sequence) {
 }
 
 void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
-  StepTerms terms;
+  plan.terms = {};
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
@@ -221,10 +223,9 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
     if (std::cmp_less(i, plan.num_streaming)) {
-      for (std::int64_t row = 0; row < done.num_computed; ++row)
-        terms.add_stream(sequence.num_computed + row);
+      plan.terms.add_stream(sequence.num_computed, done.num_computed);
     } else {
-      terms.add_prompt(sequence.num_computed, done.num_computed);
+      plan.terms.add_prompt(sequence.num_computed, done.num_computed);
     }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
@@ -245,7 +246,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
   }
   for (Sequence* sequence : plan.started)
     reserve_room(*sequence);
-  cost_.observe(terms, output.seconds);
+  observe(plan, output.seconds);
 }
 
 void Scheduler::abandon(StepPlan& plan) {
@@ -263,6 +264,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.level = parent.level;
   reserve_room(child);
   waiting_.began(child);
+  child.num_started_before = num_started_;
   const bool has_state = kv_.can_fork() && (!kv_.has_states() || parent.num_computed <= child.num_tokens());
   if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !has_state) {
     child.state = Sequence::State::kWaiting;
@@ -271,6 +273,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   }
   child.num_computed = std::min(parent.num_computed, child.num_tokens());
   kv_.fork(parent.table, child.table, child.num_computed);
+  ++num_started_;
   enter_running(child);
 }
 
@@ -279,6 +282,7 @@ void Scheduler::finish(Sequence& sequence) {
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
     release(sequence, WhenEvicted::kOffered);
+    blocked_need_ = 0;
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
     blocked_need_ = 0;

@@ -1,8 +1,9 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
-// Invariants: those who stream go first; each step advances at least one sequence; a sequence is preempted only for one
-// at least as important (lower priority number, aged where the policy ages it, then older), a choice of a request also
-// for another request's first place; one in the plan keeps its blocks until commit.
+// Invariants: those who stream go first, in turns where they do not fit max_step_time; each step advances at least one
+// sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
+// ages it, then older), a choice of a request also for another request's first place; one in the plan keeps its blocks
+// until commit.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "core/base/result.h"
 #include "core/kv/kv_cache.h"
+#include "core/sched/importance.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/sequence.h"
 #include "core/sched/step_cost.h"
@@ -36,8 +38,10 @@ class Scheduler {
   std::span<Sequence* const> next_to_start();
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
-  // The plan was computed, as `output` says. Called before new tokens are appended.
+  // The plan was computed, as `output` says. Called before new tokens are appended. Where its time is known later,
+  // observe() tells it.
   void commit(StepPlan& plan, const StepOutput& output);
+  void observe(const StepPlan& committed, double seconds) { cost_.observe(committed.terms, seconds); }
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
   // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
@@ -60,6 +64,8 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
+  static constexpr std::size_t kMostCollected = 32;  // waiting sequences that are looked at together
+
   // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, then the
   // shortest remainder first.
   struct Order {
@@ -97,12 +103,15 @@ class Scheduler {
   bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }
   std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
 
-  // scheduler_prompts.cpp: how the prompts in progress share a step.
+  // scheduler_prompts.cpp: how streams and the prompts in progress share a step.
+  double stream_seconds() const;
+  void choose_streams();
   void find_prompts();
   void set_prompt_budget(StepPlan& plan);
   Order order_of(const Sequence& sequence, std::int64_t num_remaining) const;
   Order order_of(const Sequence& running) const;
   void share_prompts(StepPlan& plan);
+  std::int64_t least_chunk(const Sequence& sequence, std::int64_t wanted) const;
   void give(Share& share, std::int64_t num_tokens, double seconds);
   void give_whole(Share& share, std::int64_t num_tokens, double seconds);
   void place_prompts(StepPlan& plan);
@@ -130,7 +139,7 @@ class Scheduler {
   bool may_bypass(const Sequence& sequence) const;
   bool try_start(StepPlan& plan, Sequence& sequence);
   void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
-  std::int64_t most_blocks(const Sequence& sequence) const;  // that it can come to hold
+  std::int64_t most_room(const Sequence& sequence) const;
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -142,20 +151,23 @@ class Scheduler {
 
   // Of the plan being made.
   StepLimits limits_;
-  StepTerms terms_;
   std::int64_t budget_ = 0;         // tokens left
   std::int64_t prompt_budget_ = 0;  // of them, for prompts
   double prompt_seconds_ = 0.0;     // time left for prompts
+  double step_seconds_ = 0.0;       // time that streams leave of max_step_time
   std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
   std::int64_t num_given_ = 0;      // to prompts
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;
-  Sequence* head_ = nullptr;     // of the candidates, the first in policy order
-  Sequence* blocked_ = nullptr;  // the head, where there is no room for it
+  Sequence* head_ = nullptr;              // of the candidates, the first in policy order
+  Sequence* blocked_ = nullptr;           // the head, where there is no room for it
+  std::int64_t room_beside_blocked_ = 0;  // blocks that those which start before it may come to need
 
-  double oldest_credit_ = 0.0;     // tokens that are due to the oldest prompt
-  std::int64_t blocked_need_ = 0;  // > 0: nothing starts before so many blocks are available
+  double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
+  std::int64_t blocked_need_ = 0;        // > 0: nothing starts before so many blocks are available
+  std::int64_t num_started_ = 0;         // each time that a sequence began to run
+  std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;

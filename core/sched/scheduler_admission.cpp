@@ -10,7 +10,6 @@ namespace {
 // Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr std::size_t kMostCollected = 32;
 constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
 constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
 constexpr int kMostDisplaced = 4;  // choices in one step
@@ -104,6 +103,11 @@ void Scheduler::find_head() {
   if (!running_.empty() && room_needed(*first) > kv_.pool().num_available()) {
     blocked_ = head_;
     blocked_need_ = room_needed(*first);
+    head_->num_bypassed = kMaxBypassed;  // once there is room it is the next
+    room_beside_blocked_ = kv_.pool().num_blocks() - kv_.blocks_for(head_->num_tokens());
+    for (const Sequence* running : running_) {
+      if (running->num_started_before >= head_->num_started_before) room_beside_blocked_ -= most_room(*running);
+    }
   }
 }
 
@@ -198,16 +202,15 @@ std::int64_t Scheduler::room_needed(const Candidate& candidate) const {
   return kv_.blocks_needed(sequence.table, candidate.match, sequence.num_tokens()) + num_running();
 }
 
-std::int64_t Scheduler::most_blocks(const Sequence& sequence) const {
-  return kv_.blocks_for(sequence.num_prompt_tokens + std::max(sequence.request->sampling.max_tokens, 0));
+// All that it can come to need.
+std::int64_t Scheduler::most_room(const Sequence& sequence) const {
+  return kv_.blocks_for(sequence.most_tokens()) + 1;
 }
 
-// Where there is no room for the head, later ones may take as much room as it needs itself before they wait for it. One
-// that was preempted is not bypassed.
+// Where there is no room for the head, later ones start as long as there is going to be room for it beside them: it
+// waits no longer than for those that ran when it began to wait.
 bool Scheduler::may_bypass(const Sequence& sequence) const {
-  if (blocked_ == nullptr || blocked_ == &sequence) return true;
-  if (blocked_->has_started && !blocked_->is_choice) return false;
-  return blocked_->num_blocks_bypassed + most_blocks(sequence) <= most_blocks(*blocked_);
+  return blocked_ == nullptr || blocked_ == &sequence || most_room(sequence) <= room_beside_blocked_;
 }
 
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
@@ -220,8 +223,11 @@ bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
     return false;
   }
   if (head_ != nullptr && head_ != &sequence) {
-    ++head_->num_bypassed;
-    if (head_ == blocked_) head_->num_blocks_bypassed += most_blocks(sequence);
+    if (head_ == blocked_) {
+      room_beside_blocked_ -= most_room(sequence);
+    } else {
+      ++head_->num_bypassed;
+    }
   } else {
     head_ = nullptr;
   }
@@ -232,6 +238,7 @@ bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
 void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match) {
   waiting_.remove(sequence);
   sequence.num_computed = kv_.match_tokens(match);
+  const Share share{&sequence, order_of(sequence), 0};  // its key pays from the next step on
   if (!sequence.has_started) {
     sequence.has_started = true;
     sequence.num_cached_tokens = sequence.num_computed;
@@ -244,9 +251,10 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
   } else {
     sequence.turn_end = sequence.num_tokens() + kTurn;
   }
+  sequence.num_started_before = num_started_++;
+  sequence.num_bypassed = 0;
   sequence.keeps_blocks = true;
   enter_running(sequence);
-  const Share share{&sequence, order_of(sequence), 0};
   const auto place = std::upper_bound(shares_.begin(), shares_.end(), share,
                                       [](const Share& a, const Share& b) { return a.order < b.order; });
   shares_.insert(place, share);

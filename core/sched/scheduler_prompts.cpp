@@ -10,7 +10,8 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinPromptChunk = 16;
-constexpr double kOldestPart = 0.25;  // of a step's prompt tokens, so that a long prompt ends whatever else comes
+constexpr double kOldestPart = 0.25;   // of a step's prompt tokens, so that a long prompt ends whatever else comes
+constexpr double kStreamsPart = 0.75;  // of a step that streams fill, while there are prompts
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 bool older(const Sequence& a, const Sequence& b) {
@@ -37,6 +38,39 @@ Scheduler::Order Scheduler::order_of(const Sequence& running) const {
   return std::min(own, order_of(*waits, std::max<std::int64_t>(waits->num_tokens() - running.num_computed, 1)));
 }
 
+// What streams may take of a step where its time is bounded: a part is left to prompts.
+double Scheduler::stream_seconds() const {
+  const double most = max_step_seconds();
+  const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
+  if (!has_prompts) return most;
+  return std::min(kStreamsPart * most, most - cost_.prompt_seconds(0, kMinPromptChunk));
+}
+
+// All who stream go on. Where that would take longer than a step may, they take turns: as many as fit, in the order of
+// importance, beginning after the last one of the step before.
+void Scheduler::choose_streams() {
+  StepTerms terms;
+  for (Sequence* sequence : running_) {
+    sequence->streams_now = sequence->streams() && sequence->num_remaining() > 0 && !sequence->keeps_blocks;
+    if (sequence->streams_now) terms.add_stream(sequence->num_computed, sequence->num_remaining());
+  }
+  const double limit = stream_seconds();
+  if (!cost_.known() || cost_.seconds(terms) <= limit) return last_turn_.reset();
+  const auto comes_after = [](const std::optional<Importance>& last, const Sequence* each) {
+    return last < importance(*each);
+  };
+  const auto first = std::upper_bound(running_.begin(), running_.end(), last_turn_, comes_after) - running_.begin();
+  terms = {};
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[(static_cast<std::size_t>(first) + i) % running_.size()];
+    if (!sequence.streams_now) continue;
+    const bool is_first = terms.num_streams == 0.0;
+    terms.add_stream(sequence.num_computed, sequence.num_remaining());
+    sequence.streams_now = is_first || cost_.seconds(terms) <= limit;
+    if (sequence.streams_now) last_turn_ = importance(sequence);
+  }
+}
+
 void Scheduler::find_prompts() {
   shares_.clear();
   for (Sequence* sequence : running_) {
@@ -50,7 +84,7 @@ void Scheduler::find_prompts() {
 
 // The time and the tokens that those who stream leave to prompts.
 void Scheduler::set_prompt_budget(StepPlan& plan) {
-  const double streams_s = cost_.seconds(terms_);
+  const double streams_s = cost_.seconds(plan.terms);
   double limit = limits_.max_seconds;
   // Prompts are not starved by a target that streams alone use up.
   if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0)
@@ -64,6 +98,7 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
   } else {
     limit = std::min(limit, most);
   }
+  step_seconds_ = most - streams_s;
   prompt_budget_ = budget_;
   prompt_seconds_ = kNoLimit;
   if (limit == kNoLimit) return;
@@ -82,6 +117,13 @@ void Scheduler::give_whole(Share& share, std::int64_t num_tokens, double seconds
   prompt_seconds_ -= price;
 }
 
+// Of the first prompt of a step: not more than fits the step, but a token.
+std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wanted) const {
+  const std::int64_t least = std::min({wanted, kMinPromptChunk, budget_});
+  if (step_seconds_ == kNoLimit) return least;
+  return std::clamp<std::int64_t>(cost_.prompt_tokens_within(step_seconds_, sequence.num_computed), 1, least);
+}
+
 void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   if (options_.whole_prompts) return give_whole(share, num_tokens, seconds);
   const Sequence& sequence = *share.sequence;
@@ -98,7 +140,7 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   // A few rows of a long prompt cost more than they bring; some progress there is always.
   if (given < std::min(wanted, kMinPromptChunk)) {
     if (num_given_ > 0) return;
-    if (!sequence.has_bound()) given = std::min({wanted, kMinPromptChunk, budget_});
+    if (!sequence.has_bound()) given = std::max(given, least_chunk(sequence, wanted));
   }
   num_given_ += given;
   share.num_tokens += given;
@@ -140,7 +182,7 @@ void Scheduler::place_prompts(StepPlan& plan) {
     Sequence& sequence = *share.sequence;
     if (share.num_tokens == 0 || sequence.state != Sequence::State::kRunning) continue;
     if (!make_room(plan, sequence, share.num_tokens)) continue;
-    terms_.add_prompt(sequence.num_computed, share.num_tokens);
+    plan.terms.add_prompt(sequence.num_computed, share.num_tokens);
     place(plan, sequence, share.num_tokens);
     plan.num_prompt_tokens += share.num_tokens;
   }

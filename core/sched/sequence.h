@@ -59,18 +59,21 @@ struct Sequence {
   bool is_choice = false;  // forked from another sequence of its request
 
   // The scheduler's own.
-  std::int64_t level = 0;                // of importance, lower first; then the older
-  std::int64_t num_scheduled = 0;        // tokens in the plan being made
-  std::int32_t num_bypassed = 0;         // times a later request was started first
-  std::int64_t num_blocks_bypassed = 0;  // that later ones took while there was no room for this one
-  bool keeps_blocks = false;             // started in the plan being made: nothing is taken from it
-  std::int64_t turn_end = 0;             // tokens until which a choice keeps the place that it has come back to
+  std::int64_t level = 0;               // of importance, lower first; then the older
+  std::int64_t num_scheduled = 0;       // tokens in the plan being made
+  std::int32_t num_bypassed = 0;        // times a later request was started first
+  std::int64_t num_started_before = 0;  // those that had started when this one began to wait, or to run
+  bool streams_now = false;             // goes on in the plan being made
+  bool keeps_blocks = false;            // started in the plan being made: nothing is taken from it
+  std::int64_t turn_end = 0;            // tokens until which a choice keeps the place that it has come back to
   WaitingState waiting;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_remaining() const { return num_tokens() + num_pending - num_computed; }
   std::int64_t num_known_computed() const { return std::min(num_computed, num_tokens()); }
   std::int64_t num_generated() const { return num_tokens() - num_prompt_tokens; }
+  // That it can come to hold.
+  std::int64_t most_tokens() const { return num_prompt_tokens + std::max(request->sampling.max_tokens, 0); }
   bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
   // At most so far behind: one token, or a few that a grammar forced.
   bool streams() const { return prompt_computed() && num_remaining() <= kMaxStreamingTokens; }

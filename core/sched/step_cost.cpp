@@ -37,9 +37,10 @@ double prompt_ktokens(std::int64_t num_computed, std::int64_t num_tokens) {
 
 }  // namespace
 
-void StepTerms::add_stream(std::int64_t num_computed) {
-  num_streams += 1.0;
-  stream_ktokens += static_cast<double>(num_computed) / 1000.0;
+void StepTerms::add_stream(std::int64_t num_computed, std::int64_t num_tokens) {
+  const auto n = static_cast<double>(num_tokens);
+  num_streams += n;
+  stream_ktokens += n * (static_cast<double>(num_computed) + 0.5 * (n - 1.0)) / 1000.0;
 }
 
 void StepTerms::add_prompt(std::int64_t num_computed, std::int64_t num_tokens) {

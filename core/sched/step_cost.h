@@ -16,7 +16,7 @@ struct StepTerms {
   double stream_ktokens = 0.0;  // thousands of tokens of context that the streams attend to, all together
   double prompt_ktokens = 0.0;  // of the prompts' tokens: the sum of the thousands of tokens before each
 
-  void add_stream(std::int64_t num_computed);
+  void add_stream(std::int64_t num_computed, std::int64_t num_tokens = 1);
   void add_prompt(std::int64_t num_computed, std::int64_t num_tokens);
 };
 

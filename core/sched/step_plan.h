@@ -13,6 +13,7 @@
 #include "core/kv/block_table.h"
 #include "core/request/request.h"
 #include "core/sched/sequence.h"
+#include "core/sched/step_cost.h"
 
 namespace quire {
 
@@ -47,9 +48,17 @@ struct StepPlan {
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
 
+  StepTerms terms;                 // of what is to be computed; from commit on, of what was
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
+  // Room for steps of so many sequences.
+  void reserve(std::size_t num_sequences) {
+    entries.reserve(num_sequences);
+    preempted.reserve(2 * num_sequences);
+    started.reserve(num_sequences);
+    transfers.copies.reserve(2 * num_sequences);  // a shared tail and a recurrent state of each
+  }
   void clear() {
     entries.clear();
     transfers.clear();
@@ -60,6 +69,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    terms = {};
     predicted_seconds = 0.0;
   }
 };
@@ -72,7 +82,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took
+  double seconds = 0.0;                // that the step took; 0: not known yet
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens

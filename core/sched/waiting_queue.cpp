@@ -17,6 +17,7 @@ std::int64_t nanoseconds(Clock::time_point time) {
 
 // A weight beyond this (a century) is as good as any: sums stay within 64 bits whatever priority a client sends.
 constexpr double kMostWeight = 3e18;
+constexpr std::size_t kNodes = 2;  // of a sequence that waits: by rank and by length
 
 }  // namespace
 
@@ -62,7 +63,6 @@ void WaitingQueue::set_key_weights(std::map<std::string, double> weights) {
 }
 
 WaitingQueue::Node WaitingQueue::node_of(const QueuedSequence& place) {
-  if (spare_.empty()) return std::set<QueuedSequence, ByRank>{place}.extract(place);
   Node node = std::move(spare_.back());
   spare_.pop_back();
   node.value() = place;
@@ -74,6 +74,10 @@ void WaitingQueue::enter(Sequence& sequence) {
   KeyQueue::Lane& lane = lane_of(sequence);
   lane.by_rank.insert(node_of(place));
   lane.by_length.insert(node_of(place));
+  KeyQueue& queue = *sequence.waiting.queue;
+  if (queue.num_in_order++ > 0) return;
+  queue.place = not_empty_.size();
+  not_empty_.push_back(&queue);
 }
 
 void WaitingQueue::leave(Sequence& sequence) {
@@ -84,6 +88,11 @@ void WaitingQueue::leave(Sequence& sequence) {
   QUIRE_CHECK(!ranked.empty() && !measured.empty(), "a waiting sequence has one place");
   spare_.push_back(std::move(ranked));
   spare_.push_back(std::move(measured));
+  KeyQueue& queue = *sequence.waiting.queue;
+  if (--queue.num_in_order > 0) return;
+  not_empty_.back()->place = queue.place;
+  not_empty_[queue.place] = not_empty_.back();
+  not_empty_.pop_back();
 }
 
 void WaitingQueue::add(Sequence& sequence) {
@@ -92,8 +101,6 @@ void WaitingQueue::add(Sequence& sequence) {
   state.is_bounded = sequence.has_bound();
   enter(sequence);
   ++num_waiting_;
-  const auto num_nodes = static_cast<std::size_t>(2 * num_waiting_);
-  if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
 }
 
 void WaitingQueue::remove(Sequence& sequence) {
@@ -139,16 +146,14 @@ void WaitingQueue::wake_computed(Sequence& behind) {
   if (behind.waiting.first_parked != nullptr && behind.num_computed >= behind.waiting.first_wakes_at) wake(behind);
 }
 
-std::span<KeyQueue* const> WaitingQueue::by_counter() {
-  order_.clear();
-  for (auto& [name, queue] : queues_) {
-    if (!queue.empty()) order_.push_back(&queue);
-  }
-  // Among equals the key that came first: std::stable_sort would allocate.
-  std::sort(order_.begin(), order_.end(), [](const KeyQueue* a, const KeyQueue* b) {
-    return a->counter != b->counter ? a->counter < b->counter : a->number < b->number;
-  });
-  return order_;
+// Among equals the key that came first.
+std::span<KeyQueue* const> WaitingQueue::first_by_counter(std::size_t most) {
+  first_.resize(std::min(most, not_empty_.size()));
+  std::partial_sort_copy(not_empty_.begin(), not_empty_.end(), first_.begin(), first_.end(),
+                         [](const KeyQueue* a, const KeyQueue* b) {
+                           return a->counter != b->counter ? a->counter < b->counter : a->number < b->number;
+                         });
+  return first_;
 }
 
 void WaitingQueue::collect(std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
@@ -158,7 +163,7 @@ void WaitingQueue::collect(std::size_t window, std::size_t most, std::vector<Seq
       if (std::find(found.begin(), found.end(), place->sequence) == found.end()) found.push_back(place->sequence);
     }
   };
-  for (KeyQueue* queue : by_counter()) {
+  for (KeyQueue* queue : first_by_counter(most)) {  // each has at least one
     for (const KeyQueue::Lane& lane : queue->lanes) {
       take(lane.by_rank);
       take(lane.by_length);
@@ -183,6 +188,19 @@ double WaitingQueue::counter(const Sequence& sequence) const {
   return options_.policy == SchedulerPolicy::kFair ? sequence.waiting.queue->counter : 0.0;
 }
 
+// For all sequences that have begun: whichever of them runs may wait again.
+void WaitingQueue::reserve() {
+  const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun_);
+  if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
+  for (std::size_t i = 0; i < kNodes; ++i) {
+    std::set<QueuedSequence, ByRank> one{{}};
+    spare_.push_back(one.extract(one.begin()));
+  }
+  for (auto* queues : {&not_empty_, &first_}) {
+    if (queues->capacity() < queues_.size()) queues->reserve(2 * queues_.size());
+  }
+}
+
 // A key that was idle does not save up for later: it starts level with the least served of those that are live.
 void WaitingQueue::began(Sequence& sequence) {
   const bool by_key = options_.policy == SchedulerPolicy::kFair;
@@ -193,6 +211,8 @@ void WaitingQueue::began(Sequence& sequence) {
     queue.number = static_cast<std::int64_t>(queues_.size());
   }
   sequence.waiting.queue = &queue;
+  ++num_begun_;
+  reserve();
   if (queue.num_live++ > 0) return;
   double floor = std::numeric_limits<double>::infinity();
   for (const auto& [name, other] : queues_) {
@@ -203,6 +223,8 @@ void WaitingQueue::began(Sequence& sequence) {
 }
 
 void WaitingQueue::ended(const Sequence& sequence) {
+  --num_begun_;
+  spare_.resize(spare_.size() - kNodes);
   KeyQueue& queue = *sequence.waiting.queue;
   QUIRE_CHECK(queue.num_live > 0, "a request ends once");
   if (--queue.num_live == 0) last_counter_ = std::max(last_counter_, queue.counter);

@@ -3,7 +3,7 @@
 // that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
 // et al., OSDI 2024). A parked sequence is out of every order until what it waits for is computed, so that it costs
-// nothing. Starting and preempting allocate nothing: nodes are used again.
+// nothing. Between began() and ended() of its sequences nothing is allocated: what its places need is made in began().
 #pragma once
 
 #include <array>
@@ -48,8 +48,8 @@ struct KeyQueue {
   double weight = 1.0;
   std::int64_t num_live = 0;
   std::int64_t number = 0;  // in the order in which keys came
-
-  bool empty() const { return lanes[0].by_rank.empty() && lanes[1].by_rank.empty(); }
+  std::size_t num_in_order = 0;
+  std::size_t place = 0;  // among the queues that are not empty
 };
 
 class WaitingQueue {
@@ -89,13 +89,16 @@ class WaitingQueue {
   void enter(Sequence& sequence);
   void leave(Sequence& sequence);
   Node node_of(const QueuedSequence& place);
+  void reserve();
   double weight_of(const std::string& key_name) const;
-  std::span<KeyQueue* const> by_counter();
+  std::span<KeyQueue* const> first_by_counter(std::size_t most);
 
   SchedulerOptions options_;
   std::map<std::string, KeyQueue> queues_;  // by key name; only "" unless fair
-  std::vector<KeyQueue*> order_;            // scratch of by_counter
-  std::vector<Node> spare_;
+  std::vector<KeyQueue*> not_empty_;        // in no order
+  std::vector<KeyQueue*> first_;            // scratch of first_by_counter
+  std::vector<Node> spare_;                 // two for each sequence that has begun and has no place in the order
+  std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::int64_t num_parked_ = 0;
   double last_counter_ = 0.0;  // of the key that was live last

@@ -1,5 +1,5 @@
-// The cost of one schedule() and commit() with many running and waiting sequences, and of block operations.
-// Prints medians in microseconds, and the number of allocations of a steady step.
+// The cost of one schedule() and commit(): with nothing to admit, and while sequences are admitted and preempted; and
+// of block operations. Prints medians and 99th percentiles in microseconds, and allocations a step.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/sched/scheduler.h"
+#include "tests/support/crowded_scheduler.h"
 
 namespace {
 
@@ -30,78 +31,61 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace {
 
 using quire::Clock;
+using quire::test::Crowd;
+using quire::test::CrowdedScheduler;
 
 constexpr int kSteps = 2000;
 
-struct Load {
-  int num_running;
-  int num_waiting;
-  quire::SchedulerPolicy policy;
-  const char* name;
-};
-
-double median(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-double percentile99(std::vector<double>& values) {
+double quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
-  return values[values.size() * 99 / 100];
+  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
 }
 
-quire::Sequence& add(quire::Scheduler& scheduler, std::deque<quire::Sequence>& sequences, int number) {
-  auto request = std::make_shared<quire::Request>();
-  for (int i = 0; i < 100; ++i)
-    request->prompt.push_back(quire::TokenId{number * 131 + i * 7});
-  request->sampling.max_tokens = 10'000;
-  request->key_name = "key" + std::to_string(number % 50);
-  request->arrival = Clock::time_point(std::chrono::milliseconds(number));
-  quire::Sequence& sequence = sequences.emplace_back();
-  sequence.id = quire::SequenceId{number};
-  sequence.tokens = request->prompt;
-  sequence.tokens.reserve(10'000);
-  sequence.num_prompt_tokens = 100;
-  sequence.request = std::move(request);
-  scheduler.add(sequence);
-  return sequence;
+double microseconds_since(Clock::time_point began) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - began).count();
 }
 
-void measure(const Load& load) {
-  quire::KvCache kv(400'000, 16, true);
-  quire::SchedulerOptions options;
-  options.max_num_seqs = load.num_running;
-  options.max_num_batched_tokens = 8192;
-  options.policy = load.policy;
-  quire::Scheduler scheduler(options, kv);
-  std::deque<quire::Sequence> sequences;
-  for (int i = 0; i < load.num_running + load.num_waiting; ++i)
-    add(scheduler, sequences, i);
-  quire::StepPlan plan;
+void print(const char* what, const std::vector<double>& us) {
+  std::printf("    %-18s%5zu steps: median%7.1f us, p99%7.1f us\n", what, us.size(), quantile(us, 0.5),
+              quantile(us, 0.99));
+}
+
+// The first half of the steps warms up.
+void measure(const char* name, const Crowd& crowd) {
+  CrowdedScheduler scheduler(crowd);
   std::vector<double> plan_us;
+  std::vector<double> preempting_us;  // of the steps that preempt
   std::vector<double> commit_us;
-  plan_us.reserve(kSteps);
-  commit_us.reserve(kSteps);
-  std::size_t allocations_before = 0;
-  for (int step = 0; step < kSteps; ++step) {
-    if (step == kSteps / 2) allocations_before = num_allocations;
+  std::size_t num_allocated = 0;
+  std::int64_t num_admitted = 0;
+  std::size_t num_preempted = 0;
+  std::int64_t num_running = 0;
+  for (int step = 0; step < 2 * kSteps; ++step) {
+    const std::size_t allocations_before = num_allocations;
     const auto began = Clock::now();
-    scheduler.schedule(plan);
+    scheduler.schedule();
+    const double planned_us = microseconds_since(began);
+    const std::size_t allocated = num_allocations - allocations_before;
     const auto planned = Clock::now();
-    scheduler.commit(plan, {.seconds = 0.01});
-    const auto committed = Clock::now();
-    if (step >= kSteps / 2) {
-      plan_us.push_back(std::chrono::duration<double, std::micro>(planned - began).count());
-      commit_us.push_back(std::chrono::duration<double, std::micro>(committed - planned).count());
-    }
-    for (const auto& entry : plan.entries) {
-      if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(quire::TokenId{step});
-    }
+    scheduler.commit();
+    const double committed_us = microseconds_since(planned);
+    scheduler.turn_over();
+    if (step < kSteps) continue;
+    plan_us.push_back(planned_us);
+    if (!scheduler.plan.preempted.empty()) preempting_us.push_back(planned_us);
+    commit_us.push_back(committed_us);
+    num_allocated += allocated;
+    num_admitted += scheduler.num_admitted;
+    num_preempted += scheduler.plan.preempted.size();
+    num_running += scheduler.scheduler().num_running();
   }
-  const std::size_t allocations = num_allocations - allocations_before;
-  std::printf("%-9s %5d running %6d waiting: schedule %7.1f us (p99 %7.1f), commit %7.1f us, %.3f allocations a step\n",
-              load.name, load.num_running, load.num_waiting, median(plan_us), percentile99(plan_us), median(commit_us),
-              static_cast<double>(allocations) / (kSteps / 2));
+  const auto per_step = [](auto count) { return static_cast<double>(count) / kSteps; };
+  std::printf("  %-20s%7.1f running,%6ld waiting; a step admits%6.2f, preempts%6.2f; %.3f allocations\n", name,
+              per_step(num_running), static_cast<long>(scheduler.scheduler().num_waiting()), per_step(num_admitted),
+              per_step(num_preempted), per_step(num_allocated));
+  print("schedule", plan_us);
+  if (!preempting_us.empty()) print("  that preempts", preempting_us);
+  print("commit", commit_us);
 }
 
 void measure_blocks() {
@@ -115,17 +99,25 @@ void measure_blocks() {
     for (const quire::BlockId block : held)
       pool.release(block, false);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  std::printf("block pool of %d: %.1f ns for an allocation and release\n", kBlocks, seconds / kRounds * 1e9);
+  std::printf("block pool of %d: %.1f ns for an allocation and release\n", kBlocks,
+              microseconds_since(began) / kRounds * 1e3);
 }
 
 }  // namespace
 
 int main() {
   using quire::SchedulerPolicy;
-  measure({1000, 0, SchedulerPolicy::kFcfs, "fcfs"});
-  measure({1000, 10'000, SchedulerPolicy::kFcfs, "fcfs"});
-  measure({1000, 10'000, SchedulerPolicy::kPriority, "priority"});
-  measure({1000, 10'000, SchedulerPolicy::kFair, "fair"});
+  struct Named {
+    const char* name;
+    SchedulerPolicy policy;
+  };
+  for (const auto& [name, policy] :
+       {Named{"fcfs", SchedulerPolicy::kFcfs}, Named{"priority", SchedulerPolicy::kPriority},
+        Named{"fair", SchedulerPolicy::kFair}}) {
+    std::printf("%s\n", name);
+    measure("nobody comes", {.num_blocks = 1'000'000, .min_output = 10'000, .max_output = 10'000, .policy = policy});
+    measure("choices take turns", {.num_keys = 1000, .num_choices = 8, .policy = policy});
+    measure("memory is short", {.num_running = 1400, .num_blocks = 48'000, .max_output = 2000, .policy = policy});
+  }
   measure_blocks();
 }

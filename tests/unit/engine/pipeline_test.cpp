@@ -169,6 +169,20 @@ TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
+TEST_CASE("prices of steps are learned with one step in flight and with two", "[engine][pipeline]") {
+  HarnessOptions options;
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>{}, std::optional<std::uint32_t>{5});
+  Harness harness(options);
+  const auto sink = harness.submit(request_of(made_tokens(6, 1), 20));
+  harness.step();
+  CHECK(harness.engine.stats().predicted_step_s == 0.0);
+  for (int i = 0; i < 3; ++i)
+    harness.step();
+  CHECK(harness.engine.stats().predicted_step_s > 0.0);
+  harness.run();
+  CHECK(sink->choices[0].tokens.size() == 20);
+}
+
 TEST_CASE("a step that is ended early commits what was computed, and the texts stay the same", "[engine]") {
   std::vector<Request> requests;
   for (int i = 0; i < 6; ++i)

@@ -26,8 +26,8 @@ class Scene {
   Scene(const SchedulerOptions& options, std::int64_t num_blocks, bool prefix_caching = false)
       : kv(num_blocks, 4, prefix_caching), scheduler(options, kv) {}
 
-  Sequence& add(std::vector<TokenId> prompt, std::string key = "", int priority = 0) {
-    auto request = std::make_shared<Request>(request_of(std::move(prompt), 1000));
+  Sequence& add(std::vector<TokenId> prompt, std::string key = "", int priority = 0, int max_tokens = 1000) {
+    auto request = std::make_shared<Request>(request_of(std::move(prompt), max_tokens));
     request->key_name = std::move(key);
     request->priority = priority;
     request->arrival = Clock::time_point(std::chrono::milliseconds(1000 * num_added_++));
@@ -44,6 +44,10 @@ class Scene {
   }
   Sequence& add(int num_tokens, std::string key = "", int priority = 0) {
     return add(made_tokens(num_tokens, 1000 + num_added_), std::move(key), priority);
+  }
+
+  Sequence& add_short(int num_tokens, int max_tokens) {
+    return add(made_tokens(num_tokens, 1000 + num_added_), "", 0, max_tokens);
   }
 
   // Of the same request and time as another.
@@ -72,9 +76,10 @@ class Scene {
       planned.push_back({entry.sequence->id.value, entry.num_tokens});
     scheduler.commit(plan, {.seconds = 0.001 * static_cast<double>(1 + plan.num_prompt_tokens)});
     for (const StepEntry& entry : plan.entries) {
-      if (entry.sequence->num_remaining() == 0) {
-        entry.sequence->tokens.push_back(TokenId{static_cast<int>(entry.sequence->num_tokens())});
-      }
+      Sequence& sequence = *entry.sequence;
+      if (sequence.num_remaining() > 0) continue;
+      sequence.tokens.push_back(TokenId{static_cast<int>(sequence.num_tokens())});
+      if (sequence.num_generated() == sequence.request->sampling.max_tokens) scheduler.finish(sequence);
     }
     return planned;
   }
@@ -133,6 +138,28 @@ TEST_CASE("without room the youngest gives its blocks back and keeps its place",
   CHECK(scene.step() == Plan{{0, 1}});  // the new one does not overtake the preempted one
   scene.scheduler.finish(scene.sequences[0]);
   CHECK(scene.step() == Plan{{1, 9}, {2, 1}});
+}
+
+TEST_CASE("one preempted without room lets those start that leave it room, and starts as soon as without them",
+          "[scheduler]") {
+  struct Others {
+    int max_tokens;  // 0: nobody comes
+    std::size_t num_started;
+  };
+  const auto [max_tokens, num_others_started] = GENERATE(Others{0, 0}, Others{3, 7}, Others{30, 0});
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 12);
+  Sequence& older = scene.add_short(16, 26);
+  Sequence& younger = scene.add_short(12, 30);
+  std::size_t num_started = 0;
+  for (int step = 0; step < 26; ++step) {
+    CHECK(scene.step().front().id == older.id.value);
+    if (younger.num_preemptions > 0 && max_tokens > 0) scene.add_short(4, max_tokens);
+    num_started += scene.plan.started.size();
+  }
+  CHECK(older.state == Sequence::State::kDone);
+  CHECK(younger.num_preemptions == 1);
+  CHECK(num_started == 2 + num_others_started);
+  CHECK(scene.step().front() == Planned{younger.id.value, 21});
 }
 
 TEST_CASE("victims: lowest priority first, then youngest", "[scheduler]") {
@@ -260,6 +287,16 @@ TEST_CASE("fair shares follow the weights", "[scheduler]") {
   const double ratio = static_cast<double>(served["light"]) / static_cast<double>(served["heavy"]);
   CHECK(ratio > 0.95 * weight);
   CHECK(ratio < 1.05 * weight);
+}
+
+TEST_CASE("under fair no more prompts start than a step has room for", "[scheduler]") {
+  SchedulerOptions options{.max_num_seqs = 64, .max_num_batched_tokens = 64};
+  options.policy = SchedulerPolicy::kFair;
+  Scene scene(options, 1000);
+  for (int i = 0; i < 20; ++i)
+    scene.add(20, "key " + std::to_string(i));
+  CHECK(scene.step() == Plan{{0, 20}, {1, 20}, {2, 20}});
+  CHECK(scene.scheduler.num_running() == 4);
 }
 
 TEST_CASE("weights that change hold for keys that are live already", "[scheduler]") {

@@ -1,7 +1,9 @@
 // How the prompts in progress share a step, and that what cannot start does not hold up what can: in steps.
 #include <catch2/catch.hpp>
 #include <deque>
+#include <map>
 #include <random>
+#include <set>
 
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
@@ -50,6 +52,9 @@ class ScheduledMachine {
       continue_sequence(*entry.sequence);
     ++num_steps;
   }
+
+  const std::deque<Sequence>& sequences() const { return sequences_; }  // in the order of arrival
+  std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
 
   // Steps until the sequence has its first token.
   int steps_to_start(const Sequence& sequence) {
@@ -135,6 +140,89 @@ TEST_CASE("no step is predicted to take longer than its bound, and a long prompt
   }
   // A quarter of what a step has room for is its own: 140 tokens fit beside the fixed price.
   CHECK(num_steps <= 12'000 / (140 / 4) + 20);
+}
+
+TEST_CASE("streams that exceed a step's bound take turns, and what comes starts beside them", "[sharing]") {
+  ScheduledMachine machine({.max_num_seqs = 300});
+  for (int i = 0; i < 200; ++i)
+    machine.add(20, i);
+  for (int i = 0; i < 40; ++i)
+    machine.step();
+  // All of them would take 0.44 s: two steps of 105 at most.
+  std::map<const Sequence*, int> last_step;
+  int longest_gap = 0;
+  const Sequence* small = nullptr;
+  for (int i = 0; i < 200; ++i) {
+    if (i == 100) small = &machine.add(20, 999);
+    machine.step();
+    if (i == 103) CHECK(small->num_generated() > 0);
+    CHECK(machine.plan.predicted_seconds <= 1.01 * kStepSeconds);
+    for (const StepEntry& entry : machine.plan.entries) {
+      const auto [last, is_first] = last_step.try_emplace(entry.sequence, machine.num_steps);
+      if (!is_first) longest_gap = std::max(longest_gap, machine.num_steps - last->second);
+      last->second = machine.num_steps;
+    }
+  }
+  CHECK(last_step.size() == 201);
+  CHECK(longest_gap <= 3);
+}
+
+TEST_CASE("no step is predicted to take longer than its bound, whatever is there", "[sharing][property]") {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned bound) { return static_cast<int>(random() % bound); };
+    SchedulerOptions options{.max_num_seqs = 400};
+    options.policy = static_cast<SchedulerPolicy>(seed % 3);
+    ScheduledMachine machine(options, 3000);  // too few for all
+    int num_long = 0;
+    for (int i = 0; i < 200; ++i) {
+      for (int come = below(6); come > 0; --come)
+        machine.add(20 + below(i % 16 == 0 ? 5000 : 300), 1000 * i + come);
+      machine.step();
+      if (i > 10 && machine.plan.predicted_seconds > 1.01 * kStepSeconds) ++num_long;
+    }
+    CHECK(num_long == 0);
+  }
+}
+
+TEST_CASE("whatever comes, the first that waits starts once those that ran when it became the first have ended",
+          "[sharing][property]") {
+  int num_firsts = 0;
+  std::uint64_t num_preemptions = 0;
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned bound) { return static_cast<int>(random() % bound); };
+    ScheduledMachine machine({.max_num_seqs = 64}, 80);  // too few blocks for what comes
+    const Sequence* first = nullptr;
+    int num_bypassed = 0;
+    std::set<const Sequence*> ran;  // when it became the first, or another one, while there was room, went before it
+    int num_steps_too_long = 0;
+    for (int i = 0; i < 400; ++i) {
+      machine.add(request_of(made_tokens(16 + below(i % 8 == 0 ? 300 : 60), 1000 + i, 50'000), 1 + below(200)));
+      machine.step();
+      const auto& all = machine.sequences();
+      const auto now = std::ranges::find(all, Sequence::State::kWaiting, &Sequence::state);
+      if (now == all.end()) continue;
+      const auto runs = [](const Sequence* each) { return each->state == Sequence::State::kRunning; };
+      if (first != &*now || num_bypassed != now->num_bypassed) {
+        num_firsts += first != &*now ? 1 : 0;
+        first = &*now;
+        num_bypassed = first->num_bypassed;
+        ran.clear();
+        for (const Sequence& each : all) {
+          if (runs(&each)) ran.insert(&each);
+        }
+      }
+      std::erase_if(ran, [&](const Sequence* each) { return !runs(each); });
+      if (ran.empty()) ++num_steps_too_long;
+    }
+    CHECK(num_steps_too_long == 0);
+    num_preemptions += machine.num_preemptions();
+  }
+  CHECK(num_firsts > 100);
+  CHECK(num_preemptions > 100);
 }
 
 TEST_CASE("whatever is there already, a small request starts within a few steps", "[sharing][property]") {

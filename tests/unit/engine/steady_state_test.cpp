@@ -1,4 +1,5 @@
-// What must not grow with load or time: the allocations of a step in which nobody comes, goes or is preempted.
+// What must not grow with load or time: the allocations of a schedule, and of a whole step in which nobody comes or
+// goes.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,7 @@
 #include "core/grammar/mask/vocabulary.h"
 #include "core/sched/scheduler.h"
 #include "core/text/chat_template.h"
+#include "tests/support/crowded_scheduler.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/served_model.h"
@@ -73,6 +75,31 @@ std::int64_t allocations_of(Engine& engine, int num_warm, int num_steps) {
 }
 
 }  // namespace
+
+TEST_CASE("a schedule that admits and preempts allocates nothing", "[scheduler][steady]") {
+  Crowd crowd{.num_running = 100, .num_waiting = 1000, .num_keys = 20};
+  crowd.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
+  // Choices give their places up; or the pool is too small for what runs.
+  crowd.num_choices = GENERATE(8, 1);
+  crowd.num_blocks = crowd.num_choices > 1 ? 5000 : 1600;
+  CrowdedScheduler scheduler(crowd);
+  std::int64_t num_allocated = 0;
+  std::int64_t num_admitted = 0;
+  std::size_t num_preempted = 0;
+  for (int step = 0; step < 3000; ++step) {
+    const std::int64_t before = num_allocations();
+    scheduler.schedule();
+    num_allocated += num_allocations() - before;
+    num_admitted += scheduler.num_admitted;
+    num_preempted += scheduler.plan.preempted.size();
+    scheduler.commit();
+    scheduler.turn_over();
+  }
+  CHECK(num_allocated == 0);
+  CHECK(num_admitted > 500);
+  CHECK(num_preempted > 50);
+  CHECK(scheduler.scheduler().num_waiting() >= 1000);
+}
 
 TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][steady]") {
   const SchedulerPolicy policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
