@@ -7,6 +7,8 @@
 #include <memory>
 #include <span>
 
+#include "kernels/activation.h"
+
 namespace quire {
 
 struct MatrixView;
@@ -14,24 +16,6 @@ struct AttentionBatch;
 struct ProductInput;
 class KvStorage;
 class Linear;
-
-enum class Nonlinearity : std::uint8_t {
-  kNone,
-  kSilu,
-  kGelu,
-  kRelu,
-  kReluSquared,
-  kSwigluOai,
-  kXielu,
-  kTanh,
-  kSigmoid
-};
-
-struct ActivationArgs {
-  Nonlinearity kind = Nonlinearity::kSilu;
-  float limit = 0.0f;  // silu: the gate is at most this and the other factor within it, where it is not zero
-  float alpha_p = 0.0f, alpha_n = 0.0f, beta = 0.0f, eps = 0.0f;  // kXielu
-};
 
 struct AttentionOptions {
   std::int64_t num_heads = 0;

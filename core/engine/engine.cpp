@@ -20,14 +20,6 @@ constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
 // Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
 constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
-Error shutting_down() {
-  return {ErrorKind::kUnavailable,
-          "The server shut down before the request was finished.",
-          "server_shutting_down",
-          {},
-          std::chrono::seconds(5)};
-}
-
 // Whatever makes the bytes of a block mean something else, or come out differently.
 std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
                         std::size_t block_bytes, std::size_t state_bytes) {
@@ -147,7 +139,7 @@ void Engine::Impl::loop() {
 void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
-  cut_all(FinishReason::kAbort, shutting_down());
+  cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all();
   publish();
 }
@@ -205,6 +197,10 @@ void Engine::stop() {
     kEngineThread.assume();  // it never ran, or has ended: whoever stops the engine stands in for it
     impl_->shut_down();
   }
+}
+
+EngineView::Reading Engine::view() {
+  return impl_->view.read(Clock::now());
 }
 
 StepTrace& Engine::step_trace() {

@@ -152,11 +152,7 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
   }
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
   if (now.time_since_epoch().count() >= drain) {
-    cut_all(FinishReason::kAbort, {ErrorKind::kUnavailable,
-                                   "The server shut down before the request was finished.",
-                                   "server_shutting_down",
-                                   {},
-                                   std::chrono::seconds(5)});
+    cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
   }
 }
 

@@ -1,11 +1,26 @@
 #include <algorithm>
 #include <exception>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
 
 namespace quire {
+
+namespace {
+
+// The rows of prompts, as far as they are computed for the first time.
+std::int64_t prompt_tokens(const StepPlan& plan) {
+  std::int64_t count = 0;
+  for (const StepEntry& entry : plan.entries) {
+    const std::int64_t left = entry.sequence->num_prompt_tokens - entry.sequence->num_computed;
+    count += std::clamp<std::int64_t>(left, 0, entry.num_tokens);
+  }
+  return count;
+}
+
+}  // namespace
 
 // With a depth of one, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
 // before it is finished, and drawn after: its masks are made while the device computes.
@@ -48,6 +63,8 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
+  step.record.num_sequences = static_cast<std::int64_t>(step.plan.entries.size());
+  step.record.num_prompt_tokens = prompt_tokens(step.plan);
   step.record.entries.clear();
   if (trace.active()) {
     for (const StepEntry& entry : step.plan.entries) {
@@ -185,6 +202,7 @@ bool Engine::Impl::finish(Step& step) {
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
+  view.add_step(meter_.summary(step.record));
   if (!step.record.entries.empty()) trace.add(std::move(step.record));
   if (latest_ == &step) latest_ = nullptr;
   step.plan.clear();
@@ -309,6 +327,34 @@ void Engine::Impl::publish() {
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
+  const Clock::time_point now = Clock::now();
+  if (view.wants_sequences(now)) list_sequences(now);
+}
+
+void Engine::Impl::list_sequences(Clock::time_point now) {
+  const BlockPool& pool = kv_.pool();
+  std::vector<SequenceView> listed;
+  std::unordered_set<std::int32_t> shared;
+  for (const auto& [id, live] : live_) {
+    for (const auto& generation : live->choices) {
+      if (!generation) continue;
+      SequenceView sequence{.request_id = id,
+                            .key_name = live->request->key_name,
+                            .choice = generation->choice,
+                            .is_running = generation->state == Sequence::State::kRunning,
+                            .num_tokens = generation->num_tokens(),
+                            .num_computed = generation->num_computed,
+                            .num_prompt_tokens = generation->num_prompt_tokens,
+                            .num_blocks = static_cast<std::int64_t>(generation->table.blocks.size())};
+      for (const BlockId block : generation->table.blocks) {
+        if (pool.num_references(block) < 2) continue;
+        ++sequence.num_shared_blocks;
+        shared.insert(block.value);
+      }
+      listed.push_back(std::move(sequence));
+    }
+  }
+  view.set_sequences(std::move(listed), static_cast<std::int64_t>(shared.size()), now);
 }
 
 }  // namespace quire

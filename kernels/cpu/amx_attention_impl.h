@@ -346,7 +346,7 @@ void attend_tiled(const KvHeadView* kv, const std::int32_t* table, const QueryTi
                   std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out) {
   const QueryTile& last = tiles[num_tiles - 1];
   Places places;
-  find_places(kv[0], table, partition, last.visible[last.count - 1], &places);
+  find_places(kv[0], table, partition * kPartition, last.visible[last.count - 1], &places);
   float* values = scratch + key_floats(kv[0].head_dim);
   float* scores = values + value_floats(kv[0].head_dim);
   const Operands operands{reinterpret_cast<std::byte*>(scratch), reinterpret_cast<std::byte*>(values)};

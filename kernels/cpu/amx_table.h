@@ -37,11 +37,11 @@ constexpr KernelTable make_amx_table(const char* name) {
       table.gemm[index_of(kType)] = gemm_amx<P, Tiles>;
     }
   });
-  table.query_tile = kMaxQueryTile;
-  table.tiles_together = kTilesTogether;
-  table.attend_scratch = tile_attention_scratch;
-  table.pack_queries = pack_split_queries;
-  table.attend = attend_amx<Tiles>;
+  table.attend = {.query_tile = kMaxQueryTile,
+                  .tiles_together = kTilesTogether,
+                  .scratch = tile_attention_scratch,
+                  .pack_queries = pack_split_queries,
+                  .run = attend_amx<Tiles>};
   return table;
 }
 

@@ -3,131 +3,10 @@
 // query's result depends on the partition's tokens that it may see; those beyond count as exact zeros.
 #pragma once
 
-#include "kernels/cpu/elementwise_impl.h"
+#include "kernels/cpu/attention_masked_impl.h"
 
 namespace quire {
 namespace {
-
-struct KvF32 {
-  static constexpr std::int64_t kBytes = 4;
-  static constexpr bool kScaled = false;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
-    return Simd::load(reinterpret_cast<const float*>(p));
-  }
-};
-struct KvF16 {
-  static constexpr std::int64_t kBytes = 2;
-  static constexpr bool kScaled = false;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
-    return Simd::load_f16(reinterpret_cast<const std::uint16_t*>(p));
-  }
-};
-struct KvBF16 {
-  static constexpr std::int64_t kBytes = 2;
-  static constexpr bool kScaled = false;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
-    return Simd::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
-  }
-};
-struct KvI8 {
-  static constexpr std::int64_t kBytes = 1;
-  static constexpr bool kScaled = true;
-  [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
-    return Simd::load_i8(reinterpret_cast<const std::int8_t*>(p));
-  }
-};
-
-// 2^x for x <= 0: 2^n times a minimax polynomial of the remainder in [-1/2, 1/2]. Relative error below 2e-7, exact at
-// 0; what lies below 2^-126 counts as 2^-126.
-[[gnu::always_inline]] inline typename Simd::F exp2_vector(typename Simd::F x) {
-  using F = typename Simd::F;
-  const F bounded = Simd::max(x, Simd::set1(-126.0f));
-  const F n = Simd::round(bounded);
-  const F r = Simd::sub(bounded, n);
-  F p = Simd::set1(1.326472731e-3f);
-  p = Simd::fma(p, r, Simd::set1(9.671512991e-3f));
-  p = Simd::fma(p, r, Simd::set1(5.550733581e-2f));
-  p = Simd::fma(p, r, Simd::set1(2.402224243e-1f));
-  p = Simd::fma(p, r, Simd::set1(6.931470037e-1f));
-  p = Simd::fma(p, r, Simd::set1(1.0f));
-  return Simd::scale_pow2(p, n);
-}
-
-constexpr std::int64_t kPartitionVecs = kPartition / Simd::kLanes;
-// Vectors of tokens of a head that are worked on before the next head's turn.
-constexpr std::int64_t kStepVecs = 2 * Simd::kScoreVecs;
-
-// Where a vector of tokens of the context lies, and what to bring near while it is read: bytes from a head's base.
-struct Place {
-  std::int64_t block;
-  std::int64_t inside;  // tokens
-  std::int64_t ahead_of_key;
-  std::int64_t ahead_of_value;
-  bool key_before_value;  // ahead_of_key is a block whose V is wanted
-  bool value_before_key;  // ahead_of_value is a block whose K is wanted
-};
-
-// The tokens of a partition that some query sees, as vectors.
-struct Places {
-  Place at[kPartitionVecs];
-  std::int64_t num_tokens;
-  std::int64_t num_vecs;
-};
-
-// Reads go through the keys of the partition, then through its values, then to the next partition; what is
-// `kStepVecs` vectors ahead of them is fetched, by whole blocks.
-inline void find_places(const KvHeadView& kv, const std::int32_t* table, std::int64_t partition, std::int64_t visible,
-                        Places* out) {
-  const std::int64_t begin = partition * kPartition;
-  const std::int64_t end = visible < begin + kPartition ? visible : begin + kPartition;
-  const std::int64_t step = kStepVecs * Simd::kLanes > kv.block_size ? kStepVecs * Simd::kLanes / kv.block_size : 1;
-  const std::int64_t first = begin / kv.block_size;
-  const std::int64_t last = (end - 1) / kv.block_size;
-  const std::int64_t context_last = (visible - 1) / kv.block_size;
-  const auto offset = [&](std::int64_t index) { return table[index] * static_cast<std::int64_t>(kv.block_stride); };
-  out->num_tokens = end - begin;
-  out->num_vecs = (end - begin + Simd::kLanes - 1) / Simd::kLanes;
-  std::int64_t index = first;
-  std::int64_t inside = begin - first * kv.block_size;
-  for (std::int64_t i = 0; i < out->num_vecs; ++i) {
-    Place& place = out->at[i];
-    const std::int64_t next = index + step;
-    const std::int64_t beyond = next > last ? first + (next - last - 1) : next;
-    place.block = offset(index);
-    place.inside = inside;
-    place.key_before_value = next > last;
-    place.ahead_of_key = offset(beyond < last ? beyond : last);
-    place.value_before_key = next > last && next <= context_last;
-    place.ahead_of_value = offset(next <= context_last ? next : index);
-    inside += Simd::kLanes;
-    if (inside == kv.block_size) {
-      inside = 0;
-      ++index;
-    }
-  }
-}
-
-// Bytes from a block's keys to the f32 scales of a vector's int8 keys.
-inline std::int64_t key_scale_offset(const KvHeadView& kv, const Place& place) {
-  return kv.head_dim * kv.block_size + place.inside * std::int64_t{4};
-}
-
-inline const float* key_scales(const KvHeadView& kv, const Place& place) {
-  return reinterpret_cast<const float*>(kv.base + place.block + key_scale_offset(kv, place));
-}
-
-// The f32 scales of a vector's int8 values.
-inline const float* value_scales(const KvHeadView& kv, const Place& place) {
-  const std::byte* value = kv.base + place.block + kv.value_offset;
-  return reinterpret_cast<const float*>(value + kv.block_size * kv.padded_dim) + place.inside;
-}
-
-// Asks for `bytes` from `p` on, a whole number of cache lines.
-template <std::int64_t kAskedBytes>
-[[gnu::always_inline]] inline void fetch_ahead(const std::byte* p) {
-  for (std::int64_t i = 0; i < kAskedBytes; i += 64)
-    __builtin_prefetch(p + i);
-}
 
 // scores[q][token] = scale * (query . key) for kTokenVecs vectors of tokens; lanes beyond the context hold anything.
 template <class E, int kCount, int kTokenVecs>
@@ -176,21 +55,6 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
   }
 }
 
-// The largest of a query's scores, minus infinity where it sees nothing.
-[[gnu::always_inline]] inline float largest_score(const float* scores, std::int64_t visible) {
-  using F = typename Simd::F;
-  const std::int64_t whole = visible / Simd::kLanes;
-  const std::int64_t rest = visible % Simd::kLanes;
-  F largest = Simd::set1(-__builtin_inff());
-  for (std::int64_t i = 0; i < whole; ++i)
-    largest = Simd::max(largest, Simd::load(scores + i * Simd::kLanes));
-  if (rest > 0) {
-    const F last = Simd::load(scores + whole * Simd::kLanes);
-    largest = Simd::max(largest, Simd::keep_first(last, rest, -__builtin_inff()));
-  }
-  return Simd::reduce_max(largest);
-}
-
 // Turns a query's scores of `num_vecs` vectors into 2^(score - maximum), zero where it may not see, and gives their
 // sum. For int8 values the scale of a token is then folded into its probability.
 template <class E>
@@ -220,17 +84,11 @@ float soften(const KvHeadView& kv, const Places& places, std::int64_t num_vecs, 
   return Simd::reduce_add(total);
 }
 
-// Tokens that a query sees of those from `first_token` on.
-inline std::int64_t tokens_seen(const QueryTile& tile, std::int64_t query, std::int64_t first_token,
-                                const Places& places) {
-  const std::int64_t seen = tile.visible[query] - first_token;
-  return seen < 0 ? 0 : seen > places.num_tokens ? places.num_tokens : seen;
-}
-
 // All maxima first: a reduction across lanes takes long, but those of several queries overlap.
 template <class E>
 void soften_tile(const KvHeadView& kv, const Places& places, const QueryTile& tile, std::int64_t first_token,
                  float* scores, const SoftmaxState& out) {
+  if (tile.mask != nullptr) return soften_masked_tile<E>(kv, places, tile, first_token, scores, out);
   std::int64_t visible[kQueryTile];
   for (std::int64_t q = 0; q < tile.count; ++q) {
     visible[q] = tokens_seen(tile, q, first_token, places);
@@ -298,8 +156,9 @@ void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTi
   constexpr std::int64_t kHeadScores = kQueryTile * kPartition;
   constexpr int kTokenVecs = kCount == 8 ? Simd::kScoreVecs : 2 * Simd::kScoreVecs;
   const QueryTile& first = tiles[0];
+  const std::int64_t begin = first_token_of(first, partition);
   Places places;
-  find_places(kv[0], table, partition, first.visible[first.count - 1], &places);
+  find_places(kv[0], table, begin, first.visible[first.count - 1], &places);
   const std::int64_t num_vecs = places.num_vecs;
   std::int64_t i = 0;
   for (; i + kTokenVecs <= num_vecs; i += kTokenVecs) {
@@ -311,7 +170,12 @@ void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTi
       score_keys<E, kCount, 1>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
   }
   for (std::int64_t h = 0; h < num_heads; ++h)
-    soften_tile<E>(kv[h], places, tiles[h], partition * kPartition, scores + h * kHeadScores, out[h]);
+    soften_tile<E>(kv[h], places, tiles[h], begin, scores + h * kHeadScores, out[h]);
+  if (kv[0].value_in_key) {
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      weigh_keys<E, kCount>(kv[h], places, scores + h * kHeadScores, out[h].weighted);
+    return;
+  }
   const std::int64_t step = num_heads > 1 ? kStepVecs : num_vecs;
   for (i = 0; i < num_vecs; i += step) {
     const std::int64_t end = i + step < num_vecs ? i + step : num_vecs;
@@ -354,6 +218,14 @@ void attend(const KvHeadView* kv, const std::int32_t* table, const QueryTile* ti
   }
 }
 
+constexpr AttendKernel attend_kernel() {
+  return {.query_tile = kQueryTile,
+          .tiles_together = 1,
+          .scratch = attend_scratch,
+          .pack_queries = pack_queries,
+          .run = attend};
+}
+
 void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim) {
   using F = typename Simd::F;
   float top[Simd::kLanes];
@@ -386,65 +258,6 @@ void finish(const float* weighted, float sum, std::int64_t head_dim, float* out)
   for (std::int64_t d = 0; d < head_dim; d += Simd::kLanes) {
     Simd::store_partial(out + d, Simd::mul(Simd::load(weighted + d), factor), head_dim - d);
   }
-}
-
-// f32 to the cache's element type, kLanes at a time, through `put(index, element)`.
-template <class Put>
-void encode(KvElement element, const float* from, std::int64_t count, float inverse_scale, const Put& put) {
-  for (std::int64_t i = 0; i < count; i += Simd::kLanes) {
-    const std::int64_t n = count - i < Simd::kLanes ? count - i : Simd::kLanes;
-    const typename Simd::F x = Simd::load_partial(from + i, n);
-    alignas(64) std::uint16_t wide[Simd::kLanes];
-    alignas(64) std::int8_t narrow[Simd::kLanes];
-    if (element == KvElement::kF16) Simd::store_f16(wide, x);
-    if (element == KvElement::kBF16) Simd::store_bf16(wide, x);
-    if (element == KvElement::kI8) Simd::store_i8(narrow, Simd::mul(x, Simd::set1(inverse_scale)));
-    for (std::int64_t j = 0; j < n; ++j) {
-      if (element == KvElement::kF32) put(i + j, from + i + j, std::int64_t{4});
-      if (element == KvElement::kF16 || element == KvElement::kBF16) put(i + j, wide + j, std::int64_t{2});
-      if (element == KvElement::kI8) put(i + j, narrow + j, std::int64_t{1});
-    }
-  }
-}
-
-// The int8 scale of a vector; zero where all elements are (nearly) zero.
-float int8_scale(const float* x, std::int64_t count) {
-  typename Simd::F largest = Simd::zero();
-  for (std::int64_t i = 0; i < count; i += Simd::kLanes) {
-    largest = Simd::max(largest, Simd::abs(Simd::load_partial(x + i, count - i)));
-  }
-  const float bound = Simd::reduce_max(largest);
-  return bound > 1e-30f ? bound / 127.0f : 0.0f;
-}
-
-// Encodes `vector` so that element i lands at base + i * step elements; the int8 scale at scales[offset].
-void store_vector(const KvHeadView& kv, std::byte* base, std::int64_t step, std::byte* scales, std::int64_t offset,
-                  const float* vector) {
-  float inverse = 0.0f;
-  if (kv.element == KvElement::kI8) {
-    const float scale = int8_scale(vector, kv.head_dim);
-    reinterpret_cast<float*>(scales)[offset] = scale;
-    inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-  }
-  encode(kv.element, vector, kv.head_dim, inverse, [&](std::int64_t i, const void* element, std::int64_t size) {
-    __builtin_memcpy(base + i * step * size, element, static_cast<std::size_t>(size));
-  });
-}
-
-std::int64_t element_bytes(KvElement element) {
-  return element == KvElement::kF32 ? 4 : element == KvElement::kI8 ? 1 : 2;
-}
-
-void store_key(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key) {
-  std::byte* base = kv.base + static_cast<std::size_t>(block) * kv.block_stride;
-  std::byte* scales = base + kv.head_dim * kv.block_size;
-  store_vector(kv, base + offset * element_bytes(kv.element), kv.block_size, scales, offset, key);
-}
-
-void store_value(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value) {
-  std::byte* base = kv.base + static_cast<std::size_t>(block) * kv.block_stride + kv.value_offset;
-  std::byte* scales = base + kv.block_size * kv.padded_dim;
-  store_vector(kv, base + offset * kv.padded_dim * element_bytes(kv.element), 1, scales, offset, value);
 }
 
 }  // namespace

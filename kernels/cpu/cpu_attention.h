@@ -17,21 +17,22 @@ class AttentionRunner {
   AttentionRunner(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
   void run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
-           std::int64_t num_heads, float scale, MatrixView out);
+           const AttentionOptions& options, MatrixView out);
 
  private:
   // Some consecutive rows of one sequence; times each K/V head it is a unit of work.
   struct Item {
     std::int64_t first_row = 0;
     std::int64_t num_rows = 0;
-    std::int64_t first_visible = 0;  // tokens that its first row sees
-    std::int64_t more_visible = 1;   // that each row sees beyond the row before it
+    std::int64_t first_position = 0;
+    std::int64_t context = 0;
     const std::int32_t* block_table = nullptr;
-    std::int64_t partitions = 0;
-    std::int64_t tiles = 0;        // of query vectors, for each K/V head
-    std::int64_t first_state = 0;  // in split sharing: its states, one per (head, partition, query tile)
+    std::int64_t first_partition = 0;  // that a row sees some of
+    std::int64_t partitions = 0;       // from there on
+    std::int64_t tiles = 0;            // of query vectors, for each K/V head
+    std::int64_t first_state = 0;      // in split sharing: its states, one per (head, partition, query tile)
   };
-  // K/V heads [first_head, first_head + num_heads) of an item; in split sharing of one partition only. Several heads
+  // Groups [first_head, first_head + num_heads) of an item; in split sharing of one partition only. Several heads
   // where the item has a single tile: then what they read of a block lies together.
   struct Unit {
     std::int64_t item = 0;
@@ -47,23 +48,29 @@ class AttentionRunner {
     float* queries = nullptr;
     float* states = nullptr;
     std::vector<QueryTile> tiles;
+    std::vector<TileMask> masks;  // of each tile
   };
-  // The arguments of one run.
+  // The arguments of one run. Query heads come in groups that share a K/V head; several groups may share one.
   struct Call {
     const CpuKvStorage* kv;
     std::int64_t layer;
     MatrixView q;
     MatrixView out;
-    std::int64_t num_heads;
-    std::int64_t num_kv_heads;
-    std::int64_t group;
-    std::int64_t head_dim;
-    std::int64_t padded_dim;
-    float scale;
+    const AttentionOptions* options;
+    const AttendKernel* kernel;
+    std::int64_t num_groups;
+    std::int64_t groups_each;  // of a K/V head
+    std::int64_t group;        // heads
+    std::int64_t head_dim;     // of K
+    std::int64_t value_dim;
+    std::int64_t padded_dim;  // of V
+    bool masked;
   };
 
-  void plan(const AttentionBatch& batch, std::int64_t max_rows, std::int64_t group, std::int64_t num_kv_heads);
-  void plan_units(std::int64_t num_kv_heads, bool split);
+  Call call_of(const CpuKvStorage& kv, std::int64_t layer, MatrixView q, const AttentionOptions& options,
+               MatrixView out) const;
+  void plan(const Call& call, const AttentionBatch& batch, std::int64_t max_rows);
+  void plan_units(std::int64_t num_groups, bool split);
   void run_whole(const Call& call);
   void run_split(const Call& call);
   template <class StateOf>
@@ -72,14 +79,19 @@ class AttentionRunner {
   void run_heads(const Call& call, const Unit& unit, Worker& worker);
   void make_head_tiles(const Call& call, const Unit& unit, Worker& worker, KvHeadView* views) const;
   void make_tiles(const Call& call, const Unit& unit, Worker& worker) const;
-  std::int64_t first_tile(const Item& item, const Worker& worker, std::int64_t partition) const;
-  QueryTile make_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
-                      float* queries) const;
-  void write_tile(const Call& call, const Item& item, std::int64_t kv_head, std::int64_t tile,
-                  const SoftmaxState& state);
-  std::int64_t state_floats(std::int64_t padded_dim) const;
-  SoftmaxState state_at(float* base, std::int64_t index, std::int64_t padded_dim) const;
-  void reset(const SoftmaxState& state, std::int64_t padded_dim) const;
+  KvHeadView view_of(const Call& call, std::int64_t group) const;
+  // The worker's tile `index` becomes this one of the group's.
+  void make_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, Worker& worker,
+                 std::int64_t index) const;
+  void set_mask(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, TileMask* mask,
+                QueryTile* out) const;
+  void write_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, const SoftmaxState& state);
+  std::int64_t state_floats(const Call& call) const;
+  SoftmaxState state_at(const Call& call, float* base, std::int64_t index) const;
+  void reset(const Call& call, const SoftmaxState& state) const;
+  // What a tile's result is before any partition: nothing, or its heads' sinks.
+  void begin_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
+                  const SoftmaxState& state) const;
   float* queries_at(const Call& call, const Worker& worker, std::int64_t index) const;
   void prepare_workers(const Call& call);
 

@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
         linear_(kernels_, pool_),
         attention_(kernels_, pool_),
         recurrent_(kernels_, pool_),
-        graph_(kernels_, pool_, linear_) {}
+        graph_(kernels_, pool_, linear_, attention_) {}
 
   std::string name() const override { return std::string("cpu/") + kernels_.name; }
 
@@ -107,7 +107,8 @@ class CpuBackend final : public Backend {
   void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) override;
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  std::int64_t num_heads, float scale, MatrixView out) override {
-    attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
+    attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, {.num_heads = num_heads, .scale = scale},
+                   out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
   RecurrentOps* recurrent() override { return &recurrent_; }

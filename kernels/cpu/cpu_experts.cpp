@@ -166,8 +166,11 @@ void CpuGraphOps::combine(MatrixView results, std::span<const float> weights, Ma
       const auto choice = static_cast<std::size_t>(row * each + j);
       const float* from = row_of(results, places_[choice]);
       const float weight = weights[choice];
-      for (std::int64_t i = 0; i < out.cols; ++i)
-        to[i] = (j == 0 ? 0.0f : to[i]) + weight * from[i];
+      if (j == 0) {
+        kernels_.scale(from, weight, out.cols, to);
+      } else {
+        kernels_.add_scaled(from, weight, out.cols, to);
+      }
     }
   });
 }

@@ -6,21 +6,21 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
-#include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace quire {
 
 class CpuGraphOps final : public GraphOps {
  public:
-  CpuGraphOps(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linear)
+  CpuGraphOps(const KernelTable& kernels, ThreadPool& pool, LinearRunner& linear, AttentionRunner& attention)
       : kernels_(kernels),
         pool_(pool),
         linear_(linear),
-        scores_(static_cast<std::size_t>(pool.size())),
-        route_rooms_(scores_.size()) {}
+        attention_(attention),
+        route_rooms_(static_cast<std::size_t>(pool.size())) {}
 
   // What routing one row needs beside its results.
   struct RouteRoom {
@@ -71,7 +71,7 @@ class CpuGraphOps final : public GraphOps {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   LinearRunner& linear_;
-  std::vector<Scratch> scores_;          // of each worker
+  AttentionRunner& attention_;
   std::vector<RouteRoom> route_rooms_;   // of each worker
   std::vector<std::int32_t> order_;      // choices, ordered by expert
   std::vector<std::int32_t> sources_;    // the row of each

@@ -1,11 +1,12 @@
 // Fills the KernelTable of the level whose Simd wrapper was included before. Internal linkage; any thread.
 #pragma once
 
-#include "kernels/cpu/attend_row_impl.h"
+#include "kernels/cpu/attention_impl.h"
 #include "kernels/cpu/gemm_float_impl.h"
 #include "kernels/cpu/gemm_int_rows_impl.h"
 #include "kernels/cpu/rates_impl.h"
 #include "kernels/cpu/recurrent_impl.h"
+#include "kernels/cpu/store_kv_impl.h"
 
 namespace quire {
 namespace {
@@ -55,21 +56,20 @@ constexpr KernelTable make_table(const char* name) {
       .turn_rows = nullptr,
       .gemm = {},
       .rms_norm = rms_norm,
-      .layer_norm = layer_norm,
       .swiglu = swiglu,
-      .gelu = gelu,
+      .activate = activate,
+      .layer_norm = layer_norm,
+      .softcap = softcap,
+      .add_scaled = add_scaled,
+      .scale = scale,
       .rope_half = rope_half,
       .rope_interleaved = rope_interleaved,
       .store_key = store_key,
       .store_value = store_value,
-      .query_tile = kQueryTile,
-      .tiles_together = 1,
-      .attend_scratch = attend_scratch,
-      .pack_queries = pack_queries,
-      .attend = attend,
+      .attend = attend_kernel(),
+      .attend_masked = attend_kernel(),
       .merge = merge,
       .finish = finish,
-      .attend_row = attend_row,
       .recurrent = recurrent_table(),
   };
   set_products(table);

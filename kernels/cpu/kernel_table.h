@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/cpu/recurrent_table.h"
 #include "kernels/element_type.h"
 
@@ -117,16 +118,26 @@ struct KvHeadView {
   std::size_t value_offset = 0;  // bytes from K to V of the same head
   std::int64_t block_size = 0;
   std::int64_t head_dim = 0;
-  std::int64_t padded_dim = 0;  // head_dim rounded up to 16; the padding of V stays zero
+  std::int64_t padded_dim = 0;  // V's size rounded up to 16; the padding of V stays zero
+  bool value_in_key = false;    // V is the first elements of K; for the masked kernel
   KvElement element = KvElement::kF16;
 };
 
-// Query vectors over the same sequence and K/V head, up to the level's query_tile.
+// What a tile's queries see beside all that came before them, and how their scores are changed first.
+struct TileMask {
+  std::int64_t first[kQueryTile];     // token that a query sees first; never decreasing
+  std::int64_t position[kQueryTile];  // of the query
+  float slope[kQueryTile];            // taken from a score for each token of distance
+  float softcap = 0.0f;               // scores become softcap * tanh(score / softcap); 0: they stay
+};
+
+// Query vectors over the same sequence and K/V head, up to the kernel's query_tile.
 struct QueryTile {
   std::int64_t count = 0;
   const float* queries = nullptr;       // as pack_queries leaves them
   std::int64_t visible[kMaxQueryTile];  // tokens of context that this query may see; never decreasing
   float scale = 1.0f;
+  const TileMask* mask = nullptr;  // of the masked kernel
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
@@ -135,23 +146,6 @@ struct SoftmaxState {
   float* maximum = nullptr;   // [query_tile]
   float* sum = nullptr;       // [query_tile]
   float* weighted = nullptr;  // [query_tile][padded_dim]
-};
-
-// One query vector over the tokens [begin, end) of a context.
-struct RowAttention {
-  const std::int32_t* block_table = nullptr;
-  const float* query = nullptr;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t position = 0;
-  float scale = 1.0f;
-  float softcap = 0.0f;  // 0: none
-  float slope = 0.0f;    // taken from a score for each token of distance
-  bool has_sink = false;
-  float sink = 0.0f;
-  bool value_in_key = false;  // V is the first value_dim elements of K
-  std::int64_t value_dim = 0;
-  float* out = nullptr;  // [value_dim]
 };
 
 // A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
@@ -171,6 +165,20 @@ struct RateTable {
   RateLoop tile_int8;
 };
 
+// Attention of tiles of query vectors over one partition of the context.
+struct AttendKernel {
+  std::int64_t query_tile;                         // query vectors of a tile
+  std::int64_t tiles_together;                     // tiles of one head at once, up to kTilesTogether
+  std::int64_t (*scratch)(std::int64_t head_dim);  // floats that each thread needs
+  // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
+  void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
+  // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
+  // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
+  // order of what they see, each of which sees some of the partition.
+  void (*run)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
+              std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);
+};
+
 struct KernelTable {
   const char* name;
   RateTable rates;
@@ -187,29 +195,23 @@ struct KernelTable {
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
 
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t count, float* out);
-  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, std::int64_t count, float* out);
   void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out);
-  void (*gelu)(const float* gate, const float* up, std::int64_t count, float* out);  // up may be null
+  // out = f(gate) * up, or f(gate) where up is null. alpha_p and alpha_n of xIELU went through softplus before.
+  void (*activate)(const ActivationArgs& args, const float* gate, const float* up, std::int64_t count, float* out);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, std::int64_t count, float* out);
+  void (*softcap)(const float* x, float cap, std::int64_t count, float* out);
+  void (*add_scaled)(const float* x, float factor, std::int64_t count, float* out);  // out += factor * x
+  void (*scale)(const float* x, float factor, std::int64_t count, float* out);
   void (*rope_half)(float* head, const float* cos, const float* sin, std::int64_t half);
   void (*rope_interleaved)(float* head, const float* cos, const float* sin, std::int64_t half);
 
   void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
   void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
-  std::int64_t query_tile;      // query vectors of a tile
-  std::int64_t tiles_together;  // tiles of one head that attend takes at once, up to kTilesTogether
-  std::int64_t (*attend_scratch)(std::int64_t head_dim);  // floats that each thread needs to attend
-  // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
-  void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
-  // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
-  // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
-  // order of what they see, each of which sees some of the partition.
-  void (*attend)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
-                 std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);
+  AttendKernel attend;         // each query sees all that came before it
+  AttendKernel attend_masked;  // tiles have masks
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
-  // scores: room for the tokens of the range, rounded outwards to multiples of kPanelCols.
-  void (*attend_row)(const KvHeadView& kv, const RowAttention& row, float* scores);
   RecurrentTable recurrent;
 };
 

@@ -4,53 +4,11 @@
 // the tokens advanced together nor the other columns reach it.
 #pragma once
 
-#include "kernels/cpu/elementwise_impl.h"
+#include "kernels/cpu/activation_impl.h"
 #include "kernels/cpu/recurrent_table.h"
 
 namespace quire {
 namespace {
-
-// The first n lanes at p; a whole vector without a mask.
-[[gnu::always_inline]] inline typename Simd::F take(const float* p, std::int64_t n) {
-  return n >= Simd::kLanes ? Simd::load(p) : Simd::load_partial(p, n);
-}
-[[gnu::always_inline]] inline void put(float* p, typename Simd::F a, std::int64_t n) {
-  if (n >= Simd::kLanes) {
-    Simd::store(p, a);
-  } else {
-    Simd::store_partial(p, a, n);
-  }
-}
-
-// out = op(load) for every vector of `count` floats; load(p) gives the vector of p that lies at the same place.
-template <class Op>
-[[gnu::always_inline]] inline void for_vectors(std::int64_t count, float* out, const Op& op) {
-  for (std::int64_t i = 0; i < count; i += Simd::kLanes)
-    put(out + i, op([i, count](const float* p) { return take(p + i, count - i); }), count - i);
-}
-
-// log(1 + exp(x)) = max(x, 0) + log(1 + t) with t = exp(-|x|), and log(1 + t) = 2 atanh(t / (2 + t)), whose argument is
-// at most a third.
-[[gnu::always_inline]] inline typename Simd::F softplus_vector(typename Simd::F x) {
-  using F = typename Simd::F;
-  const F t = exp_vector(Simd::sub(Simd::zero(), Simd::abs(x)));
-  const F s = Simd::div(t, Simd::add(t, Simd::set1(2.0f)));
-  const F square = Simd::mul(s, s);
-  F series = Simd::set1(2.0f / 15.0f);
-  series = Simd::fma(series, square, Simd::set1(2.0f / 13.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f / 11.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f / 9.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f / 7.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f / 5.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f / 3.0f));
-  series = Simd::fma(series, square, Simd::set1(2.0f));
-  return Simd::fma(series, s, Simd::max(x, Simd::zero()));
-}
-
-[[gnu::always_inline]] inline typename Simd::F sigmoid_vector(typename Simd::F x) {
-  const typename Simd::F e = exp_vector(Simd::sub(Simd::zero(), x));
-  return Simd::div(Simd::set1(1.0f), Simd::add(Simd::set1(1.0f), e));
-}
 
 void softplus(const float* x, const float* bias, std::int64_t count, float* out) {
   for_vectors(count, out, [&](auto load) { return softplus_vector(Simd::add(load(x), load(bias))); });

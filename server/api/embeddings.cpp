@@ -53,14 +53,20 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has("messages");
   if (is_chat) {
-    const ChatPromptFields chat = read_chat_prompt_fields(reader);
+    ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
+    chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
     const auto pieces = render_chat(model, chat);
     if (!pieces) {
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;
     }
-    prompts.push_back({"", encode_chat(model, chat, *pieces)});
+    auto tokens = encode_chat(model, chat, *pieces);
+    if (!tokens) {
+      reader.fail("messages", tokens.error().message, tokens.error().code);
+      return texts;
+    }
+    prompts.push_back({"", *std::move(tokens)});
   } else {
     prompts = read_prompts(reader, "input", model, prefix);
   }

@@ -304,6 +304,27 @@ Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const Generat
                  param);
 }
 
+std::int64_t most_counted_tokens(const ServedModel& model) {
+  return 2 * model.max_model_len;
+}
+
+Error far_too_long(const ServedModel& model, const std::string& prompt_param) {
+  return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has more than {} "
+                             "tokens. Please shorten it.",
+                             model.max_model_len, most_counted_tokens(model)),
+                 prompt_param, "context_length_exceeded")
+      .value();
+}
+
+Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
+                                           const ServedModel& model, const std::string& prompt_param) {
+  if (truncated) return model.tokenizer->encode(pieces, add_special);
+  const auto most = static_cast<std::size_t>(most_counted_tokens(model));
+  auto tokens = model.tokenizer->encode_at_most(pieces, add_special, most);
+  if (!tokens) return tl::make_unexpected(far_too_long(model, prompt_param));
+  return *std::move(tokens);
+}
+
 Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
                                         const ServedModel& model, const std::string& prompt_param) {
   if (num_prompt_tokens == 0) return invalid("The prompt is empty: it has no tokens", prompt_param);

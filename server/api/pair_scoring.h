@@ -42,14 +42,20 @@ class PairScoring {
   };
 
   Result<std::size_t> add_text(PooledText text, const TextTruncation& truncation, const std::string& param);
+  Result<std::size_t> add_prompted(const std::string& query, const std::string& document, const std::string& param);
+  Result<std::size_t> add_joined(const std::string& query, const std::string& document, const std::string& param);
   Result<std::size_t> vector_of(const std::string& text, std::string_view prompt, const std::string& param);
   std::vector<TokenId> document_tokens(const std::string& document) const;
-  std::vector<TokenId> prompted(const std::string& query, const std::string& document) const;
-  PooledText joined(const std::string& query, const std::string& document) const;
+  Result<std::vector<TokenId>> encoded(std::span<const TextPiece> pieces, bool add_special,
+                                       const std::string& param) const;
+  Result<std::vector<TokenId>> prompted(const std::string& query, const std::string& document,
+                                        const std::string& param) const;
+  Result<PooledText> joined(const std::string& query, const std::string& document, const std::string& param) const;
 
   std::shared_ptr<const ServedModel> model_;
   PairOptions options_;
   Kind kind_;
+  std::size_t num_bytes_ = 0;  // of the pairs' texts, which are encoded pair by pair
   std::vector<PooledText> texts_;
   std::vector<Pair> pairs_;
   std::map<std::pair<std::string, std::string>, std::size_t> known_;  // prompt's name and text: its place, of kVectors

@@ -35,26 +35,33 @@ std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype) {
 }  // namespace
 
 AttentionScene::AttentionScene(std::uint32_t seed, Heads heads, KvDType dtype, std::vector<std::int64_t> lengths,
-                               std::int64_t block_size)
-    : heads_(heads) {
+                               std::int64_t block_size, const AttentionOptions& options)
+    : heads_(heads), options_(options) {
   std::mt19937 random(seed);
   std::int64_t num_blocks = 3;
   for (const std::int64_t length : lengths)
     num_blocks += (length + block_size - 1) / block_size;
-  layout_ = {kLayers, num_blocks, block_size, heads.num_kv_heads, heads.head_dim, dtype};
+  layout_ = {kLayers, num_blocks, block_size, heads.num_kv_heads, heads.head_dim, dtype, heads.values()};
+  if (options.value_in_key) layout_.value_dim = 0;
   std::vector<std::int32_t> ids(static_cast<std::size_t>(num_blocks));
   std::iota(ids.begin(), ids.end(), 0);
   std::shuffle(ids.begin(), ids.end(), random);
   for (const std::int64_t length : lengths) {
-    const std::int64_t kv_width = heads.num_kv_heads * heads.head_dim;
-    Stored stored{random_matrix(random, length, width(), 2.0f),
-                  random_matrix(random, length, kv_width),
-                  random_matrix(random, length, kv_width),
+    Stored stored{random_matrix(random, length, query_width(), 2.0f),
+                  random_matrix(random, length, heads.num_kv_heads * heads.head_dim),
+                  random_matrix(random, length, heads.num_kv_heads * heads.values()),
                   {}};
     const auto count = static_cast<std::ptrdiff_t>((length + block_size - 1) / block_size);
     stored.blocks.assign(ids.end() - count, ids.end());
     ids.resize(ids.size() - static_cast<std::size_t>(count));
     sequences_.push_back(std::move(stored));
+  }
+  stale_block_ = ids.front();
+  options_.num_heads = heads.num_heads;
+  options_.scale = softmax_scale(heads);
+  if (options.sinks != nullptr) {
+    sinks_ = random_floats(random, heads.num_heads);
+    options_.sinks = sinks_.data();
   }
 }
 
@@ -80,62 +87,138 @@ std::int64_t AttentionScene::num_rows(const std::vector<Chunk>& chunks) const {
   return rows;
 }
 
+std::int64_t AttentionScene::first_seen(std::int64_t position) const {
+  std::int64_t first = 0;
+  while (!sees(position, first))
+    ++first;
+  return first;
+}
+
+bool AttentionScene::sees(std::int64_t position, std::int64_t token) const {
+  if (options_.causal && token > position) return false;
+  if (options_.window > 0 && options_.causal && position - token >= options_.window) return false;
+  if (options_.window > 0 && !options_.causal && std::abs(position - token) > options_.window / 2) return false;
+  return options_.chunk == 0 || position / options_.chunk <= token / options_.chunk;
+}
+
 void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chunk>& chunks, MatrixView out) {
-  const std::int64_t kv_width = heads_.num_kv_heads * heads_.head_dim;
+  const std::int64_t key_width = heads_.num_kv_heads * heads_.head_dim;
+  const std::int64_t value_width = heads_.num_kv_heads * heads_.values();
   const std::int64_t rows = num_rows(chunks);
-  Matrix q(rows, width());
-  Matrix k(rows, kv_width);
-  Matrix v(rows, kv_width);
+  Matrix q(rows, query_width());
+  Matrix k(rows, key_width);
+  Matrix v(rows, value_width);
   std::vector<std::int32_t> starts{0}, contexts, table_starts{0}, tables, slots;
   std::int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Stored& from = sequences_[chunk.sequence];
     for (std::int64_t at = chunk.begin; at < chunk.end; ++at, ++row) {
-      std::copy_n(&from.q.at(at, 0), width(), &q.at(row, 0));
-      std::copy_n(&from.k.at(at, 0), kv_width, &k.at(row, 0));
-      std::copy_n(&from.v.at(at, 0), kv_width, &v.at(row, 0));
+      std::copy_n(&from.q.at(at, 0), q.cols, &q.at(row, 0));
+      std::copy_n(&from.k.at(at, 0), key_width, &k.at(row, 0));
+      std::copy_n(&from.v.at(at, 0), value_width, &v.at(row, 0));
       const std::int32_t block = from.blocks[static_cast<std::size_t>(at / layout_.block_size)];
       slots.push_back(static_cast<std::int32_t>(block * layout_.block_size + at % layout_.block_size));
     }
     starts.push_back(static_cast<std::int32_t>(row));
     contexts.push_back(static_cast<std::int32_t>(chunk.end));
-    tables.insert(tables.end(), from.blocks.begin(), from.blocks.end());
+    const auto unseen = static_cast<std::size_t>(first_seen(chunk.begin) / layout_.block_size);
+    tables.insert(tables.end(), unseen, stale_block_);
+    tables.insert(tables.end(), from.blocks.begin() + static_cast<std::ptrdiff_t>(unseen), from.blocks.end());
     table_starts.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  const AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, causal};
-  backend.store_kv(kv, kLayer, batch, k.view(), v.view());
-  backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, softmax_scale(heads_), out);
+  const AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, options_.causal};
+  const bool is_plain = options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
+                        options_.sinks == nullptr && options_.alibi == 0.0f && heads_.values() == heads_.head_dim;
+  backend.store_kv(kv, kLayer, batch, k.view(), options_.value_in_key ? MatrixView{} : v.view());
+  if (is_plain) return backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);
+  backend.graph()->attention(kv, kLayer, batch, q.view(), options_, out);
+}
+
+Matrix AttentionScene::run_in_calls(Backend& backend, const std::vector<std::vector<Chunk>>& calls) {
+  const std::vector<Chunk> all = everything();
+  Matrix out(num_rows(all), width());
+  const auto kv = make_cache(backend);
+  for (const std::vector<Chunk>& call : calls) {
+    Matrix part(num_rows(call), width());
+    run(backend, *kv, call, part.view());
+    std::int64_t from = 0;
+    for (const Chunk& chunk : call) {
+      std::int64_t first = 0;
+      for (std::size_t s = 0; s < chunk.sequence; ++s)
+        first += all[s].end;
+      for (std::int64_t at = chunk.begin; at < chunk.end; ++at, ++from)
+        std::copy_n(&part.at(from, 0), width(), &out.at(first + at, 0));
+    }
+  }
+  return out;
+}
+
+double AttentionScene::score(std::size_t sequence, std::int64_t position, std::int64_t token, std::int64_t head) {
+  Stored& from = sequences_[sequence];
+  const std::int64_t dim = heads_.head_dim;
+  const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
+  const std::vector<double> key = rounded(&from.k.at(token, kv_head * dim), dim, layout_.dtype);
+  double out = 0.0;
+  for (std::int64_t d = 0; d < dim; ++d)
+    out += key[static_cast<std::size_t>(d)] * static_cast<double>(from.q.at(position, head * dim + d));
+  out *= static_cast<double>(options_.scale);
+  const auto cap = static_cast<double>(options_.softcap);
+  if (cap > 0.0) out = cap * std::tanh(out / cap);
+  if (options_.alibi > 0.0f) {  // of a power of two heads
+    const double exponent =
+        static_cast<double>(options_.alibi) * static_cast<double>(head + 1) / static_cast<double>(heads_.num_heads);
+    out -= std::pow(2.0, -exponent) * static_cast<double>(std::abs(position - token));
+  }
+  return out;
 }
 
 std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t position) {
   Stored& from = sequences_[sequence];
-  const std::int64_t dim = heads_.head_dim;
-  const std::int64_t end = causal ? position + 1 : from.q.rows;
+  const std::int64_t dim = heads_.values();
   std::vector<double> out(static_cast<std::size_t>(width()), 0.0);
   for (std::int64_t head = 0; head < heads_.num_heads; ++head) {
     const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
+    std::vector<std::int64_t> tokens;
     std::vector<double> scores;
-    for (std::int64_t t = 0; t < end; ++t) {
-      const std::vector<double> key = rounded(&from.k.at(t, kv_head * dim), dim, layout_.dtype);
-      double score = 0.0;
-      for (std::int64_t d = 0; d < dim; ++d) {
-        score += key[static_cast<std::size_t>(d)] * static_cast<double>(from.q.at(position, head * dim + d));
-      }
-      scores.push_back(score * static_cast<double>(softmax_scale(heads_)));
+    for (std::int64_t t = 0; t < from.k.rows; ++t) {
+      if (!sees(position, t)) continue;
+      tokens.push_back(t);
+      scores.push_back(score(sequence, position, t, head));
     }
     const double top = *std::max_element(scores.begin(), scores.end());
-    double sum = 0.0;
+    double sum = sinks_.empty() ? 0.0 : std::exp(static_cast<double>(sinks_[static_cast<std::size_t>(head)]) - top);
     for (double& score : scores)
       sum += score = std::exp(score - top);
-    for (std::int64_t t = 0; t < end; ++t) {
-      const std::vector<double> value = rounded(&from.v.at(t, kv_head * dim), dim, layout_.dtype);
-      for (std::int64_t d = 0; d < dim; ++d) {
-        out[static_cast<std::size_t>(head * dim + d)] +=
-            scores[static_cast<std::size_t>(t)] / sum * value[static_cast<std::size_t>(d)];
-      }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const float* key = &from.k.at(tokens[i], kv_head * heads_.head_dim);
+      const std::vector<double> value = options_.value_in_key
+                                            ? rounded(key, heads_.head_dim, layout_.dtype)
+                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype);
+      for (std::int64_t d = 0; d < dim; ++d)
+        out[static_cast<std::size_t>(head * dim + d)] += scores[i] / sum * value[static_cast<std::size_t>(d)];
     }
   }
   return out;
+}
+
+double AttentionScene::worst_error(Backend& backend) {
+  const auto kv = make_cache(backend);
+  const std::vector<Chunk> chunks = everything();
+  Matrix out(num_rows(chunks), width());
+  run(backend, *kv, chunks, out.view());
+  double worst = out.padding_untouched() ? 0.0 : 1e9;
+  std::int64_t row = 0;
+  for (const Chunk& chunk : chunks) {
+    for (std::int64_t at = 0; at < chunk.end; ++at, ++row) {
+      if (at > 40 && at < chunk.end - 3 && at % 61 != 0) continue;  // the reference is slow
+      const std::vector<double> wanted = expected(chunk.sequence, at);
+      for (std::int64_t col = 0; col < width(); ++col) {
+        const double error = std::fabs(static_cast<double>(out.at(row, col)) - wanted[static_cast<std::size_t>(col)]);
+        worst = std::isnan(error) ? 1e9 : std::max(worst, error);
+      }
+    }
+  }
+  return worst;
 }
 
 }  // namespace quire::test

@@ -14,7 +14,10 @@ namespace quire::test {
 struct Heads {
   std::int64_t num_heads;
   std::int64_t num_kv_heads;
-  std::int64_t head_dim;
+  std::int64_t head_dim;       // of queries and K
+  std::int64_t value_dim = 0;  // of V; 0: the same
+
+  std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 };
 
 // Which rows of which sequence one call computes.
@@ -26,29 +29,42 @@ struct Chunk {
 
 class AttentionScene {
  public:
+  // options: heads and scale are set here; sinks that are not null become random ones.
   AttentionScene(std::uint32_t seed, Heads heads, KvDType dtype, std::vector<std::int64_t> lengths,
-                 std::int64_t block_size = 16);
+                 std::int64_t block_size = 16, const AttentionOptions& options = {});
 
   // A cache in which every byte was written before by someone else, as NaN where the type has one.
   std::unique_ptr<KvStorage> make_cache(Backend& backend) const;
   // Stores K and V of the chunks and computes their attention in one call; rows of `out` in the order of the chunks.
+  // Blocks behind the windows of a chunk's rows are another one's by then.
   void run(Backend& backend, KvStorage& kv, const std::vector<Chunk>& chunks, MatrixView out);
   std::vector<Chunk> everything() const;
   std::int64_t num_rows(const std::vector<Chunk>& chunks) const;
-  // Attention of one position over K and V as the cache's type rounds them: [num_heads * head_dim].
+  // Rows of all sequences, in order, computed by calls with the given chunks each.
+  Matrix run_in_calls(Backend& backend, const std::vector<std::vector<Chunk>>& calls);
+  // Attention of one position over K and V as the cache's type rounds them: [num_heads * value_dim].
   std::vector<double> expected(std::size_t sequence, std::int64_t position);
-  std::int64_t width() const { return heads_.num_heads * heads_.head_dim; }
+  // The largest difference between the two, over every early and late position and a sample between.
+  double worst_error(Backend& backend);
+  std::int64_t width() const { return heads_.num_heads * heads_.values(); }  // of results
 
   bool causal = true;  // false: every row sees all of its sequence
 
  private:
+  std::int64_t query_width() const { return heads_.num_heads * heads_.head_dim; }
+  std::int64_t first_seen(std::int64_t position) const;
+  bool sees(std::int64_t position, std::int64_t token) const;
+  double score(std::size_t sequence, std::int64_t position, std::int64_t token, std::int64_t head);
   struct Stored {
     Matrix q, k, v;
     std::vector<std::int32_t> blocks;
   };
 
   Heads heads_;
+  AttentionOptions options_;
+  std::vector<float> sinks_;
   KvLayout layout_;
+  std::int32_t stale_block_ = 0;
   std::vector<Stored> sequences_;
 };
 

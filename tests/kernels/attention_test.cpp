@@ -22,49 +22,6 @@ double attention_tolerance(const std::string& level) {
   return level.starts_with("amx") ? 1e-4 : 2e-5;
 }
 
-void check_scene(Backend& backend, AttentionScene& scene, double tolerance) {
-  const auto kv = scene.make_cache(backend);
-  const std::vector<Chunk> chunks = scene.everything();
-  Matrix out(scene.num_rows(chunks), scene.width());
-  scene.run(backend, *kv, chunks, out.view());
-  CHECK(out.padding_untouched());
-  double worst = 0.0;
-  std::int64_t row = 0;
-  for (const Chunk& chunk : chunks) {
-    for (std::int64_t at = 0; at < chunk.end; ++at, ++row) {
-      // Every early and late position, and a sample between: the reference is slow.
-      if (at > 40 && at < chunk.end - 3 && at % 61 != 0) continue;
-      const std::vector<double> expected = scene.expected(chunk.sequence, at);
-      for (std::int64_t col = 0; col < scene.width(); ++col) {
-        const double error = std::fabs(static_cast<double>(out.at(row, col)) - expected[static_cast<std::size_t>(col)]);
-        worst = std::isnan(error) ? 1e9 : std::max(worst, error);
-      }
-    }
-  }
-  CHECK(worst < tolerance);
-}
-
-// Rows of all sequences, in order, computed by calls with the given chunks each.
-Matrix run_in_calls(AttentionScene& scene, Backend& backend, const std::vector<std::vector<Chunk>>& calls) {
-  const std::vector<Chunk> all = scene.everything();
-  Matrix out(scene.num_rows(all), scene.width());
-  const auto kv = scene.make_cache(backend);
-  for (const std::vector<Chunk>& call : calls) {
-    Matrix part(scene.num_rows(call), scene.width());
-    scene.run(backend, *kv, call, part.view());
-    std::int64_t from = 0;
-    for (const Chunk& chunk : call) {
-      std::int64_t first = 0;
-      for (std::size_t s = 0; s < chunk.sequence; ++s)
-        first += all[s].end;
-      for (std::int64_t at = chunk.begin; at < chunk.end; ++at, ++from) {
-        std::copy_n(&part.at(from, 0), scene.width(), &out.at(first + at, 0));
-      }
-    }
-  }
-  return out;
-}
-
 bool equal_bits(const Matrix& a, const Matrix& b) {
   return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
 }
@@ -80,7 +37,7 @@ TEST_CASE("attention agrees with double precision for every cache type and head 
         INFO(level.level << " " << name_of(dtype) << " heads " << heads.num_heads << "/" << heads.num_kv_heads << " of "
                          << heads.head_dim);
         AttentionScene scene(3, heads, dtype, {1, 15, 33, 70});
-        check_scene(*level.backend, scene, attention_tolerance(level.level));
+        CHECK(scene.worst_error(*level.backend) < attention_tolerance(level.level));
       }
     }
   }
@@ -91,7 +48,7 @@ TEST_CASE("attention agrees with double precision across partitions and block si
     for (const std::int64_t block_size : {16, 32, 48, 128, 256}) {
       INFO(level.level << " block size " << block_size);
       AttentionScene scene(4, {4, 2, 16}, KvDType::kF16, {255, 256, 257, 600}, block_size);
-      check_scene(*level.backend, scene, attention_tolerance(level.level));
+      CHECK(scene.worst_error(*level.backend) < attention_tolerance(level.level));
     }
   }
 }
@@ -125,13 +82,13 @@ TEST_CASE("attention gives the same bits however the rows come") {
                                                        {{0, 301, 530}, {2, 259, 260}}};
     for (LevelBackend& level : level_backends(1)) {
       INFO(level.level << " " << name_of(dtype));
-      const Matrix whole = run_in_calls(scene, *level.backend, {scene.everything()});
+      const Matrix whole = scene.run_in_calls(*level.backend, {scene.everything()});
       for (const int threads : {1, 2, 3}) {
         auto backends = level_backends(threads);
         Backend& same = *std::ranges::find(backends, level.level, &LevelBackend::level)->backend;
-        CHECK(equal_bits(whole, run_in_calls(scene, same, {scene.everything()})));
-        CHECK(equal_bits(whole, run_in_calls(scene, same, in_chunks)));
-        if (dtype == KvDType::kF16) CHECK(equal_bits(whole, run_in_calls(scene, same, one_by_one)));
+        CHECK(equal_bits(whole, scene.run_in_calls(same, {scene.everything()})));
+        CHECK(equal_bits(whole, scene.run_in_calls(same, in_chunks)));
+        if (dtype == KvDType::kF16) CHECK(equal_bits(whole, scene.run_in_calls(same, one_by_one)));
       }
     }
   }

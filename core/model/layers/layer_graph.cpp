@@ -7,6 +7,23 @@ namespace quire {
 
 using Role = WeightRole;
 
+namespace {
+
+// Whether all that a mixer takes of its input goes through one product.
+bool takes_one_product(const LayerSpec& spec) {
+  if (spec.is_parallel) return false;
+  switch (spec.mixer) {
+    case Mixer::kAttention: return spec.attention.gate != OutputGate::kPerHead;
+    case Mixer::kDeltaNet:
+    case Mixer::kKimiDelta:
+    case Mixer::kShortConv:
+    case Mixer::kMamba2: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
 ProductInput Transformer::branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product) {
   if (role == Role::kNoRole) return x;
   if (one_product && spec_.norm == NormKind::kRms) return normed(x, layer.weights.vector(role), eps_);
@@ -28,8 +45,7 @@ void Transformer::compute_branches(const Layer& layer, MatrixView x) {
   const LayerSpec& spec = layer.spec;
   const bool has_ffn = spec.feed_forward.kind != FeedForwardSpec::Kind::kNone;
   const bool scaled = spec_.residual_scale != 1.0;
-  const bool one_product =
-      spec.mixer == Mixer::kAttention && spec.attention.gate != OutputGate::kPerHead && !spec.is_parallel;
+  const bool one_product = takes_one_product(spec);
   if (spec.is_parallel) {
     const MatrixView mixed = room(kBranch, x.rows, x.cols);
     const MatrixView fed = room(kBranch2, x.rows, x.cols);

@@ -170,7 +170,8 @@ void add_bench_kernel(CLI::App& bench) {
   };
   list("--isa", arguments->run.levels, "levels, comma-separated, or all");
   list("--type", arguments->run.types, "types of weights, comma-separated");
-  list("--operation", arguments->run.operations, "linear, attention, elementwise");
+  list("--operation", arguments->run.operations,
+       "linear, attention, elementwise, experts, masked-attention, recurrent");
   list("--rows", arguments->run.rows, "rows of activations");
   list("--shape", arguments->run.shapes, "outputs x inputs of weights");
   list("--context", arguments->run.contexts, "tokens of context");

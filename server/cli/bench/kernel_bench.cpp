@@ -1,13 +1,10 @@
-#include "server/cli/bench/kernel_bench.h"
+#include "server/cli/bench/level_bench.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <memory>
 #include <numeric>
-#include <random>
 
 #include "core/base/result.h"
 #include "core/model/formats/quantize.h"
@@ -15,15 +12,6 @@
 namespace quire::bench {
 
 namespace {
-
-// Weights, keys and values are spread over this much, so that no cache holds them when they are next read.
-constexpr std::size_t kColdBytes = std::size_t{256} << 20;
-constexpr double kPassSeconds = 0.04;
-
-struct Shape {
-  std::int64_t outputs = 0;
-  std::int64_t inputs = 0;
-};
 
 Shape parse_shape(const std::string& text) {
   Shape shape;
@@ -38,27 +26,7 @@ Shape parse_shape(const std::string& text) {
   return shape;
 }
 
-// The median seconds of one call of body(turn), over passes of enough calls; every turn is another number.
-template <class Body>
-double median_seconds(int passes, const Body& body) {
-  using Clock = std::chrono::steady_clock;
-  std::int64_t turn = 0;
-  const auto timed = [&](std::int64_t calls) {
-    const auto begin = Clock::now();
-    for (std::int64_t i = 0; i < calls; ++i)
-      body(turn++);
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  std::int64_t calls = 1;
-  timed(1);  // grows scratch
-  for (double seconds = timed(1); seconds < kPassSeconds; seconds = timed(calls))
-    calls = std::max(calls + 1, static_cast<std::int64_t>(static_cast<double>(calls) * kPassSeconds / seconds));
-  std::vector<double> each;
-  for (int pass = 0; pass < passes; ++pass)
-    each.push_back(timed(calls) / static_cast<double>(calls));
-  std::ranges::sort(each);
-  return each[each.size() / 2];
-}
+}  // namespace
 
 KernelRow row_of(const char* operation, const std::string& type, const std::string& shape, std::int64_t rows) {
   KernelRow row;
@@ -68,138 +36,6 @@ KernelRow row_of(const char* operation, const std::string& type, const std::stri
   row.rows = rows;
   return row;
 }
-
-class LevelBench {
- public:
-  LevelBench(const KernelBenchOptions& options, const CpuOptions& cpu,
-             const std::function<void(const std::string&)>& progress)
-      : options_(options),
-        progress_(progress),
-        meter_(cpu),
-        limits_(meter_.measure(progress)),
-        backend_(create_backend({.device = "cpu", .cpu = cpu})) {}
-
-  const MachineLimits& limits() const { return limits_; }
-
-  void linear(DType type, Shape shape, std::vector<KernelRow>& out);
-  void attention(KvDType dtype, const std::string& name, std::vector<KernelRow>& out);
-  void elementwise(std::vector<KernelRow>& out);
-
- private:
-  struct Work {
-    double bytes = 0;
-    double operations = 0;
-    DType multiplied = DType::kF32;  // as weights of this type are
-    std::size_t working_set = 0;     // bytes the reads are spread over
-  };
-
-  // Measures body(turn) between two measurements of the limit that binds it.
-  template <class Body>
-  void measure(KernelRow row, const Work& work, const Body& body, std::vector<KernelRow>& out) {
-    const double reading = work.bytes / limits_.read_rate(work.working_set);
-    const double multiplying = work.operations / limits_.multiply_rate(work.multiplied);
-    row.memory_bound = reading > multiplying;
-    const auto limit_now = [&] {
-      return row.memory_bound ? meter_.read_rate_now(work.working_set) : meter_.multiply_rate_now(work.multiplied);
-    };
-    const double before = limit_now();
-    const double seconds = median_seconds(options_.passes, body);
-    const double limit = (before + limit_now()) / 2.0 * 1e9;
-    row.level = limits_.level;
-    row.microseconds = seconds * 1e6;
-    row.gigabytes_per_second = work.bytes / seconds * 1e-9;
-    row.giga_operations_per_second = work.operations / seconds * 1e-9;
-    row.percent_of_limit = 100.0 * (row.memory_bound ? work.bytes : work.operations) / limit / seconds;
-    out.push_back(std::move(row));
-  }
-
-  // Floats in the backend's memory, of ordinary size.
-  MatrixView matrix(std::int64_t rows, std::int64_t cols) {
-    buffers_.push_back(backend_->allocate(rows * cols));
-    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-    float* data = buffers_.back()->data();
-    std::generate_n(data, rows * cols, [&] { return uniform(random_); });
-    return {data, rows, cols, cols};
-  }
-
-  void decode(KvStorage& kv, const std::string& name, std::int64_t sequences, std::int64_t context,
-              std::vector<KernelRow>& out);
-  void prefill(KvStorage& kv, const std::string& name, std::int64_t context, std::vector<KernelRow>& out);
-
-  const KernelBenchOptions& options_;
-  const std::function<void(const std::string&)>& progress_;
-  MachineMeter meter_;
-  MachineLimits limits_;
-  std::unique_ptr<Backend> backend_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::mt19937 random_{1};
-};
-
-void LevelBench::linear(DType type, Shape shape, std::vector<KernelRow>& out) {
-  buffers_.clear();
-  const auto cols = static_cast<std::size_t>(shape.inputs);
-  constexpr std::int64_t kDistinct = 16;  // rows that are really random; the others repeat them
-  const MatrixView values = matrix(kDistinct, shape.inputs);
-  const std::size_t row_bytes = dtype_bytes(type, shape.inputs);
-  std::vector<std::byte> source(row_bytes * static_cast<std::size_t>(shape.outputs));
-  for (std::int64_t row = 0; row < shape.outputs; ++row) {
-    std::byte* at = source.data() + static_cast<std::size_t>(row) * row_bytes;
-    if (row < kDistinct) {
-      // Blocks of types that are only read stay zeros, which take the same time.
-      if (can_quantize(type)) quantize(type, {values.data + row * values.stride, cols}, {at, row_bytes});
-    } else {
-      std::copy_n(source.data() + static_cast<std::size_t>(row % kDistinct) * row_bytes, row_bytes, at);
-    }
-  }
-  const WeightSource weights{type, shape.outputs, shape.inputs, source.data()};
-  const std::size_t bytes = backend_->packed_bytes(type, shape.outputs, shape.inputs);
-  std::vector<std::unique_ptr<Linear>> copies;
-  do {
-    copies.push_back(backend_->load_linear({&weights, 1}, {}));
-  } while (copies.size() * bytes < kColdBytes);
-  for (const std::int64_t rows : options_.rows) {
-    const std::string name(dtype_info(type).name);
-    progress_(fmt::format("{} linear {} {}x{} {} rows", limits_.level, name, shape.outputs, shape.inputs, rows));
-    const MatrixView x = matrix(rows, shape.inputs);
-    const MatrixView y = matrix(rows, shape.outputs);
-    const Work work{static_cast<double>(source.size()),
-                    2.0 * static_cast<double>(rows) * static_cast<double>(shape.outputs * shape.inputs), type,
-                    copies.size() * bytes};
-    measure(
-        row_of("linear", name, fmt::format("{}x{}", shape.outputs, shape.inputs), rows), work,
-        [&](std::int64_t turn) {
-          backend_->linear(*copies[static_cast<std::size_t>(turn) % copies.size()], x, y, false);
-        },
-        out);
-  }
-}
-
-// The attention of Llama-3.2-1B: 32 query heads over 8 of 64.
-constexpr std::int64_t kHeads = 32;
-constexpr std::int64_t kKvHeads = 8;
-constexpr std::int64_t kHeadDim = 64;
-constexpr std::int64_t kBlockSize = 16;
-// As weights of this type, attention is multiplied with tiles where there are any, in f32 elsewhere.
-constexpr DType kAttentionProducts = DType::kF16;
-
-// The views of one step over a cache whose blocks are handed out in a shuffled order.
-struct Scene {
-  std::vector<std::int32_t> query_start{0}, contexts, table_start{0}, tables, slots;
-
-  void add(std::int64_t rows, std::int64_t context, const std::vector<std::int32_t>& blocks, std::size_t first_block) {
-    const std::int64_t count = (context + kBlockSize - 1) / kBlockSize;
-    const auto from = blocks.begin() + static_cast<std::ptrdiff_t>(first_block);
-    tables.insert(tables.end(), from, from + count);
-    table_start.push_back(static_cast<std::int32_t>(tables.size()));
-    query_start.push_back(query_start.back() + static_cast<std::int32_t>(rows));
-    contexts.push_back(static_cast<std::int32_t>(context));
-    for (std::int64_t row = context - rows; row < context; ++row) {
-      const std::int32_t block = from[row / kBlockSize];
-      slots.push_back(static_cast<std::int32_t>(block * kBlockSize + row % kBlockSize));
-    }
-  }
-  AttentionBatch batch() const { return {query_start, contexts, table_start, tables, slots}; }
-};
 
 std::vector<std::int32_t> shuffled_blocks(std::int64_t count, std::mt19937& random) {
   std::vector<std::int32_t> blocks(static_cast<std::size_t>(count));
@@ -213,6 +49,60 @@ double kv_token_bytes(Backend& backend, const KvLayout& layout) {
   one.num_layers = 1;
   return static_cast<double>(backend.kv_block_bytes(one)) / kBlockSize;
 }
+
+// Equal parts side by side.
+std::unique_ptr<Linear> LevelBench::load(DType type, std::int64_t outputs, std::int64_t inputs, std::int64_t parts) {
+  const auto cols = static_cast<std::size_t>(inputs);
+  constexpr std::int64_t kDistinct = 16;  // rows that are really random; the others repeat them
+  const std::size_t row_bytes = dtype_bytes(type, inputs);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  std::vector<float> values(cols);
+  std::vector<std::byte> source(row_bytes * static_cast<std::size_t>(outputs));
+  for (std::int64_t row = 0; row < outputs; ++row) {
+    std::byte* at = source.data() + static_cast<std::size_t>(row) * row_bytes;
+    if (row >= kDistinct) {
+      std::copy_n(source.data() + static_cast<std::size_t>(row % kDistinct) * row_bytes, row_bytes, at);
+    } else if (can_quantize(type)) {  // blocks of types that are only read stay zeros, which take the same time
+      std::ranges::generate(values, [&] { return uniform(random_); });
+      quantize(type, values, {at, row_bytes});
+    }
+  }
+  const std::vector<WeightSource> all(static_cast<std::size_t>(parts), {type, outputs, inputs, source.data()});
+  return backend_->load_linear(all, {});
+}
+
+void LevelBench::linear(DType type, Shape shape, std::vector<KernelRow>& out) {
+  buffers_.clear();
+  const std::size_t bytes = backend_->packed_bytes(type, shape.outputs, shape.inputs);
+  std::vector<std::unique_ptr<Linear>> copies;
+  do {
+    copies.push_back(load(type, shape.outputs, shape.inputs, 1));
+  } while (copies.size() * bytes < kColdBytes);
+  for (const std::int64_t rows : options_.rows) {
+    const std::string name(dtype_info(type).name);
+    progress_(fmt::format("{} linear {} {}x{} {} rows", limits_.level, name, shape.outputs, shape.inputs, rows));
+    const MatrixView x = matrix(rows, shape.inputs);
+    const MatrixView y = matrix(rows, shape.outputs);
+    const Work work{static_cast<double>(dtype_bytes(type, shape.outputs * shape.inputs)),
+                    2.0 * static_cast<double>(rows) * static_cast<double>(shape.outputs * shape.inputs), type,
+                    copies.size() * bytes};
+    measure(
+        row_of("linear", name, fmt::format("{}x{}", shape.outputs, shape.inputs), rows), work,
+        [&](std::int64_t turn) {
+          backend_->linear(*copies[static_cast<std::size_t>(turn) % copies.size()], x, y, false);
+        },
+        out);
+  }
+}
+
+namespace {
+
+// The attention of Llama-3.2-1B: 32 query heads over 8 of 64.
+constexpr std::int64_t kHeads = 32;
+constexpr std::int64_t kKvHeads = 8;
+constexpr std::int64_t kHeadDim = 64;
+
+}  // namespace
 
 void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t sequences, std::int64_t context,
                         std::vector<KernelRow>& out) {
@@ -260,6 +150,16 @@ void LevelBench::prefill(KvStorage& kv, const std::string& name, std::int64_t co
       [&](std::int64_t) { backend_->attention(kv, 0, scene.batch(), q, kHeads, 0.125f, y); }, out);
 }
 
+// More blocks than a cache of the processor holds.
+std::unique_ptr<KvStorage> LevelBench::filled_cache(KvLayout layout, std::int64_t least_blocks) {
+  layout.num_blocks = std::max(static_cast<std::int64_t>(kColdBytes / backend_->kv_block_bytes(layout)), least_blocks);
+  auto kv = backend_->allocate_kv(layout);
+  const std::vector<std::byte> ones(kv->block_bytes(), std::byte{0x3c});  // of ordinary size in every type
+  for (std::int32_t block = 0; block < layout.num_blocks; ++block)
+    kv->write_block(block, ones);
+  return kv;
+}
+
 void LevelBench::attention(KvDType dtype, const std::string& name, std::vector<KernelRow>& out) {
   buffers_.clear();
   KvLayout layout{.num_layers = 16,
@@ -269,12 +169,7 @@ void LevelBench::attention(KvDType dtype, const std::string& name, std::vector<K
                   .head_dim = kHeadDim,
                   .dtype = dtype};
   const std::int64_t most = *std::ranges::max_element(options_.contexts);
-  const auto cold = static_cast<std::int64_t>(kColdBytes / backend_->kv_block_bytes(layout));
-  layout.num_blocks = std::max({cold, 32 * 512 / kBlockSize, most / kBlockSize + 1});
-  const auto kv = backend_->allocate_kv(layout);
-  const std::vector<std::byte> ones(kv->block_bytes(), std::byte{0x3c});  // of ordinary size in every type
-  for (std::int32_t block = 0; block < layout.num_blocks; ++block)
-    kv->write_block(block, ones);
+  const auto kv = filled_cache(layout, std::max(32 * 512 / kBlockSize, most / kBlockSize + 1));
   for (const std::int64_t context : options_.contexts) {
     for (const std::int64_t sequences : {1, 32})
       decode(*kv, name, sequences, context, out);
@@ -299,6 +194,8 @@ void LevelBench::elementwise(std::vector<KernelRow>& out) {
     pass("rms_norm", kCols, [&] { backend_->rms_norm(x, weight.data, 1e-5f, y); });
   }
 }
+
+namespace {
 
 DType type_of(const std::string& name) {
   const auto type = parse_dtype(name);
@@ -335,6 +232,11 @@ KernelReport run_kernel_bench(const KernelBenchOptions& options,
       bench.attention(KvDType::kI8, "int8", report.rows);
     }
     if (wants("elementwise")) bench.elementwise(report.rows);
+    for (const std::string& type : options.types) {
+      if (wants("experts")) bench.experts(type_of(type), report.rows);
+    }
+    if (wants("masked-attention")) bench.masked_attention(report.rows);
+    if (wants("recurrent")) bench.recurrent(report.rows);
   }
   return report;
 }

@@ -130,7 +130,7 @@ TEST_CASE("at the drain's deadline the rest is cut with an error", "[engine]") {
   CHECK(harness.engine.wait_drained(Clock::now() + std::chrono::minutes(10)));
   const FinishInfo info = sink->wait_finished();
   CHECK(info.reason == FinishReason::kAbort);
-  CHECK(info.error->code == "server_shutting_down");
+  CHECK(info.error->code == "server_draining");
 }
 
 TEST_CASE("stop cuts what is left, on an engine that never started too", "[engine]") {
@@ -142,5 +142,5 @@ TEST_CASE("stop cuts what is left, on an engine that never started too", "[engin
     sink = submit(harness.engine, "endless", 70'000);
     if (started) sink->wait_tokens(1);
   }
-  CHECK(sink->wait_finished().error->code == "server_shutting_down");
+  CHECK(sink->wait_finished().error->code == "server_draining");
 }

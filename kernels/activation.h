@@ -1,0 +1,27 @@
+// The elementwise functions of feed-forwards and gates. Plain values; any thread. Included by the ISA level files, so
+// it names no standard container and defines no function.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+enum class Nonlinearity : std::uint8_t {
+  kNone,
+  kSilu,
+  kGelu,
+  kRelu,
+  kReluSquared,
+  kSwigluOai,
+  kXielu,
+  kTanh,
+  kSigmoid
+};
+
+struct ActivationArgs {
+  Nonlinearity kind = Nonlinearity::kSilu;
+  float limit = 0.0f;  // silu: the gate is at most this and the other factor within it, where it is not zero
+  float alpha_p = 0.0f, alpha_n = 0.0f, beta = 0.0f, eps = 0.0f;  // kXielu
+};
+
+}  // namespace quire
