@@ -123,9 +123,10 @@ std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, s
                                                const SchedulerOptions& scheduler, std::int64_t num_states) {
   const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
   const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
-  const ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
-                              .max_sequences = scheduler.max_num_seqs,
-                              .max_tokens = std::min({asked, pool, model.max_context()})};
+  ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
+                        .max_sequences = scheduler.max_num_seqs,
+                        .max_tokens = std::min({asked, pool, model.max_context()})};
+  if (!model.is_causal()) limits.max_rows = std::max(limits.max_rows, limits.max_tokens);
   std::unique_ptr<StateStorage> states;
   if (model.state_floats() > 0) {
     if (backend.recurrent() == nullptr)

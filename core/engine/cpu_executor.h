@@ -27,7 +27,7 @@ class CpuExecutor final : public Executor, private Ticket {
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
-  std::int64_t num_states() const override { return states_ != nullptr ? states_->layout().num_states : 0; }
+  StateStorage* states() override { return states_.get(); }
   std::string name() const override { return backend_.name(); }
 
  private:

@@ -56,6 +56,10 @@ Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission)
     return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
   if (live_.contains(request.id))
     return failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
+  const bool wants_logits = request.pooling == Pooling::kNone || request.pooled_output == PooledOutput::kTokenLogprobs;
+  if (wants_logits && !executor_->model().has_head())
+    return failure(ErrorKind::kInvalidRequest, "The model has no head: it generates no tokens.",
+                   "unsupported_operation");
   if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
   if (Result<void> fits = scheduler_.check(request); !fits) return tl::make_unexpected(std::move(fits.error()));
   try {
@@ -103,6 +107,13 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (choice == 0 && executor_->states() != nullptr) {
+    // A message ends with one of the tokens that end a generation.
+    for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+      if (std::ranges::find(end_of_generation_, request.prompt[i]) != end_of_generation_.end())
+        sequence.message_ends.push_back(static_cast<std::int64_t>(i) + 1);
+    }
+  }
   if (choice == 0 && request.sampling.num_prompt_logprobs) {
     sequence.max_chunk = kMaxPromptLogitRows;
     sequence.max_cached_tokens = 0;

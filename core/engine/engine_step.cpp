@@ -54,7 +54,8 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   step_limits.max_seconds = turns_.room();
   step_limits.is_awaited = turns_.is_awaited();
   // A recurrent state that went further than what is committed could not go back.
-  step_limits.can_end_early = executor_->depth() == 1 && executor_->num_states() == 0;
+  step_limits.can_end_early =
+      executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
   scheduler_.schedule(step.plan, step_limits);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);

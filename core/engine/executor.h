@@ -58,8 +58,8 @@ class Executor {
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
-  virtual std::int64_t num_states() const { return 0; }  // of recurrent layers; 0: the model has none
-  virtual std::string name() const = 0;                  // of its arithmetic: another one computes other bits
+  virtual StateStorage* states() { return nullptr; }  // of recurrent layers; null: the model has none
+  virtual std::string name() const = 0;               // of its arithmetic: another one computes other bits
 };
 
 // The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive

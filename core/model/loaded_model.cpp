@@ -106,6 +106,7 @@ void CheckpointModel::fill_info() {
   info_.max_context = config.max_context;
   info_.vocab_size = config.vocab_size;
   info_.hidden_size = config.hidden_size;
+  info_.pooling = checkpoint_.spec.is_causal ? Pooling::kLast : Pooling::kMean;
   if (checkpoint_.pooling != Pooling::kNone) info_.pooling = checkpoint_.pooling;
   info_.kv_layout = kv_layout_of(checkpoint_.spec);
   info_.state_floats = state_floats(checkpoint_.spec);

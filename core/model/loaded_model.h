@@ -35,7 +35,7 @@ struct ModelInfo {
   std::int64_t max_context = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the position that saw the whole text
+  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the positions that saw the whole text
   KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
   std::int64_t state_floats = 0;     // that each sequence keeps of recurrent layers
   std::int64_t num_labels = 0;       // of a classifier: rerankers

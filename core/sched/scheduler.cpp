@@ -69,6 +69,7 @@ void Scheduler::add(Sequence& sequence) {
   QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
               "a sequence is added once, with tokens");
   kv_.open(sequence.table, sequence.cache_salt);
+  sequence.borders = kv_.snapshot_borders(sequence.num_prompt_tokens, sequence.message_ends);
   sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
   sequence.num_started_before = num_started_;
@@ -229,11 +230,11 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       waiting_.charge(sequence, num_kept);
       continue;
     }
-    const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
-    if (sequence.num_computed == border) kv_.keep_snapshot(sequence.table, sequence.tokens, border);
+    if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
+      kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
     if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      if (border == 0) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      if (sequence.borders.empty()) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
       blocked_need_ = 0;
     }

@@ -34,7 +34,7 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {
   if (options.tier_blocks == 0) return;
-  lower_tier_.emplace(kv_, storage_, &tier_, nullptr);
+  lower_tier_.emplace(kv_, storage_, nullptr, &tier_, nullptr);
   lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 

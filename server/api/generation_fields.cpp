@@ -212,8 +212,6 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("return_progress", false, "only tokens are streamed");
 }
 
-}  // namespace
-
 void read_truncation(FieldReader& reader, GenerationFields& fields) {
   if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
     fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
@@ -222,6 +220,8 @@ void read_truncation(FieldReader& reader, GenerationFields& fields) {
   }
   fields.truncate_end = reader.word("truncation_side", {"left", "right"}) == "right";
 }
+
+}  // namespace
 
 void refuse_native_fields(FieldReader& reader) {
   const std::string elsewhere = "only /completion has it";
@@ -234,6 +234,13 @@ void refuse_native_fields(FieldReader& reader) {
 
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
   GenerationFields fields;
+  if (!model.info.has_head) {
+    reader.fail("model",
+                fmt::format("The model '{}' generates no text: it is an encoder, for /v1/embeddings{}", model.name,
+                            model.tasks.num_labels > 0 ? ", /v1/rerank and /classify" : " and /v1/rerank"),
+                "unsupported_operation");
+    return fields;
+  }
   fields.sampling = neutral;
   apply_defaults(fields.sampling, model.defaults);
   read_counts(reader, fields, model);

@@ -50,9 +50,6 @@ void refuse_native_fields(FieldReader& reader);
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
 
-// How much of a prompt is kept, and which end; read_generation_fields reads it too.
-void read_truncation(FieldReader& reader, GenerationFields& fields);
-
 // Keeps a prompt's last, or first, tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for
 // max_tokens).
 std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,

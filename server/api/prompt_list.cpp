@@ -55,7 +55,7 @@ std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, 
                                  const std::string& prefix) {
   std::vector<Prompt> prompts;
   const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false),
-                            reader.has("truncate_prompt_tokens"), prefix};
+                            reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
     reader.missing(field);

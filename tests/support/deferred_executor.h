@@ -21,7 +21,7 @@ namespace quire::test {
 class DeferredExecutor final : public Executor {
  public:
   DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
-      : device_(std::move(device)), storage_(*this), random_(seed) {}
+      : device_(std::move(device)), storage_(*this), states_(*this), random_(seed) {}
 
   std::int64_t depth() const override { return 2; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
@@ -36,7 +36,7 @@ class DeferredExecutor final : public Executor {
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
   std::string name() const override { return device_->name(); }
-  std::int64_t num_states() const override { return device_->num_states(); }
+  StateStorage* states() override { return device_->states() == nullptr ? nullptr : &states_; }
 
   std::int64_t most_in_flight = 0;
 
@@ -177,6 +177,29 @@ class DeferredExecutor final : public Executor {
     DeferredExecutor& executor_;
   };
 
+  class States final : public StateStorage {
+   public:
+    explicit States(DeferredExecutor& executor) : executor_(executor) {}
+    const StateLayout& layout() const override { return device().layout(); }
+    std::size_t state_bytes() const override { return device().state_bytes(); }
+    void copy_state(std::int32_t source, std::int32_t destination) override {
+      executor_.complete_all();
+      device().copy_state(source, destination);
+    }
+    void read_state(std::int32_t state, std::span<std::byte> out) const override {
+      executor_.complete_all();
+      device().read_state(state, out);
+    }
+    void write_state(std::int32_t state, std::span<const std::byte> in) override {
+      executor_.complete_all();
+      device().write_state(state, in);
+    }
+
+   private:
+    StateStorage& device() const { return *executor_.device_->states(); }
+    DeferredExecutor& executor_;
+  };
+
   struct Work {
     std::uint64_t step;
     std::function<void()> run;
@@ -201,6 +224,7 @@ class DeferredExecutor final : public Executor {
 
   std::unique_ptr<Executor> device_;
   Storage storage_;
+  States states_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;
   std::uint64_t num_submitted_ = 0;

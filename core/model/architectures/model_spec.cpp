@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/result.h"
@@ -156,6 +157,16 @@ std::int64_t state_floats(const ModelSpec& spec) {
   return places.empty() ? 0 : places.back().offset + places.back().conv_floats + places.back().floats;
 }
 
+bool keeps_one_layer(const ModelSpec& spec) {
+  const LayerSpec& first = spec.layers.front();
+  return !spec.is_causal && std::ranges::all_of(spec.layers, [&](const LayerSpec& layer) {
+    const AttentionSpec& attention = layer.attention;
+    return layer.mixer == Mixer::kAttention && attention.kv_source < 0 &&
+           attention.num_kv_heads == first.attention.num_kv_heads && attention.key_dim == first.attention.key_dim &&
+           attention.value_dim == first.attention.value_dim;
+  });
+}
+
 KvLayout kv_layout_of(const ModelSpec& spec) {
   KvLayout layout;
   layout.num_layers = spec.config.num_layers;
@@ -176,6 +187,10 @@ KvLayout kv_layout_of(const ModelSpec& spec) {
     layout.layers.push_back(shape);
   }
   if (is_uniform) layout.layers.clear();
+  if (keeps_one_layer(spec)) {
+    layout.num_layers = 1;
+    if (!is_uniform) layout.layers.resize(1);
+  }
   return layout;
 }
 

@@ -244,7 +244,8 @@ void set_metadata(GgufWriter& out, const SynthSpec& spec) {
   }
 }
 
-void set_tokenizer(GgufWriter& out, const std::string& architecture, const SynthVocab& vocab) {
+void set_tokenizer(GgufWriter& out, const ModelSpec& model, const SynthVocab& vocab) {
+  const std::string& architecture = model.config.architecture;
   out.set("tokenizer.ggml.model", "gpt2");
   out.set("tokenizer.ggml.pre", architecture == "llama" ? "llama-bpe" : "qwen2");
   out.set("tokenizer.ggml.tokens", std::span(vocab.tokens));
@@ -253,8 +254,9 @@ void set_tokenizer(GgufWriter& out, const std::string& architecture, const Synth
   out.set("tokenizer.ggml.bos_token_id", vocab.end_of_text);
   out.set("tokenizer.ggml.eos_token_id", vocab.end_of_turn);
   out.set("tokenizer.ggml.padding_token_id", vocab.end_of_text);
-  out.set("tokenizer.ggml.add_bos_token", false);
-  out.set("tokenizer.chat_template", kSynthChatTemplate);
+  out.set("tokenizer.ggml.add_bos_token", !model.is_causal);
+  if (!model.is_causal) out.set("tokenizer.ggml.add_eos_token", true);
+  if (model.is_causal) out.set("tokenizer.chat_template", kSynthChatTemplate);
 }
 
 // Rows of control tokens and of bytes outside ASCII are smaller, so that what is sampled is nearly always plain text.
@@ -355,7 +357,7 @@ void write_synthetic_gguf(const SynthSpec& spec, const std::filesystem::path& pa
   }
   out.set("general.name", "synthetic-" + spec.name);
   out.set("general.file_type", spec.types.file_type);
-  set_tokenizer(out, model.config.architecture, vocab);
+  set_tokenizer(out, model, vocab);
   for (const SynthTensor& tensor : tensors)
     out.declare(tensor.name, tensor.shape, tensor.type);
   out.begin_data();
