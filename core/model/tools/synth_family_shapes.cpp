@@ -174,7 +174,8 @@ constexpr Tiny kTinies[] = {
     {"tiny-stablelm-parallel", "stablelm", "rot=8 kv=2", "attn_q_norm:d ^output", "attn_norm output_norm", true},
     {"tiny-bert", "bert", "pooling_type=1", "^position_embd:ctx,d ^token_types:2,d", kAllBiases, true},
     {"tiny-reranker", "bert", "pooling_type=4", "^position_embd:ctx,d ^token_types:2,d ^cls:d,d ^cls.output:1,d",
-     "attn_q attn_k attn_v attn_output ffn_up ffn_down token_embd_norm attn_output_norm layer_output_norm cls cls.output",
+     "attn_q attn_k attn_v attn_output ffn_up ffn_down token_embd_norm attn_output_norm layer_output_norm cls "
+     "cls.output",
      true},
     {"tiny-nomic-bert", "nomic-bert", "pooling_type=1", "attn_qkv ffn_gate ^token_types:2,d",
      "token_embd_norm attn_output_norm layer_output_norm", true},

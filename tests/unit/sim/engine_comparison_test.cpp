@@ -6,6 +6,7 @@
 
 #include "core/sim/simulation.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/state_memory.h"
 
 using namespace quire;
 using namespace quire::sim;
@@ -88,7 +89,7 @@ class Arrivals {
 class PricedExecutor final : public Executor, private Ticket {
  public:
   PricedExecutor(FakeModel& model, std::unique_ptr<Executor> device, std::int64_t num_states)
-      : device_(std::move(device)), num_states_(num_states) {
+      : device_(std::move(device)), states_(num_states) {
     model.before_slice = [this] { begin_slice(); };
   }
 
@@ -104,7 +105,7 @@ class PricedExecutor final : public Executor, private Ticket {
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
-  std::int64_t num_states() const override { return num_states_; }
+  StateStorage* states() override { return states_.layout().num_states == 0 ? nullptr : &states_; }
   std::string name() const override { return device_->name(); }
 
   Arrivals* arrivals = nullptr;
@@ -136,7 +137,7 @@ class PricedExecutor final : public Executor, private Ticket {
   }
 
   std::unique_ptr<Executor> device_;
-  const std::int64_t num_states_;
+  StateMemory states_;
   const StepPlan* plan_ = nullptr;
   StepPlan of_blocks_;
   Ticket* ticket_ = nullptr;
