@@ -241,7 +241,7 @@ TEST_CASE("a chunked body keeps to its bounds, however it arrives") {
   std::string many;
   for (int i = 0; i < 10; ++i)
     many += "1;" + long_name.substr(0, 2000) + "\r\na\r\n";
-  for (const std::size_t piece : {1, 2, 3, 7, 100000}) {
+  for (const std::size_t piece : {1U, 2U, 3U, 7U, 100000U}) {
     INFO(piece);
     CHECK(read("0\r\n\r\n", piece) == "|");
     CHECK(read("4\r\nabcd\r\n6\r\nefghij\r\n0\r\n\r\n", piece) == "abcdefghij|");

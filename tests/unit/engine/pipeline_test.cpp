@@ -117,7 +117,8 @@ NotedRun noted_run(std::optional<std::uint32_t> deferred_seed) {
   request.grammar = std::make_shared<FailingGrammar>(
       Place::kStart, [] {}, &run.notes);
   const auto sink = std::make_shared<KeepingSink>(1);
-  REQUIRE(engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  const auto accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(accepted);
   kEngineThread.assume();
   while (engine.step(Clock::time_point())) {
   }
