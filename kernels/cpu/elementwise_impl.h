@@ -1,4 +1,4 @@
-// Norms, SwiGLU, GELU, RoPE and exp over one row each. Any thread.
+// RMSNorm, SwiGLU, RoPE and exp over one row each. Any thread.
 // Included by an ISA level's file behind its Simd wrapper; everything here has internal linkage.
 #pragma once
 
@@ -50,44 +50,6 @@ void rms_norm(const float* x, const float* weight, float eps, std::int64_t count
   }
 }
 
-// body(vector, first element, elements) for all of a row: the last vector may hold fewer, zeros behind them.
-template <class Body>
-[[gnu::always_inline]] inline void each_vector(const float* x, std::int64_t count, const Body& body) {
-  std::int64_t i = 0;
-  for (; i + Simd::kLanes <= count; i += Simd::kLanes)
-    body(Simd::load(x + i), i, std::int64_t{Simd::kLanes});
-  if (i < count) body(Simd::load_partial(x + i, count - i), i, count - i);
-}
-
-[[gnu::always_inline]] inline typename Simd::F load_some(const float* x, std::int64_t count) {
-  return count == Simd::kLanes ? Simd::load(x) : Simd::load_partial(x, count);
-}
-
-[[gnu::always_inline]] inline void store_some(float* out, typename Simd::F value, std::int64_t count) {
-  if (count == Simd::kLanes) return Simd::store(out, value);
-  Simd::store_partial(out, value, count);
-}
-
-// LayerNorm (arXiv 1607.06450); bias may be null.
-void layer_norm(const float* x, const float* weight, const float* bias, float eps, std::int64_t count, float* out) {
-  using F = typename Simd::F;
-  F sum = Simd::zero();
-  each_vector(x, count, [&](F v, std::int64_t, std::int64_t) { sum = Simd::add(sum, v); });
-  const F mean = Simd::set1(Simd::reduce_add(sum) / static_cast<float>(count));
-  F squares = Simd::zero();
-  each_vector(x, count, [&](F v, std::int64_t, std::int64_t n) {
-    F apart = Simd::sub(v, mean);
-    if (n < Simd::kLanes) apart = Simd::keep_first(apart, n, 0.0f);
-    squares = Simd::fma(apart, apart, squares);
-  });
-  const float variance = Simd::reduce_add(squares) / static_cast<float>(count);
-  const F factor = Simd::set1(1.0f / __builtin_sqrtf(variance + eps));
-  each_vector(x, count, [&](F v, std::int64_t i, std::int64_t n) {
-    const F scaled = Simd::mul(Simd::mul(Simd::sub(v, mean), factor), load_some(weight + i, n));
-    store_some(out + i, bias == nullptr ? scaled : Simd::add(scaled, load_some(bias + i, n)), n);
-  });
-}
-
 // silu(g) = g / (1 + exp(-g)); for g < -88 the quotient underflows to about 1e-37 and then to zero, as it should.
 [[gnu::always_inline]] inline typename Simd::F silu(typename Simd::F g) {
   const typename Simd::F e = exp_vector(Simd::sub(Simd::zero(), g));
@@ -104,17 +66,6 @@ void swiglu(const float* gate, const float* up, std::int64_t count, float* out) 
     const typename Simd::F g = silu(Simd::load_partial(gate + i, rest));
     Simd::store_partial(out + i, Simd::mul(g, Simd::load_partial(up + i, rest)), rest);
   }
-}
-
-// The tanh form (arXiv 1606.08415): 0.5 x (1 + tanh(u)) = x / (1 + exp(-2 u)). `up` multiplies it; it may be null.
-void gelu(const float* gate, const float* up, std::int64_t count, float* out) {
-  using F = typename Simd::F;
-  each_vector(gate, count, [&](F x, std::int64_t i, std::int64_t n) {
-    const F inner = Simd::fma(Simd::mul(x, x), Simd::set1(-2.0f * 0.79788456080286535588f * 0.044715f),
-                              Simd::set1(-2.0f * 0.79788456080286535588f));
-    const F value = Simd::div(x, Simd::add(Simd::set1(1.0f), exp_vector(Simd::mul(x, inner))));
-    store_some(out + i, up == nullptr ? value : Simd::mul(value, load_some(up + i, n)), n);
-  });
 }
 
 // Pairs (i, i + half).
