@@ -3,9 +3,10 @@
 #   make test   installs what is missing, builds and passes every check
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
-  zlib1g-dev
+  zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
 TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
 
+space := $(subst ,, )
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
 # The compiler cache serves every clone: paths are hashed relative to this folder.
@@ -13,8 +14,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan tsan e2e bench bench-server hostile fuzz packages test-packages fuzz-packages image deb \
-  check-deploy clean
+.PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
+  fuzz-packages screenshots image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -31,14 +32,26 @@ test: test-packages lint check
 lint:
 	tests/lint/run.sh
 
-# Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per file.
-tidy: build/dev/build.ninja
-	tests/lint/tidy.sh build/dev
+# Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit.
+tidy: build/check/build.ninja
+	tests/lint/tidy.sh build/check
 
 check: build/check/build.ninja
 	ninja --quiet -C build/check
 	ctest --test-dir build/check --output-on-failure --parallel 2
 	@tests/skipped.sh build/check
+
+# What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer: the
+# part of asan and tsan below that .ci/run has time for.
+ASAN_UNITS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
+TSAN_UNITS := engine_tests server_tests
+asan-units: build/asan/build.ninja
+	ninja --quiet -C build/asan $(ASAN_UNITS) fuzzers
+	ctest --test-dir build/asan --output-on-failure --parallel 2 -R '^($(subst $(space),|,$(ASAN_UNITS))|fuzz_.*)$$'
+
+tsan-units: build/tsan/build.ninja
+	ninja --quiet -C build/tsan $(TSAN_UNITS)
+	ctest --test-dir build/tsan --output-on-failure --parallel 2 -R '^($(subst $(space),|,$(TSAN_UNITS)))$$'
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 asan: build/asan/build.ninja
@@ -95,6 +108,12 @@ check-deploy: test-packages build
 	deploy/install-packages.sh buildah debootstrap golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev
 	tests/deploy/helm.sh build/release/quire
 	deploy/container/check-image.sh
+
+# The pictures in the documents, of the page with the bundled model. Takes a minute and a half.
+screenshots: build/check/build.ninja
+	ninja --quiet -C build/check quire e2e_scripts
+	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
+	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
 
 image:
 	docker build -t quire .

@@ -1,21 +1,35 @@
-# Makes a C++ source that holds files as bytes: cmake -DOUTPUT=... -DFOLDER=... -P embed.cmake
-file(GLOB files ${FOLDER}/*.html ${FOLDER}/*.css ${FOLDER}/*.js)
-list(SORT files)
-set(arrays "")
+# Makes a C++ source that holds files as bytes, each with its type, its content's hash and, where that is smaller, compressed:
+#   cmake -DOUTPUT=web_assets.cpp -DFOLDER=scratch "-DFILES=name=path;..." -P embed.cmake
+file(MAKE_DIRECTORY ${FOLDER})
+set(blobs "")
 set(rows "")
-foreach(file ${files})
-  get_filename_component(name ${file} NAME)
-  string(MAKE_C_IDENTIFIER ${name} symbol)
-  file(READ ${file} hex HEX)
-  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
-  string(APPEND arrays "constexpr unsigned char k_${symbol}[] = {${bytes}};\n")
-  string(APPEND rows "    {\"${name}\", {reinterpret_cast<const char*>(k_${symbol}), sizeof k_${symbol}}},\n")
+set(index 0)
+foreach(entry ${FILES})
+  string(REGEX MATCH "^([^=]+)=(.*)$" matched ${entry})
+  set(name ${CMAKE_MATCH_1})
+  set(path ${CMAKE_MATCH_2})
+  file(SHA256 ${path} hash)
+  string(SUBSTRING ${hash} 0 16 hash)
+  set(compressed true)
+  if(path MATCHES "\\.woff2$")  # compressed by its format
+    set(compressed false)
+  else()
+    execute_process(COMMAND gzip -9nc ${path} OUTPUT_FILE ${FOLDER}/${index}.gz COMMAND_ERROR_IS_FATAL ANY)
+    set(path ${FOLDER}/${index}.gz)
+  endif()
+  string(APPEND blobs "__asm__(\".section .rodata\\nquire_web_${index}:\\n.incbin \\\"${path}\\\"\\nquire_web_${index}_end:\\n.previous\\n\");\n"
+    "extern \"C\" const char quire_web_${index}[];\nextern \"C\" const char quire_web_${index}_end[];\n")
+  string(APPEND rows "      {\"${name}\", \"\\\"${hash}\\\"\", {quire_web_${index}, quire_web_${index}_end}, ${compressed}},\n")
+  math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"server/web/assets.h\"\n\nnamespace quire::web {\nnamespace {\n${arrays}}  // namespace\n
-std::optional<std::string_view> find_asset(std::string_view name) {
-  static const std::pair<std::string_view, std::string_view> kAssets[] = {\n${rows}  };
-  for (const auto& [asset, bytes] : kAssets) {
-    if (asset == name) return bytes;
+file(WRITE ${OUTPUT} "#include \"server/web/assets.h\"\n\n${blobs}
+namespace quire::web {
+
+std::optional<Asset> find_asset(std::string_view name) {
+  static const Asset kAssets[] = {\n${rows}  };
+  for (const Asset& asset : kAssets) {
+    if (asset.name == name) return asset;
   }
   return std::nullopt;
-}\n}  // namespace quire::web\n")
+}\n
+}  // namespace quire::web\n")

@@ -14,13 +14,16 @@ find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
 
 function(quire_library name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "FOLDERS;LINK" ${ARGN})
   set(sources)
   foreach(folder ${ARG_FOLDERS})
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
   list(FILTER sources EXCLUDE REGEX "/server/main\\.cpp$")
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
+  endif()
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC quire_options ${ARG_LINK})
@@ -30,28 +33,25 @@ function(quire_library name)
   endif()
 endfunction()
 
-quire_library(quire_kernels FOLDERS kernels LINK Threads::Threads ${NUMA_LIBRARY})
+quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/" LINK Threads::Threads ${NUMA_LIBRARY})
 include(${PROJECT_SOURCE_DIR}/kernels/isa_flags.cmake)
+# The GPU backend over the emulator: linked into test programs, never into quire.
+quire_library(quire_emulated FOLDERS kernels/gpu kernels/emulated LINK quire_kernels)
 quire_library(quire_base FOLDERS core/base LINK quire_kernels spdlog::spdlog)
 quire_library(quire_grammar FOLDERS core/grammar LINK quire_base PkgConfig::UTF8PROC)
 quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_library(quire_model FOLDERS core/model LINK quire_text)
 quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling core/engine
   LINK quire_model quire_grammar PkgConfig::XXHASH)
+# An archive member of its own, which a binary with another executor leaves out.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-find_package(ZLIB REQUIRED)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
 
 # It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-# The web page's files, as bytes in the binary.
-set(web_assets ${PROJECT_BINARY_DIR}/generated/web_assets.cpp)
-file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/server/web/*.html ${PROJECT_SOURCE_DIR}/server/web/*.css
-  ${PROJECT_SOURCE_DIR}/server/web/*.js)
-add_custom_command(OUTPUT ${web_assets} DEPENDS ${web_files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${web_assets} -DFOLDER=${PROJECT_SOURCE_DIR}/server/web -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
-target_sources(quire_server PRIVATE ${web_assets})
+include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
 
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
 

@@ -69,8 +69,10 @@ Keys server_keys() {
                                     [](Config & c) -> auto& { return c.serve.server.port; }, {0, 65535}),
       types::integer<std::int32_t>({"server.threads", "Threads that read and write sockets"},
                                    [](Config & c) -> auto& { return c.serve.server.io_threads; }, {1, 1024}),
-      types::integer<std::int32_t>({"server.text_threads", "Threads that parse, render chat templates and tokenize"},
-                                   [](Config & c) -> auto& { return c.serve.server.text_threads; }, {1, 1024}),
+      types::integer<std::int32_t>(
+          {"server.text_threads",
+           "Threads that parse, render chat templates and tokenize; half of them take short requests only"},
+          [](Config & c) -> auto& { return c.serve.server.text_threads; }, {1, 1024}),
       types::integer<std::int64_t>(
           {"server.max_connections", "Connections open at once; further ones are closed"},
           [](Config & c) -> auto& { return c.serve.server.max_connections; }, kAtLeastOne),

@@ -136,6 +136,7 @@ struct AttentionBatch {
   std::span<const std::int32_t> block_tables;       // block ids, sequences concatenated
   std::span<const std::int32_t> slots;           // [rows] block_id * block_size + offset: where row r's K/V are stored
   std::span<const std::int32_t> state_ids = {};  // [num_seqs] where recurrent layers keep the sequence's state
+  bool causal = true;  // false: a row sees all of its sequence's context, in Backend::attention
 };
 
 class Backend {
@@ -182,8 +183,8 @@ class Backend {
                     MatrixView sin) = 0;
   // Writes this step's k [rows, heads * key_dim] and v [rows, heads * value_dim] to batch.slots of `layer`.
   virtual void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) = 0;
-  // Causal paged attention: q, out [rows, num_heads * head_dim]; grouped-query: num_heads is a multiple of
-  // num_kv_heads.
+  // Paged attention, causal unless the batch says otherwise: q, out [rows, num_heads * head_dim]; grouped-query:
+  // num_heads is a multiple of num_kv_heads.
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;

@@ -14,6 +14,7 @@ void connect_models(ServerState& state, LiveModels& models) {
       case ModelOrder::What::kSleep: return models.sleep(name, std::move(told));
       case ModelOrder::What::kWake: return models.wake(name, std::move(told));
       case ModelOrder::What::kReplace:
+        if (order.share) return models.split(name, order.model.model.path, *order.share, std::move(told));
         return models.replace(name, order.model.model.path, order.in_place, std::move(told));
     }
   };

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   quire::cli::add_bench(app);
   quire::cli::add_grammar(app);
+  quire::cli::add_architectures(app);
   quire::cli::add_inspect(app);
   quire::cli::add_probe(app);
   quire::cli::add_simulate(app);
@@ -64,6 +65,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    quire::log::configure({});  // standard output is for what a command computes
     return run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "quire: {}\n", error.what());

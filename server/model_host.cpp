@@ -54,7 +54,9 @@ std::string version_of(const std::filesystem::path& path) {
 class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
-      : spec_(spec), loaded_(open_model(spec.model.path)), backend_(create_backend(backend)) {}
+      : spec_(spec),
+        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len)),
+        backend_(create_backend(backend)) {}
 
   MemoryNeeds needs() const override {
     const SchedulerOptions& scheduler = spec_.engine.scheduler;
@@ -64,6 +66,9 @@ class OpenedHost final : public OpenedModel {
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
+    for (const std::string& part : loaded_->info().parts_left_out)
+      log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
+                spec_.model.path.string(), part);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted);
   }
 
@@ -86,9 +91,6 @@ ModelOpener open_hosts(const BackendOptions& backend) {
 ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted)
     : loaded_(std::move(loaded)), backend_(std::move(backend)) {
-  // What the engine does not hand to a model yet: whole sequences in one step.
-  if (!loaded_->info().is_causal || !loaded_->info().has_head)
-    throw StartupError(spec.model.path.string() + ": encoders are not served yet");
   const std::string version = version_of(spec.model.path);
   const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
     if (interrupted()) throw Interrupted{};
@@ -107,11 +109,13 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine.num_states = plan.num_states;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
-  grammar_compiler_ = std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));
+  if (loaded_->info().has_head)
+    grammar_compiler_ =
+        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));
   const auto* const dtype = std::find_if(std::begin(kKvDTypes), std::end(kKvDTypes),
                                          [&](const auto& each) { return each.second == layout.dtype; });
   cache_ = {plan.block_size, plan.num_blocks, std::string(dtype == std::end(kKvDTypes) ? "" : dtype->first),
-            spec.engine.kv_cache.enable_prefix_caching};
+            spec.engine.kv_cache.enable_prefix_caching && loaded_->info().is_causal};
   created_ = static_cast<std::int64_t>(std::time(nullptr));
   engine_->start();
 }

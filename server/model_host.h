@@ -25,6 +25,7 @@ class ModelHost final : public RunningModel {
   bool healthy() const override { return engine_->healthy(); }
   CacheConfig cache_config() const override { return cache_; }
   StepTrace* step_trace() override { return &engine_->step_trace(); }
+  EngineView::Reading view() override { return engine_->view(); }
   void reconfigure(const EngineOptions& options) override {
     engine_->reconfigure(options.queue, options.scheduler.key_weights);
   }

@@ -63,11 +63,7 @@ void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) 
   };
   output_.hidden = values(computed_.hidden);
   output_.labels = values(computed_.labels);
-  if (computed_.num_rows == arrays.num_rows()) return;
-  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-    const std::int64_t begin = arrays.attention.query_start[i];
-    output_.entries.push_back({std::clamp<std::int64_t>(computed_.num_rows - begin, 0, plan.entries[i].num_tokens)});
-  }
+  if (computed_.num_rows < arrays.num_rows()) output_.end_early(plan, computed_.num_rows);
 }
 
 void CpuExecutor::draw(const DrawBatch& batch) {
@@ -127,9 +123,10 @@ std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, s
                                                const SchedulerOptions& scheduler, std::int64_t num_states) {
   const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
   const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
-  const ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
-                              .max_sequences = scheduler.max_num_seqs,
-                              .max_tokens = std::min({asked, pool, model.max_context()})};
+  ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
+                        .max_sequences = scheduler.max_num_seqs,
+                        .max_tokens = std::min({asked, pool, model.max_context()})};
+  if (!model.is_causal()) limits.max_rows = std::max(limits.max_rows, limits.max_tokens);
   std::unique_ptr<StateStorage> states;
   if (model.state_floats() > 0) {
     if (backend.recurrent() == nullptr)

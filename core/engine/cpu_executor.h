@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/engine/executor.h"
-#include "core/sched/scheduler_options.h"
 
 namespace quire {
 
@@ -28,7 +27,7 @@ class CpuExecutor final : public Executor, private Ticket {
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
-  std::int64_t num_states() const override { return states_ != nullptr ? states_->layout().num_states : 0; }
+  StateStorage* states() override { return states_.get(); }
   std::string name() const override { return backend_.name(); }
 
  private:
@@ -49,8 +48,7 @@ class CpuExecutor final : public Executor, private Ticket {
   std::exception_ptr failure_;  // of the device, for wait() to report
 };
 
-// For the steps that a scheduler with these options makes. num_states: of a model with recurrent layers; 0: some for
-// each sequence. Throws StartupError where the backend does not compute such layers.
+// As executor_for().
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const SchedulerOptions& scheduler, std::int64_t num_states = 0);
 

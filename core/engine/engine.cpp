@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/engine/cpu_executor.h"
 #include "core/engine/engine_impl.h"
 
 namespace quire {
@@ -17,23 +17,21 @@ namespace {
 
 // An engine that has been idle for so long looks whether its pool is whole: never between two requests of one client.
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
+// Even where a drain has used its time up: for what is cached to be written to the disk.
+constexpr std::chrono::seconds kLeastTimeToPersist{2};
 // Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
 constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
-Error shutting_down() {
-  return {ErrorKind::kUnavailable,
-          "The server shut down before the request was finished.",
-          "server_shutting_down",
-          {},
-          std::chrono::seconds(5)};
-}
-
 // Whatever makes the bytes of a block mean something else, or come out differently.
 std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
-                        std::size_t block_bytes) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
+                        std::size_t block_bytes, std::size_t state_bytes) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
                      layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype),
-                     block_bytes);
+                     block_bytes, state_bytes);
+}
+
+std::int64_t num_states(Executor& executor) {
+  return executor.states() == nullptr ? 0 : executor.states()->layout().num_states;
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -44,8 +42,20 @@ std::uint64_t first_seed(std::uint64_t configured) {
 
 Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
-  return {kv.block_size(), options.scheduler.max_num_batched_tokens, max_num_seqs,
+  return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
           max_num_seqs * kv.blocks_for(scheduler.max_model_len())};
+}
+
+// What the model and its memory make of the options.
+SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
+  const Model& model = executor.model();
+  const std::int64_t context = model.max_context();
+  options.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, context) : context;
+  options.whole_prompts = !model.is_causal();
+  if (executor.states() != nullptr)
+    options.max_num_seqs =
+        static_cast<std::int32_t>(std::min<std::int64_t>(options.max_num_seqs, num_states(executor)));
+  return options;
 }
 
 }  // namespace
@@ -58,32 +68,17 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       options_(options),
       next_seed_(first_seed(options.seed)),
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
-          options.kv_cache.enable_prefix_caching, content_hash,
+          options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
-                      executor_->storage().block_bytes()),
-          executor_->num_states()),
-      scheduler_(
-          [&] {
-            SchedulerOptions of_model = options.scheduler;
-            const std::int64_t context = executor_->model().max_context();
-            of_model.max_model_len = of_model.max_model_len > 0 ? std::min(of_model.max_model_len, context) : context;
-            if (const std::int64_t num_states = executor_->num_states(); num_states > 0)
-              of_model.max_num_seqs =
-                  static_cast<std::int32_t>(std::min<std::int64_t>(of_model.max_num_seqs, num_states));
-            return of_model;
-          }(),
-          kv_),
+                      executor_->storage().block_bytes(),
+                      executor_->states() == nullptr ? 0 : executor_->states()->state_bytes()),
+          num_states(*executor_)),
+      scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
   KvStorage& storage = executor_->storage();
-  KvCacheOptions tiers = options.kv_cache;
-  if (executor_->num_states() > 0 && (tiers.host_tier_bytes > 0 || !tiers.disk_tier_path.empty())) {
-    log::warn("the model has recurrent layers, whose states the tiers below the KV pool do not keep: they are off");
-    tiers.host_tier_bytes = 0;
-    tiers.disk_tier_path.clear();
-  }
-  if (tiers.enable_prefix_caching && tiers.host_tier_bytes > 0)
-    host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
-  if (tiers.enable_prefix_caching && !tiers.disk_tier_path.empty()) {
+  const KvCacheOptions& tiers = options.kv_cache;
+  if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
+  if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
     disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
                                                        .max_bytes = tiers.disk_tier_bytes,
                                                        .fingerprint = root_key(kv_.index().identity()),
@@ -91,7 +86,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                        [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, storage, host_.get(), disk_.get());
+    lower_tier_ = std::make_unique<LowerTier>(kv_, storage, executor_->states(), host_.get(), disk_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
@@ -146,8 +141,13 @@ void Engine::Impl::loop() {
 void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
-  cut_all(FinishReason::kAbort, shutting_down());
-  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) lower_tier_->persist_all();
+  cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
+  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
+    Clock::time_point until = Clock::now() + kLeastTimeToPersist;
+    if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
+      until = std::max(until, Clock::time_point(Clock::duration(drain)));
+    lower_tier_->persist_all(until);
+  }
   publish();
 }
 
@@ -169,7 +169,7 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : Engine(make_cpu_executor(model, backend, std::move(storage), options.scheduler, options.num_states),
+    : Engine(executor_for(model, backend, std::move(storage), options.scheduler, options.num_states),
              std::move(end_of_generation), options) {}
 
 Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)
@@ -204,6 +204,10 @@ void Engine::stop() {
     kEngineThread.assume();  // it never ran, or has ended: whoever stops the engine stands in for it
     impl_->shut_down();
   }
+}
+
+EngineView::Reading Engine::view() {
+  return impl_->view.read(Clock::now());
 }
 
 StepTrace& Engine::step_trace() {

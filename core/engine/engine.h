@@ -12,6 +12,7 @@
 
 #include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
+#include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_trace.h"
@@ -66,6 +67,8 @@ class Engine {
   EngineStats stats() const;
   // What each step does, for whoever asks.
   StepTrace& step_trace();
+  // Its last steps and its sequences, for a status page. Any thread.
+  EngineView::Reading view();
   // New bounds of the queue and weights of keys, from the next request on. Any thread.
   void reconfigure(const QueueOptions& queue, std::map<std::string, double> key_weights);
   // False once the device has failed: readiness turns red and stays so.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
 #include "core/engine/generation.h"
 #include "core/engine/stats_board.h"
@@ -29,6 +30,8 @@
 #include "core/sched/scheduler.h"
 
 namespace quire {
+
+inline constexpr const char* kCutByDrain = "The server shut down before the request was finished.";
 
 class Engine::Impl {
  public:
@@ -44,6 +47,7 @@ class Engine::Impl {
   RequestQueue queue;
   StatsBoard board;
   StepTrace trace;
+  EngineView view;
   std::atomic<bool> healthy{true};
   std::atomic<bool> stopping{false};
   std::atomic<Clock::rep> drain_deadline{kNotDraining};  // ticks since the clock's epoch
@@ -69,8 +73,8 @@ class Engine::Impl {
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
   void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void restore_blocks(Sequence& sequence) QUIRE_REQUIRES(kEngineThread);
-  void move_blocks() QUIRE_REQUIRES(kEngineThread);
+  void restore_blocks(Sequence& sequence, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
   void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error)
@@ -93,6 +97,7 @@ class Engine::Impl {
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
   void refuse_all(const Error& error) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
+  void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_;
   const std::vector<TokenId> end_of_generation_;

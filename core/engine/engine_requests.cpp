@@ -46,7 +46,7 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
     queue_deadlines_.emplace(*live.queue_deadline, &live);
   }
   scheduler_.add(*live.choices[0]);
-  restore_blocks(*live.choices[0]);
+  restore_blocks(*live.choices[0], now);
 }
 
 // What the request itself needs, its memory included, is found out here: what fails ends this request alone.
@@ -56,6 +56,10 @@ Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission)
     return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
   if (live_.contains(request.id))
     return failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
+  const bool wants_logits = request.pooling == Pooling::kNone || request.pooled_output == PooledOutput::kTokenLogprobs;
+  if (wants_logits && !executor_->model().has_head())
+    return failure(ErrorKind::kInvalidRequest, "The model has no head: it generates no tokens.",
+                   "unsupported_operation");
   if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
   if (Result<void> fits = scheduler_.check(request); !fits) return tl::make_unexpected(std::move(fits.error()));
   try {
@@ -77,18 +81,17 @@ Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission)
 
 // What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
 // arrives, those of the next to start, a preempted sequence's above all, as long as they wait.
-void Engine::Impl::restore_blocks(Sequence& sequence) {
+void Engine::Impl::restore_blocks(Sequence& sequence, Clock::time_point now) {
   if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
-  const bool always = options_.scheduler.preemption == Preemption::kSwap && sequence.has_started;
   lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
-                       always ? 0.0 : scheduler_.prompt_token_seconds());
+                       scheduler_.most_restore_seconds(sequence), now);
 }
 
-void Engine::Impl::move_blocks() {
+void Engine::Impl::move_blocks(Clock::time_point now) {
   if (lower_tier_ == nullptr) return;
   for (Sequence* sequence : scheduler_.next_to_start())
-    restore_blocks(*sequence);
-  lower_tier_->begin_step();
+    restore_blocks(*sequence, now);
+  lower_tier_->begin_step(now);
   stats_.num_blocks_restored = lower_tier_->num_restored();
 }
 
@@ -104,6 +107,13 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (choice == 0 && executor_->states() != nullptr) {
+    // A message ends with one of the tokens that end a generation.
+    for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+      if (std::ranges::find(end_of_generation_, request.prompt[i]) != end_of_generation_.end())
+        sequence.message_ends.push_back(static_cast<std::int64_t>(i) + 1);
+    }
+  }
   if (choice == 0 && request.sampling.num_prompt_logprobs) {
     sequence.max_chunk = kMaxPromptLogitRows;
     sequence.max_cached_tokens = 0;
@@ -141,11 +151,7 @@ void Engine::Impl::cut_overdue(Clock::time_point now) {
   }
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
   if (now.time_since_epoch().count() >= drain) {
-    cut_all(FinishReason::kAbort, {ErrorKind::kUnavailable,
-                                   "The server shut down before the request was finished.",
-                                   "server_shutting_down",
-                                   {},
-                                   std::chrono::seconds(5)});
+    cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
   }
 }
 

@@ -1,11 +1,26 @@
 #include <algorithm>
 #include <exception>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
 
 namespace quire {
+
+namespace {
+
+// The rows of prompts, as far as they are computed for the first time.
+std::int64_t prompt_tokens(const StepPlan& plan) {
+  std::int64_t count = 0;
+  for (const StepEntry& entry : plan.entries) {
+    const std::int64_t left = entry.sequence->num_prompt_tokens - entry.sequence->num_computed;
+    count += std::clamp<std::int64_t>(left, 0, entry.num_tokens);
+  }
+  return count;
+}
+
+}  // namespace
 
 // With a depth of one, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
 // before it is finished, and drawn after: its masks are made while the device computes.
@@ -33,13 +48,14 @@ bool Engine::Impl::step(Clock::time_point now) {
 
 bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   meter_.begin(step.record);
-  move_blocks();
+  move_blocks(now);
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   step_limits.max_seconds = turns_.room();
   step_limits.is_awaited = turns_.is_awaited();
   // A recurrent state that went further than what is committed could not go back.
-  step_limits.can_end_early = executor_->depth() == 1 && executor_->num_states() == 0;
+  step_limits.can_end_early =
+      executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
   scheduler_.schedule(step.plan, step_limits);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
@@ -47,6 +63,8 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
+  step.record.num_sequences = static_cast<std::int64_t>(step.plan.entries.size());
+  step.record.num_prompt_tokens = prompt_tokens(step.plan);
   step.record.entries.clear();
   if (trace.active()) {
     for (const StepEntry& entry : step.plan.entries) {
@@ -174,7 +192,8 @@ bool Engine::Impl::finish(Step& step) {
     return false;
   }
   meter_.end_phase(step.record, StepPhase::kSample);
-  output->seconds = meter_.note_done(step.record);
+  const double measured = meter_.note_done(step.record);
+  if (output->seconds == 0.0) output->seconds = measured;
   if (executor_->depth() == 1) {
     scheduler_.commit(step.plan, *output);
   } else {
@@ -184,6 +203,7 @@ bool Engine::Impl::finish(Step& step) {
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
+  view.add_step(meter_.summary(step.record));
   if (!step.record.entries.empty()) trace.add(std::move(step.record));
   if (latest_ == &step) latest_ = nullptr;
   step.plan.clear();
@@ -308,6 +328,34 @@ void Engine::Impl::publish() {
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
+  const Clock::time_point now = Clock::now();
+  if (view.wants_sequences(now)) list_sequences(now);
+}
+
+void Engine::Impl::list_sequences(Clock::time_point now) {
+  const BlockPool& pool = kv_.pool();
+  std::vector<SequenceView> listed;
+  std::unordered_set<std::int32_t> shared;
+  for (const auto& [id, live] : live_) {
+    for (const auto& generation : live->choices) {
+      if (!generation) continue;
+      SequenceView sequence{.request_id = id,
+                            .key_name = live->request->key_name,
+                            .choice = generation->choice,
+                            .is_running = generation->state == Sequence::State::kRunning,
+                            .num_tokens = generation->num_tokens(),
+                            .num_computed = generation->num_computed,
+                            .num_prompt_tokens = generation->num_prompt_tokens,
+                            .num_blocks = static_cast<std::int64_t>(generation->table.blocks.size())};
+      for (const BlockId block : generation->table.blocks) {
+        if (pool.num_references(block) < 2) continue;
+        ++sequence.num_shared_blocks;
+        shared.insert(block.value);
+      }
+      listed.push_back(std::move(sequence));
+    }
+  }
+  view.set_sequences(std::move(listed), static_cast<std::int64_t>(shared.size()), now);
 }
 
 }  // namespace quire

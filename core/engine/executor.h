@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "core/base/thread_role.h"
 #include "core/model/model.h"
 #include "core/sampling/sampler.h"
+#include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"
 
 namespace quire {
@@ -56,8 +58,14 @@ class Executor {
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
-  virtual std::int64_t num_states() const { return 0; }  // of recurrent layers; 0: the model has none
-  virtual std::string name() const = 0;                  // of its arithmetic: another one computes other bits
+  virtual StateStorage* states() { return nullptr; }  // of recurrent layers; null: the model has none
+  virtual std::string name() const = 0;               // of its arithmetic: another one computes other bits
 };
+
+// The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive
+// it. num_states: of a model with recurrent layers; 0: some for each sequence. Throws StartupError where the backend
+// does not compute such layers. It has a source file of its own: a daemon under test is linked with another one.
+std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                                       const SchedulerOptions& scheduler, std::int64_t num_states = 0);
 
 }  // namespace quire

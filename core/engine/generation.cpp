@@ -139,7 +139,7 @@ bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_ge
 // text is the same either way. A token that the request forbids is not forced: the same text may have another spelling.
 void Generation::append_forced(std::span<const TokenId> end_of_generation) {
   if (grammar == nullptr || finish || !forced.empty()) return;
-  const std::vector<TokenId> following = grammar->forced_tokens();
+  const std::span<const TokenId> following = grammar->forced_tokens();
   if (request->sampling.num_logprobs) {
     forced.assign(following.rbegin(), following.rend());
     return;

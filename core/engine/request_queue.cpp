@@ -22,6 +22,10 @@ std::int64_t num_prompt_tokens(const Submission& submission) {
 
 }  // namespace
 
+Error server_draining(std::string message) {
+  return {ErrorKind::kUnavailable, std::move(message), "server_draining", {}, std::chrono::seconds(5)};
+}
+
 QueueTicket::QueueTicket(QueueTicket&& other) noexcept {
   *this = std::move(other);
 }
@@ -31,6 +35,7 @@ QueueTicket& QueueTicket::operator=(QueueTicket&& other) noexcept {
   give_back();
   queue_ = std::exchange(other.queue_, nullptr);
   key_name_ = std::move(other.key_name_);
+  num_requests_ = std::exchange(other.num_requests_, 0);
   num_tokens_ = std::exchange(other.num_tokens_, 0);
   num_bytes_ = std::exchange(other.num_bytes_, 0);
   return *this;
@@ -42,33 +47,34 @@ void QueueTicket::give_back() {
 
 Result<QueueTicket> RequestQueue::reserve(const std::string& key_name, std::int64_t body_bytes) {
   const std::lock_guard lock(mutex_);
-  if (auto error = refusal(key_name, {.num_requests = 1, .num_bytes = body_bytes})) {
+  if (auto error = refusal(key_name, {.num_requests = 1, .num_bytes = body_bytes}, false)) {
     return tl::make_unexpected(*std::move(error));
   }
   add(key_name, {.num_requests = 1, .num_bytes = body_bytes});
   QueueTicket ticket;
   ticket.queue_ = this;
   ticket.key_name_ = key_name;
+  ticket.num_requests_ = 1;
   ticket.num_bytes_ = body_bytes;
   return ticket;
 }
 
 Result<void> RequestQueue::submit(Submission submission) {
-  if (submission.ticket.queue_ == nullptr) {
-    Result<QueueTicket> reserved = reserve(submission.request->key_name, 0);
-    if (!reserved) return tl::make_unexpected(std::move(reserved.error()));
-    submission.ticket = std::move(*reserved);
-  }
   QueueTicket refused_ticket;  // given back after the lock is released
   {
     const std::lock_guard lock(mutex_);
-    const Usage added{.num_tokens = num_prompt_tokens(submission)};
-    if (auto error = refusal(submission.ticket.key_name_, added)) {
-      refused_ticket = std::move(submission.ticket);
+    QueueTicket& ticket = submission.ticket;
+    if (ticket.queue_ == nullptr) ticket.key_name_ = submission.request->key_name;
+    const Usage added{.num_requests = submission.request->num_choices - ticket.num_requests_,
+                      .num_tokens = num_prompt_tokens(submission)};
+    if (auto error = refusal(ticket.key_name_, added, submission.continues_list)) {
+      refused_ticket = std::move(ticket);
       return tl::make_unexpected(*std::move(error));
     }
-    add(submission.ticket.key_name_, added);
-    submission.ticket.num_tokens_ = added.num_tokens;
+    add(ticket.key_name_, added);
+    ticket.queue_ = this;
+    ticket.num_requests_ += added.num_requests;
+    ticket.num_tokens_ = added.num_tokens;
     submissions_.push_back(std::move(submission));
     has_arrivals_.store(true, std::memory_order_relaxed);
   }
@@ -86,8 +92,7 @@ void RequestQueue::abort(std::string request_id, std::optional<std::int32_t> cho
 }
 
 void RequestQueue::close() {
-  close(Error{
-      ErrorKind::kUnavailable, "The server is shutting down.", "server_shutting_down", {}, std::chrono::seconds(5)});
+  close(server_draining("The server is shutting down."));
 }
 
 void RequestQueue::close(Error reason) {
@@ -148,13 +153,13 @@ void RequestQueue::note_progress(ServiceRate rate) {
   rate_ = rate;
 }
 
-std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage added) const {
+std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage added, bool continues_list) const {
   if (closed_) return closed_;
   const auto found = per_key_.find(key_name);
   const Usage of_key = found == per_key_.end() ? Usage{} : found->second;
   const Usage key_bounds{options_.max_queued_requests_per_key, options_.max_queued_tokens_per_key,
                          options_.max_queued_bytes_per_key};
-  const Usage bounds{options_.max_queued_requests, options_.max_queued_tokens, options_.max_queued_bytes};
+  Usage bounds{options_.max_queued_requests, options_.max_queued_tokens, options_.max_queued_bytes};
   for (const Usage& each : {key_bounds, bounds}) {
     if (larger_by_itself(added, each)) {
       return invalid("The request is larger than what may wait at all.", {}, "request_too_large").value();
@@ -164,6 +169,10 @@ std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage ad
     return refused(ErrorKind::kRateLimited, "Too much is waiting under this API key. Please retry later.",
                    "rate_limit_exceeded", retry_after(of_key));
   }
+  if (continues_list) {
+    bounds.num_requests = std::max<std::int64_t>(1, bounds.num_requests / 2);
+    bounds.num_tokens = std::max<std::int64_t>(1, bounds.num_tokens / 2);
+  }
   if (exceeds(total_, added, bounds)) {
     return refused(ErrorKind::kUnavailable, kOverloaded, "server_overloaded", retry_after(total_));
   }
@@ -171,7 +180,8 @@ std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage ad
 }
 
 bool RequestQueue::larger_by_itself(const Usage& added, const Usage& bounds) {
-  return (bounds.num_tokens > 0 && added.num_tokens > bounds.num_tokens) ||
+  return (bounds.num_requests > 0 && added.num_requests > bounds.num_requests) ||
+         (bounds.num_tokens > 0 && added.num_tokens > bounds.num_tokens) ||
          (bounds.num_bytes > 0 && added.num_bytes > bounds.num_bytes);
 }
 
@@ -202,7 +212,7 @@ void RequestQueue::remove(const QueueTicket& ticket) {
   const std::lock_guard lock(mutex_);
   const auto key = per_key_.find(ticket.key_name_);
   for (Usage* usage : {&total_, &key->second}) {
-    --usage->num_requests;
+    usage->num_requests -= ticket.num_requests_;
     usage->num_tokens -= ticket.num_tokens_;
     usage->num_bytes -= ticket.num_bytes_;
   }

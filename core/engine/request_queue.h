@@ -20,7 +20,10 @@
 
 namespace quire {
 
-// What may wait at once; 0 in a per-key bound: no bound of its own.
+// The error of whatever ends or is refused because the server shuts down, the same at every door.
+Error server_draining(std::string message);
+
+// What may wait at once; 0 in a per-key bound: no bound of its own. A request of several choices counts as several.
 struct QueueOptions {
   std::int64_t max_queued_requests = 1024;
   std::int64_t max_queued_tokens = 4 << 20;
@@ -53,6 +56,7 @@ class QueueTicket {
   friend class RequestQueue;
   RequestQueue* queue_ = nullptr;
   std::string key_name_;
+  std::int64_t num_requests_ = 0;
   std::int64_t num_tokens_ = 0;
   std::int64_t num_bytes_ = 0;
 };
@@ -63,6 +67,7 @@ struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<OutputSink> sink;
   QueueTicket ticket = {};
+  bool continues_list = false;  // a list's prompts behind its first: these may fill half of the queue only
 };
 
 // The end of a request, or of one of its choices, asked for from outside.
@@ -116,7 +121,7 @@ class RequestQueue {
     std::int64_t num_bytes = 0;
   };
   // The first bound that adding the given amounts would break, as an error; requires mutex_.
-  std::optional<Error> refusal(const std::string& key_name, Usage added) const;
+  std::optional<Error> refusal(const std::string& key_name, Usage added, bool continues_list) const;
   static bool larger_by_itself(const Usage& added, const Usage& bounds);
   static bool exceeds(const Usage& used, const Usage& added, const Usage& bounds);
   void add(const std::string& key_name, Usage added);

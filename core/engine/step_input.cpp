@@ -18,6 +18,7 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
   for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &adapters_, &states_}) {
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
   }
+  token_types_.reserve(static_cast<std::size_t>(max_rows));
   block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
   clear();
 }
@@ -26,6 +27,7 @@ void StepInput::clear() {
   for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &adapters_, &states_,
                       &logit_rows_, &hidden_rows_, &label_rows_})
     array->clear();
+  token_types_.clear();
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
 }
@@ -35,10 +37,12 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
   const std::vector<BlockId>& blocks = sequence.table.blocks;
   const auto first_row = static_cast<std::int32_t>(token_ids_.size());
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
+  const std::int64_t second_text = sequence.request->second_text;
   for (std::int64_t position = sequence.num_computed; position < end; ++position) {
     const bool is_known = position < sequence.num_tokens();
     token_ids_.push_back(is_known ? sequence.tokens[static_cast<std::size_t>(position)].value : -1 - pending_place);
     positions_.push_back(static_cast<std::int32_t>(position));
+    token_types_.push_back(second_text > 0 && position >= second_text ? 1 : 0);
     const std::int32_t block = blocks[static_cast<std::size_t>(position / block_size_)].value;
     slots_.push_back(block * block_size_ + static_cast<std::int32_t>(position % block_size_));
   }
@@ -69,6 +73,7 @@ StepArrays StepInput::arrays() const {
                         .block_tables = block_tables_,
                         .slots = slots_},
           .adapters = adapters_,
+          .token_types = token_types_,
           .states = states_,
           .logit_rows = logit_rows_,
           .hidden_rows = hidden_rows_,

@@ -41,6 +41,7 @@ class StepInput {
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> adapters_;
   std::vector<std::int32_t> states_;
+  std::vector<std::int8_t> token_types_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<std::int32_t> hidden_rows_;
   std::vector<std::int32_t> label_rows_;

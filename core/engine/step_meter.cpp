@@ -62,6 +62,17 @@ std::optional<ServiceRate> StepMeter::finish(EngineStats& stats, const StepRecor
   return look_at_rate(stats);
 }
 
+StepSummary StepMeter::summary(const StepRecord& record) const {
+  StepSummary summary{.ended = last_,
+                      .seconds = static_cast<float>(seconds_of(last_ - record.began)),
+                      .num_prompt_tokens = static_cast<std::int32_t>(record.num_prompt_tokens),
+                      .num_decode_tokens = static_cast<std::int32_t>(record.num_tokens - record.num_prompt_tokens),
+                      .num_sequences = static_cast<std::int32_t>(record.num_sequences)};
+  for (std::size_t i = 0; i < kNumStepPhases; ++i)
+    summary.phase_seconds[i] = static_cast<float>(seconds_of(record.phases[i]));
+  return summary;
+}
+
 // Over the time in which there was work: an idle night does not make the next morning's clients wait.
 std::optional<ServiceRate> StepMeter::look_at_rate(EngineStats& stats) {
   const auto blend = [&](double& rate, std::uint64_t count) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/engine/engine_stats.h"
+#include "core/engine/engine_view.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_trace.h"
 
@@ -22,6 +23,8 @@ class StepMeter {
   double note_done(const StepRecord& record);
   void note_started(std::int64_t num_prompt_tokens);
   void count(EngineStats& stats, std::int64_t num_tokens);
+  // Of the step whose results were sent last.
+  StepSummary summary(const StepRecord& record) const;
   // The step's results are sent. Once in a while returns the rate of starting what waits.
   std::optional<ServiceRate> finish(EngineStats& stats, const StepRecord& record);
 

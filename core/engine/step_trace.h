@@ -26,7 +26,9 @@ struct StepRecord {
   Clock::time_point submitted{};  // to the executor
   std::array<Clock::duration, kNumStepPhases> phases{};
   std::int64_t num_tokens = 0;
-  std::vector<Entry> entries;
+  std::int64_t num_prompt_tokens = 0;  // of them
+  std::int64_t num_sequences = 0;
+  std::vector<Entry> entries;  // only while somebody traces
 };
 
 class StepTrace {

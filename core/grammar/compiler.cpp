@@ -1,6 +1,10 @@
 #include "core/grammar/compiler.h"
 
+#include <list>
+#include <mutex>
 #include <new>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "core/grammar/build_program.h"
@@ -40,11 +44,55 @@ std::string key_of(const GrammarSpec& spec) {
 }  // namespace
 
 struct GrammarCompiler::Shared {
-  using Entry = std::pair<std::string, std::shared_ptr<const Grammar>>;
+  using Outcome = Result<std::shared_ptr<const Grammar>>;
+
+  // The outcomes used most recently, as many as fit the bounds. Requires `mutex`.
+  class Recent {
+   public:
+    const Outcome* find(const std::string& key) {
+      const auto found = known_.find(key);
+      if (found == known_.end()) return nullptr;
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return &found->second->outcome;
+    }
+
+    void add(const std::string& key, const Outcome& outcome, std::size_t num_steps, const GrammarLimits& limits) {
+      if (known_.contains(key)) return;
+      entries_.push_front({key, outcome, num_steps});
+      known_[entries_.front().key] = entries_.begin();
+      num_bytes_ += key.size();
+      num_steps_ += num_steps;
+      while (!entries_.empty() && (entries_.size() > limits.max_cached_grammars ||
+                                   num_bytes_ > limits.max_cached_bytes || num_steps_ > limits.max_cached_steps)) {
+        drop_last();
+      }
+    }
+
+   private:
+    struct Entry {
+      std::string key;
+      Outcome outcome;
+      std::size_t num_steps;
+    };
+
+    void drop_last() {
+      const Entry& last = entries_.back();
+      num_bytes_ -= last.key.size();
+      num_steps_ -= last.num_steps;
+      known_.erase(last.key);
+      entries_.pop_back();
+    }
+
+    std::list<Entry> entries_;  // most recently used first
+    std::unordered_map<std::string_view, std::list<Entry>::iterator> known_;
+    std::size_t num_bytes_ = 0;
+    std::size_t num_steps_ = 0;
+  };
+
   grammar::Lexicon lexicon;
   std::mutex mutex;
-  std::list<Entry> recent;  // most recently used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> known;
+  Recent grammars;
+  Recent refusals;  // apart: they push no grammar out
 };
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabulary, GrammarLimits limits)
@@ -58,35 +106,35 @@ GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabula
 
 GrammarCompiler::~GrammarCompiler() = default;
 
-Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec) const try {
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec, const WorkLimit& limit) const
+    try {
   const std::string key = key_of(spec);
   {
     const std::lock_guard lock(shared_->mutex);
-    const auto found = shared_->known.find(key);
-    if (found != shared_->known.end()) {
-      shared_->recent.splice(shared_->recent.begin(), shared_->recent, found->second);
-      return found->second->second;
+    for (Shared::Recent* recent : {&shared_->grammars, &shared_->refusals}) {
+      if (const Shared::Outcome* known = recent->find(key)) return *known;
     }
   }
-  std::shared_ptr<const Grammar> grammar;
+  Shared::Outcome outcome;
+  grammar::Budget budget(limits_, limit);
   try {
-    grammar::Budget budget(limits_);
     auto program = std::make_shared<grammar::Program>();
     program->mutex = shared_->lexicon.runtime_mutex();
     grammar::build_program(spec, shared_->lexicon, budget, *program);
-    grammar = grammar::make_grammar(std::move(program), vocabulary_);
+    outcome = grammar::make_grammar(std::move(program), vocabulary_);
+  } catch (const grammar::Interrupted& interrupted) {
+    return failure(ErrorKind::kUnavailable, interrupted.what(), WorkLimit::kCode);
   } catch (const grammar::Refusal& refusal) {
-    return invalid(refusal.pointer.empty() ? refusal.what() : refusal.pointer + ": " + refusal.what(), refusal.pointer);
+    outcome =
+        invalid(refusal.pointer.empty() ? refusal.what() : refusal.pointer + ": " + refusal.what(), refusal.pointer);
   }
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->known.contains(key)) return grammar;
-  shared_->recent.emplace_front(key, grammar);
-  shared_->known[key] = shared_->recent.begin();
-  if (shared_->recent.size() > limits_.max_cached_grammars) {
-    shared_->known.erase(shared_->recent.back().first);
-    shared_->recent.pop_back();
+  if (outcome) {
+    shared_->grammars.add(key, outcome, budget.spent(), limits_);
+  } else {
+    shared_->refusals.add(key, outcome, 0, limits_);
   }
-  return grammar;
+  return outcome;
 } catch (const std::bad_alloc&) {
   return failure(ErrorKind::kNoMemory, "The grammar needs more memory than there is.", "out_of_memory");
 }

@@ -3,11 +3,8 @@
 // Compiled grammars are kept by content and shared; compiling is meant for a text thread, never for the engine's.
 #pragma once
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/result.h"
@@ -51,8 +48,9 @@ class GrammarCompiler {
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
   // Errors: kInvalidRequest; param is the JSON pointer of the keyword that cannot be enforced ("#/properties/a/not"),
-  // where there is one. A grammar that no text satisfies is refused too.
-  Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec) const;
+  // where there is one. A grammar that no text satisfies is refused too. Where `limit` is reached first, the code is
+  // WorkLimit::kCode; any other refusal is kept as grammars are.
+  Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec, const WorkLimit& limit = {}) const;
   const TokenVocabulary& vocabulary() const { return *vocabulary_; }
 
  private:

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "core/base/ids.h"
 
@@ -24,8 +23,9 @@ class GrammarState {
   virtual bool finished() const = 0;
   // True once following the text has cost more than one request may: then no token is allowed any more.
   virtual bool exhausted() const { return false; }
-  // The tokens that the grammar forces next, without asking the model (jump-forward); may be empty.
-  virtual std::vector<TokenId> forced_tokens() = 0;
+  // The tokens that the grammar forces next, without asking the model (jump-forward); may be empty. Valid until the
+  // next call.
+  virtual std::span<const TokenId> forced_tokens() = 0;
 };
 
 class Grammar {

@@ -8,8 +8,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "core/base/work_limit.h"
 
 namespace quire {
 
@@ -21,8 +25,10 @@ struct GrammarLimits {
   std::size_t max_nodes = 60'000;               // value positions of one schema
   std::size_t max_alternatives = 256;           // shapes that one value position may have
   std::size_t max_steps = 40'000'000;           // units of work of one compilation
-  std::chrono::milliseconds max_time{5'000};    // of one compilation
-  std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse
+  std::chrono::milliseconds max_time{5'000};    // of one compilation, on its thread's own clock
+  std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse, and refusals as well
+  std::size_t max_cached_bytes = 16u << 20;     // text of the specifications that are kept, of either
+  std::size_t max_cached_steps = 80'000'000;    // work of the grammars that are kept, which bounds their memory
 };
 
 }  // namespace quire
@@ -35,6 +41,12 @@ class Refusal : public std::runtime_error {
   explicit Refusal(const std::string& message, std::string at = {})
       : std::runtime_error(message), pointer(std::move(at)) {}
   std::string pointer;
+};
+
+// The compilation's WorkLimit was reached.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("the compilation was interrupted") {}
 };
 
 class Exhausted : public std::runtime_error {
@@ -61,23 +73,34 @@ class Allowance {
 
 class Budget {
  public:
-  explicit Budget(const GrammarLimits& limits)
-      : limits_(limits), deadline_(std::chrono::steady_clock::now() + limits.max_time) {}
+  explicit Budget(const GrammarLimits& limits, WorkLimit limit = {})
+      : limits_(limits), limit_(std::move(limit)), deadline_(thread_time() + limits.max_time) {}
   const GrammarLimits& limits() const { return limits_; }
-  // Accounts for `units` of work; throws Refusal once the work or the time is spent.
+  std::size_t spent() const { return spent_; }
+  // Accounts for `units` of work; throws Refusal once the work or the time is spent, Interrupted once the limit is
+  // reached.
   void spend(std::size_t units) {
     spent_ += units;
     since_check_ += units;
     if (spent_ > limits_.max_steps) throw Refusal("the grammar is too complex to compile");
     if (since_check_ < kCheckEvery) return;
     since_check_ = 0;
-    if (std::chrono::steady_clock::now() > deadline_) throw Refusal("the grammar takes too long to compile");
+    if (limit_.reached()) throw Interrupted();
+    if (thread_time() > deadline_) throw Refusal("the grammar takes too long to compile");
   }
 
  private:
   static constexpr std::size_t kCheckEvery = 2'000;
+  // What this thread has computed: whether a grammar is accepted does not depend on what else the machine does.
+  static std::chrono::nanoseconds thread_time() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  }
+
   GrammarLimits limits_;
-  std::chrono::steady_clock::time_point deadline_;
+  WorkLimit limit_;
+  std::chrono::nanoseconds deadline_;
   std::size_t spent_ = 0;
   std::size_t since_check_ = 0;
 };

@@ -79,10 +79,10 @@ class ThinkingState final : public GrammarState {
 
   bool exhausted() const override { return rest_ != nullptr && rest_->exhausted(); }
 
-  std::vector<TokenId> forced_tokens() override {
-    if (phase_ != Phase::kInside) return rest_ == nullptr ? std::vector<TokenId>() : rest_->forced_tokens();
-    if (!must_end()) return {};
-    return {rules_->end_tokens.begin() + static_cast<std::ptrdiff_t>(num_end_tokens_), rules_->end_tokens.end()};
+  std::span<const TokenId> forced_tokens() override {
+    if (phase_ == Phase::kInside)
+      return must_end() ? std::span(rules_->end_tokens).subspan(num_end_tokens_) : std::span<const TokenId>();
+    return rest_ == nullptr ? std::span<const TokenId>() : rest_->forced_tokens();
   }
 
  private:
@@ -111,16 +111,18 @@ class ThinkingState final : public GrammarState {
     }
     const auto ends = rules_->tokenizer->end_of_generation();
     if (rest_ != nullptr && std::find(ends.begin(), ends.end(), token) != ends.end()) return false;
-    std::string text = seen_ + std::string(rules_->tokenizer->token_bytes(token));
-    const std::size_t at = text.find(end);
+    const std::size_t num_seen = seen_.size();
+    seen_ += rules_->tokenizer->token_bytes(token);
+    const std::size_t at = seen_.find(end);
     if (at != std::string::npos) {
-      if (rest_ != nullptr && at + end.size() < text.size()) return false;
+      const bool goes_on = at + end.size() < seen_.size();
+      seen_.resize(num_seen);
+      if (rest_ != nullptr && goes_on) return false;
       phase_ = Phase::kAfter;
       return true;
     }
     ++num_tokens_;
-    if (text.size() >= end.size()) text.erase(0, text.size() - end.size() + 1);
-    seen_ = std::move(text);
+    if (seen_.size() >= end.size()) seen_.erase(0, seen_.size() - end.size() + 1);
     return true;
   }
 

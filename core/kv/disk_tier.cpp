@@ -31,11 +31,20 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
                     .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
                     .tokens = {tokens.begin(), tokens.end()},
                     .payload = std::move(payload)};
+  const auto payload_bytes = static_cast<std::int64_t>(record.payload->size());
   const std::int64_t num_bytes = record_bytes(record);
-  if (!make_room(index, num_bytes)) return false;
+  const bool replaces = order_.is_there(node) && this->payload_bytes(node) < payload_bytes;
+  if (replaces) {
+    folder_.remove(record.key);
+    order_.remove(node);
+  }
+  if (!make_room(index, num_bytes)) {
+    if (replaces) strike(index, node);
+    return false;
+  }
   order_.add(node, parent, num_bytes, false);
   nodes_[record.key] = node;
-  numbers_[node] = record.number;
+  writings_[node] = {record.number, payload_bytes};
   index.set_below(node, TierKind::kDisk, true);
   folder_.write(std::move(record));
   return true;
@@ -44,7 +53,7 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
 void DiskTier::read(PrefixIndex& index, PrefixNode node) {
   index.add_user(node);
   reading_[index.key_of(node)] = node;
-  folder_.read(index.key_of(node), numbers_.at(node));
+  folder_.read(index.key_of(node), writings_.at(node).number);
   ++num_reads_;
 }
 
@@ -90,7 +99,7 @@ bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
   if (is_right) {
     PrefixNode node = index.find(parent, record.key, record.tokens);
     if (node == kNoNode) node = index.insert(parent, record.key, record.tokens);
-    numbers_[node] = record.number;
+    writings_[node] = {record.number, event.file_bytes - record_bytes(record)};
     nodes_[record.key] = node;
     if (!order_.contains(node)) order_.add(node, parent, event.file_bytes, true);
     index.set_below(node, TierKind::kDisk, true);
@@ -127,10 +136,14 @@ bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
 
 void DiskTier::forget(PrefixIndex& index, PrefixNode node) {
   order_.remove(node);
-  nodes_.erase(index.key_of(node));
-  numbers_.erase(node);
-  index.set_below(node, TierKind::kDisk, false);
+  strike(index, node);
   index.forget_unused(node);
+}
+
+void DiskTier::strike(PrefixIndex& index, PrefixNode node) {
+  nodes_.erase(index.key_of(node));
+  writings_.erase(node);
+  index.set_below(node, TierKind::kDisk, false);
 }
 
 }  // namespace quire

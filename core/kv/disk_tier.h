@@ -36,10 +36,12 @@ class DiskTier {
   bool contains(PrefixNode node) const { return order_.contains(node); }
   bool is_readable(PrefixNode node) const { return order_.is_there(node); }
   void touch(PrefixNode node) { order_.touch(node); }
+  // Of a node that is here.
+  std::int64_t payload_bytes(PrefixNode node) const { return writings_.at(node).payload_bytes; }
 
   // Whether a record with so large a payload would be taken now.
   bool can_take(std::int64_t payload_bytes);
-  // Begins to write a full node that is not here; false where it is not taken.
+  // Begins to write a full node that is not here, or of which a smaller payload is; false where it is not taken.
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload);
   // Begins to read a readable node, which stays in the tree until it has arrived.
   void read(PrefixIndex& index, PrefixNode node);
@@ -52,7 +54,11 @@ class DiskTier {
   // What the folder did since; at most kMostEvents of it. True where more may be waiting.
   bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
-  void wait_idle() { folder_.wait_idle(); }  // until the folder has done what it was asked
+  // Until the folder has done what it was asked; false where `until` came first.
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) {
+    return folder_.wait_idle(until);
+  }
+  void drop_writes() { folder_.drop_writes(); }  // what waits to be written is lost
   bool can_write() const { return folder_.can_write(); }
   std::int64_t num_bytes() const { return order_.num_bytes(); }
   std::int64_t num_records() const { return order_.size(); }
@@ -66,6 +72,7 @@ class DiskTier {
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);
   void forget(PrefixIndex& index, PrefixNode node);
+  void strike(PrefixIndex& index, PrefixNode node);  // what is no longer in the order
 
   const DiskTierOptions options_;
   TierOrder order_;
@@ -74,7 +81,11 @@ class DiskTier {
   };
   std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // of the records, by their keys
   std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes, by the keys of their records
-  std::unordered_map<PrefixNode, std::uint64_t> numbers_;      // of the records
+  struct Writing {
+    std::uint64_t number;
+    std::int64_t payload_bytes;
+  };
+  std::unordered_map<PrefixNode, Writing> writings_;  // of the records
   std::vector<TierEvent> events_;
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;

@@ -15,8 +15,8 @@ class HostTier {
  public:
   explicit HostTier(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Takes a node's content, which counts num_bytes; false where it can have no room. Each node that leaves for it is
-  // given to `left(node)`.
+  // Takes a node's content, in place of what it has of it, which counts num_bytes; false where it can have no room.
+  // Each other node that leaves for it is given to `left(node)`.
   template <class Left>
   bool put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left);
   void touch(PrefixNode node) { order_.touch(node); }
@@ -34,6 +34,10 @@ class HostTier {
 
 template <class Left>
 bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left) {
+  if (order_.contains(node)) {
+    order_.remove(node);
+    payloads_.erase(node);
+  }
   if (num_bytes > max_bytes_) return false;
   while (order_.num_bytes() + num_bytes > max_bytes_) {
     const PrefixNode leaving = order_.next_to_leave();

@@ -13,6 +13,24 @@ std::size_t as_size(std::int64_t n) {
 }
 }  // namespace
 
+std::vector<std::int64_t> KvCache::snapshot_borders(std::int64_t num_prompt_tokens,
+                                                    std::span<const std::int64_t> message_ends) const {
+  constexpr std::int64_t kBeforeEnd = 32;
+  constexpr std::int64_t kApart = 64;  // what a snapshot saves at least
+  if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return {};
+  const auto rounded = [&](std::int64_t position) { return position / block_size_ * block_size_; };
+  std::vector<std::int64_t> borders{rounded(num_prompt_tokens - kBeforeEnd)};
+  const auto add = [&](std::int64_t end) {
+    if (rounded(end) >= kApart && rounded(end) + kApart <= borders.front())
+      borders.insert(borders.begin(), rounded(end));
+  };
+  const auto before_last = std::find_if(message_ends.rbegin(), message_ends.rend(),
+                                        [&](std::int64_t end) { return rounded(end) + kApart <= borders.front(); });
+  if (before_last != message_ends.rend()) add(*before_last);
+  if (!message_ends.empty()) add(message_ends.front());
+  return borders;
+}
+
 KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash,
                  std::string identity, std::int64_t num_states)
     : block_size_(block_size),
@@ -247,8 +265,29 @@ PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> to
 StateId KvCache::take_state() {
   const StateId state = states_.allocate();
   if (state != kNoState || states_.num_snapshots() == 0) return state;
-  states_.drop(take_off(states_.node_of(states_.oldest_snapshot())).state);
+  const StateId leaving = states_.oldest_snapshot();
+  const PrefixNode node = states_.node_of(leaving);
+  if (listener_ != nullptr && has_state_after(node)) listener_->before_snapshot_leaves(node);
+  states_.drop(take_off(node).state);
   return states_.allocate();
+}
+
+bool KvCache::is_due(StateId snapshot) const {
+  return std::ranges::any_of(due_copies_, [&](const BlockCopy& copy) {
+    return copy.of == BlockCopy::Of::kState && copy.destination.value == snapshot.value;
+  });
+}
+
+bool KvCache::has_state_after(PrefixNode node) const {
+  return index_.snapshot_tokens(node) == block_size_ && !is_due(index_.snapshot(node));
+}
+
+StateId KvCache::keep_state_after(PrefixNode node) {
+  if (states_.num_available() == 0) return kNoState;
+  const StateId state = take_state();
+  states_.keep(state, node);
+  put_on(node, {state, block_size_});
+  return state;
 }
 
 KvCache::Snapshot KvCache::take_off(PrefixNode node) {

@@ -36,6 +36,8 @@ class KvCacheListener {
   virtual ~KvCacheListener() = default;
   // In the moment before a block's content leaves the pool.
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
+  // In the moment before a node's recurrent state, which stands after all of its tokens, leaves the pool of states.
+  virtual void before_snapshot_leaves(PrefixNode node) = 0;
   // A table whose prefix is being restored is closed.
   virtual void before_close(BlockTable& table) = 0;
   // A running sequence lacks room: gives back blocks that are only held to be handed over; false where there are none.
@@ -73,16 +75,16 @@ class KvCache {
   // Keeps a copy of the sequence's recurrent state, which stands after num_computed tokens, where a prompt that begins
   // with them finds it. The copy is one of take_due_copies().
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Where in a prompt a snapshot is to be made, and a chunk to end: a little before its end, since what a template adds
-  // there is often not repeated in the conversation's next turn. 0: nowhere but at the end.
-  std::int64_t snapshot_border(std::int64_t num_prompt_tokens) const {
-    if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return 0;
-    return (num_prompt_tokens - kBeforeEnd) / block_size_ * block_size_;
-  }
+  // Where in a prompt snapshots are to be made, and chunks to end; ascending, at ends of blocks. A little before its
+  // end, since what a template adds there is often not repeated in the conversation's next turn; after its first
+  // message, which many conversations begin with; and before its last one, which may be asked anew. message_ends: the
+  // tokens up to the end of each message.
+  std::vector<std::int64_t> snapshot_borders(std::int64_t num_prompt_tokens,
+                                             std::span<const std::int64_t> message_ends) const;
   // A snapshot is made at least after so many computed tokens, besides those
   // of prompts and of sequences that end.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
-  // Puts what is to be copied before anything else of the next step at the beginning of its copies.
+  // Puts what is to be copied before anything else of the next step, recurrent states, at the beginning of its copies.
   void take_due_copies(std::vector<BlockCopy>& copies);
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
@@ -105,6 +107,10 @@ class KvCache {
     bool is_new = false;
   };
   Taken take(BlockTable& table, PrefixNode node);
+  // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
+  bool has_state_after(PrefixNode node) const;
+  // A place for such a state, whose content the caller writes at once; kNoState without room.
+  StateId keep_state_after(PrefixNode node);
 
   std::int32_t block_size() const { return block_size_; }
   std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
@@ -122,12 +128,11 @@ class KvCache {
   void check_integrity() const;  // O(num_blocks)
 
  private:
-  static constexpr std::int64_t kBeforeEnd = 32;  // tokens
-
   bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
   PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
   StateId take_state();
+  bool is_due(StateId snapshot) const;
   struct Snapshot {
     StateId state = kNoState;
     std::int32_t num_tokens = 0;  // of its node

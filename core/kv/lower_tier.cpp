@@ -33,14 +33,17 @@ LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tok
 
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk, const LowerTierOptions& options)
+LowerTier::LowerTier(KvCache& kv, KvStorage& storage, StateStorage* states, HostTier* host, DiskTier* disk,
+                     const LowerTierOptions& options)
     : kv_(kv),
       storage_(storage),
+      states_(states),
       index_(kv.mutable_index()),
       host_(host),
       disk_(disk),
       options_(options),
       block_bytes_(static_cast<std::int64_t>(storage.block_bytes())),
+      state_bytes_(states == nullptr ? 0 : static_cast<std::int64_t>(states->state_bytes())),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
   kv_.set_listener(this);
 }
@@ -51,15 +54,15 @@ LowerTier::~LowerTier() {
   kv_.set_listener(nullptr);
 }
 
-bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
-                        double compute_seconds) {
+bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+                        Clock::time_point now) {
   if (table.is_restoring) return true;
   Restore restore{.id = next_restore_,
                   .table = &table,
                   .tokens = tokens,
                   .limit = limit,
                   .compute_seconds = compute_seconds,
-                  .give_up = Clock::now() + patience(compute_seconds, limit)};
+                  .give_up = now + patience(compute_seconds, limit)};
   if (disk_ == nullptr || disk_->is_loaded()) {
     restore.num_blocks = num_blocks_to_restore(restore);
     if (restore.num_blocks == 0) return false;
@@ -86,18 +89,40 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
   if (refuses_host && measures_) copy_in_seconds_ *= kRefused;
   if (refuses_disk) read_seconds_ *= kRefused;
   PrefixNode node = restore.table->root;
-  std::int64_t num_below = 0;
-  std::int64_t index = 0;
-  for (; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
+  bool is_below = false;       // something of the prefix so far
+  std::int64_t num_found = 0;  // blocks, up to where the sequence can go on
+  bool is_found_below = false;
+  for (std::int64_t index = 0; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
     node = child(restore, node, index);
     if (node == kNoNode) break;
-    if (index_.block(node) != kNoBlock) continue;
-    const bool is_on_host = host_ != nullptr && !refuses_host && host_->contains(node);
-    const bool is_on_disk = disk_ != nullptr && !refuses_disk && disk_->is_readable(node);
-    if (!is_on_host && !is_on_disk) break;
-    ++num_below;
+    const auto is_kept = [&](bool with_state) {
+      return (!refuses_host && is_on_host(node, with_state)) || (!refuses_disk && is_on_disk(node, with_state));
+    };
+    if (index_.block(node) == kNoBlock) {
+      if (!is_kept(false)) break;
+      is_below = true;
+    }
+    const bool has_state = states_ == nullptr || kv_.has_state_after(node);
+    if (!has_state && !is_kept(true)) continue;
+    num_found = index + 1;
+    is_found_below = is_below || !has_state;
   }
-  return num_below > 0 ? index : 0;
+  return is_found_below ? num_found : 0;
+}
+
+bool LowerTier::is_on_host(PrefixNode node, bool with_state) const {
+  if (host_ == nullptr || !host_->contains(node)) return false;
+  return !with_state || has_state(std::ssize(*host_->payload(node)));
+}
+
+bool LowerTier::is_on_disk(PrefixNode node, bool with_state) const {
+  if (disk_ == nullptr || !disk_->is_readable(node)) return false;
+  return !with_state || has_state(disk_->payload_bytes(node));
+}
+
+// The last block comes with the state that the sequence goes on from.
+bool LowerTier::lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const {
+  return states_ != nullptr && index + 1 == restore.num_blocks && !kv_.has_state_after(node);
 }
 
 void LowerTier::begin_step(Clock::time_point now) {
@@ -127,10 +152,11 @@ void LowerTier::receive() {
   received_.clear();
   is_moving_ = disk_->receive(index_, received_);
   for (DiskTier::Arrived& each : received_) {
-    const std::uint64_t restore = reading_.extract(each.node).mapped();
-    const bool is_whole = each.payload != nullptr && std::cmp_equal(each.payload->size(), block_bytes_);
-    if (!is_whole) continue;
-    follow(read_seconds_, each.seconds);
+    const std::uint64_t restore = reading_.extract(each.node).mapped().restore;
+    if (each.payload == nullptr) continue;
+    const std::int64_t num_bytes = std::ssize(*each.payload);
+    if (num_bytes != block_bytes_ && !has_state(num_bytes)) continue;
+    follow(read_seconds_, of_block(each.seconds, num_bytes));
     index_.add_user(each.node);
     arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
   }
@@ -141,11 +167,12 @@ bool LowerTier::advance(Restore& restore) {
   while (restore.held.num_entered < restore.num_blocks) {
     const PrefixNode node = child(restore, restore.held.node, restore.held.num_entered);
     if (node == kNoNode) return true;
-    if (index_.block(node) != kNoBlock) {
+    const bool with_state = lacks_state(restore, node, restore.held.num_entered);
+    if (index_.block(node) != kNoBlock && !with_state) {
       kv_.take(restore.held, node);
       continue;
     }
-    const BlockPayload payload = payload_of(node);
+    const BlockPayload payload = payload_of(node, with_state);
     if (payload == nullptr) return !read_ahead(restore);
     if (!may_hold_more(restore)) return false;
     if (bytes_in_ < block_bytes_) {
@@ -163,26 +190,44 @@ bool LowerTier::may_hold_more(const Restore& restore) const {
   return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();
 }
 
-BlockPayload LowerTier::payload_of(PrefixNode node) const {
-  if (host_ != nullptr && host_->contains(node)) return host_->payload(node);
+BlockPayload LowerTier::payload_of(PrefixNode node, bool with_state) const {
+  if (is_on_host(node, with_state)) return host_->payload(node);
   const auto arrived = arrived_.find(node);
-  return arrived != arrived_.end() ? arrived->second.payload : nullptr;
+  if (arrived == arrived_.end()) return nullptr;
+  const BlockPayload& payload = arrived->second.payload;
+  return with_state && !has_state(std::ssize(*payload)) ? nullptr : payload;
 }
 
 // False without room: some is left to those who run.
 bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
-  if (kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
+  const bool is_there = index_.block(node) != kNoBlock;
+  if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   const auto began = Clock::now();
   const bool from_host = host_ != nullptr && host_->contains(node);
+  const bool with_state = lacks_state(restore, node, restore.held.num_entered);
   const KvCache::Taken taken = kv_.take(restore.held, node);
   if (taken.block == kNoBlock) return false;
-  storage_.write_block(taken.block.value, *payload);
-  bytes_in_ -= block_bytes_;
+  const auto block_bytes = static_cast<std::size_t>(block_bytes_);
+  if (taken.is_new) storage_.write_block(taken.block.value, std::span(*payload).first(block_bytes));
+  if (with_state) {
+    do_due_copies();
+    const StateId state = kv_.keep_state_after(node);
+    if (state != kNoState) states_->write_state(state.value, std::span(*payload).subspan(block_bytes));
+  }
+  bytes_in_ -= payload_bytes(with_state);
   ++restore.num_copied;
   ++num_restored_;
-  if (from_host && measures_) follow(copy_in_seconds_, seconds_since(began));
+  if (from_host && measures_) follow(copy_in_seconds_, of_block(seconds_since(began), payload_bytes(with_state)));
   if (arrived_.erase(node) > 0) index_.drop_user(node);
   return true;
+}
+
+// Before a state is written: it may be one that the next step's copies begin with.
+void LowerTier::do_due_copies() {
+  due_copies_.clear();
+  kv_.take_due_copies(due_copies_);
+  for (const BlockCopy& copy : due_copies_)
+    states_->copy_state(copy.source.value, copy.destination.value);
 }
 
 // Asks the disk for what comes next, as far as it may be in flight. False where the very next is not to be had.
@@ -191,23 +236,31 @@ bool LowerTier::read_ahead(const Restore& restore) {
   const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
   PrefixNode node = next;
   for (std::int64_t index = restore.held.num_entered; node != kNoNode;) {
-    const bool is_to_be_read = index_.block(node) == kNoBlock && payload_of(node) == nullptr &&
-                               disk_->is_readable(node) && !reading_.contains(node);
+    const bool with_state = lacks_state(restore, node, index);
+    const bool is_to_be_read = (with_state || index_.block(node) == kNoBlock) &&
+                               payload_of(node, with_state) == nullptr && is_on_disk(node, with_state) &&
+                               !reading_.contains(node);
     if (is_to_be_read) {
       const std::int64_t in_flight = num_bytes_in_flight();
-      if (in_flight > 0 && in_flight + block_bytes_ > options_.max_bytes_in_flight) break;
+      const std::int64_t num_bytes = disk_->payload_bytes(node);
+      if (in_flight > 0 && in_flight + num_bytes > options_.max_bytes_in_flight) break;
       disk_->read(index_, node);
       disk_->touch(node);
-      reading_.emplace(node, restore.id);
+      reading_.emplace(node, Reading{restore.id, num_bytes});
     }
     if (++index >= restore.num_blocks) break;
     node = child(restore, node, index);
   }
-  return reading_.contains(next) || disk_->is_readable(next);
+  return reading_.contains(next) || is_on_disk(next, lacks_state(restore, next, restore.held.num_entered));
 }
 
 std::int64_t LowerTier::num_bytes_in_flight() const {
-  return static_cast<std::int64_t>(reading_.size() + arrived_.size()) * block_bytes_;
+  std::int64_t num_bytes = 0;
+  for (const auto& [node, reading] : reading_)
+    num_bytes += reading.num_bytes;
+  for (const auto& [node, waiting] : arrived_)
+    num_bytes += std::ssize(*waiting.payload);
+  return num_bytes;
 }
 
 LowerTier::Restores::iterator LowerTier::finish(Restores::iterator restore) {
@@ -258,26 +311,39 @@ void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   }
 }
 
-// In the tiers that do not have it yet, as far as a step's share allows: one copy for both.
+BlockPayload LowerTier::copy_out(PrefixNode node, bool with_state) const {
+  const auto block_bytes = static_cast<std::size_t>(block_bytes_);
+  auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(payload_bytes(with_state)));
+  storage_.read_block(index_.block(node).value, std::span(*content).first(block_bytes));
+  if (with_state) states_->read_state(index_.snapshot(node).value, std::span(*content).subspan(block_bytes));
+  return content;
+}
+
+// In the tiers that do not have it yet, or have it without its state, as far as a step's share allows: one copy for
+// both.
 void LowerTier::keep_below(PrefixNode node) {
   if (!index_.is_full(node)) return;
-  const bool to_host = host_ != nullptr && !host_->contains(node);
-  const bool to_disk = disk_ != nullptr && !disk_->contains(node) && disk_->can_take(block_bytes_);
-  if (host_ != nullptr && !to_host) host_->touch(node);
+  const bool with_state = states_ != nullptr && kv_.has_state_after(node);
+  const std::int64_t num_bytes = payload_bytes(with_state);
+  const bool to_host = host_ != nullptr && !is_on_host(node, with_state);
+  const bool is_on_its_way = disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node);
+  const bool to_disk =
+      disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_state) && disk_->can_take(num_bytes);
+  if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
   if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
-  bytes_out_ -= block_bytes_;
+  bytes_out_ -= num_bytes;
   const auto began = Clock::now();
-  auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(block_bytes_));
-  storage_.read_block(index_.block(node).value, *content);
+  const BlockPayload content = copy_out(node, with_state);
   const auto left = [&](PrefixNode leaving) {
     index_.set_below(leaving, TierKind::kHost, false);
     index_.forget_unused(leaving);
   };
   const auto token_bytes = static_cast<std::int64_t>(index_.tokens(node).size_bytes());
-  if (to_host && host_->put(node, index_.parent(node), block_bytes_ + token_bytes, content, left)) {
-    index_.set_below(node, TierKind::kHost, true);
-    if (measures_) follow(copy_out_seconds_, seconds_since(began));
+  if (to_host) {
+    const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes, content, left);
+    index_.set_below(node, TierKind::kHost, is_kept);
+    if (is_kept && measures_) follow(copy_out_seconds_, of_block(seconds_since(began), num_bytes));
   }
   if (to_disk) disk_->put(index_, node, content);
 }
@@ -308,16 +374,17 @@ bool LowerTier::persist_some(std::int64_t num_blocks) {
   return false;
 }
 
-void LowerTier::persist_all() {
+void LowerTier::persist_all(Clock::time_point until) {
   if (disk_ == nullptr) return;
   next_to_persist_ = 0;
+  bool in_time = true;
   do {
     if (disk_->can_take(block_bytes_)) continue;
-    disk_->wait_idle();
+    in_time = disk_->wait_idle(until);
     receive();
-    if (!disk_->can_take(block_bytes_)) return;
-  } while (persist_some(1));
-  disk_->wait_idle();
+    if (!disk_->can_take(block_bytes_)) break;
+  } while (in_time && persist_some(1) && Clock::now() < until);
+  if (!disk_->wait_idle(until)) disk_->drop_writes();
 }
 
 void LowerTier::before_close(BlockTable& table) {

@@ -2,8 +2,9 @@
 // waits for the disk. What the pool evicts is kept in both (a preempted sequence is so swapped out, no more of it than
 // room is needed for), unless it is cheaper made anew; what a request could use comes back before it is started, if
 // that is cheaper than computing it. Prices are averages of what was measured; one that is refused falls by a hundredth
-// each time, so that it is tried again. Invariants: a step copies at most max_bytes_per_step in and as many out; at
-// most max_bytes_in_flight are being read or wait to be copied; a node is read once, however many wait for it.
+// each time, so that it is tried again. A recurrent state goes with the block that it stands behind. Invariants: a step
+// copies max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be copied;
+// a node is read once, however many wait for it.
 #pragma once
 
 #include <chrono>
@@ -32,14 +33,16 @@ class LowerTier : public KvCacheListener {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All must outlive it; a null tier is not there.
-  LowerTier(KvCache& kv, KvStorage& storage, HostTier* host, DiskTier* disk, const LowerTierOptions& options = {});
+  // All must outlive it; a null tier is not there. states: of a model with recurrent layers, else null.
+  LowerTier(KvCache& kv, KvStorage& storage, StateStorage* states, HostTier* host, DiskTier* disk,
+            const LowerTierOptions& options = {});
   ~LowerTier() override;
 
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
   // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
   // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
-  bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds);
+  bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+               Clock::time_point now = Clock::now());
   // Before a step is planned: takes what the disk did, and copies a step's share.
   void begin_step(Clock::time_point now = Clock::now());
 
@@ -57,10 +60,12 @@ class LowerTier : public KvCacheListener {
   // Writes to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
   // the next call begins anew).
   bool persist_some(std::int64_t num_blocks);
-  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more.
-  void persist_all();
+  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more. At `until`
+  // what has not been written is dropped.
+  void persist_all(Clock::time_point until = Clock::time_point::max());
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
+  void before_snapshot_leaves(PrefixNode node) override { keep_below(node); }
   void before_close(BlockTable& table) override;
   bool give_way() override;
 
@@ -84,8 +89,19 @@ class LowerTier : public KvCacheListener {
   bool advance(Restore& restore);
   bool read_ahead(const Restore& restore);
   bool may_hold_more(const Restore& restore) const;
-  BlockPayload payload_of(PrefixNode node) const;
+  bool lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const;
+  bool is_on_host(PrefixNode node, bool with_state) const;
+  bool is_on_disk(PrefixNode node, bool with_state) const;
+  BlockPayload payload_of(PrefixNode node, bool with_state) const;
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
+  void do_due_copies();
+  BlockPayload copy_out(PrefixNode node, bool with_state) const;
+  std::int64_t payload_bytes(bool with_state) const { return with_state ? block_bytes_ + state_bytes_ : block_bytes_; }
+  // Of what took so long for so many bytes.
+  double of_block(double seconds, std::int64_t num_bytes) const {
+    return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
+  }
+  bool has_state(std::int64_t bytes) const { return state_bytes_ > 0 && bytes == block_bytes_ + state_bytes_; }
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
   void refuse_disk(const Restore& restore);
@@ -96,19 +112,26 @@ class LowerTier : public KvCacheListener {
 
   KvCache& kv_;
   KvStorage& storage_;
+  StateStorage* const states_;
   PrefixIndex& index_;
   HostTier* const host_;
   DiskTier* const disk_;
   const LowerTierOptions options_;
   const std::int64_t block_bytes_;
+  const std::int64_t state_bytes_;
   Restores restores_;
-  std::unordered_map<PrefixNode, std::uint64_t> reading_;  // and which restore asked for it
+  struct Reading {
+    std::uint64_t restore;  // which asked for it
+    std::int64_t num_bytes;
+  };
+  std::unordered_map<PrefixNode, Reading> reading_;
   struct Waiting {
     BlockPayload payload;
     std::uint64_t restore;
   };
   std::unordered_map<PrefixNode, Waiting> arrived_;  // read, not yet copied
   std::vector<DiskTier::Arrived> received_;
+  std::vector<BlockCopy> due_copies_;
   std::int64_t bytes_in_ = 0;  // left to be copied in this step
   std::int64_t bytes_out_ = 0;
   bool is_moving_ = false;

@@ -118,10 +118,23 @@ bool TierFolder::can_write() const {
   return has_lock_;
 }
 
-void TierFolder::wait_idle() {
+bool TierFolder::wait_idle(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock,
-                [this] { return !is_busy_ && !wants_lock_ && reads_.empty() && writes_.empty() && removals_.empty(); });
+  const auto is_idle = [this] {
+    return !is_busy_ && !wants_lock_ && reads_.empty() && writes_.empty() && removals_.empty();
+  };
+  if (until != std::chrono::steady_clock::time_point::max()) return changed_.wait_until(lock, until, is_idle);
+  changed_.wait(lock, is_idle);
+  return true;
+}
+
+void TierFolder::drop_writes() {
+  const std::lock_guard lock(mutex_);
+  for (const TierRecord& record : writes_) {
+    num_queued_bytes_ -= static_cast<std::int64_t>(record.payload->size());
+    events_.push_back({.kind = TierEvent::Kind::kLost, .key = record.key});
+  }
+  writes_.clear();
 }
 
 void TierFolder::run() {
@@ -270,16 +283,10 @@ void TierFolder::pause_writing(const std::error_code& why) {
   log::warn("KV blocks could not be written to {} ({}): nothing is kept there for {} s", folder_.string(),
             why.message(), std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
   drop_lock();
-  std::deque<TierRecord> dropped;
-  {
-    const std::lock_guard lock(mutex_);
-    has_lock_ = false;
-    paused_until_ = std::chrono::steady_clock::now() + options_.pause;
-    dropped.swap(writes_);
-    num_queued_bytes_ = 0;
-    for (const TierRecord& record : dropped)
-      events_.push_back({.kind = TierEvent::Kind::kLost, .key = record.key});
-  }
+  drop_writes();
+  const std::lock_guard lock(mutex_);
+  has_lock_ = false;
+  paused_until_ = std::chrono::steady_clock::now() + options_.pause;
 }
 
 TierEvent TierFolder::read_one(const Read& read) const {

@@ -49,7 +49,7 @@ class TierFolder {
   // `ready` is called on the folder's thread when a request may wait for what happened. Throws StartupError where the
   // folder cannot be made.
   TierFolder(const TierFolderOptions& options, std::function<void()> ready);
-  ~TierFolder();  // writes what it was given
+  ~TierFolder();  // does what it was given
   TierFolder(const TierFolder&) = delete;
   TierFolder& operator=(const TierFolder&) = delete;
 
@@ -64,7 +64,9 @@ class TierFolder {
 
   std::uint64_t next_number() { return number_ += 0x9e3779b97f4a7c15ULL; }
   bool can_write() const;  // it has the lock
-  void wait_idle();        // until everything asked so far is done
+  // Until everything asked so far is done; false where `until` came first.
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
+  void drop_writes();  // that have not begun: they are lost
 
  private:
   struct Read {

@@ -101,7 +101,7 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
 
 std::int64_t record_bytes(const TierRecord& record) {
   return static_cast<std::int64_t>(sizeof(Head) + record.salt.size() + record.tokens.size() * sizeof(TokenId) +
-                                   record.payload->size());
+                                   (record.payload == nullptr ? 0 : record.payload->size()));
 }
 
 std::error_code write_record(const std::filesystem::path& path, const TierRecord& record) {

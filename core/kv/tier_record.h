@@ -31,7 +31,7 @@ struct TierRecord {
   BlockPayload payload;
 };
 
-// The size of its file.
+// The size of its file; without a payload, what the rest of it takes.
 std::int64_t record_bytes(const TierRecord& record);
 
 // What prevented the file from being written whole; nothing is then left at `path`.

@@ -23,15 +23,18 @@ struct Checkpoint {
   std::string chat_template;
   GenerationDefaults generation;
   Pooling pooling = Pooling::kNone;  // kNone: the file does not say
+  std::vector<std::string> parts_left_out;
   std::shared_ptr<const void> files;
   // Tells the system that these bytes of `files` are not needed soon.
   std::function<void(std::span<const std::byte>)> release;
 };
 
-// Each throws StartupError with one line that begins with the path (`where`).
-Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true);
+// Each throws StartupError with one line that begins with the path (`where`). `served_context`: see open_model.
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true,
+                                std::int64_t served_context = 0);
 Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where,
-                                bool with_text = true);
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true);
+                                bool with_text = true, std::int64_t served_context = 0);
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true,
+                              std::int64_t served_context = 0);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_families.h"
@@ -75,6 +76,16 @@ const nlohmann::json& text_config(const nlohmann::json& config) {
   return found != config.end() && found->is_object() ? *found : config;
 }
 
+// Null for Llama, Qwen2 and Qwen3.
+const HfFamily* find_family(const nlohmann::json& config, const std::string& where) {
+  const JsonObject object(config, where);
+  const std::string type = object.text("model_type").value_or("");
+  if (type == "llama" || type == "qwen2" || type == "qwen3") return nullptr;
+  if (const HfFamily* family = find_hf_family(type)) return family;
+  object.fail(fmt::format("the model type '{}' is not supported; the nearest known one is '{}'", printable(type),
+                          nearest_hf_family(type)));
+}
+
 std::string read_chat_template(const std::filesystem::path& directory) {
   if (const auto text = read_text_file(directory / "chat_template.jinja")) return *text;
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
@@ -104,14 +115,14 @@ std::string model_name(const std::filesystem::path& directory, const nlohmann::j
 
 }  // namespace
 
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text) {
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text, std::int64_t served_context) {
   const std::string where = directory.string();
   const auto config_path = directory / "config.json";
   const auto config = read_json_file(config_path);
   if (!config) throw StartupError(fmt::format("{}: is missing", config_path.string()));
   Checkpoint out;
-  const nlohmann::json& text = text_config(*config);
-  const HfFamily* family = find_hf_family(JsonObject(text, config_path.string()).text("model_type").value_or(""));
+  nlohmann::json text = text_config(*config);
+  const HfFamily* family = find_family(text, config_path.string());
   if (family == nullptr) {
     out.spec = plain_spec(read_hf_config(*config, config_path.string()));
     check_spec(out.spec, config_path.string());
@@ -124,15 +135,17 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   if (family == nullptr) {
     name_tensors(tensors, out.spec.config);
   } else {
+    text = with_class_defaults(text, *family);
     const auto metadata = translate_hf_config(text, *family, config_path.string());
     translate_hf_tensors(text, *family, tensors);
-    out.spec = read_spec(*metadata, tensors);
+    out.spec = read_spec(*metadata, tensors, served_context);
     if (family->swaps_halves) {
       for (RopeConfig& rope : out.spec.ropes)
         rope.style = RopeStyle::kHalf;
     }
   }
   out.weights = collect_weights(out.spec, tensors);
+  out.parts_left_out.assign(tensors.parts_left_out().begin(), tensors.parts_left_out().end());
   tensors.refuse_unused(out.spec.config.architecture);
 
   const auto generation_path = directory / "generation_config.json";

@@ -106,12 +106,14 @@ void CheckpointModel::fill_info() {
   info_.max_context = config.max_context;
   info_.vocab_size = config.vocab_size;
   info_.hidden_size = config.hidden_size;
+  info_.pooling = checkpoint_.spec.is_causal ? Pooling::kLast : Pooling::kMean;
   if (checkpoint_.pooling != Pooling::kNone) info_.pooling = checkpoint_.pooling;
   info_.kv_layout = kv_layout_of(checkpoint_.spec);
   info_.state_floats = state_floats(checkpoint_.spec);
   info_.num_labels = checkpoint_.spec.num_labels;
   info_.is_causal = checkpoint_.spec.is_causal;
   info_.has_head = checkpoint_.spec.has_head;
+  info_.parts_left_out = checkpoint_.parts_left_out;
   info_.num_parameters = weights.num_vector_elements();
   for (const auto& [role, table] : weights.model.rows) {
     if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info_.has_head)
@@ -128,11 +130,12 @@ void CheckpointModel::fill_info() {
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text) {
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,
+                                              std::int64_t served_context) {
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path, with_text)
-                                                        : read_gguf_checkpoint(path, with_text));
+  return std::make_shared<CheckpointModel>(is_directory ? read_hf_checkpoint(path, with_text, served_context)
+                                                        : read_gguf_checkpoint(path, with_text, served_context));
 }
 
 }  // namespace quire

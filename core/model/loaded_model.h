@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/pooling.h"
 #include "core/model/model.h"
@@ -34,12 +35,13 @@ struct ModelInfo {
   std::int64_t max_context = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the position that saw the whole text
+  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the positions that saw the whole text
   KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
   std::int64_t state_floats = 0;     // that each sequence keeps of recurrent layers
   std::int64_t num_labels = 0;       // of a classifier: rerankers
   bool is_causal = true;             // false: a sequence is computed whole, in one step
   bool has_head = true;              // false: embeddings only
+  std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 
 class LoadedModel {
@@ -60,8 +62,10 @@ class LoadedModel {
 };
 
 // `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line. Without `with_text` the
-// vocabulary is not read: tokenizer() is null.
-std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true);
+// vocabulary is not read: tokenizer() is null. `served_context`: the most tokens of a sequence, where the configuration
+// bounds them below what the file says (LongRoPE's factors depend on it); 0: as the file says.
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true,
+                                              std::int64_t served_context = 0);
 
 // The text side alone of the same paths (vocabulary-only GGUF files, or a folder with just tokenizer.json, included).
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);

@@ -99,7 +99,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
                   .num_states = affordable_states(needs, left),
                   .machine = machine};
   left -= plan.states_bytes();
-  const bool is_given = options.num_blocks > 0 || options.memory > 0;
+  const bool is_given = needs.keeps_kv && (options.num_blocks > 0 || options.memory > 0);
   const std::int64_t largest = INT32_MAX / options.block_size;  // slots are numbered in 32 bits
   plan.num_blocks =
       std::min(is_given ? requested_blocks(needs, options) : default_blocks(needs, options.block_size, left), largest);
@@ -125,14 +125,19 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   layout.num_blocks = 1;
   layout.block_size = options.block_size;
   layout.dtype = options.dtype;
-  const std::int64_t num_logit_rows =
-      std::min(limits.max_num_seqs + kMaxPromptLogitRows, limits.max_num_batched_tokens);
   const std::int64_t model_len =
       limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
+  const bool is_causal = model.info().is_causal;
+  const std::int64_t num_rows =
+      is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
+  const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
   return {.weight_bytes = model.weight_bytes(backend),
-          .activation_bytes = model.activation_bytes(limits.max_num_batched_tokens, num_logit_rows),
-          .kv_block_bytes = backend.kv_block_bytes(layout),
-          .useful_kv_tokens = limits.max_num_seqs * model_len,
+          .activation_bytes = model.activation_bytes(num_rows, num_logit_rows),
+          // A model of recurrent layers alone keeps nothing in blocks.
+          .kv_block_bytes = std::max<std::size_t>(1, backend.kv_block_bytes(layout)),
+          .useful_kv_tokens = is_causal ? limits.max_num_seqs * model_len
+                                        : num_rows + model_len + 2 * limits.max_num_seqs * options.block_size,
+          .keeps_kv = is_causal,
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
           .useful_states = kStatesPerSequence * limits.max_num_seqs};
 }

@@ -31,6 +31,7 @@ struct MemoryNeeds {
   std::uint64_t activation_bytes = 0;
   std::uint64_t kv_block_bytes = 0;
   std::int64_t useful_kv_tokens = 0;  // more than these can never be in use
+  bool keeps_kv = true;               // false: K and V are of the step alone, and the pool holds just what is useful
   std::uint64_t state_bytes = 0;      // what recurrent layers keep of one sequence; 0: the model has none
   std::int64_t useful_states = 0;     // of sequences that run, and snapshots of what they computed
 };

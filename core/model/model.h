@@ -26,9 +26,10 @@ struct StepArrays {
   std::span<const std::int32_t> embedding_rows{};  // rows whose input is an embedding, ascending
   MatrixView embeddings{};                         // [embedding_rows, hidden_size]
   AttentionBatch attention{};
-  std::span<const std::int32_t> adapters{};  // [sequences] -1: none
-  std::span<const std::int32_t> states{};    // [sequences] where a recurrent layer keeps its state; -1: nowhere
-  StateStorage* state_storage = nullptr;     // of which those are; a sequence that begins here begins anew
+  std::span<const std::int32_t> adapters{};    // [sequences] -1: none
+  std::span<const std::int8_t> token_types{};  // [rows] 1: of the second text of a pair; empty: all 0
+  std::span<const std::int32_t> states{};      // [sequences] where a recurrent layer keeps its state; -1: nowhere
+  StateStorage* state_storage = nullptr;       // of which those are; a sequence that begins here begins anew
 
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending
@@ -57,6 +58,8 @@ class Model {
   // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
   virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
 
+  virtual bool is_causal() const { return true; }  // false: a sequence is computed whole, in one step
+  virtual bool has_head() const { return true; }   // false: no logits
   virtual std::int64_t num_labels() const { return 0; }
   virtual std::int64_t state_floats() const { return 0; }  // that a sequence keeps of recurrent layers
   virtual std::int64_t vocab_size() const = 0;

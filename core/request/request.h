@@ -26,6 +26,7 @@ struct Request {
   std::string key_name;    // the API key's name, "" where there are no keys; fairness and limits count by it
   std::string cache_salt;  // prefix blocks are shared only within equal salts
   std::vector<TokenId> prompt;
+  std::int64_t second_text = 0;  // of a pair: where its second text begins in the prompt; 0: one text
   SamplingParams sampling;
   std::int32_t num_choices = 1;            // n: sequences that share the prompt's blocks
   std::int32_t priority = 0;               // lower runs earlier

@@ -69,6 +69,7 @@ void Scheduler::add(Sequence& sequence) {
   QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
               "a sequence is added once, with tokens");
   kv_.open(sequence.table, sequence.cache_salt);
+  sequence.borders = kv_.snapshot_borders(sequence.num_prompt_tokens, sequence.message_ends);
   sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
   sequence.num_started_before = num_started_;
@@ -214,18 +215,13 @@ void Scheduler::leave_running(Sequence& sequence) {
 }
 
 void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
-  plan.terms = {};
+  plan.terms = output.terms_of(plan);
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
     const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
-    if (std::cmp_less(i, plan.num_streaming)) {
-      plan.terms.add_stream(sequence.num_computed, done.num_computed);
-    } else {
-      plan.terms.add_prompt(sequence.num_computed, done.num_computed);
-    }
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
     kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());
@@ -234,11 +230,11 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       waiting_.charge(sequence, num_kept);
       continue;
     }
-    const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
-    if (sequence.num_computed == border) kv_.keep_snapshot(sequence.table, sequence.tokens, border);
+    if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
+      kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
     if (sequence.prompt_computed()) {
       kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      if (border == 0) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      if (sequence.borders.empty()) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
       blocked_need_ = 0;
     }
@@ -291,6 +287,11 @@ void Scheduler::finish(Sequence& sequence) {
   waiting_.ended(sequence);
   kv_.close(sequence.table);
   sequence.state = Sequence::State::kDone;
+}
+
+double Scheduler::most_restore_seconds(const Sequence& sequence) const {
+  const bool was_swapped = options_.preemption == Preemption::kSwap && sequence.has_started;
+  return was_swapped ? 0.0 : cost_.prompt_token_seconds();
 }
 
 double Scheduler::max_step_seconds() const {

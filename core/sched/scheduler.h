@@ -28,6 +28,7 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, KvCache& kv);
 
   std::int64_t max_model_len() const { return options_.max_model_len; }
+  std::int64_t max_step_tokens() const { return quire::max_step_tokens(options_, options_.max_model_len); }
   // Refuses what could never run: longer than max_model_len, or more choices than sequences.
   Result<void> check(const Request& request) const;
 
@@ -57,7 +58,9 @@ class Scheduler {
   std::uint64_t num_swaps() const { return num_swaps_; }  // of them, those whose blocks went to the tier below
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting
   std::uint64_t prefix_hits() const { return prefix_hits_; }
-  double prompt_token_seconds() const { return cost_.prompt_token_seconds(); }  // measured; 0: not yet
+  // What a tier below may take to bring a token of the sequence back, which is what computing it takes; 0: as long as
+  // it likes, or not known yet.
+  double most_restore_seconds(const Sequence& sequence) const;
   // What no step is predicted to exceed while anybody waits or streams; infinite where that is off.
   double max_step_seconds() const;
   bool idle() const { return running_.empty() && waiting_.empty(); }
@@ -112,6 +115,7 @@ class Scheduler {
   void share_prompts(StepPlan& plan);
   std::int64_t least_chunk(const Sequence& sequence, std::int64_t wanted) const;
   void give(Share& share, std::int64_t num_tokens, double seconds);
+  void give_whole(Share& share, std::int64_t num_tokens, double seconds);
   void place_prompts(StepPlan& plan);
 
   // scheduler_admission.cpp: who starts.
@@ -123,7 +127,14 @@ class Scheduler {
   bool is_oldest(const Sequence& head) const;
   bool is_served(const Candidate& candidate) const;
   Sequence* choose_displaced(const Sequence& waiting) const;
-  Sequence* computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
+  // Whom a waiting sequence leaves tokens to, and how many of its prompt are computed when it goes on.
+  struct Park {
+    Sequence* behind = nullptr;
+    std::int64_t until = 0;
+  };
+  Park computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
+  Park state_made_by_another(const Sequence& sequence, const PrefixMatch& match) const;
+  std::int64_t alike_until(const Sequence& sequence, const Sequence& other) const;
   bool parks(Sequence& sequence, const PrefixMatch& match);
   void find_head();
   std::int64_t room_needed(const Candidate& candidate) const;

@@ -147,32 +147,53 @@ bool Scheduler::is_served(const Candidate& candidate) const {
 }
 
 bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
-  Sequence* const other = computed_by_another(sequence, match);
-  if (other == nullptr) return false;
-  const std::int64_t limit = std::min(sequence.prefix_limit(), other->num_tokens());
-  const std::int64_t known = std::min(other->num_computed, limit);
-  const auto differs =
-      std::mismatch(sequence.tokens.begin() + known, sequence.tokens.begin() + limit, other->tokens.begin() + known);
-  const std::int64_t alike = differs.first - sequence.tokens.begin();
-  waiting_.park(sequence, *other, kv_.blocks_for(alike) * kv_.block_size());
+  if (!kv_.prefix_caching()) return false;
+  const Park park = kv_.has_states() ? state_made_by_another(sequence, match) : computed_by_another(sequence, match);
+  if (park.behind == nullptr) return false;
+  waiting_.park(sequence, *park.behind, park.until);
   return true;
 }
 
 // A sequence never waits for a waiting one: the other is running, and goes on whatever this sequence does.
-Sequence* Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
-  if (!kv_.prefix_caching() || kv_.has_states()) return nullptr;  // a state is of use only where a snapshot is made
+Scheduler::Park Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
   const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
   const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);
-  if (useful <= match.num_partial_tokens) return nullptr;
+  if (useful <= match.num_partial_tokens) return {};
   for (const Share& share : shares_) {
     const Sequence& other = *share.sequence;
     if (other.prompt_computed() || other.table.node != match.node) continue;
     const std::int64_t begin = std::int64_t{other.table.num_entered} * kv_.block_size();
     if (other.num_tokens() - begin < useful) continue;
     const auto wanted = sequence.tokens.begin() + position;
-    if (std::equal(wanted, wanted + useful, other.tokens.begin() + begin)) return share.sequence;
+    if (std::equal(wanted, wanted + useful, other.tokens.begin() + begin))
+      return {share.sequence, alike_until(sequence, other)};
   }
-  return nullptr;
+  return {};
+}
+
+std::int64_t Scheduler::alike_until(const Sequence& sequence, const Sequence& other) const {
+  const std::int64_t limit = std::min(sequence.prefix_limit(), other.num_tokens());
+  const std::int64_t known = std::min(other.num_computed, limit);
+  const auto differs =
+      std::mismatch(sequence.tokens.begin() + known, sequence.tokens.begin() + limit, other.tokens.begin() + known);
+  return kv_.blocks_for(differs.first - sequence.tokens.begin()) * kv_.block_size();
+}
+
+// With recurrent layers only what stands before a border is shared: its state is kept there.
+Scheduler::Park Scheduler::state_made_by_another(const Sequence& sequence, const PrefixMatch& match) const {
+  if (!kv_.can_fork()) return {};  // no state can be kept
+  const std::int64_t found = kv_.match_tokens(match);
+  for (const Share& share : shares_) {
+    const Sequence& other = *share.sequence;
+    if (other.table.root != sequence.table.root) continue;
+    const std::int64_t least = std::max(other.num_computed, found);
+    for (auto border = other.borders.rbegin(); border != other.borders.rend() && *border > least; ++border) {
+      if (*border > sequence.prefix_limit()) continue;
+      if (std::equal(other.tokens.begin(), other.tokens.begin() + *border, sequence.tokens.begin()))
+        return {share.sequence, *border};
+    }
+  }
+  return {};
 }
 
 // One block to grow for each that runs: without it the newcomer would soon be preempted again.

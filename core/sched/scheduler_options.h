@@ -1,6 +1,7 @@
 // What an operator decides about the order of work. Plain; immutable once given to a Scheduler.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -27,6 +28,8 @@ struct SchedulerOptions {
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
   double priority_aging_s = 30.0;               // seconds of waiting that weigh as much as one level of priority
   std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
+  // A prompt is computed in one step, whatever its length: of a model that attends in both directions.
+  bool whole_prompts = false;
   bool prefix_aware = true;  // among the first waiting requests, those with more of their prompt cached first
   Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while someone streams, so that steps take this long
@@ -35,5 +38,11 @@ struct SchedulerOptions {
   double max_step_time_ms = 0.0;
   static constexpr double kAutoStepTime = -1.0;
 };
+
+// A prompt that is computed whole may alone be more than the budget.
+inline std::int64_t max_step_tokens(const SchedulerOptions& options, std::int64_t max_model_len) {
+  const std::int64_t budget = options.max_num_batched_tokens;
+  return options.whole_prompts ? std::max(budget, max_model_len) : budget;
+}
 
 }  // namespace quire

@@ -106,6 +106,17 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
   prompt_budget_ = std::min(budget_, std::max(cost_.prompt_tokens_within(prompt_seconds_, 0), kMinPromptChunk));
 }
 
+// All of the prompt, or nothing: the first of a step, which may take more than the step's budget, or what fits.
+void Scheduler::give_whole(Share& share, std::int64_t num_tokens, double seconds) {
+  const std::int64_t wanted = share.sequence->num_remaining();
+  const double price = cost_.prompt_seconds(0, wanted);
+  if (share.num_tokens > 0 || (num_given_ > 0 && (wanted > num_tokens || price > seconds))) return;
+  num_given_ += wanted;
+  share.num_tokens = wanted;
+  prompt_budget_ -= wanted;
+  prompt_seconds_ -= price;
+}
+
 // Of the first prompt of a step: not more than fits the step, but a token.
 std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wanted) const {
   const std::int64_t least = std::min({wanted, kMinPromptChunk, budget_});
@@ -114,12 +125,13 @@ std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wante
 }
 
 void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
+  if (options_.whole_prompts) return give_whole(share, num_tokens, seconds);
   const Sequence& sequence = *share.sequence;
   const std::int64_t from = sequence.num_computed + share.num_tokens;
   std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
   // To where a recurrent state is to be kept.
-  const std::int64_t border = kv_.snapshot_border(sequence.num_prompt_tokens);
-  if (border > sequence.num_computed) wanted = std::min(wanted, border - from);
+  const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
+  if (border != sequence.borders.end()) wanted = std::min(wanted, *border - from);
   std::int64_t given = std::min(wanted, num_tokens);
   if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
@@ -145,7 +157,9 @@ void Scheduler::share_prompts(StepPlan& plan) {
     // In a step that has room for few tokens the oldest gets a chunk of its own from time to time.
     oldest_credit_ += kOldestPart * static_cast<double>(prompt_budget_);
     const auto due = static_cast<std::int64_t>(oldest_credit_);
-    if (due >= std::min({kMinPromptChunk, oldest->sequence->num_remaining(), prompt_budget_})) {
+    const std::int64_t remaining = oldest->sequence->num_remaining();
+    const std::int64_t least = options_.whole_prompts ? remaining : std::min(kMinPromptChunk, remaining);
+    if (due >= std::min(least, prompt_budget_)) {
       std::int64_t part = std::min(due, prompt_budget_);
       if (oldest->sequence->has_bound())
         part =

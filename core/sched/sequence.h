@@ -46,6 +46,11 @@ struct Sequence {
   BlockTable table;
   State state = State::kNew;
 
+  // Of models with recurrent layers: the tokens up to the end of each of the prompt's messages, and where its states
+  // are kept.
+  std::vector<std::int64_t> message_ends;
+  std::vector<std::int64_t> borders;
+
   std::int64_t max_chunk = kUnbounded;          // tokens in one step, together with all others that have such a bound
   std::int64_t max_cached_tokens = kUnbounded;  // of a prefix; the rest must go through the model
   std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started

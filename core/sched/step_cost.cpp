@@ -18,12 +18,12 @@ constexpr double kLeastDrift = 0.001;   // the same as a part of the step's time
 constexpr double kMostUncertain = 3.0;  // times a price, however long it was not measured
 // Before anything was measured: how far each price may be from zero, in times of the first step. Rather the tokens than
 // the fixed part: what is believed too expensive is soon seen to be cheap, and costs no long step.
-constexpr std::array<double, 5> kFirstGuess = {2.0, 0.5, 0.5, 0.2, 0.05};
+constexpr StepVector kFirstGuess = {2.0, 0.5, 0.5, 0.2, 0.05};
 
 constexpr std::int64_t kFirstPromptTokens = 16;
 constexpr double kMostGrowth = 4.0;  // of a step's prompt tokens over what was seen
 
-double dot(const std::array<double, 5>& a, const std::array<double, 5>& b) {
+double dot(const StepVector& a, const StepVector& b) {
   double sum = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i)
     sum += a[i] * b[i];
@@ -48,31 +48,43 @@ void StepTerms::add_prompt(std::int64_t num_computed, std::int64_t num_tokens) {
   prompt_ktokens += quire::prompt_ktokens(num_computed, num_tokens);
 }
 
-StepCost::Vector StepCost::vector_of(const StepTerms& terms) {
-  return {1.0, terms.num_streams, terms.num_prompt_tokens, terms.stream_ktokens, terms.prompt_ktokens};
+StepVector StepTerms::vector() const {
+  return {1.0, num_streams, num_prompt_tokens, stream_ktokens, prompt_ktokens};
+}
+
+double StepPrice::seconds(const StepTerms& terms) const {
+  return dot(vector(), terms.vector());
+}
+
+StepVector StepPrice::vector() const {
+  return {fixed, stream, prompt_token, stream_ktoken, prompt_ktoken};
+}
+
+StepPrice StepPrice::of(const StepVector& prices) {
+  return {prices[0], prices[1], prices[2], prices[3], prices[4]};
 }
 
 void StepCost::begin(double seconds) {
-  for (std::size_t i = 0; i < kNumTerms; ++i)
+  for (std::size_t i = 0; i < kNumStepTerms; ++i)
     covariance_[i][i] = kFirstGuess[i] * kFirstGuess[i] * seconds * seconds;
   is_known_ = true;
 }
 
-void StepCost::drift(const Vector& terms, double seconds, double speed) {
-  for (std::size_t i = 0; i < kNumTerms; ++i) {
-    for (std::size_t j = 0; j < kNumTerms; ++j)
+void StepCost::drift(const StepVector& terms, double seconds, double speed) {
+  for (std::size_t i = 0; i < kNumStepTerms; ++i) {
+    for (std::size_t j = 0; j < kNumStepTerms; ++j)
       covariance_[i][j] += speed * speed * prices_[i] * prices_[j];
     const double least = terms[i] > 0.0 ? kLeastDrift * seconds / std::max(terms[i], 1.0) : 0.0;
     const double own = std::max(kPriceDrift * prices_[i], least);
     covariance_[i][i] += own * own;
   }
   // What is not measured for long becomes no more uncertain than it was at the beginning.
-  for (std::size_t i = 0; i < kNumTerms; ++i) {
+  for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     const double most = kMostUncertain * prices_[i] + kFirstGuess[i] * seconds;
     const double excess = covariance_[i][i] / (most * most);
     if (excess <= 1.0) continue;
     const double shrink = 1.0 / std::sqrt(excess);
-    for (std::size_t j = 0; j < kNumTerms; ++j) {
+    for (std::size_t j = 0; j < kNumStepTerms; ++j) {
       covariance_[i][j] *= shrink;
       covariance_[j][i] *= shrink;
     }
@@ -83,28 +95,24 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
   if (!(seconds > 0.0) || !std::isfinite(seconds)) return;
   most_prompt_tokens_ = std::max(most_prompt_tokens_, terms.num_prompt_tokens);
   if (!is_known_) begin(seconds);
-  const Vector in_step = vector_of(terms);
+  const StepVector in_step = terms.vector();
   const double predicted = dot(prices_, in_step);
   const bool was_priced = predicted > 0.0;
   const double surprise =
       was_priced ? std::clamp(seconds - predicted, -kMostFaster * predicted, kMostSlower * predicted) : seconds;
   const double relative = was_priced ? std::abs(surprise) / predicted : 0.0;
   drift(in_step, seconds, std::max(kSpeedDrift, relative - kSurprise));
-  Vector gain{};
-  for (std::size_t i = 0; i < kNumTerms; ++i)
+  StepVector gain{};
+  for (std::size_t i = 0; i < kNumStepTerms; ++i)
     gain[i] = dot(covariance_[i], in_step);
   const double noise = kNoise * std::max(seconds, predicted);
   const double variance = dot(in_step, gain) + noise * noise;
-  for (std::size_t i = 0; i < kNumTerms; ++i)
+  for (std::size_t i = 0; i < kNumStepTerms; ++i)
     prices_[i] = std::max(0.0, prices_[i] + gain[i] / variance * surprise);
-  for (std::size_t i = 0; i < kNumTerms; ++i) {
-    for (std::size_t j = 0; j < kNumTerms; ++j)
+  for (std::size_t i = 0; i < kNumStepTerms; ++i) {
+    for (std::size_t j = 0; j < kNumStepTerms; ++j)
       covariance_[i][j] -= gain[i] * gain[j] / variance;
   }
-}
-
-double StepCost::seconds(const StepTerms& terms) const {
-  return dot(prices_, vector_of(terms));
 }
 
 double StepCost::prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const {

@@ -1,13 +1,17 @@
-// StepCost: what a step costs, learned from every step that was computed: a fixed price, and one for each streaming
-// row, prompt token and token of context. Engine thread only. No clock of its own: times are arguments. A Kalman filter
-// over the five prices: they drift together, as a machine becomes slower or faster, and a little each by itself.
-// Invariant: no price is below zero.
+// StepPrice: what a step costs: a fixed price, and one for each streaming row, prompt token and token of context.
+// StepCost: a StepPrice that is learned from every step that was computed. Engine thread only. No clock of its own:
+// times are arguments. A Kalman filter over the five prices: they drift together, as a machine becomes slower or
+// faster, and a little each by itself. Invariant: no price is below zero.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace quire {
+
+inline constexpr std::size_t kNumStepTerms = 5;
+using StepVector = std::array<double, kNumStepTerms>;  // fixed, stream, prompt token, stream and prompt context
 
 // What was in a step, of which its time is a sum of prices.
 struct StepTerms {
@@ -18,6 +22,20 @@ struct StepTerms {
 
   void add_stream(std::int64_t num_computed, std::int64_t num_tokens = 1);
   void add_prompt(std::int64_t num_computed, std::int64_t num_tokens);
+  StepVector vector() const;
+};
+
+// Seconds for each.
+struct StepPrice {
+  double fixed = 0.0;  // of a step, whatever is in it
+  double stream = 0.0;
+  double prompt_token = 0.0;
+  double stream_ktoken = 0.0;
+  double prompt_ktoken = 0.0;
+
+  double seconds(const StepTerms& terms) const;
+  StepVector vector() const;
+  static StepPrice of(const StepVector& prices);
 };
 
 class StepCost {
@@ -26,7 +44,8 @@ class StepCost {
   void observe(const StepTerms& terms, double seconds);
 
   bool known() const { return is_known_; }
-  double seconds(const StepTerms& terms) const;
+  StepPrice price() const { return StepPrice::of(prices_); }
+  double seconds(const StepTerms& terms) const { return price().seconds(terms); }
   double fixed_seconds() const { return prices_[0]; }
   double prompt_token_seconds() const { return prices_[2]; }
   // Of `num_tokens` of a prompt after `num_computed` of them, beside whatever else the step computes.
@@ -36,15 +55,11 @@ class StepCost {
   std::int64_t prompt_tokens_within(double seconds, std::int64_t num_computed) const;
 
  private:
-  static constexpr std::size_t kNumTerms = 5;
-  using Vector = std::array<double, kNumTerms>;
-
-  static Vector vector_of(const StepTerms& terms);
   void begin(double seconds);
-  void drift(const Vector& terms, double seconds, double speed);
+  void drift(const StepVector& terms, double seconds, double speed);
 
-  Vector prices_{};  // seconds: fixed, stream, prompt token, thousand tokens of a stream's and of a prompt's context
-  std::array<Vector, kNumTerms> covariance_{};
+  StepVector prices_{};
+  std::array<StepVector, kNumStepTerms> covariance_{};
   double most_prompt_tokens_ = 0.0;  // computed in one step
   bool is_known_ = false;
 };

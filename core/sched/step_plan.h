@@ -82,7 +82,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took; 0: not known yet
+  double seconds = 0.0;                // that the step took; 0: not known to its executor, or not yet
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
@@ -98,17 +98,21 @@ struct StepOutput {
     labels = {};
   }
 
+  // Only the first `num_rows` of the plan's rows were computed.
+  void end_early(const StepPlan& plan, std::int64_t num_rows);
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
     const StepEntry& entry = plan.entries[index];
     return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
   }
+  // Of what was computed. Before the plan is committed: its sequences stand where its entries begin.
+  StepTerms terms_of(const StepPlan& plan) const;
 };
 
 // What is known outside of the scheduler when a step is planned.
 struct StepLimits {
-  std::optional<double> swap_block_s;  // moves one block to the tier below and back; 0: not yet known; none: no tier
-  bool is_awaited = false;             // another engine waits for the compute threads
-  bool can_end_early = false;          // an interruptible plan ends at a slice's border when something arrives
+  std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
+  bool is_awaited = false;               // another engine waits for the compute threads
+  bool can_end_early = false;            // an interruptible plan ends at a slice's border when something arrives
   double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
 };
 

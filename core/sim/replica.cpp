@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/check.h"
+
 namespace quire::sim {
 
 namespace {
@@ -17,22 +19,26 @@ Clock::time_point at(double seconds) {
   return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
 }
 
+SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
+  if (num_states > 0 && num_states < options.max_num_seqs) options.max_num_seqs = static_cast<std::int32_t>(num_states);
+  return options;
+}
+
 }  // namespace
 
 Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
     : options_(options),
       report_(report),
-      kv_(num_blocks, options.block_size, options.prefix_caching),
+      kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states),
       storage_({.num_layers = 1, .num_blocks = num_blocks, .block_size = options.block_size}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
-      scheduler_(options.scheduler, kv_) {
+      scheduler_(for_states(options.scheduler, options.num_states), kv_) {
   if (options.tier_blocks == 0) return;
-  lower_tier_.emplace(kv_, storage_, &tier_, nullptr);
+  lower_tier_.emplace(kv_, storage_, nullptr, &tier_, nullptr);
   lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
 void Replica::arrive(const TraceRequest& request, std::int64_t number) {
-  clock_s_ = scheduler_.idle() ? std::max(clock_s_, request.arrival_s) : clock_s_;
   auto live = std::make_unique<Live>();
   auto asked = std::make_shared<Request>();
   asked->prompt = prompt_tokens(request, number);
@@ -53,73 +59,100 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number) {
   ++live->share->num_requests;
   ++report_.num_requests;
   load_ += request.num_prompt_tokens + request.num_output_tokens;
-  scheduler_.add(*live);
+  arrived_.push_back(live.get());
   const Live* const address = live.get();
   lives_.emplace(address, std::move(live));
+  if (!in_step_) {
+    clock_s_ = scheduler_.idle() ? std::max(clock_s_, request.arrival_s) : clock_s_;
+  } else if (plan_.interruptible) {
+    end_early(request.arrival_s);
+  }
 }
 
 void Replica::run_until(double time_s) {
-  while (clock_s_ < time_s && !scheduler_.idle())
-    step();
+  while (true) {
+    if (!in_step_ && (lives_.empty() || clock_s_ >= time_s)) return;
+    if (!in_step_) begin_step();
+    if (clock_s_ + output_.seconds > time_s) return;
+    end_step();
+  }
 }
 
 void Replica::run_to_end() {
   run_until(std::numeric_limits<double>::infinity());
 }
 
-void Replica::step() {
+void Replica::begin_step() {
+  for (Live* live : arrived_) {
+    scheduler_.add(*live);
+    restore(*live);
+  }
+  arrived_.clear();
   const std::uint64_t preemptions_before = scheduler_.num_preemptions();
   const std::uint64_t swaps_before = scheduler_.num_swaps();
-  const std::int64_t num_restored = restore();
-  StepLimits limits;
+  const std::int64_t num_restored = move_blocks();
+  StepLimits limits{.can_end_early = options_.can_end_early && options_.num_states == 0};
   if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
   scheduler_.schedule(plan_, limits);
+  QUIRE_CHECK(!plan_.empty() || lower_tier_, "what waits can start, or its prefix is being restored");
   for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
-  const double seconds = price(plan_) + static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
-  clock_s_ += seconds;
-  report_.busy_s += seconds;
-  scheduler_.commit(plan_, {.seconds = seconds});
-  ++report_.num_steps;
-  report_.num_computed_tokens += plan_.num_tokens;
+  output_.clear();
+  restore_s_ = static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
+  output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : options_.price.seconds(plan_.terms));
+  in_step_ = true;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
   report_.num_swaps += static_cast<std::int64_t>(scheduler_.num_swaps() - swaps_before);
   report_.num_restored_blocks += num_restored;
+}
+
+// At the first border between two slices after `time_s`.
+void Replica::end_early(double time_s) {
+  plan_.interruptible = false;
+  for (std::int64_t rows = plan_.slice_tokens; rows < plan_.num_tokens; rows += plan_.slice_tokens) {
+    output_.end_early(plan_, rows);
+    output_.seconds = restore_s_ + options_.price.seconds(output_.terms_of(plan_));
+    if (clock_s_ + output_.seconds >= time_s) return;
+  }
+  output_.entries.clear();
+  output_.seconds = restore_s_ + options_.price.seconds(plan_.terms);
+}
+
+void Replica::end_step() {
+  in_step_ = false;
+  if (options_.keeps_steps && !plan_.empty()) keep_step();
+  clock_s_ += output_.seconds;
+  if (plan_.empty()) return;
+  report_.busy_s += output_.seconds;
+  ++report_.num_steps;
+  for (std::size_t i = 0; i < plan_.entries.size(); ++i)
+    report_.num_computed_tokens += output_.of(plan_, i).num_computed;
+  scheduler_.commit(plan_, output_);
   for (const StepEntry& entry : plan_.entries) {
     if (entry.sequence->num_remaining() == 0) take_token(static_cast<Live&>(*entry.sequence));
   }
 }
 
-// As the engine does: what the next to start finds in the tier below comes back before it is planned.
-std::int64_t Replica::restore() {
-  if (!lower_tier_) return 0;
-  const double of_token = options_.scheduler.preemption == Preemption::kSwap ? 0.0 : scheduler_.prompt_token_seconds();
-  const std::uint64_t restored_before = lower_tier_->num_restored();
-  for (Sequence* sequence : scheduler_.next_to_start())
-    lower_tier_->restore(sequence->table, sequence->tokens, sequence->prefix_limit(), of_token);
-  lower_tier_->begin_step();
-  return static_cast<std::int64_t>(lower_tier_->num_restored() - restored_before);
+void Replica::keep_step() {
+  SimStep& step = report_.steps.emplace_back(SimStep{.began_s = clock_s_, .seconds = output_.seconds, .entries = {}});
+  for (std::size_t i = 0; i < plan_.entries.size(); ++i)
+    step.entries.push_back({plan_.entries[i].sequence->id.value, output_.of(plan_, i).num_computed});
 }
 
-double Replica::price(const StepPlan& plan) const {
-  const StepPrice& price = options_.price;
-  std::int64_t context = 0;
-  double prompt_context = 0.0;  // of each prompt token, summed
-  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-    const Sequence* const sequence = plan.entries[i].sequence;
-    const std::int64_t num_tokens = plan.entries[i].num_tokens;
-    if (std::cmp_less(i, plan.num_streaming)) {
-      context += sequence->num_computed;
-    } else {
-      const double before = static_cast<double>(sequence->num_computed) + 0.5 * static_cast<double>(num_tokens);
-      prompt_context += static_cast<double>(num_tokens) * before;
-    }
-  }
-  const double ms = price.base_ms + price.stream_ms * static_cast<double>(plan.num_streaming) +
-                    price.prompt_token_ms * static_cast<double>(plan.num_prompt_tokens) +
-                    price.context_ktoken_ms * static_cast<double>(context) / 1000.0 +
-                    price.prompt_context_ms * prompt_context / 1000.0;
-  return ms / 1000.0;
+// As the engine does.
+void Replica::restore(Sequence& sequence) {
+  if (!lower_tier_) return;
+  lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
+                       scheduler_.most_restore_seconds(sequence), at(clock_s_));
+}
+
+std::int64_t Replica::move_blocks() {
+  if (!lower_tier_) return 0;
+  const std::uint64_t restored_before = lower_tier_->num_restored();
+  for (Sequence* sequence : scheduler_.next_to_start())
+    restore(*sequence);
+  lower_tier_->begin_step(at(clock_s_));
+  return static_cast<std::int64_t>(lower_tier_->num_restored() - restored_before);
 }
 
 void Replica::note_started(const Live& live) {

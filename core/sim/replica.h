@@ -19,16 +19,16 @@ class Replica {
  public:
   Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report);
 
-  // Makes all steps that begin before `time_s`.
+  // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
   void run_to_end();
-  // A request arrives at its time, up to which run_until() has been called.
+  // A request arrives at its time, up to which run_until() has been called. As in the engine, it is taken in between
+  // two steps, and may end the one in progress early.
   void arrive(const TraceRequest& request, std::int64_t number);
 
   // What a router knows: tokens that were asked for and are not yet computed, and how much of a prompt is here.
   std::int64_t load() const { return load_; }
   std::int64_t num_tokens_cached(const std::vector<TokenId>& prompt);
-  double clock_s() const { return clock_s_; }
   const KvCache& kv() const { return kv_; }
   const Scheduler& scheduler() const { return scheduler_; }
 
@@ -40,9 +40,12 @@ class Replica {
     KeyShare* share = nullptr;
   };
 
-  void step();
-  std::int64_t restore();
-  double price(const StepPlan& plan) const;
+  void begin_step();
+  void end_step();
+  void end_early(double time_s);
+  void restore(Sequence& sequence);
+  std::int64_t move_blocks();  // how many came from the tier below
+  void keep_step();
   void note_started(const Live& live);
   void take_token(Live& live);
 
@@ -67,10 +70,13 @@ class Replica {
   HostTier tier_;
   std::optional<LowerTier> lower_tier_;  // where there is one
   Scheduler scheduler_;
+  std::vector<Live*> arrived_;  // during the step
   StepPlan plan_;
-  double clock_s_ = 0.0;
+  StepOutput output_;
+  double restore_s_ = 0.0;  // of the step, for what came from the tier below
+  bool in_step_ = false;
+  double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;
-  std::vector<std::unique_ptr<Live>> free_lives_;
   std::unordered_map<const Live*, std::unique_ptr<Live>> lives_;
 };
 

@@ -25,6 +25,18 @@ std::string json_of(const Distribution& values) {
                      values.percentile(99), values.max());
 }
 
+// Each step: when it began, its seconds, and the number of each request in it with the tokens computed for it.
+std::string json_of(const std::vector<SimStep>& steps) {
+  std::string out;
+  for (const SimStep& step : steps) {
+    out += fmt::format("{}[{:.6f}, {:.6f}", out.empty() ? "" : ",\n    ", step.began_s, step.seconds);
+    for (const SimStep::Entry& entry : step.entries)
+      out += fmt::format(", [{}, {}]", entry.request, entry.num_tokens);
+    out += "]";
+  }
+  return out;
+}
+
 std::string json_of(const SimCase& each) {
   const SimReport& r = each.report;
   std::string out = fmt::format("  {{\"case\": {},\n", quoted(each.name));
@@ -64,7 +76,9 @@ std::string json_of(const SimCase& each) {
     out += fmt::format("{}[{:.6g}, {:.4g}, {:.4g}, {}, {}]", i > 0 ? ", " : "", p.time_s, p.blocks_used,
                        p.blocks_cached, p.num_running, p.num_waiting);
   }
-  return out + "]}";
+  out += "]";
+  if (!r.steps.empty()) out += ",\n   \"steps\": [" + json_of(r.steps) + "]";
+  return out + "}";
 }
 
 }  // namespace

@@ -115,6 +115,8 @@ std::optional<Error> nonsense(const SimOptions& options) {
   if (options.tier_blocks < 0 || options.tier_block_ms < 0.0) {
     return refuse("simulate: tier_blocks and tier_block_ms must not be negative");
   }
+  if (options.num_states < 0 || (options.num_states > 0 && options.tier_blocks > 0))
+    return refuse("simulate: num_states must not be negative, and a tier below keeps no states");
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");
@@ -144,7 +146,7 @@ double SimReport::fairness() const {
 }
 
 Result<StepPrice> parse_price(const std::string& text) {
-  StepPrice price;
+  StepPrice price = SimOptions().price;
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -152,30 +154,33 @@ Result<StepPrice> parse_price(const std::string& text) {
     begin = end + 1;
     const std::size_t equals = item.find('=');
     const std::string name = item.substr(0, equals);
-    double* const field = name == "base"             ? &price.base_ms
-                          : name == "stream"         ? &price.stream_ms
-                          : name == "prompt"         ? &price.prompt_token_ms
-                          : name == "context"        ? &price.context_ktoken_ms
-                          : name == "prompt_context" ? &price.prompt_context_ms
+    double* const field = name == "base"             ? &price.fixed
+                          : name == "stream"         ? &price.stream
+                          : name == "prompt"         ? &price.prompt_token
+                          : name == "context"        ? &price.stream_ktoken
+                          : name == "prompt_context" ? &price.prompt_ktoken
                                                      : nullptr;
     const char* const last = item.data() + item.size();
+    double ms = 0.0;
     if (field == nullptr || equals == std::string::npos ||
-        std::from_chars(item.data() + equals + 1, last, *field).ptr != last || !(*field >= 0.0)) {
+        std::from_chars(item.data() + equals + 1, last, ms).ptr != last || !(ms >= 0.0)) {
       return invalid(fmt::format("step price: '{}' is not name=milliseconds with one of: base stream prompt context "
                                  "prompt_context",
                                  item),
                      "cost");
     }
+    *field = ms / 1000.0;
   }
-  if (price.base_ms + price.stream_ms <= 0.0 || price.base_ms + price.prompt_token_ms <= 0.0) {
+  if (price.fixed + price.stream <= 0.0 || price.fixed + price.prompt_token <= 0.0) {
     return invalid("step price: a step must cost something", "cost");
   }
   return price;
 }
 
 std::string to_string(const StepPrice& price) {
-  return fmt::format("base={:.4g},stream={:.4g},prompt={:.4g},context={:.4g},prompt_context={:.4g}", price.base_ms,
-                     price.stream_ms, price.prompt_token_ms, price.context_ktoken_ms, price.prompt_context_ms);
+  return fmt::format("base={:.4g},stream={:.4g},prompt={:.4g},context={:.4g},prompt_context={:.4g}",
+                     1000.0 * price.fixed, 1000.0 * price.stream, 1000.0 * price.prompt_token,
+                     1000.0 * price.stream_ktoken, 1000.0 * price.prompt_ktoken);
 }
 
 Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {

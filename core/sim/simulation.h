@@ -9,35 +9,33 @@
 
 #include "core/base/result.h"
 #include "core/sched/scheduler_options.h"
+#include "core/sched/step_cost.h"
 #include "core/sim/distribution.h"
 #include "core/sim/trace.h"
 
 namespace quire::sim {
 
-// What a step costs, as `quire bench steps` measures it: base + streams + prompt tokens + context read by attention.
-struct StepPrice {
-  double base_ms = 8.0;             // a step of any size: the weights are read once
-  double stream_ms = 0.3;           // each sequence that decodes
-  double prompt_token_ms = 1.0;     // each prompt token
-  double context_ktoken_ms = 0.05;  // each thousand tokens of context that a decoding sequence attends to
-  double prompt_context_ms = 0.0;   // each prompt token for each thousand tokens of context before it
-};
-// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds.
+// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds; what is not named is the default's.
 Result<StepPrice> parse_price(const std::string& text);
 std::string to_string(const StepPrice& price);
 
 enum class Route { kRoundRobin, kLeastLoaded, kPrefix };
 
+// Those of a daemon, but for a target between tokens.
 struct SimOptions {
-  SchedulerOptions scheduler;
+  SchedulerOptions scheduler{.max_step_time_ms = SchedulerOptions::kAutoStepTime};
   std::int64_t num_blocks = 10'000;  // of each replica; 0: as many as the trace could ever need
   std::int32_t block_size = 16;
   bool prefix_caching = true;
-  StepPrice price;
+  StepPrice price{.fixed = 0.008, .stream = 0.0003, .prompt_token = 0.001, .stream_ktoken = 0.00005};
+  bool can_end_early = true;  // a step alone ends at a slice's border when a request arrives, as on a CPU
+  std::int64_t num_states =
+      0;  // of each replica, for a model with recurrent layers: running ones and snapshots; 0: none
   std::int64_t tier_blocks = 0;  // of each replica, in a tier below the pool: host memory or disk; 0: none
   double tier_block_ms = 0.05;   // a block's way there and back
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;
+  bool keeps_steps = false;  // in the report
 };
 
 // The state of the fleet at one time.
@@ -47,6 +45,18 @@ struct TimelinePoint {
   double blocks_cached;
   double num_running;
   double num_waiting;
+};
+
+// The batch of one step of a replica.
+struct SimStep {
+  double began_s = 0.0;
+  double seconds = 0.0;
+  struct Entry {
+    std::int64_t request;     // its number in the trace
+    std::int64_t num_tokens;  // that were computed
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> entries;
 };
 
 struct KeyShare {
@@ -77,6 +87,7 @@ struct SimReport {
   Distribution queue_s;
   std::map<std::string, KeyShare> keys;
   std::vector<TimelinePoint> timeline;  // at most a few hundred points
+  std::vector<SimStep> steps;           // where they are asked for
 
   double output_tokens_per_s() const {
     return duration_s > 0 ? static_cast<double>(num_output_tokens) / duration_s : 0.0;

@@ -1,20 +1,16 @@
 // Turns measured steps into a price for any step. Any thread; pure.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
-#include "core/sim/simulation.h"
+#include "core/base/result.h"
+#include "core/sched/step_cost.h"
 
 namespace quire::sim {
 
-// What was in one step, and how long it took.
 struct MeasuredStep {
-  double num_streams = 0.0;
-  double num_prompt_tokens = 0.0;
-  double stream_ktokens = 0.0;  // thousands of tokens of context that the streams attend to, all together
-  double prompt_ktokens = 0.0;  // of the prompt's tokens: the sum of the thousands of tokens before each
-  double ms = 0.0;
+  StepTerms terms;
+  double seconds = 0.0;
 };
 
 struct FittedPrice {

@@ -48,7 +48,15 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"max_num_batched_tokens",
        numeric<std::int32_t>([](Options & o) -> auto& { return o.scheduler.max_num_batched_tokens; })},
       {"target_itl_ms", numeric<double>([](Options & o) -> auto& { return o.scheduler.target_itl_ms; })},
-      {"max_step_time_ms", numeric<double>([](Options & o) -> auto& { return o.scheduler.max_step_time_ms; })},
+      {"max_step_time_ms",
+       [](Options& options, const std::string& text) {
+         const auto value = text == "auto" ? SchedulerOptions::kAutoStepTime : number(text);
+         options.scheduler.max_step_time_ms = value.value_or(0.0);
+         return value.has_value();
+       }},
+      {"can_end_early",
+       named<bool>([](Options & o) -> auto& { return o.can_end_early; }, {{"true", true}, {"false", false}})},
+      {"num_states", numeric<std::int64_t>([](Options & o) -> auto& { return o.num_states; })},
       {"tier_blocks", numeric<std::int64_t>([](Options & o) -> auto& { return o.tier_blocks; })},
       {"tier_block_ms", numeric<double>([](Options & o) -> auto& { return o.tier_block_ms; })},
       {"replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_replicas; })},

@@ -7,4 +7,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special, 
   return encode(std::span(&piece, 1), add_special);
 }
 
+std::optional<std::vector<TokenId>> Tokenizer::encode_at_most(std::span<const TextPiece> pieces, bool add_special,
+                                                              std::size_t most) const {
+  auto tokens = encode(pieces, add_special);
+  if (tokens.size() > most) return std::nullopt;
+  return tokens;
+}
+
 }  // namespace quire

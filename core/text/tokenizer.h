@@ -38,6 +38,11 @@ class Tokenizer {
   virtual std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const = 0;
   std::vector<TokenId> encode(std::string_view text, bool add_special, bool parse_special) const;
 
+  // The same for a text of at most `most` tokens; nullopt where it has more. A much longer text is recognised by its
+  // length or after its first words.
+  virtual std::optional<std::vector<TokenId>> encode_at_most(std::span<const TextPiece> pieces, bool add_special,
+                                                             std::size_t most) const;
+
   virtual std::int32_t vocab_size() const = 0;
   // The bytes a token stands for in running text ("▁the" is " the", "<0xE2>" is one byte); a special token's own text.
   // Empty for ids out of range.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/packed_format.h"
+#include "kernels/packed_scales.h"
 #include "kernels/quant_blocks.h"
 
 namespace quire {
@@ -13,10 +14,6 @@ namespace {
 
 bool is_quantised(DType type) {
   return packed_format(type).bits != 0;
-}
-
-void put_u16(std::byte* at, std::size_t column, std::uint16_t value) {
-  std::memcpy(at + 2 * column, &value, 2);
 }
 
 void put_f32(std::byte* at, std::size_t column, float value) {
@@ -27,34 +24,6 @@ void put_f32(std::byte* at, std::size_t column, float value) {
 float scale_of_float8(const QuantGroup& group) {
   const auto is_nan = [](std::uint8_t code) { return (code & 0x7f) == 0x7f; };
   return std::ranges::any_of(group.quants, is_nan) ? std::numeric_limits<float>::quiet_NaN() : group.scale_f32;
-}
-
-void pack_header(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* header) {
-  switch (form) {
-    case ScaleForm::kPair8:
-    case ScaleForm::kNibbleHalves: put_u16(header + 32, column, group.minimum_f16); [[fallthrough]];
-    case ScaleForm::kHeaderHalf:
-    case ScaleForm::kSigned:
-    case ScaleForm::kSignedHalves: return put_u16(header, column, group.scale_f16);
-    case ScaleForm::kFloatZero: header[64 + column] = static_cast<std::byte>(group.sub_minimum); [[fallthrough]];
-    case ScaleForm::kFloat8: return put_f32(header, column, group.scale_f32);
-    default: return;
-  }
-}
-
-void pack_entry(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* entry) {
-  switch (form) {
-    case ScaleForm::kHalfMinimum: put_u16(entry + 32, column, group.minimum_f16); [[fallthrough]];
-    case ScaleForm::kHalf: return put_u16(entry, column, group.scale_f16);
-    case ScaleForm::kPair8: entry[16 + column] = static_cast<std::byte>(group.sub_minimum); break;
-    case ScaleForm::kSignedHalves:
-    case ScaleForm::kNibbleHalves:
-    case ScaleForm::kUe4m3Halves: entry[16 + column] = static_cast<std::byte>(group.sub_scale[1]); break;
-    case ScaleForm::kSigned:
-    case ScaleForm::kPower: break;
-    default: return;
-  }
-  entry[column] = static_cast<std::byte>(group.sub_scale[0]);
 }
 
 std::uint64_t load_u64(const std::uint8_t* from) {
@@ -156,8 +125,8 @@ void pack_quantised(const WeightSource& source, std::int64_t first_row, std::siz
         pack_float8(group, column, quants);
         continue;
       }
-      if (first) pack_header(format.scales, group, column, header);
-      pack_entry(format.scales, group, column, meta);
+      if (first) pack_scale_header(format.scales, group, column, header);
+      pack_scale_entry(format.scales, group, column, meta);
       if (by_column) {
         pack_nibbles_by_column(group, column, quants);
       } else {

@@ -152,7 +152,12 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
     return std::nullopt;
   }
   place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
-  prepared.prompt = encode_chat(model, prompt, *pieces);
+  auto tokens = encode_chat(model, prompt, *pieces);
+  if (!tokens) {
+    reader.fail(tokens.error().param, tokens.error().message, tokens.error().code);
+    return std::nullopt;
+  }
+  prepared.prompt = *std::move(tokens);
   return prepared;
 }
 
@@ -160,6 +165,7 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
                                          ChatPromptFields prompt, const ToolFields& tools,
                                          std::shared_ptr<const Grammar> grammar) {
   const std::string param = prompt.param;
+  prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
   auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
   if (!prepared) return std::nullopt;
   // Calls and reasoning are marked by tokens that a plain text would not show.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include "server/api/generation_fields.h"
 
 namespace quire {
 
@@ -251,9 +252,9 @@ Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatP
   return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
 }
 
-std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                 const std::vector<TextPiece>& pieces) {
-  return model.tokenizer->encode(pieces, fields.add_special_tokens);
+Result<std::vector<TokenId>> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                         const std::vector<TextPiece>& pieces) {
+  return encode_prompt(pieces, fields.add_special_tokens, !fields.is_bounded, model, fields.param);
 }
 
 }  // namespace quire

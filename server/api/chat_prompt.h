@@ -20,6 +20,7 @@ struct ChatPromptFields {
   bool continue_final_message = false;
   bool add_special_tokens = false;
   std::optional<std::int32_t> thinking_budget;  // tokens of reasoning, after which its end is forced
+  bool is_bounded = false;                      // more tokens than the model takes are refused, not counted
   std::string param = "messages";               // the field that errors about the conversation as a whole name
 };
 
@@ -47,7 +48,7 @@ inline constexpr std::size_t kMaxMessages = 16384;
 // limits.
 Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
 
-std::vector<TokenId> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                 const std::vector<TextPiece>& pieces);
+Result<std::vector<TokenId>> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                         const std::vector<TextPiece>& pieces);
 
 }  // namespace quire

@@ -140,9 +140,13 @@ std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const Ser
     reader.fail(field, "This model has no constrained decoding", "unsupported_parameter");
     return nullptr;
   }
-  auto grammar = model.grammar_compiler->compile(spec);
+  auto grammar = model.grammar_compiler->compile(spec, reader.limit());
   if (grammar) return *grammar;
   const Error& error = grammar.error();
+  if (error.code == WorkLimit::kCode) {
+    reader.fail(field, error.message, error.code);
+    return nullptr;
+  }
   reader.fail(field + error.param,
               fmt::format("'{}' cannot be enforced: {}{}{}", field, error.message, error.param.empty() ? "" : " at ",
                           error.param),

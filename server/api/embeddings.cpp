@@ -47,32 +47,36 @@ std::string prefix_of(FieldReader& reader, const ServedModel& model) {
 }
 
 // The texts of `input`, or the chat of `messages` as one text; cut, and short enough.
-std::vector<std::vector<TokenId>> read_texts(FieldReader& reader, const ServedModel& model, const std::string& prefix) {
-  std::vector<std::vector<TokenId>> texts;
-  GenerationFields fields;
-  fields.max_tokens = 1;
-  read_truncation(reader, fields);
+std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model, const std::string& prefix) {
+  std::vector<PooledText> texts;
+  const TextTruncation truncation = read_text_truncation(reader);
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has("messages");
   if (is_chat) {
-    const ChatPromptFields chat = read_chat_prompt_fields(reader);
+    ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
+    chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
     const auto pieces = render_chat(model, chat);
     if (!pieces) {
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;
     }
-    prompts.push_back({"", encode_chat(model, chat, *pieces)});
+    auto tokens = encode_chat(model, chat, *pieces);
+    if (!tokens) {
+      reader.fail("messages", tokens.error().message, tokens.error().code);
+      return texts;
+    }
+    prompts.push_back({"", *std::move(tokens)});
   } else {
     prompts = read_prompts(reader, "input", model, prefix);
   }
   for (Prompt& prompt : prompts) {
-    auto text = fitted(std::move(prompt.tokens), fields, model, is_chat ? "messages" : "input");
+    auto text = fitted(std::move(prompt.tokens), truncation, model, is_chat ? "messages" : "input");
     if (!text) {
       reader.fail(is_chat ? "messages" : "input", text.error().message, text.error().code);
       break;
     }
-    texts.push_back(*std::move(text));
+    texts.push_back({*std::move(text)});
   }
   return texts;
 }

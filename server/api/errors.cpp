@@ -1,5 +1,6 @@
 #include "server/api/errors.h"
 
+#include "core/engine/request_queue.h"
 #include "server/api/json.h"
 
 namespace quire {
@@ -55,7 +56,7 @@ Error still_starting() {
 }
 
 Error shutting_down() {
-  return Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", "", std::chrono::seconds(5)};
+  return server_draining("The server is shutting down");
 }
 
 namespace {
@@ -83,7 +84,8 @@ Json anthropic_error(const Failure& failure, const std::string& request_id) {
   return Json{{"type", "error"},
               {"error",
                {{"type", anthropic_type(failure.status)},
-                {"message", named ? failure.message : failure.param + ": " + failure.message}}},
+                {"message", named ? failure.message : failure.param + ": " + failure.message},
+                {"code", failure.code}}},
               {"request_id", request_id}};
 }
 

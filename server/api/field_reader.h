@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/work_limit.h"
 #include "server/api/json.h"
 
 namespace quire {
@@ -53,6 +54,9 @@ class FieldReader {
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
   const std::optional<Error>& error() const { return error_; }
+  // Of costly work on what is read.
+  const WorkLimit& limit() const { return limit_; }
+  void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
   // Notes the error of a reader of something inside, if it has one.
   friend void take_error(FieldReader& reader, const FieldReader& inner);
 
@@ -62,6 +66,7 @@ class FieldReader {
   std::unordered_map<std::string_view, const Json*> members_;
   std::string path_;
   std::optional<Error> error_;
+  WorkLimit limit_;
 };
 
 }  // namespace quire

@@ -212,8 +212,6 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("return_progress", false, "only tokens are streamed");
 }
 
-}  // namespace
-
 void read_truncation(FieldReader& reader, GenerationFields& fields) {
   if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
     fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
@@ -222,6 +220,8 @@ void read_truncation(FieldReader& reader, GenerationFields& fields) {
   }
   fields.truncate_end = reader.word("truncation_side", {"left", "right"}) == "right";
 }
+
+}  // namespace
 
 void refuse_native_fields(FieldReader& reader) {
   const std::string elsewhere = "only /completion has it";
@@ -234,6 +234,13 @@ void refuse_native_fields(FieldReader& reader) {
 
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
   GenerationFields fields;
+  if (!model.info.has_head) {
+    reader.fail("model",
+                fmt::format("The model '{}' generates no text: it is an encoder, for /v1/embeddings{}", model.name,
+                            model.tasks.num_labels > 0 ? ", /v1/rerank and /classify" : " and /v1/rerank"),
+                "unsupported_operation");
+    return fields;
+  }
   fields.sampling = neutral;
   apply_defaults(fields.sampling, model.defaults);
   read_counts(reader, fields, model);
@@ -295,6 +302,27 @@ Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const Generat
   return invalid(fmt::format("'{}' asks for {} log probabilities of {} prompt tokens; at most {} are given at once",
                              param, count, num_prompt_tokens, kMaxPromptLogprobEntries),
                  param);
+}
+
+std::int64_t most_counted_tokens(const ServedModel& model) {
+  return 2 * model.max_model_len;
+}
+
+Error far_too_long(const ServedModel& model, const std::string& prompt_param) {
+  return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has more than {} "
+                             "tokens. Please shorten it.",
+                             model.max_model_len, most_counted_tokens(model)),
+                 prompt_param, "context_length_exceeded")
+      .value();
+}
+
+Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
+                                           const ServedModel& model, const std::string& prompt_param) {
+  if (truncated) return model.tokenizer->encode(pieces, add_special);
+  const auto most = static_cast<std::size_t>(most_counted_tokens(model));
+  auto tokens = model.tokenizer->encode_at_most(pieces, add_special, most);
+  if (!tokens) return tl::make_unexpected(far_too_long(model, prompt_param));
+  return *std::move(tokens);
 }
 
 Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,

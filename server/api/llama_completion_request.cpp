@@ -28,10 +28,17 @@ SamplingParams llama_defaults() {
 // writes the whole prompt, control tokens included.
 void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
   Prompt prompt;
+  const bool truncated = reader.has("truncate_prompt_tokens");
   for (const Json& part : parts) {
+    if (!truncated && static_cast<std::int64_t>(prompt.tokens.size()) > most_counted_tokens(model)) {
+      const Error error = far_too_long(model, "prompt");
+      return reader.fail("prompt", error.message, error.code);
+    }
     if (part.is_string()) {
-      const auto tokens = model.tokenizer->encode(part.get_ref<const std::string&>(), prompt.tokens.empty(), true);
-      prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());
+      const TextPiece piece{part.get_ref<const std::string&>(), true};
+      const auto tokens = encode_prompt({&piece, 1}, prompt.tokens.empty(), truncated, model, "prompt");
+      if (!tokens) return reader.fail("prompt", tokens.error().message, tokens.error().code);
+      prompt.tokens.insert(prompt.tokens.end(), tokens->begin(), tokens->end());
     } else if (part.is_number_integer() && part >= 0 && part < model.tokenizer->vocab_size()) {
       prompt.tokens.push_back(TokenId{part.get<std::int32_t>()});
     } else {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/api/canary.h"
+
 namespace quire {
 
 namespace {
@@ -50,7 +52,15 @@ ModelTable ModelTable::limited_to(std::int64_t max_context) const {
   return ModelTable(std::move(limited));
 }
 
-Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view body) const {
+const std::shared_ptr<const ServedModel>& ModelTable::version_for(const TableEntry& model, const Json& body,
+                                                                  std::string_view key_name) const {
+  if (model.canary_share <= 0.0) return model.served;
+  const auto canary = entry(canary_name(model.name));
+  if (!canary || !(*canary)->served || place_in_traffic(body, key_name) >= model.canary_share) return model.served;
+  return (*canary)->served;
+}
+
+Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view body, std::string_view key_name) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
   auto parsed = parse_json_object(body);
   if (!parsed) return tl::make_unexpected(parsed.error());
@@ -61,7 +71,8 @@ Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view b
   const auto found = entry(name);
   if (!found) return tl::make_unexpected(found.error());
   if (!(*found)->served) return AsleepModel{(*found)->name};
-  return ModelCall{std::move(object), std::move(reader), (*found)->served};
+  auto served = version_for(**found, *object, key_name);
+  return ModelCall{std::move(object), std::move(reader), std::move(served)};
 }
 
 }  // namespace quire

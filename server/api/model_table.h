@@ -51,6 +51,7 @@ struct TableEntry {
   std::int64_t max_model_len = 0;             // 0: it was never loaded
   std::shared_ptr<const ServedModel> served;  // null: not ready
   std::shared_ptr<RunningModel> running;      // null: not ready, or nobody's to watch
+  double canary_share = 0.0;                  // of its conversations, that the model canary_name() gets
 };
 
 class ModelTable {
@@ -62,10 +63,15 @@ class ModelTable {
   Result<const TableEntry*> entry(std::string_view name) const;
   // The same models with contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
-  // Parses a body and finds the model it names. Errors: the body is no JSON object, its `model` no text or not served.
-  Result<std::variant<ModelCall, AsleepModel>> open(std::string_view body) const;
+  // Parses a body and finds the model it names, or that one's canary. Errors: the body is no JSON object, its `model`
+  // no text or not served.
+  Result<std::variant<ModelCall, AsleepModel>> open(std::string_view body, std::string_view key_name) const;
 
  private:
+  // The version of the model that serves this conversation.
+  const std::shared_ptr<const ServedModel>& version_for(const TableEntry& model, const Json& body,
+                                                        std::string_view key_name) const;
+
   std::vector<TableEntry> entries_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "server/api/generation_fields.h"
 #include "server/api/probabilities.h"
 #include "server/api/prompt_list.h"
 
@@ -10,6 +11,8 @@ namespace quire {
 
 namespace {
 
+// A long query beside many documents is encoded with each of them.
+constexpr std::size_t kMaxPairBytes = std::size_t{64} << 20;
 constexpr const char* kUsualInstruction = "Given a web search query, retrieve relevant passages that answer the query";
 
 double cosine(std::span<const float> left, std::span<const float> right) {
@@ -52,8 +55,15 @@ std::vector<TokenId> PairScoring::document_tokens(const std::string& document) c
   return tokens;
 }
 
+Result<std::vector<TokenId>> PairScoring::encoded(std::span<const TextPiece> pieces, bool add_special,
+                                                  const std::string& param) const {
+  const bool truncated = options_.truncation.keep != TextTruncation::Keep::kAll;
+  return encode_prompt(pieces, add_special, truncated, *model_, param);
+}
+
 // The model's own text around the pair: what stands in the two texts is never one of its control tokens.
-std::vector<TokenId> PairScoring::prompted(const std::string& query, const std::string& document) const {
+Result<std::vector<TokenId>> PairScoring::prompted(const std::string& query, const std::string& document,
+                                                   const std::string& param) const {
   const std::string kept = options_.max_document ? decoded(*model_->tokenizer, document_tokens(document)) : document;
   const std::array<std::pair<std::string_view, const std::string*>, 3> places = {
       {{"{query}", &query}, {"{document}", &kept}, {"{instruction}", &options_.instruction}}};
@@ -73,24 +83,35 @@ std::vector<TokenId> PairScoring::prompted(const std::string& query, const std::
     pieces.push_back({*next->second, false});
     rest.remove_prefix(at + next->first.size());
   }
-  return model_->tokenizer->encode(pieces, false);
+  return encoded(pieces, false, param);
 }
 
-std::vector<TokenId> PairScoring::joined(const std::string& query, const std::string& document) const {
+Result<PooledText> PairScoring::joined(const std::string& query, const std::string& document,
+                                       const std::string& param) const {
   const PairTokens around = model_->tokenizer->pair_tokens();
-  std::vector<TokenId> tokens(around.first.begin(), around.first.end());
+  PooledText pair{{around.first.begin(), around.first.end()}};
+  std::vector<TokenId>& tokens = pair.tokens;
   const auto append = [&](std::span<const TokenId> more) { tokens.insert(tokens.end(), more.begin(), more.end()); };
-  append(model_->tokenizer->encode(query, false, false));
+  const TextPiece asked{query, false};
+  const auto query_tokens = encoded({&asked, 1}, false, param);
+  if (!query_tokens) return tl::make_unexpected(query_tokens.error());
+  append(*query_tokens);
   append(around.between);
-  append(document_tokens(document));
+  pair.second_text = std::ssize(tokens);
+  const TextPiece found{document, false};
+  auto second = options_.max_document ? document_tokens(document) : encoded({&found, 1}, false, param);
+  if (!second) return tl::make_unexpected(second.error());
+  const std::int64_t room = options_.truncation.limit(*model_) - std::ssize(tokens) - std::ssize(around.last);
+  if (std::ssize(*second) > room) second->resize(static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
+  append(*second);
   append(around.last);
-  return tokens;
+  return pair;
 }
 
-Result<std::size_t> PairScoring::add_text(std::vector<TokenId> tokens, const std::string& param) {
-  auto text = fitted(std::move(tokens), options_.truncation, *model_, param);
-  if (!text) return tl::make_unexpected(text.error());
-  texts_.push_back(*std::move(text));
+Result<std::size_t> PairScoring::add_text(PooledText text, const TextTruncation& truncation, const std::string& param) {
+  auto tokens = fitted(std::move(text.tokens), truncation, *model_, param);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  texts_.push_back({*std::move(tokens), text.second_text});
   return texts_.size() - 1;
 }
 
@@ -103,16 +124,41 @@ Result<std::size_t> PairScoring::vector_of(const std::string& text, std::string_
     if (name == prompt) whole = prefix;
   }
   whole += prompt == "document" && options_.max_document ? decoded(*model_->tokenizer, document_tokens(text)) : text;
-  const auto place = add_text(model_->tokenizer->encode(whole, true, false), param);
+  const TextPiece piece{std::move(whole), false};
+  auto vector_tokens = encoded({&piece, 1}, true, param);
+  if (!vector_tokens) return tl::make_unexpected(vector_tokens.error());
+  const auto place = add_text({*std::move(vector_tokens)}, options_.truncation, param);
   if (place) known_.emplace(std::pair(std::string(prompt), text), *place);
   return place;
+}
+
+Result<std::size_t> PairScoring::add_prompted(const std::string& query, const std::string& document,
+                                              const std::string& param) {
+  auto tokens = prompted(query, document, param);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  return add_text({*std::move(tokens)}, options_.truncation, param);
+}
+
+// Its document is cut already.
+Result<std::size_t> PairScoring::add_joined(const std::string& query, const std::string& document,
+                                            const std::string& param) {
+  auto pair = joined(query, document, param);
+  if (!pair) return tl::make_unexpected(pair.error());
+  return add_text(*std::move(pair), {}, param);
 }
 
 Result<void> PairScoring::add(const std::string& query, const std::string& query_param, const std::string& document,
                               const std::string& document_param) {
   if (kind_ != Kind::kVectors) {
+    num_bytes_ += query.size() + document.size();
+    if (num_bytes_ > kMaxPairBytes) {
+      return invalid(
+          "The pairs hold more than 64 MiB of text, the query counted with each document: send fewer at once",
+          document_param, "request_too_large");
+    }
     const bool has_prompt = !model_->tasks.pair_prompt.empty();
-    const auto place = add_text(has_prompt ? prompted(query, document) : joined(query, document), document_param);
+    const auto place =
+        has_prompt ? add_prompted(query, document, document_param) : add_joined(query, document, document_param);
     if (!place) return tl::make_unexpected(place.error());
     pairs_.push_back({0, *place});
     return {};

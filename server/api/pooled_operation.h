@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "server/api/generation_fields.h"
+#include "server/api/field_reader.h"
 #include "server/api/operation.h"
+#include "server/api/served_model.h"
 
 namespace quire {
 
@@ -16,6 +18,12 @@ struct PooledWants {
   Pooling pooling = Pooling::kNone;
   PooledOutput output = PooledOutput::kUnitVector;
   std::vector<TokenId> scored_tokens = {};
+};
+
+// A text, or a pair of texts as one.
+struct PooledText {
+  std::vector<TokenId> tokens;
+  std::int64_t second_text = 0;  // where the second one begins; 0: there is none
 };
 
 struct PooledAnswer {
@@ -31,8 +39,8 @@ using PooledRender = std::function<Json(const PooledAnswer& answer)>;
 
 class PooledOperation final : public Operation {
  public:
-  PooledOperation(const ServedModel& model, std::vector<std::vector<TokenId>> texts, const PooledWants& wants,
-                  const Call& call, std::string_view id_prefix, PooledRender render);
+  PooledOperation(const ServedModel& model, std::vector<PooledText> texts, const PooledWants& wants, const Call& call,
+                  std::string_view id_prefix, PooledRender render);
 
   void begin(std::string&) override {}
   Wanted on_event(std::size_t index, OutputEvent event, std::string&) override;
@@ -45,8 +53,22 @@ class PooledOperation final : public Operation {
   PooledRender render_;
 };
 
-// Cuts the text as `fields` say. Errors: it is empty, or longer than the model's context: `param` is named.
-Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const GenerationFields& fields,
+// How much of a text that is too long is kept, and which end.
+struct TextTruncation {
+  enum class Keep : std::uint8_t { kAll, kTokens, kWhatFits };
+  Keep keep = Keep::kAll;
+  std::int64_t num_tokens = 0;                         // with kTokens
+  std::optional<bool> keeps_first;                     // absent: as the model reads texts best
+  std::int64_t limit(const ServedModel& model) const;  // tokens that are kept at most
+};
+
+// truncate_prompt_tokens and truncation_side as vLLM has them; truncate: true as text-embeddings-inference and "START"
+// or "END" as Cohere has it.
+TextTruncation read_text_truncation(FieldReader& reader);
+
+// Cuts the text: an encoder's keeps the special tokens around it. Errors: it is empty, or longer than the model's
+// context: `param` is named.
+Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTruncation& truncation,
                                     const ServedModel& model, const std::string& param);
 
 // A vector as numbers, or as OpenAI's clients decode it: base64 of little-endian 32-bit floats.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "core/text/detokenizer.h"
+#include "server/api/generation_fields.h"
 
 namespace quire {
 
@@ -19,17 +20,24 @@ namespace {
 struct TextOptions {
   bool add_special;
   bool parse_special;
+  bool truncated;
   std::string prefix;
 };
 
-void add_text_prompt(const Json& json, const TextOptions& options, const ServedModel& model,
-                     std::vector<Prompt>& prompts) {
-  const std::string text = options.prefix + json.get_ref<const std::string&>();
-  prompts.push_back({text, model.tokenizer->encode(text, options.add_special, options.parse_special)});
+void add_text_prompt(FieldReader& reader, const Json& json, const std::string& name, const TextOptions& options,
+                     const ServedModel& model, std::vector<Prompt>& prompts) {
+  const TextPiece piece{options.prefix + json.get_ref<const std::string&>(), options.parse_special};
+  auto tokens = encode_prompt({&piece, 1}, options.add_special, options.truncated, model, name);
+  if (!tokens) return reader.fail(name, tokens.error().message, tokens.error().code);
+  prompts.push_back({piece.text, *std::move(tokens)});
 }
 
-void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const ServedModel& model,
-                      std::vector<Prompt>& prompts) {
+void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const TextOptions& options,
+                      const ServedModel& model, std::vector<Prompt>& prompts) {
+  if (!options.truncated && list.size() > static_cast<std::size_t>(most_counted_tokens(model))) {
+    const Error error = far_too_long(model, name);
+    return reader.fail(name, error.message, error.code);
+  }
   const Json wrapped{{name, list}};
   FieldReader inner(wrapped);
   const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
@@ -46,12 +54,13 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
                                  const std::string& prefix) {
   std::vector<Prompt> prompts;
-  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false), prefix};
+  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false),
+                            reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
     reader.missing(field);
   } else if (prompt->is_string()) {
-    add_text_prompt(*prompt, options, model, prompts);
+    add_text_prompt(reader, *prompt, field, options, model, prompts);
   } else if (!prompt->is_array() || prompt->empty()) {
     reader.fail(field,
                 fmt::format("'{}' must be a string, an array of strings, or one or more arrays of token ids", field),
@@ -59,14 +68,14 @@ std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, 
   } else if (prompt->size() > kMaxPrompts && !prompt->front().is_number()) {
     reader.fail(field, fmt::format("'{}' holds more than {} prompts", field, kMaxPrompts));
   } else if (prompt->front().is_number()) {
-    add_token_prompt(reader, *prompt, field, model, prompts);
+    add_token_prompt(reader, *prompt, field, options, model, prompts);
   } else {
     for (const Json& element : *prompt) {
       const std::string name = fmt::format("{}[{}]", field, prompts.size());
       if (element.is_string()) {
-        add_text_prompt(element, options, model, prompts);
+        add_text_prompt(reader, element, name, options, model, prompts);
       } else if (element.is_array()) {
-        add_token_prompt(reader, element, name, model, prompts);
+        add_token_prompt(reader, element, name, options, model, prompts);
       } else {
         reader.fail(name, fmt::format("'{}' must be a string or an array of token ids", name), "invalid_type");
       }

@@ -14,8 +14,7 @@ namespace {
 
 PairOptions read_pair_options(FieldReader& reader) {
   PairOptions options;
-  options.truncation.max_tokens = 1;
-  read_truncation(reader, options.truncation);
+  options.truncation = read_text_truncation(reader);
   options.max_document = reader.integer("max_tokens_per_doc", 1, kMaxInt32);
   options.instruction = reader.string("instruction").value_or("");
   options.activated = reader.boolean("use_activation", reader.boolean("activation", true));

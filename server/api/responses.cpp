@@ -52,11 +52,18 @@ void leave_out_oldest(FieldReader& reader, const ServedModel& model, ResponsesRe
     ChatPromptFields kept = request.prompt;
     kept.messages.erase(kept.messages.begin() + static_cast<std::ptrdiff_t>(turns.front()),
                         kept.messages.begin() + static_cast<std::ptrdiff_t>(turn));
+    kept.is_bounded = true;
     return kept;
   };
+  const Json no_fields = Json::object();
   const auto is_too_long = [&](std::size_t turn) {
-    const auto encoded = encode_conversation(reader, model, from_turn(turn), request.tools, request.grammar);
-    return encoded && static_cast<std::int64_t>(encoded->prompt.size()) > room;
+    FieldReader attempt(no_fields);
+    attempt.set_limit(reader.limit());
+    const auto encoded = encode_conversation(attempt, model, from_turn(turn), request.tools, request.grammar);
+    if (encoded) return static_cast<std::int64_t>(encoded->prompt.size()) > room;
+    if (attempt.error()->code == "context_length_exceeded") return true;
+    take_error(reader, attempt);
+    return false;
   };
   const auto first = std::partition_point(turns.begin(), turns.end() - 1, is_too_long);
   request.prompt = from_turn(*first);

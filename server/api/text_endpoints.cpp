@@ -2,12 +2,28 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "core/text/detokenizer.h"
 #include "server/api/chat_prompt.h"
 
 namespace quire {
 
 namespace {
+
+// The parameters for which the model's files have a default of their own.
+Json default_sampling(const GenerationDefaults& defaults) {
+  Json json = Json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) json[name] = std::round(*value * 1e6) / 1e6;
+  };
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  if (defaults.top_k) json["top_k"] = *defaults.top_k;
+  return json;
+}
 
 Json model_json(const TableEntry& model) {
   Json json{{"id", model.name},
@@ -25,6 +41,7 @@ Json model_json(const TableEntry& model) {
                   {"n_params", model.info->num_parameters},
                   {"size", model.info->file_bytes},
                   {"file_type", model.info->file_type}};
+  if (model.served) json["meta"]["default_sampling"] = default_sampling(model.served->defaults);
   return json;
 }
 

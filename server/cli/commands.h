@@ -9,6 +9,7 @@ class App;
 
 namespace quire::cli {
 
+void add_architectures(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_grammar(CLI::App& app);
 void add_inspect(CLI::App& app);

@@ -29,6 +29,7 @@ struct Asked {
   std::string route = "round-robin";
   std::string json_file;
   std::string html_file;
+  bool keeps_steps = false;
 };
 
 [[noreturn]] void refuse(const Error& error) {
@@ -54,15 +55,17 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // Numbers, or the file of `quire bench steps --json`, to which they are fitted.
-sim::StepPrice read_price(const std::string& cost) {
+StepPrice read_price(const std::string& cost) {
   if (!cost.ends_with(".json")) return require(sim::parse_price(cost));
   std::ifstream file(cost);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   std::vector<sim::MeasuredStep> steps;
   try {
     for (const auto& step : json.at("steps")) {
-      steps.push_back({step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"),
-                       step.at("prompt_ktokens"), step.at("ms")});
+      const double ms = step.at("ms");
+      steps.push_back({.terms = {step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"),
+                                 step.at("prompt_ktokens")},
+                       .seconds = ms / 1000.0});
     }
   } catch (const nlohmann::json::exception&) {
     throw StartupError(fmt::format("simulate: {} is not what quire bench steps --json writes", cost));
@@ -87,6 +90,7 @@ std::map<std::string, double> parse_weights(const std::vector<std::string>& item
 
 void run(const Asked& asked) {
   sim::SimOptions base;
+  base.keeps_steps = asked.keeps_steps;
   base.price = read_price(asked.cost);
   base.scheduler.key_weights = parse_weights(asked.weights);
   std::vector<std::string> items = asked.set;
@@ -130,6 +134,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--replicas", asked->num_replicas, "Machines in the fleet");
   command->add_option("--route", asked->route, "round-robin, least-loaded or prefix");
   command->add_option("--json", asked->json_file, "Write the report as JSON to this file");
+  command->add_flag("--steps", asked->keeps_steps, "With --json: the batch of each step");
   command->add_option("--html", asked->html_file, "Write the report as one HTML page to this file");
   command->callback([asked] { run(*asked); });
 }

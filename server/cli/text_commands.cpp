@@ -8,6 +8,7 @@
 
 #include "core/model/loaded_model.h"
 #include "core/model/tools/inspect.h"
+#include "core/model/tools/models_page.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
@@ -26,6 +27,11 @@ struct InspectArguments {
 };
 
 }  // namespace
+
+void add_architectures(CLI::App& app) {
+  app.add_subcommand("architectures", "the model families that are served, as the page deploy/docs/models.md")
+      ->callback([] { fmt::print("{}", models_page()); });
+}
 
 void add_inspect(CLI::App& app) {
   auto arguments = std::make_shared<InspectArguments>();

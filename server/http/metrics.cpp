@@ -25,8 +25,9 @@ const Histogram::BucketBoundaries kEndToEnd = {0.01, 0.05, 0.1,  0.3,  0.5,  0.8
                                                10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 480.0, 960.0, 1920.0, 7680.0};
 const Histogram::BucketBoundaries kTokens = {1,   2,    5,    10,   20,    50,    100,   200,
                                              500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
-// Flushing this often keeps a long stream visible while it runs.
+// Flushing this often keeps a stream visible while it runs.
 constexpr int kFlushEvery = 64;
+constexpr double kFlushAfter = 0.5;  // seconds of gaps
 
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -147,6 +148,16 @@ void add_families(std::vector<prometheus::MetricFamily>& all, std::vector<promet
     std::move(more[i].metric.begin(), more[i].metric.end(), std::back_inserter(all[i].metric));
 }
 
+LatencyCounts latency_counts(const Histogram& histogram, const Histogram::BucketBoundaries& bounds) {
+  LatencyCounts latencies{bounds, {}};
+  std::uint64_t below = 0;
+  for (const auto& bucket : histogram.Collect().histogram.bucket) {
+    latencies.counts.push_back(static_cast<double>(bucket.cumulative_count - below));
+    below = bucket.cumulative_count;
+  }
+  return latencies;
+}
+
 // What is known of the requests to one model.
 struct RequestHistograms {
   prometheus::Registry& registry;
@@ -232,10 +243,11 @@ Metrics::~Metrics() = default;
 
 void Metrics::GapRecorder::record(double gap) {
   if (counts_.empty()) counts_.resize(kGap.size() + 1);
+  since_flush_ += gap;
   const auto bucket = std::lower_bound(kGap.begin(), kGap.end(), gap) - kGap.begin();
   counts_[static_cast<std::size_t>(bucket)] += 1.0;
   sum_ += gap;
-  if (++pending_ >= kFlushEvery) flush();
+  if (++pending_ >= kFlushEvery || since_flush_ >= kFlushAfter) flush();
 }
 
 void Metrics::GapRecorder::flush() {
@@ -243,6 +255,7 @@ void Metrics::GapRecorder::flush() {
   metrics_.families_->of(model_).gap.ObserveMultiple(counts_, sum_);
   counts_.assign(counts_.size(), 0.0);
   sum_ = 0.0;
+  since_flush_ = 0.0;
   pending_ = 0;
 }
 
@@ -274,9 +287,20 @@ void Metrics::key_request(const RequestRecord& record) {
   count(families_->key_generation_tokens, record.summary.num_generated_tokens);
 }
 
+void Metrics::first_token(const std::string& model, double seconds) {
+  families_->of(model).first_token.Observe(seconds);
+}
+
+LatencyCounts Metrics::first_token_counts(const std::string& model) const {
+  return latency_counts(families_->of(model).first_token, kLatency);
+}
+
+LatencyCounts Metrics::gap_counts(const std::string& model) const {
+  return latency_counts(families_->of(model).gap, kGap);
+}
+
 void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {
   RequestHistograms& model = families_->of(summary.model);
-  if (times.first_token) model.first_token.Observe(seconds(*times.first_token - times.arrival));
   model.end_to_end.Observe(seconds(times.end - times.arrival));
   model.prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
   model.generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));

@@ -13,6 +13,7 @@
 #include "server/api/operation.h"
 #include "server/ops/request_record.h"
 #include "server/ops/span_exporter.h"
+#include "server/ops/status_history.h"
 
 namespace quire {
 
@@ -46,6 +47,7 @@ class Metrics {
     std::string model_;
     std::vector<double> counts_;
     double sum_ = 0.0;
+    double since_flush_ = 0.0;
     int pending_ = 0;
   };
 
@@ -57,6 +59,11 @@ class Metrics {
   void connection_refused();
   // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
   void key_request(const RequestRecord& record);
+  // A stream's first token, as it is sent.
+  void first_token(const std::string& model, double seconds);
+  // Their latencies since the start.
+  LatencyCounts first_token_counts(const std::string& model) const;
+  LatencyCounts gap_counts(const std::string& model) const;
   // What requests tell of their model. At most kMaxModelLabels models have a label of their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
   void engine_times(const std::string& model, const FinishInfo& info);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kMostMemory = std::int64_t{1} << 50;
 constexpr double kMostSeconds = 1e8;
 constexpr std::string_view kWithName[] = {"name", "model", "wait"};
-constexpr std::string_view kWithPath[] = {"name", "model", "wait", "path", "mode"};
+constexpr std::string_view kWithPath[] = {"name", "model", "wait", "path", "mode", "share"};
 constexpr std::string_view kWithAll[] = {
     "name",          "model",         "wait",         "path",     "aliases",   "chat_template", "tool_format",
     "packed_cache",  "max_model_len", "max_num_seqs", "kv_dtype", "kv_memory", "sleep_after",   "max_queued_requests",
@@ -45,6 +45,7 @@ Json report_json(const ModelReport& report) {
             {"sleep_after", std::chrono::duration<double>(report.sleep_after).count()},
             {"replacing", report.replacing}};
   if (!report.entry.failure.empty()) json["failure"] = report.entry.failure;
+  if (report.entry.canary_share > 0.0) json["canary_share"] = report.entry.canary_share;
   if (report.entry.max_model_len > 0) json["max_model_len"] = report.entry.max_model_len;
   if (!report.entry.running) return json;
   const EngineStats stats = report.entry.running->stats();
@@ -150,9 +151,11 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   if (what == What::kLoad) read_load_fields(reader, order.model);
   if (what == What::kReplace) {
     const auto path = reader.string("path");
-    if (!path) reader.missing("path");
+    order.share = reader.number("share", 0.0, 1.0);
+    if (!path && !order.share) reader.missing("path");
     order.model.model.path = path.value_or("");
     order.in_place = reader.word("mode", {"beside", "in_place"}) == "in_place";
+    if (order.share && order.in_place) reader.fail("share", "'share' needs both versions: not with 'mode' 'in_place'");
   }
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (const auto allowed = check_paths(state, order.model.model); !allowed) return tl::make_unexpected(allowed.error());

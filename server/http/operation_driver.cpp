@@ -102,6 +102,7 @@ Result<void> OperationDriver::submit_next() {
     if (!held) return held;
   }
   Submission submission{request, Mailbox::sink(mailbox_, index)};
+  submission.continues_list = index > 0;
   submission.ticket = place_.take(operation_.queue());
   place_ = {};
   auto accepted = operation_.queue()->submit(std::move(submission));
@@ -126,6 +127,7 @@ void OperationDriver::note_progress(const OutputEvent& event) {
     gaps_.record(std::chrono::duration<double>(now - last_token_).count());
   } else {
     times_.first_token = now;
+    state_.metrics.first_token(model_, std::chrono::duration<double>(now - times_.arrival).count());
   }
   last_token_ = now;
 }

@@ -17,7 +17,7 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using BeastView = boost::beast::string_view;
 
-// Of a chunked body, what is left to come is never shorter.
+// The shortest chunked body.
 constexpr std::size_t kShortestChunks = std::string_view("0\r\n\r\n").size();
 
 struct BeastRefusal {
@@ -79,6 +79,8 @@ class RequestParser::Beast final : public http::basic_parser<true> {
     return put(boost::asio::buffer(input), error);
   }
   std::uint64_t num_decoded() const { return num_decoded_; }
+  // Beast's parser asserts that it is not asked again for a first and last chunk before there is all of the shortest.
+  std::size_t fewest_bytes() const { return chunked() && !has_chunk_ ? kShortestChunks : 1; }
   std::optional<HttpRefusal> take_refusal() { return std::exchange(refusal_, std::nullopt); }
 
  private:
@@ -108,6 +110,7 @@ class RequestParser::Beast final : public http::basic_parser<true> {
   }
 
   void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& error) override {
+    has_chunk_ = true;
     // A line end within quotes is one to some readers.
     if (!std::all_of(extensions.begin(), extensions.end(), is_field_value_char)) {
       error = http::error::bad_chunk_extension;
@@ -134,6 +137,7 @@ class RequestParser::Beast final : public http::basic_parser<true> {
   http::verb verb_ = http::verb::unknown;
   bool says_close_ = false;
   bool in_body_ = false;
+  bool has_chunk_ = false;
   std::size_t max_bytes_ = 0;
   std::uint64_t num_decoded_ = 0;
   std::size_t overhead_ = 0;  // bytes of extensions and trailers
@@ -227,8 +231,7 @@ void RequestParser::limit_body(std::size_t max_bytes) {
 }
 
 std::size_t RequestParser::feed_body(std::string_view input, std::string& out) {
-  // Beast's parser asserts that it is not asked again for a last chunk before there is all of the shortest.
-  if (done() || refusal_ || input.empty() || (beast_->chunked() && input.size() < kShortestChunks)) return 0;
+  if (done() || refusal_ || input.size() < beast_->fewest_bytes()) return 0;
   error_code error;
   const std::size_t taken = beast_->read_body(input, out, error);
   if (error == http::error::need_more) {

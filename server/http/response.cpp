@@ -55,6 +55,7 @@ const char* reason_phrase(int status) {
     case 200: return "OK";
     case 202: return "Accepted";
     case 204: return "No Content";
+    case 304: return "Not Modified";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
     case 403: return "Forbidden";
@@ -101,7 +102,7 @@ void write_failure(Response& response, const ResponseFraming& framing) {
 
 std::string response_head(const Response& response, const ResponseFraming& framing) {
   std::string head = common_head(response.status, framing, response.fields);
-  if (response.status != 204) {
+  if (response.status != 204 && response.status != 304) {
     head += "Content-Type: " + response.content_type + "\r\nContent-Length: " + std::to_string(response.body.size()) +
             "\r\n";
   }

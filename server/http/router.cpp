@@ -15,6 +15,7 @@
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
 #include "server/http/status_pages.h"
+#include "server/http/status_view.h"
 #include "server/web/pages.h"
 
 namespace quire {
@@ -22,16 +23,14 @@ namespace quire {
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", &web::index_page, Access::kOpen},
-    {"/ui/style.css", "GET", &web::style_sheet, Access::kOpen},
-    {"/ui/main.js", "GET", &web::main_script, Access::kOpen},
-    {"/ui/chat.js", "GET", &web::chat_script, Access::kOpen},
-    {"/ui/status.js", "GET", &web::status_script, Access::kOpen},
+    {"/", "GET", &web::page_file, Access::kOpen},
+    {"/ui/*", "GET", &web::page_file, Access::kOpen},
     {"/livez", "GET", &livez, Access::kOpen},
     {"/readyz", "GET", &readyz, Access::kOpen},
     {"/startupz", "GET", &startupz, Access::kOpen},
     {"/health", "GET", &readyz, Access::kOpen},
     {"/ping", "GET", &readyz, Access::kOpen},
+    {"/status", "GET", &status_view, Access::kMetrics},
     {"/metrics", "GET", &metrics_page, Access::kMetrics},
     {"/admin/reload", "POST", &admin_reload, Access::kAdmin},
     {"/admin/trace", "POST", &admin_trace, Access::kAdmin},
@@ -111,15 +110,17 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   return match;
 }
 
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call) {
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit) {
   Result<std::unique_ptr<Operation>> operation;
   if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
     operation = (*list)(models, call);
   } else {
-    auto opened = models.open(call.body);
+    auto opened = models.open(call.body, call.key_name);
     if (!opened) return tl::make_unexpected(opened.error());
     if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
-    operation = std::get<ModelEndpoint>(route.answer)(std::get<ModelCall>(*opened), call);
+    ModelCall& asked = std::get<ModelCall>(*opened);
+    asked.reader.set_limit(limit);
+    operation = std::get<ModelEndpoint>(route.answer)(asked, call);
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);

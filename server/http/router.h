@@ -20,6 +20,8 @@ using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& mo
 using StateHandler = Response (*)(ServerState& state);
 // The same, with what only holders of a key may see.
 using MetricsHandler = Response (*)(ServerState& state, bool sees_keys);
+// A file of the web page.
+using PageHandler = Response (*)(const RequestHead& head);
 // Tells the server to do something; on a text thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
 
@@ -29,7 +31,7 @@ enum class Access { kOpen, kKey, kMetrics, kAdmin };
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
-  std::variant<ModelEndpoint, ListEndpoint, StateHandler, MetricsHandler, AdminHandler> answer;
+  std::variant<ModelEndpoint, ListEndpoint, StateHandler, MetricsHandler, PageHandler, AdminHandler> answer;
   Access access = Access::kKey;
   bool is_queued = true;  // where it asks a model: it computes there, so it needs a place in the model's queue
 
@@ -49,7 +51,7 @@ RouteMatch find_route(std::string_view method, std::string_view path);
 
 // What a call of the API becomes: something to do or, where its model is not ready, the name of that.
 using ReadCall = std::variant<std::unique_ptr<Operation>, AsleepModel>;
-// Reads the call's body. `route` is one of the API's.
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call);
+// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where `limit` was reached.
+Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit);
 
 }  // namespace quire

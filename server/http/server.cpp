@@ -12,6 +12,7 @@
 #include "server/http/event_threads.h"
 #include "server/http/listener.h"
 #include "server/http/session.h"
+#include "server/http/status_view.h"
 #include "server/http/text_pool.h"
 
 namespace quire {
@@ -20,6 +21,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+// A point of the status page's history.
+constexpr std::chrono::milliseconds kSampleStatusEvery{1000};
 // How often a drain looks whether everything has ended.
 constexpr std::chrono::milliseconds kDrainTick{10};
 // What a cut operation gets to write its last words.
@@ -59,6 +62,7 @@ class Server::Impl {
       log::info("{} {}", listener->is_admin ? "the admin listener is at" : "listening on", listener->name());
       if (!listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
     }
+    repeat(kSampleStatusEvery, [this] { sample_status(state_); });
     io_.start();
     text_.start();
     admin_.start();
@@ -238,6 +242,7 @@ class Server::Impl {
       listener->close();
     signals_.cancel();
     num_cut_ = state_.live.cut(shutting_down());
+    text_.interrupt();
     const auto grace = Clock::now() + kCutGrace;
     asio::steady_timer tick(io_.first());
     while (state_.num_busy.load() > 0 && Clock::now() < grace) {

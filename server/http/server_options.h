@@ -51,7 +51,7 @@ struct ServerOptions {
   std::chrono::milliseconds exit_when_idle{0};  // ends after so long without a request of the API; 0: never
   std::string admin_listen;                     // ADDRESS:PORT or a path: /admin without a key; empty: none
   std::int32_t io_threads = 1;
-  std::int32_t text_threads = 2;
+  std::int32_t text_threads = 3;
   std::int64_t max_connections = 16384;
   std::int64_t max_connections_per_address = 0;  // 0: no bound of its own
   std::int64_t max_header_bytes = 32768;

@@ -19,6 +19,7 @@
 #include "server/ops/failure_limiter.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/quota.h"
+#include "server/ops/status_history.h"
 #include "server/ops/stream_store.h"
 
 namespace quire {
@@ -110,6 +111,7 @@ struct ServerState {
   QuotaTable quotas;
   FailureLimiter failures;
   StreamStore streams;
+  StatusHistory history;
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; else what is not ready stays so
   RequestTrace request_trace;

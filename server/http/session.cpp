@@ -20,17 +20,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Fields whose values have to be compiled, which may take long however short they are.
-constexpr std::string_view kCostlyFields[] = {
-    "schema", "guided_", "regex", "grammar", "ebnf", "structured_outputs", "\"tools\"", "\"functions\""};
-
-// Whether the work on a body is bounded by its length, and that is short.
-bool is_quick(std::string_view body) {
-  return body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody) &&
-         std::none_of(std::begin(kCostlyFields), std::end(kCostlyFields),
-                      [&](std::string_view field) { return body.find(field) != std::string_view::npos; });
-}
-
 // Runs `work` where `post` brings it and comes back to the session's own thread. `work` must not throw.
 template <class T>
 [[gnu::noinline]] asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post, std::function<T()> work) {
@@ -147,15 +136,23 @@ asio::awaitable<bool> Session::answer() {
     Response response = (*handler)(state_, admission_.sees_keys);
     co_return co_await respond_to_head(std::move(response));
   }
+  if (const auto* const handler = std::get_if<PageHandler>(&route_answer)) {
+    Response response = (*handler)(head_);
+    co_return co_await respond_to_head(std::move(response));
+  }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
   if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
 }
 
+// A client that names its request may come back for its stream.
+bool Session::keeps_stream() const {
+  return options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id");
+}
+
 // The same request once more, by a client that has a part of its answer.
 bool Session::resumes() const {
-  return options().resume.window.count() > 0 && head_.method == "POST" && !head_.field("last-event-id").empty() &&
-         request_id_ == head_.field("x-request-id");
+  return keeps_stream() && head_.method == "POST" && !head_.field("last-event-id").empty();
 }
 
 asio::awaitable<bool> Session::resume_stream() {
@@ -284,27 +281,55 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call)
   const auto began = Clock::now();
   while (true) {
     auto read = co_await read_once(call);
-    if (!read) co_return tl::make_unexpected(read.error());
-    if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
-    const AsleepModel model = std::get<AsleepModel>(*read);
+    if (!read) co_return std::nullopt;
+    if (!*read) co_return tl::make_unexpected(read->error());
+    if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&**read)) co_return std::move(*operation);
+    const AsleepModel model = std::get<AsleepModel>(**read);
     const Waited waited = co_await wake(model.name, call, began);
     if (waited.client_gone) co_return std::nullopt;
     if (waited.error) co_return tl::make_unexpected(*waited.error);
   }
 }
 
+// Begun again where a short body turned out to be costly. Costly work ends early where the client leaves or the server
+// cuts; a stream that is kept for its client outlives the connection.
+asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& call) {
+  std::stop_source unwanted;
+  bool gone = false;
+  if (!keeps_stream()) {
+    transport_->watch([&] {
+      gone = true;
+      unwanted.request_stop();
+    });
+  }
+  const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
+  const std::stop_callback cut(state_.text->cut(), [&unwanted] { unwanted.request_stop(); });
+  const auto is_cut_short = [](const Result<ReadCall>& read) { return !read && read.error().code == WorkLimit::kCode; };
+  const bool is_short = call.body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody);
+  const std::stop_token stop = unwanted.get_token();
+  Result<ReadCall> read = co_await read_in(is_short ? TextLane::kQuick : TextLane::kLong, stop, call);
+  if (is_short && is_cut_short(read) && !stop.stop_requested()) {
+    read = co_await read_in(TextLane::kLong, stop, call);
+  }
+  if (is_cut_short(read)) {
+    if (gone) co_return std::nullopt;
+    read = tl::make_unexpected(shutting_down());
+  }
+  co_return std::move(read);
+}
+
 // The models are looked up anew each time: a request that waits while it holds them would keep others from their ends.
-asio::awaitable<Result<ReadCall>> Session::read_once(const Call& call) {
+asio::awaitable<Result<ReadCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
   const auto service = state_.service();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
   const auto read = guarded<ReadCall>(request_id_, [&]() -> Result<ReadCall> {
     if (const auto reserved = reserve_place(service->models, call); !reserved) {
       return tl::make_unexpected(reserved.error());
     }
+    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop);
     return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
-                     call);
+                     call, limit);
   });
-  const TextLane lane = is_quick(call.body) ? TextLane::kQuick : TextLane::kLong;
   const std::string client = client_name();
   const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
     state_.text->post(lane, client, std::move(job));
@@ -409,7 +434,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
   {
     std::shared_ptr<SavedStream> saved;
     const auto now = Clock::now();
-    if (operation->streams() && options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id")) {
+    if (operation->streams() && keeps_stream()) {
       saved = state_.streams.open(record_.key_name, request_id_, now);
     }
     const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {

@@ -50,6 +50,7 @@ class Session {
   boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  bool keeps_stream() const;
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
@@ -59,7 +60,8 @@ class Session {
   boost::asio::awaitable<bool> call_api();
   // nullopt: the client left.
   boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
-  boost::asio::awaitable<Result<ReadCall>> read_once(const Call& call);
+  boost::asio::awaitable<std::optional<Result<ReadCall>>> read_once(const Call& call);
+  boost::asio::awaitable<Result<ReadCall>> read_in(TextLane lane, std::stop_token stop, const Call& call);
   bool takes_place() const;
   std::optional<Error> full_queues() const;
   Result<void> reserve_place(const ModelTable& models, const Call& call);

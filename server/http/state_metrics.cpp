@@ -168,4 +168,8 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   return all;
 }
 
+double resident_bytes() {
+  return read_process_stat().resident_bytes;
+}
+
 }  // namespace quire

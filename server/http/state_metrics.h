@@ -11,5 +11,6 @@
 namespace quire {
 
 std::vector<prometheus::MetricFamily> state_families(const ServerState& state);
+double resident_bytes();  // of this process
 
 }  // namespace quire

@@ -1,6 +1,8 @@
 #include "server/http/text_pool.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +13,14 @@ namespace {
 
 // Clients of a lane that may be remembered without need.
 constexpr std::size_t kMostIdle = 256;
+// Of threads with long jobs, so that the threads that compute and answer go first where cores are short.
+constexpr int kLongNice = 5;
 
 }  // namespace
+
+bool TextSchedule::may_run(TextLane lane, const Client& client) const {
+  return !client.waiting.empty() && (lane == TextLane::kQuick || client.num_running < most_long_);
+}
 
 void TextSchedule::add(TextLane lane, const std::string& client, Job job) {
   Lane& own = lanes_[index(lane)];
@@ -21,19 +29,20 @@ void TextSchedule::add(TextLane lane, const std::string& client, Job job) {
   if (own.num_waiting == 0) own.used = std::max(own.used, other.used);
   Client& entry = own.clients[client];
   if (entry.waiting.empty() && entry.num_running == 0) entry.used = std::max(entry.used, own.least);
-  if (entry.waiting.empty()) own.candidates.insert({entry.used, client});
+  const bool was_candidate = may_run(lane, entry);
   entry.waiting.push_back(std::move(job));
+  if (!was_candidate && may_run(lane, entry)) own.candidates.insert({entry.used, client});
   ++own.num_waiting;
 }
 
 std::optional<TextSchedule::Next> TextSchedule::take(bool quick_only) {
   const Lane& quick = lanes_[index(TextLane::kQuick)];
   const Lane& slow = lanes_[index(TextLane::kLong)];
-  if (quick_only || slow.num_waiting == 0) {
-    if (quick.num_waiting == 0) return std::nullopt;
+  if (quick_only || slow.candidates.empty()) {
+    if (quick.candidates.empty()) return std::nullopt;
     return take_from(TextLane::kQuick);
   }
-  const bool quick_first = quick.num_waiting > 0 && quick.used <= slow.used;
+  const bool quick_first = !quick.candidates.empty() && quick.used <= slow.used;
   return take_from(quick_first ? TextLane::kQuick : TextLane::kLong);
 }
 
@@ -46,8 +55,8 @@ TextSchedule::Next TextSchedule::take_from(TextLane lane) {
   own.candidates.erase(first);
   next.job = std::move(client.waiting.front());
   client.waiting.pop_front();
-  if (!client.waiting.empty()) own.candidates.insert({client.used, next.client});
   ++client.num_running;
+  if (may_run(lane, client)) own.candidates.insert({client.used, next.client});
   --own.num_waiting;
   return next;
 }
@@ -58,17 +67,21 @@ void TextSchedule::charge(TextLane lane, const std::string& client, double secon
   own.seconds += seconds;
   const auto place = own.clients.find(client);
   Client& entry = place->second;
-  const bool waits = !entry.waiting.empty();
-  if (waits) own.candidates.erase({entry.used, client});
+  own.candidates.erase({entry.used, client});
   entry.used += seconds;
-  if (waits) own.candidates.insert({entry.used, client});
   --entry.num_running;
+  if (may_run(lane, entry)) own.candidates.insert({entry.used, client});
   // One that has used more than its share is remembered until the others have caught up.
   if (own.clients.size() <= kMostIdle) return;
   std::erase_if(own.clients, [&](const auto& each) {
     return each.second.waiting.empty() && each.second.num_running == 0 && each.second.used <= own.least;
   });
 }
+
+TextPool::TextPool(std::size_t num_threads)
+    : num_threads_(num_threads),
+      num_quick_(num_threads / 2),
+      schedule_(std::max<std::size_t>(2, num_threads - num_quick_) - 1) {}
 
 void TextPool::start() {
   for (std::size_t i = 0; i < num_threads_; ++i)
@@ -109,7 +122,8 @@ TextPool::Stats TextPool::stats() const {
 
 void TextPool::run(std::size_t number) {
   pthread_setname_np(pthread_self(), ("text-" + std::to_string(number)).c_str());
-  const bool quick_only = number == 0 && num_threads_ > 1;
+  const bool quick_only = number < num_quick_;
+  if (!quick_only && num_threads_ > 1) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLongNice);
   std::unique_lock lock(mutex_);
   while (true) {
     std::optional<TextSchedule::Next> next;
@@ -122,6 +136,7 @@ void TextPool::run(std::size_t number) {
     const std::chrono::duration<double> cost = std::chrono::steady_clock::now() - began;
     lock.lock();
     schedule_.charge(next->lane, next->client, cost.count());
+    if (schedule_.num_waiting(TextLane::kLong) > 0) changed_.notify_all();  // one may have waited for this job's end
   }
 }
 

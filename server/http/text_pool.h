@@ -1,9 +1,11 @@
 // TextPool: the threads that turn request bodies into requests. Any thread, except start() and join(): one thread at a
 // time. Jobs wait in two lanes, and within a lane by client; the client that has used the least time goes next, so
-// neither a costly request nor a client with many of them holds others up. One thread takes quick jobs only.
+// neither a costly request nor a client with many of them holds others up. Where there are several threads, half of
+// them take quick jobs only; the others run at a low priority, and one client's long jobs never have all of them.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -12,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,8 +22,9 @@
 
 namespace quire {
 
-// kQuick: the work is bounded by the body's length, and that is short. kLong: everything else.
+// kQuick: a short body, whose costly work is given up after kQuickTime and begun again as kLong.
 enum class TextLane { kQuick, kLong };
+inline constexpr std::chrono::milliseconds kQuickTime{20};
 inline constexpr std::size_t kNumTextLanes = 2;
 
 // Which job runs next. One thread at a time; the times are the caller's.
@@ -32,6 +36,9 @@ class TextSchedule {
     TextLane lane = TextLane::kQuick;
     std::string client;
   };
+
+  // `most_long`: long jobs of one client that run at once.
+  explicit TextSchedule(std::size_t most_long) : most_long_(most_long) {}
 
   void add(TextLane lane, const std::string& client, Job job);
   std::optional<Next> take(bool quick_only);
@@ -48,7 +55,7 @@ class TextSchedule {
   };
   struct Lane {
     std::map<std::string, Client> clients;                // with something waiting or running
-    std::set<std::pair<double, std::string>> candidates;  // of those with something waiting, by what they used
+    std::set<std::pair<double, std::string>> candidates;  // those whose next job may run, by what they used
     double least = 0.0;                                   // what the client that was served last had used
     double used = 0.0;                                    // seconds, beginning at the other's when it comes back
     double seconds = 0.0;                                 // since the start
@@ -56,7 +63,10 @@ class TextSchedule {
   };
   static std::size_t index(TextLane lane) { return static_cast<std::size_t>(lane); }
   Next take_from(TextLane lane);
+  // Whether the client is a candidate.
+  bool may_run(TextLane lane, const Client& client) const;
 
+  std::size_t most_long_;
   std::array<Lane, kNumTextLanes> lanes_;
 };
 
@@ -67,7 +77,7 @@ class TextPool {
     std::array<double, kNumTextLanes> seconds{};
   };
 
-  explicit TextPool(std::size_t num_threads) : num_threads_(num_threads) {}
+  explicit TextPool(std::size_t num_threads);
   ~TextPool() {
     stop();
     join();
@@ -78,6 +88,9 @@ class TextPool {
   void start();
   // Jobs must not throw.
   void post(TextLane lane, const std::string& client, TextSchedule::Job job);
+  // Costly work under way ends early from now on: jobs look at cut().
+  void interrupt() { cut_.request_stop(); }
+  std::stop_token cut() const { return cut_.get_token(); }
   // No further job begins.
   void stop();
   void join();
@@ -87,6 +100,8 @@ class TextPool {
   void run(std::size_t number);
 
   const std::size_t num_threads_;
+  const std::size_t num_quick_;  // the first of them take quick jobs only
+  std::stop_source cut_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   TextSchedule schedule_;

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "core/base/log.h"
+#include "server/api/canary.h"
 #include "server/api/errors.h"
 
 namespace quire {
@@ -33,6 +34,12 @@ Error given_up(const std::string& name) {
 Error under_way(const std::string& name) {
   return Error{ErrorKind::kConflict, "Something else is under way with the model '" + name + "': ask again after it",
                "model_busy", "name", std::chrono::seconds(1)};
+}
+
+Error has_canary(const std::string& name) {
+  return Error{ErrorKind::kConflict,
+               "The model '" + name + "' has a canary: end it first, by /admin/models/replace with 'share' 0 or 1",
+               "model_busy", "name", std::nullopt};
 }
 
 // A request's place in a queue while its model wakes; members go in the reverse order.
@@ -126,6 +133,7 @@ TableEntry LiveModels::describe(const Entry& entry) const {
   row.max_model_len = entry.max_model_len;
   row.served = entry.served;
   row.running = entry.running;
+  row.canary_share = entry.canary_share;
   return row;
 }
 
@@ -218,6 +226,9 @@ void LiveModels::load(const ModelEntry& model, Done done) {
 
 void LiveModels::take_out(const EntryPtr& entry) {
   entry->state = ModelState::kUnloaded;
+  for (const EntryPtr& other : entries_) {
+    if (canary_name(other->spec.name) == entry->spec.name) other->canary_share = 0.0;
+  }
   if (!entry->spec.is_configured) std::erase(entries_, entry);
   publish();
 }
@@ -237,6 +248,7 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kDraining && entry->after == after) return entry->told.push_back(std::move(done));
+  if (entry->canary_share > 0.0) return refuse(has_canary(name));
   const bool loads_for_nobody = is_loading(entry->state) && entry->waiting.empty();
   if (after == After::kUnload ? entry->can_give_up() : loads_for_nobody) {
     abandon(entry, after, given_up(name), outcome);
@@ -301,6 +313,7 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
   if (entry->is_busy()) return refuse(under_way(name));
+  if (entry->canary_share > 0.0) return refuse(has_canary(name));
   HostedModelSpec spec = entry->spec;
   spec.model.path = path;
   entry->told.push_back(std::move(done));
@@ -351,6 +364,7 @@ std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
   for (const EntryPtr& entry : entries_) {
     const auto limit = entry->spec.sleep_after;
     if (entry->state != ModelState::kReady || entry->replacing || limit.count() == 0) continue;
+    if (entry->canary_share > 0.0) continue;
     const EngineStats stats = entry->running->stats();
     if (stats.num_steps != entry->last_steps || stats.num_running > 0 || stats.num_waiting > 0) entry->active_at = now;
     entry->last_steps = stats.num_steps;

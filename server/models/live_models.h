@@ -57,6 +57,11 @@ class LiveModels {
   // one. `in_place`: the old one goes first, and requests wait meanwhile; for where there is no room for both.
   void replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done);
 
+  // A canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's conversations; a
+  // later call changes the share (without `path`). 0 unloads it again, 1 makes it the model. Errors: as replace(), 409
+  // "model_busy" where the model does not serve or the canary is another file.
+  void split(const std::string& name, const std::filesystem::path& path, double share, Done done);
+
   // For a request of this key that found its model asleep: wakes it and tells when it may be asked. What waits so is
   // bounded as the model's queue is. Errors: 404, the queue's refusals, 503 "model_failed".
   void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
@@ -92,6 +97,7 @@ class LiveModels {
     std::stop_source loading;               // of the load or replacement that is under way
     bool begun = false;                     // the load has the thread `models`, it does not wait for it
     bool replacing = false;                 // the next one is being loaded beside it
+    double canary_share = 0.0;              // of its conversations, that its canary gets
     const RunningModel* leaving = nullptr;  // who drains; only ever compared
     After after = After::kSleep;
     std::optional<HostedModelSpec> fallback;  // what it was before a replacement in place
@@ -141,6 +147,9 @@ class LiveModels {
   void after_drain(const EntryPtr& entry, Outcome& outcome);
   void take_out(const EntryPtr& entry);
   void take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served);
+  void begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done);
+  void drop_canary(const EntryPtr& canary, Done done, Outcome& outcome);
+  void promote(Entry& entry, const EntryPtr& canary, Outcome& outcome);
   void publish();
   TableEntry describe(const Entry& entry) const;
 

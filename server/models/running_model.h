@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/engine/engine_stats.h"
+#include "core/engine/engine_view.h"
 #include "core/engine/step_trace.h"
 #include "core/model/memory_plan.h"
 #include "server/api/served_model.h"
@@ -35,6 +36,7 @@ class RunningModel {
   virtual bool healthy() const = 0;
   virtual CacheConfig cache_config() const { return {}; }
   virtual StepTrace* step_trace() = 0;  // may be null
+  virtual EngineView::Reading view() { return {}; }
   // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;
   // Ends the engine's thread: nothing is sent any more.

@@ -26,6 +26,7 @@ struct ModelOrder {
   What what = What::kLoad;
   ModelEntry model;  // its name, and what a load or a replacement says beside
   bool in_place = false;
+  std::optional<double> share;  // a replacement's: of the traffic, that the new file gets as a canary; absent: all
 };
 
 struct AdminActions {

@@ -1,13 +1,19 @@
-// The web page's files, embedded in the binary when it is built (cmake/embed.cmake). Immutable; any thread.
+// The web page's files and the libraries it uses, embedded in the binary when it is built (cmake/web.cmake). Immutable;
+// any thread.
 #pragma once
 
 #include <optional>
 #include <string_view>
-#include <utility>
 
 namespace quire::web {
 
-// The bytes of server/web/<name>; nothing for another name.
-std::optional<std::string_view> find_asset(std::string_view name);
+struct Asset {
+  std::string_view name;  // "index.html", "lib/katex.js"
+  std::string_view etag;  // with its quotes: a hash of the content
+  std::string_view bytes;
+  bool compressed = false;  // `bytes` are in gzip's format
+};
+
+std::optional<Asset> find_asset(std::string_view name);
 
 }  // namespace quire::web

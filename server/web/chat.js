@@ -1,159 +1,306 @@
-// The chat: one conversation, streamed from /v1/chat/completions.
-const byId = (id) => document.getElementById(id);
+// The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
+import { ApiError, call, events } from "./api.js";
+import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch } from "./conversation.js";
+import { announce, button, byId, element, toast } from "./dom.js";
+import { requestFields, systemPrompt } from "./settings.js";
+import { Sidebar } from "./sidebar.js";
+import { Transcript } from "./transcript.js";
 
-const conversation = []; // {role, content} as the API takes them
-let running = null; // the AbortController of the answer under way
+const kSaveEvery = 1000; // ms, while an answer grows
+const kLargestFile = 512 * 1024; // bytes of an attachment
+const kLast = "quire.conversation";
 
-function addMessage(role, text) {
-  const box = document.createElement("div");
-  box.className = `message ${role}`;
-  const body = document.createElement("div");
-  body.className = "content";
-  body.textContent = text;
-  box.append(body);
-  byId("messages").append(box);
-  box.scrollIntoView({ block: "end" });
-  return box;
-}
+export class Chat {
+  #store;
+  #sidebar;
+  #transcript;
+  #shown = newConversation();
+  #running = new Map(); // conversation id -> AbortController
+  #files = [];
+  #models;
 
-function reasoningOf(box) {
-  let part = box.querySelector(".reasoning");
-  if (!part) {
-    part = document.createElement("div");
-    part.className = "reasoning";
-    box.prepend(part);
-  }
-  return part;
-}
-
-function numberOf(id) {
-  const value = byId(id).value;
-  return value === "" ? undefined : Number(value);
-}
-
-function requestBody() {
-  const system = byId("system").value.trim();
-  return {
-    model: byId("model").value,
-    messages: system ? [{ role: "system", content: system }, ...conversation] : conversation,
-    temperature: numberOf("temperature"),
-    top_p: numberOf("top_p"),
-    top_k: numberOf("top_k"),
-    max_tokens: numberOf("max_tokens"),
-    seed: numberOf("seed"),
-    stream: true,
-    stream_options: { include_usage: true },
-  };
-}
-
-// The payloads of the `data:` lines of a response, as they come.
-async function* events(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines) {
-      const data = line.startsWith("data:") ? line.slice(5).trim() : "";
-      if (data && data !== "[DONE]") yield JSON.parse(data);
-    }
-  }
-}
-
-async function receive(response, box) {
-  const answer = { role: "assistant", content: "" };
-  const started = performance.now();
-  let first = 0;
-  let pieces = 0;
-  for await (const event of events(response)) {
-    if (event.error) throw new Error(event.error.message);
-    const delta = event.choices?.[0]?.delta ?? {};
-    const reasoning = delta.reasoning_content ?? "";
-    if (reasoning) reasoningOf(box).textContent += reasoning;
-    if (delta.content) {
-      answer.content += delta.content;
-      box.querySelector(".content").textContent = answer.content;
-    }
-    if (delta.content || reasoning) {
-      first ||= performance.now();
-      pieces += 1;
-      box.scrollIntoView({ block: "end" });
-    }
-    const tokens = event.usage?.completion_tokens ?? pieces;
-    const seconds = (performance.now() - (first || started)) / 1000;
-    if (seconds > 0 && tokens > 1) {
-      byId("rate").textContent = `${tokens} tokens, ${((tokens - 1) / seconds).toFixed(1)} tokens/s, first after ${((first - started) / 1000).toFixed(2)} s`;
-    }
-  }
-  return answer;
-}
-
-function setBusy(busy) {
-  byId("send").disabled = busy;
-  byId("stop").disabled = !busy;
-  byId("regenerate").disabled = busy || !conversation.some((message) => message.role === "user");
-}
-
-async function answer() {
-  running = new AbortController();
-  setBusy(true);
-  const box = addMessage("assistant", "");
-  const key = byId("api_key").value;
-  try {
-    const response = await fetch("/v1/chat/completions", {
-      method: "POST",
-      headers: { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) },
-      body: JSON.stringify(requestBody()),
-      signal: running.signal,
+  constructor(store, models) {
+    this.#store = store;
+    this.#models = models;
+    this.#sidebar = new Sidebar(store, (id) => this.open(id));
+    this.#transcript = new Transcript(byId("messages"), byId("jump"), {
+      edit: (message, text) => this.#edit(message, text),
+      again: (message) => this.#answer(message.parent),
+      proceed: (message) => this.#answer(message.parent, message),
+      remove: (message) => this.#remove(message),
+      branch: (message) => this.#branch(message),
+      show: (id) => this.#change(() => showBranch(this.#shown, id)),
+      answerCall: (message, toolCall, text) => this.#answerCall(message, toolCall, text),
     });
-    if (!response.ok) throw new Error((await response.json()).error?.message ?? response.statusText);
-    conversation.push(await receive(response, box));
-  } catch (error) {
-    if (error.name === "AbortError") {
-      conversation.push({ role: "assistant", content: box.querySelector(".content").textContent });
-    } else {
-      box.classList.add("error");
-      box.querySelector(".content").textContent = error.message;
+    this.#bind();
+  }
+
+  async start() {
+    let last = null;
+    try {
+      last = localStorage.getItem(kLast);
+    } catch { /* storage is refused */ }
+    await this.open(last);
+  }
+
+  // Shows a stored conversation, or a new one.
+  async open(id) {
+    this.#shown = (id && (await this.#store.load(id))) || newConversation();
+    // An answer that a closed page left behind.
+    for (const message of Object.values(this.#shown.messages)) {
+      if (message.role === "assistant" && !message.finish && !this.#running.has(this.#shown.id)) message.finish = "aborted";
     }
-  } finally {
-    running = null;
-    setBusy(false);
+    this.#remember();
+    this.#transcript.show(this.#shown);
+    this.#drawBusy();
+    await this.#sidebar.draw(this.#shown.id);
+    if (window.matchMedia("(max-width: 50rem)").matches) this.#sidebar.toggle(false);
+  }
+
+  #remember() {
+    try {
+      localStorage.setItem(kLast, this.#shown.id);
+    } catch { /* as above */ }
+  }
+
+  #bind() {
+    byId("composer").addEventListener("submit", (event) => this.#send(event));
+    byId("prompt").addEventListener("keydown", (event) => {
+      // While an input method composes, Enter belongs to it.
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) this.#send(event);
+    });
+    byId("prompt").addEventListener("input", () => this.#fitPrompt());
+    byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
+    byId("files").addEventListener("change", (event) => this.#attach(event.target));
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !event.defaultPrevented) this.#running.get(this.#shown.id)?.abort();
+    });
+    for (const type of ["dragover", "drop"]) {
+      byId("composer").addEventListener(type, (event) => {
+        event.preventDefault();
+        if (type === "drop") this.#attach(event.dataTransfer);
+      });
+    }
+  }
+
+  #fitPrompt() {
+    const field = byId("prompt");
+    field.style.height = "auto";
+    field.style.height = `${Math.min(field.scrollHeight + 2, window.innerHeight / 2)}px`;
+  }
+
+  #send(event) {
+    event.preventDefault();
+    const text = byId("prompt").value.trim();
+    if ((!text && !this.#files.length) || this.#running.has(this.#shown.id)) return;
+    const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#files });
+    byId("prompt").value = "";
+    this.#fitPrompt();
+    this.#files = [];
+    this.#drawFiles();
+    this.#transcript.update(message);
+    this.#transcript.follow();
+    this.#answer(message.id);
+  }
+
+  #edit(message, text) {
+    if (message.role !== "user") {
+      const { id, parent, created, ...rest } = message;
+      this.#change(() => addMessage(this.#shown, parent, { ...rest, content: text, finish: "stop" }));
+      return;
+    }
+    this.#stopShown();
+    const made = addMessage(this.#shown, message.parent, { role: "user", content: text, files: message.files });
+    this.#transcript.show(this.#shown);
+    this.#answer(made.id);
+  }
+
+  #remove(message) {
+    this.#stopShown();
+    const conversation = this.#shown;
+    const undo = removeMessage(conversation, message.id);
+    this.#change(() => {});
+    toast("The message was deleted", {
+      label: "Undo",
+      run: async () => {
+        restore(conversation, undo);
+        await this.#store.save(conversation);
+        await this.open(conversation.id);
+      },
+    });
+  }
+
+  async #branch(message) {
+    const copy = branchOff(this.#shown, message.id);
+    await this.#store.save(copy);
+    await this.open(copy.id);
+    toast("A new conversation begins here");
+  }
+
+  #answerCall(message, toolCall, text) {
+    const made = addMessage(this.#shown, this.#shown.leaf, { role: "tool", callId: toolCall.id, content: text });
+    this.#transcript.show(this.#shown);
+    const results = pathTo(this.#shown, made.id).filter(({ role }) => role === "tool").map(({ callId }) => callId);
+    if (message.calls.every(({ id }) => results.includes(id))) this.#answer(made.id);
+    else this.#store.save(this.#shown);
+  }
+
+  #stopShown() {
+    this.#running.get(this.#shown.id)?.abort();
+  }
+
+  async #change(change) {
+    change();
+    this.#transcript.show(this.#shown);
+    await this.#store.save(this.#shown);
+    await this.#sidebar.draw();
+  }
+
+  // Asks for an answer to the message; `begun`: goes on with that answer, whose text was cut.
+  async #answer(parent, begun) {
+    const conversation = this.#shown;
+    if (this.#running.has(conversation.id)) return;
+    const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model: this.#models.chosen });
+    const path = pathTo(conversation, begun ? begun.id : parent);
+    Object.assign(answer, { finish: undefined, error: undefined, timing: { began: performance.now() } });
+    const controller = new AbortController();
+    this.#running.set(conversation.id, controller);
+    this.#drawBusy();
+    if (!begun) this.#transcript.show(conversation);
+    const screen = new Screen(this.#transcript, answer, () => this.#shown === conversation);
+    try {
+      await this.#store.save(conversation);
+      const response = await this.#request(path, begun, controller.signal);
+      await this.#receive(response, conversation, answer, screen);
+    } catch (error) {
+      answer.finish = error.name === "AbortError" ? "aborted" : "error";
+      if (error.name !== "AbortError") answer.error = { message: error.message, remedy: error.remedy ?? "" };
+    }
+    this.#running.delete(conversation.id);
+    await this.#finish(conversation, answer, screen);
+  }
+
+  async #request(path, begun, signal) {
+    const body = {
+      model: this.#models.chosen,
+      messages: apiMessages(path, systemPrompt()),
+      ...requestFields(),
+      stream: true,
+      stream_options: { include_usage: true },
+      ...(begun && { continue_final_message: true, add_generation_prompt: false }),
+    };
+    const watch = this.#models.watch(); // shows a model that is still loading
+    try {
+      return await call("/v1/chat/completions", { body, signal });
+    } finally {
+      watch.end();
+    }
+  }
+
+  async #receive(response, conversation, answer, screen) {
+    let saved = performance.now();
+    for await (const event of events(response)) {
+      if (event.usage) answer.usage = event.usage;
+      const choice = event.choices?.[0];
+      if (!choice) continue;
+      if (choice.finish_reason) answer.finish = choice.finish_reason;
+      if (!take(answer, choice.delta ?? {})) continue;
+      answer.timing.last = performance.now();
+      answer.timing.first ??= answer.timing.last;
+      screen.draw();
+      if (answer.timing.last - saved > kSaveEvery) {
+        saved = answer.timing.last;
+        await this.#store.save(conversation);
+      }
+    }
+    answer.finish ??= "stop";
+  }
+
+  async #finish(conversation, answer, screen) {
+    screen.end();
+    conversation.updated = Date.now();
+    await this.#store.save(conversation);
+    if (this.#shown === conversation) {
+      this.#transcript.update(answer);
+      this.#drawBusy();
+      announce(answer.error ? `Error: ${answer.error.message}` : "The answer is complete");
+    }
+    await this.#sidebar.draw();
+  }
+
+  #drawBusy() {
+    const busy = this.#running.has(this.#shown.id);
+    byId("send").disabled = busy;
+    byId("stop").disabled = !busy;
+    byId("messages").setAttribute("aria-busy", String(busy));
+  }
+
+  async #attach(source) {
+    for (const file of source.files) {
+      try {
+        if (file.size > kLargestFile) throw new ApiError(`it is larger than ${kLargestFile / 1024} KiB`);
+        const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+        if (text.includes("\0")) throw new TypeError();
+        this.#files.push({ name: file.name, text });
+      } catch (error) {
+        toast(`${file.name} was not attached: ${error instanceof TypeError ? "it is not text in UTF-8" : error.message}`);
+      }
+    }
+    byId("files").value = "";
+    this.#drawFiles();
+  }
+
+  #drawFiles() {
+    byId("attached").replaceChildren(...this.#files.map((file) => element("span", { class: "chip" }, file.name,
+      button("×", () => {
+        this.#files = this.#files.filter((other) => other !== file);
+        this.#drawFiles();
+      }, { class: "quiet", "aria-label": `Remove ${file.name}` }))));
   }
 }
 
-function send(event) {
-  event.preventDefault();
-  const text = byId("prompt").value.trim();
-  if (!text || running) return;
-  byId("prompt").value = "";
-  conversation.push({ role: "user", content: text });
-  addMessage("user", text);
-  answer();
+// Adds a piece of the stream to the answer; false where it holds nothing.
+function take(answer, delta) {
+  const reasoning = delta.reasoning_content ?? delta.reasoning ?? "";
+  if (reasoning) answer.reasoning = (answer.reasoning ?? "") + reasoning;
+  if (delta.content) answer.content += delta.content;
+  for (const piece of delta.tool_calls ?? []) {
+    answer.calls ??= [];
+    const known = answer.calls[piece.index] ??= { id: "", name: "", arguments: "" };
+    if (piece.id) known.id = piece.id;
+    known.name += piece.function?.name ?? "";
+    known.arguments += piece.function?.arguments ?? "";
+  }
+  return Boolean(reasoning || delta.content || delta.tool_calls?.length);
 }
 
-function regenerate() {
-  while (conversation.length && conversation.at(-1).role === "assistant") conversation.pop();
-  const boxes = byId("messages").children;
-  while (boxes.length && !boxes[boxes.length - 1].classList.contains("user")) boxes[boxes.length - 1].remove();
-  answer();
-}
+// Draws an answer at most once per frame, and less often when drawing takes long.
+class Screen {
+  #transcript;
+  #answer;
+  #isShown;
+  #planned = 0;
+  #pause = 0;
 
-function clear() {
-  running?.abort();
-  conversation.length = 0;
-  byId("messages").replaceChildren();
-  byId("rate").textContent = "";
-  setBusy(false);
-}
-
-export function startChat() {
-  byId("composer").addEventListener("submit", send);
-  byId("prompt").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey) send(event);
-  });
-  byId("stop").addEventListener("click", () => running?.abort());
-  byId("regenerate").addEventListener("click", regenerate);
-  byId("clear").addEventListener("click", clear);
+  constructor(transcript, answer, isShown) {
+    this.#transcript = transcript;
+    this.#answer = answer;
+    this.#isShown = isShown;
+    if (isShown()) transcript.update(answer, true);
+  }
+  draw() {
+    if (this.#planned) return;
+    this.#planned = setTimeout(() => requestAnimationFrame(() => {
+      if (!this.#planned) return;
+      this.#planned = 0;
+      if (!this.#isShown()) return;
+      const began = performance.now();
+      this.#transcript.update(this.#answer, true);
+      this.#pause = Math.min(1000, 4 * (performance.now() - began));
+    }), this.#pause);
+  }
+  end() {
+    clearTimeout(this.#planned);
+    this.#planned = 0;
+  }
 }

@@ -1,5 +1,7 @@
 #include "server/web/pages.h"
 
+#include <zlib.h>
+
 #include "kernels/check.h"
 #include "server/web/assets.h"
 
@@ -7,44 +9,60 @@ namespace quire::web {
 
 namespace {
 
-// Nothing from elsewhere is ever loaded, and no other site may frame the page.
+// Nothing is loaded from another site, no script or style stands in the page itself, and no other site may frame it.
 constexpr const char* kContentPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors "
-    "'none'; "
-    "base-uri 'none'; form-action 'self'";
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
-Response asset(std::string_view name, const char* content_type) {
-  const auto bytes = find_asset(name);
-  QUIRE_CHECK(bytes.has_value(), "every page that has a route is embedded");
-  Response response{200, content_type, std::string(*bytes)};
-  response.fields = {{"Content-Security-Policy", kContentPolicy},
-                     {"X-Content-Type-Options", "nosniff"},
-                     {"Cache-Control", "no-cache"}};
-  return response;
+std::string_view content_type(std::string_view name) {
+  if (name.ends_with(".html")) return "text/html; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  return "font/woff2";
 }
 
-constexpr const char* kScript = "text/javascript; charset=utf-8";
+// The asset itself, for clients that do not take gzip.
+std::string whole_text(std::string_view bytes) {
+  z_stream stream{};
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  QUIRE_CHECK(inflateInit2(&stream, MAX_WBITS + 16) == Z_OK, "zlib has memory for its window");
+  std::string text;
+  int status = Z_OK;
+  while (status == Z_OK) {
+    char piece[16384];
+    stream.next_out = reinterpret_cast<Bytef*>(piece);
+    stream.avail_out = sizeof piece;
+    status = inflate(&stream, Z_NO_FLUSH);
+    text.append(piece, sizeof piece - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  QUIRE_CHECK(status == Z_STREAM_END, "an embedded file is whole");
+  return text;
+}
 
 }  // namespace
 
-Response index_page(ServerState&) {
-  return asset("index.html", "text/html; charset=utf-8");
-}
-
-Response style_sheet(ServerState&) {
-  return asset("style.css", "text/css; charset=utf-8");
-}
-
-Response main_script(ServerState&) {
-  return asset("main.js", kScript);
-}
-
-Response chat_script(ServerState&) {
-  return asset("chat.js", kScript);
-}
-
-Response status_script(ServerState&) {
-  return asset("status.js", kScript);
+Response page_file(const RequestHead& head) {
+  constexpr std::string_view kFolder = "/ui/";
+  const std::string_view path = head.path;
+  const auto asset = find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
+  if (!asset) return error_response(404, "not_found", "The page has no file of this name");
+  Response response{200, std::string(content_type(asset->name)), ""};
+  response.fields = {{"Content-Security-Policy", kContentPolicy},
+                     {"X-Content-Type-Options", "nosniff"},
+                     {"Referrer-Policy", "no-referrer"},
+                     {"Cache-Control", "no-cache"},
+                     {"Vary", "Accept-Encoding"},
+                     {"ETag", std::string(asset->etag)}};
+  if (head.field("if-none-match").find(asset->etag) != std::string_view::npos) {
+    response.status = 304;
+    return response;
+  }
+  const bool takes_gzip = head.field("accept-encoding").find("gzip") != std::string_view::npos;
+  if (asset->compressed && takes_gzip) response.fields.push_back({"Content-Encoding", "gzip"});
+  response.body = asset->compressed && !takes_gzip ? whole_text(asset->bytes) : std::string(asset->bytes);
+  return response;
 }
 
 }  // namespace quire::web

@@ -1,15 +1,12 @@
 // The web page at `/` and its files under `/ui/`, served from the binary. Any thread.
 #pragma once
 
+#include "server/http/request_head.h"
 #include "server/http/response.h"
-#include "server/http/server_state.h"
 
 namespace quire::web {
 
-Response index_page(ServerState& state);
-Response style_sheet(ServerState& state);
-Response main_script(ServerState& state);
-Response chat_script(ServerState& state);
-Response status_script(ServerState& state);
+// The file that the path names. Compressed where the client takes gzip, 304 where it has the file already.
+Response page_file(const RequestHead& head);
 
 }  // namespace quire::web

@@ -1,94 +1,181 @@
-// The status page: gauges and rates drawn from /metrics (Prometheus text format), once a second while it is shown.
-const byId = (id) => document.getElementById(id);
-const kHistory = 120; // seconds drawn
+// The status view: each model's load, pool, steps and latencies, drawn from /status, whose history the server keeps.
+import { call } from "./api.js";
+import { byId, element, loadScript } from "./dom.js";
+import { secondsAgo, shortNumber, TimeChart } from "./charts.js";
 
-const series = [
-  { key: "running", title: "Running sequences", unit: "" },
-  { key: "waiting", title: "Waiting sequences", unit: "" },
-  { key: "kv", title: "KV blocks in use", unit: "%" },
-  { key: "hits", title: "Prefix hit rate", unit: "%" },
-  { key: "output", title: "Output tokens/s", unit: "" },
-  { key: "prompt", title: "Prompt tokens/s", unit: "" },
-  { key: "ttft", title: "Mean time to first token", unit: " ms" },
-  { key: "itl", title: "Mean inter-token time", unit: " ms" },
+const kEvery = 1000; // ms between two looks
+const kCells = 400;  // of the pool's map
+const kRanges = [[60, "1 minute"], [300, "5 minutes"], [900, "15 minutes"]];
+const kMostSequences = 50; // in the table
+
+const kFigures = [
+  ["running", "Running sequences"], ["waiting", "Waiting sequences"], ["pool", "KV blocks in use"], ["output", "Output tokens/s"],
+  ["prompt", "Prompt tokens/s"], ["first", "First token, median"], ["between", "Between tokens, median"], ["memory", "Resident memory"],
 ];
-const history = Object.fromEntries(series.map(({ key }) => [key, []]));
-let before = null;
 
-// {name: sum over label sets}; buckets are left out.
-function parseMetrics(text) {
-  const sums = {};
-  for (const line of text.split("\n")) {
-    const match = /^([A-Za-z_:][\w:]*)(\{.*\})? (\S+)$/.exec(line);
-    if (!match || match[1].endsWith("_bucket")) continue;
-    sums[match[1]] = (sums[match[1]] ?? 0) + Number(match[3]);
+export class Status {
+  #timer = 0;
+  #charts = null;
+  #shown = false;
+
+  async show(isShown) {
+    this.#shown = isShown;
+    clearTimeout(this.#timer);
+    if (!isShown) return;
+    if (!this.#charts) {
+      await loadScript("/ui/lib/chart.js");
+      this.#build();
+    }
+    if (this.#shown) this.#look();
   }
-  return sums;
-}
 
-function sample(now, then, seconds) {
-  const value = (name) => now[`vllm:${name}`] ?? 0;
-  const growth = (name) => value(name) - (then?.[`vllm:${name}`] ?? value(name));
-  const ratio = (above, below) => (below > 0 ? above / below : 0);
-  return {
-    running: value("num_requests_running"),
-    waiting: value("num_requests_waiting"),
-    kv: 100 * ratio(now["quire:kv_blocks_used"] ?? 0, now["quire:kv_blocks"] ?? 0), // of all models' pools
-    hits: 100 * ratio(value("prefix_cache_hits_total") || value("prefix_cache_hits"),
-      value("prefix_cache_queries_total") || value("prefix_cache_queries")),
-    output: growth("generation_tokens_total") / seconds,
-    prompt: growth("prompt_tokens_total") / seconds,
-    ttft: 1000 * ratio(growth("time_to_first_token_seconds_sum"), growth("time_to_first_token_seconds_count")),
-    itl: 1000 * ratio(growth("inter_token_latency_seconds_sum"), growth("inter_token_latency_seconds_count")),
-  };
-}
+  #build() {
+    byId("view-status").append(
+      element("div", { class: "row" },
+        element("label", {}, "Model ", element("select", { id: "status-model", onchange: () => this.#look() })),
+        element("label", {}, "Range ", element("select", { id: "status-range", onchange: () => this.#look() },
+          ...kRanges.map(([seconds, name]) => new Option(name, seconds, seconds === 300, seconds === 300)))),
+        element("span", { id: "status-note", class: "note", role: "status" })),
+      element("div", { class: "figures" }, ...kFigures.map(([key, title]) =>
+        element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title)))),
+      element("section", { "aria-label": "KV pool" }, element("h2", {}, "KV pool"), element("div", { id: "pool-map", class: "map", role: "img" }),
+        element("div", { id: "pool-legend", class: "legend" })),
+      element("div", { id: "plots", class: "plots" }),
+      element("section", {}, element("h2", {}, "Sequences"), element("div", { id: "keys" }), element("div", { id: "sequences" })),
+      element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" })));
+    const percentiles = [{ label: "p50", colour: 1 }, { label: "p90", colour: 2 }, { label: "p99", colour: 4 }];
+    this.#charts = {
+      tokens: new TimeChart("Tokens per second", [{ label: "output", colour: 1 }, { label: "prompt", colour: 2 }]),
+      sequences: new TimeChart("Sequences", [{ label: "running", colour: 1 }, { label: "waiting", colour: 2 }]),
+      blocks: new TimeChart("KV blocks", [{ label: "used", colour: 1, fill: true }, { label: "cached", colour: 6, fill: true }], { stacked: true }),
+      first: new TimeChart("Time to first token", percentiles, { unit: " ms" }),
+      between: new TimeChart("Time between tokens", percentiles, { unit: " ms" }),
+      shares: new TimeChart("Busy, and prompt tokens found in the cache", [{ label: "busy", colour: 1 }, { label: "cached", colour: 3 }], { unit: " %" }),
+      steps: null, // its phases come with the first answer
+    };
+    for (const chart of Object.values(this.#charts)) if (chart) byId("plots").append(chart.box);
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      for (const chart of Object.values(this.#charts)) chart?.recolour();
+    });
+  }
 
-function build() {
-  byId("figures").replaceChildren(...series.slice(0, 4).map(({ key, title }) => {
-    const box = document.createElement("div");
-    box.className = "figure";
-    box.innerHTML = `<b id="figure-${key}">0</b><span>${title}</span>`;
-    return box;
-  }));
-  byId("plots").replaceChildren(...series.map(({ key, title }) => {
-    const box = document.createElement("figure");
-    box.innerHTML = `<svg viewBox="0 0 ${kHistory} 100" preserveAspectRatio="none" role="img" aria-label="${title}"><polyline id="line-${key}"/></svg>` +
-      `<figcaption><span>${title}</span><span id="value-${key}"></span></figcaption>`;
-    return box;
-  }));
-}
+  async #look() {
+    clearTimeout(this.#timer);
+    try {
+      const status = await (await call("/status")).json();
+      if (!this.#shown) return;
+      this.#draw(status);
+      byId("status-note").textContent = `Quire ${status.version}`;
+    } catch (error) {
+      byId("status-note").textContent = `${error.message}. ${error.remedy ?? ""}`;
+    }
+    if (this.#shown) this.#timer = setTimeout(() => this.#look(), kEvery);
+  }
 
-function draw(point) {
-  for (const { key, unit } of series) {
-    const values = history[key];
-    values.push(point[key]);
-    if (values.length > kHistory) values.shift();
-    const top = Math.max(...values, 1e-9);
-    const offset = kHistory - values.length;
-    byId(`line-${key}`).setAttribute("points", values.map((v, i) => `${offset + i},${97 - 94 * (v / top)}`).join(" "));
-    const shown = point[key].toFixed(point[key] < 10 && unit !== "" ? 1 : 0) + unit;
-    byId(`value-${key}`).textContent = shown;
-    const figure = byId(`figure-${key}`);
-    if (figure) figure.textContent = shown;
+  #draw(status) {
+    const chosen = byId("status-model");
+    const names = status.models.map(({ name }) => name);
+    if ([...chosen.options].map(({ value }) => value).join() !== names.join()) {
+      const before = chosen.value;
+      chosen.replaceChildren(...names.map((name) => new Option(name, name)));
+      if (names.includes(before)) chosen.value = before;
+    }
+    drawModels(status);
+    const model = status.models.find(({ name }) => name === chosen.value);
+    byId("figure-memory").textContent = `${shortNumber(status.resident_bytes / 2 ** 20)} MiB`;
+    if (!model?.pool) return;
+    drawFigures(model);
+    drawPool(model);
+    drawSequences(model);
+    this.#drawHistory(status, model);
+    this.#drawSteps(status, model);
+  }
+
+  #drawHistory({ time: now }, { history }) {
+    const range = { min: -Number(byId("status-range").value), max: 0 };
+    const points = (values) => history.time.map((time, i) => ({ x: time - now, y: values[i] })).filter(({ x }) => x >= range.min);
+    const draw = (chart, ...series) => this.#charts[chart].draw(series.map(points), range);
+    const { first_token_ms: first, between_tokens_ms: between } = history;
+    draw("tokens", history.output_tokens_s, history.prompt_tokens_s);
+    draw("sequences", history.running, history.waiting);
+    draw("blocks", history.blocks_used, history.blocks_cached);
+    draw("first", first.p50, first.p90, first.p99);
+    draw("between", between.p50, between.p90, between.p99);
+    draw("shares", history.busy_percent, history.hit_percent);
+  }
+
+  #drawSteps({ phases }, { steps }) {
+    if (!this.#charts.steps) {
+      this.#charts.steps = new TimeChart(`The last steps, by phase`, phases.map((label, i) => ({ label, colour: i + 1, fill: true })), {
+        unit: " ms", bars: true, x: (value) => (value === 0 ? "last" : String(value)),
+        note: ({ step }) => `${step.prompt_tokens} prompt and ${step.decode_tokens} decode tokens of ${step.sequences} sequences, ${secondsAgo(-step.age_s)}`,
+      });
+      byId("plots").append(this.#charts.steps.box);
+    }
+    const last = steps.slice(-120);
+    this.#charts.steps.draw(phases.map((_, phase) => last.map((step, i) => ({ x: i + 1 - last.length, y: step.phases_ms[phase], step }))), {});
   }
 }
 
-async function tick() {
-  if (byId("view-status").hidden) return;
-  try {
-    const response = await fetch("/metrics");
-    const now = parseMetrics(await response.text());
-    const time = performance.now();
-    draw(sample(now, before?.sums, before ? (time - before.time) / 1000 : 1));
-    before = { sums: now, time };
-    byId("status-note").textContent = "Drawn from /metrics, once a second.";
-  } catch {
-    byId("status-note").textContent = "No answer from /metrics.";
-  }
+function lastOf(values) {
+  return values.findLast((value) => value !== null);
 }
 
-export function startStatus() {
-  build();
-  setInterval(tick, 1000);
-  byId("tab-status").addEventListener("click", tick);
+function drawFigures({ running, waiting, pool, history }) {
+  const set = (key, text) => { byId(`figure-${key}`).textContent = text; };
+  const milliseconds = (value) => (value === undefined ? "–" : `${shortNumber(value)} ms`);
+  set("running", running);
+  set("waiting", waiting);
+  set("pool", `${(100 * pool.used / Math.max(1, pool.blocks)).toFixed(0)} %`);
+  set("output", shortNumber(history.output_tokens_s.at(-1) ?? 0));
+  set("prompt", shortNumber(history.prompt_tokens_s.at(-1) ?? 0));
+  set("first", milliseconds(lastOf(history.first_token_ms.p50)));
+  set("between", milliseconds(lastOf(history.between_tokens_ms.p50)));
+}
+
+// Cells in proportion to the blocks: each sequence's own, those that several share, those kept for their content, the rest.
+function drawPool({ pool, sequences }) {
+  const parts = sequences.filter(({ blocks }) => blocks > 0)
+    .map(({ id, blocks, shared_blocks: shared }, i) => ({ kind: i % 2 ? "used odd" : "used", count: blocks - shared, title: id }));
+  parts.push({ kind: "shared", count: pool.shared, title: "shared by several sequences" });
+  const listed = parts.reduce((sum, { count }) => sum + count, 0);
+  parts.push({ kind: "used", count: Math.max(0, pool.used - listed), title: "in use" });
+  parts.push({ kind: "cached", count: pool.cached, title: "cached" });
+  const perCell = Math.max(1, pool.blocks / kCells);
+  const cells = [];
+  let filled = 0;
+  for (const { kind, count, title } of parts) {
+    filled += count;
+    const wanted = Math.max(Math.round(filled / perCell), cells.length + Math.min(1, count)); // what is there is seen
+    while (cells.length < wanted) cells.push(element("i", { class: kind, title }));
+  }
+  while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { title: "free" }));
+  byId("pool-map").replaceChildren(...cells);
+  byId("pool-map").setAttribute("aria-label", `${pool.used} of ${pool.blocks} blocks in use, ${pool.shared} shared, ${pool.cached} cached`);
+  const entry = (kind, text) => element("span", {}, element("i", { class: kind }), text);
+  byId("pool-legend").replaceChildren(
+    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${pool.shared}`), entry("cached", `cached ${pool.cached}`),
+    entry("", `free ${pool.blocks - pool.used - pool.cached}`),
+    element("span", {}, `${pool.blocks} blocks of ${pool.block_size} tokens, ${pool.dtype}; ${pool.restored} restored from lower tiers`));
+}
+
+function table(titles, rows) {
+  return element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))))));
+}
+
+function drawSequences({ sequences, keys }) {
+  byId("keys").replaceChildren(...(keys?.some(({ key }) => key)
+    ? [table(["Key", "Running", "Waiting"], keys.map(({ key, running, waiting }) => [key, running, waiting]))] : []));
+  const rows = sequences.slice(0, kMostSequences)
+    .map(({ id, choice, state, computed, tokens, prompt_tokens: prompt, blocks, shared_blocks: shared }) =>
+      [choice ? `${id} (${choice})` : id, state, prompt, Math.max(0, tokens - prompt), `${Math.round(100 * computed / Math.max(1, tokens))} %`, blocks, shared]);
+  byId("sequences").replaceChildren(rows.length
+    ? table(["Request", "State", "Prompt", "Generated", "Computed", "Blocks", "Shared"], rows) : element("p", { class: "note" }, "None."));
+  if (sequences.length > kMostSequences) byId("sequences").append(element("p", { class: "note" }, `${sequences.length - kMostSequences} more`));
+}
+
+function drawModels({ models }) {
+  byId("status-models").replaceChildren(table(["Model", "State", "Running", "Waiting", "KV in use", "Preemptions"], models.map((model) =>
+    [model.name, model.state, model.running ?? "–", model.waiting ?? "–", model.pool ? `${model.pool.used} of ${model.pool.blocks}` : "–", model.preemptions ?? "–"])));
 }

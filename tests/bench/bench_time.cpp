@@ -1,6 +1,6 @@
-// How long one request waits for others on a real model: bench_time MODEL
-// [alone|small|identical|choices|streams|models]... The engine runs on its own thread, as in the daemon. Build the same
-// file on two commits and run them in turns.
+// How long one request waits for others on a real model, each figure beside what it must be: bench_time MODEL
+// [alone|shared|small|identical|choices|streams|models]... The engine runs on its own thread, as in the daemon. Build
+// the same file on two commits and run them in turns.
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -60,7 +60,7 @@ struct Sent {
 class RunningEngine {
  public:
   RunningEngine(BenchModel& model, std::int64_t num_blocks, std::int32_t max_num_seqs,
-                std::shared_ptr<StepTurns> turns = nullptr) {
+                std::shared_ptr<StepTurns> turns = nullptr, double max_step_time_ms = SchedulerOptions::kAutoStepTime) {
     KvLayout layout = model.model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = KvCacheOptions{}.block_size;
@@ -69,7 +69,7 @@ class RunningEngine {
     options.turns = std::move(turns);
     options.scheduler.max_num_seqs = max_num_seqs;
     options.scheduler.target_itl_ms = 1e3 * kTargetItl;
-    options.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;  // as the daemon
+    options.scheduler.max_step_time_ms = max_step_time_ms;
     options.queue.max_queued_tokens = 1 << 30;
     engine_ = std::make_unique<Engine>(*model.model, *model.backend, model.backend->allocate_kv(layout),
                                        std::vector<TokenId>{}, options);
@@ -116,13 +116,47 @@ void let_it_run(int attempt) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300 + 37 * attempt % 500));
 }
 
+// A ratio that must stay at or below `most`.
+void report_ratio(const char* what, double ratio, double most) {
+  std::printf("%s: %.2f, must be at most %.2f%s\n", what, ratio, most, ratio <= most ? "" : ": MISSED");
+}
+
 void measure_alone(BenchModel& model) {
-  RunningEngine engine(model, 4000, 64);
-  first_token(engine, model.tokens(3000, 1));  // the step's price is known from here on
+  RunningEngine bounded(model, 4000, 64);
+  RunningEngine unbounded(model, 4000, 64, nullptr, 0.0);
+  for (RunningEngine* engine : {&bounded, &unbounded})
+    first_token(*engine, model.tokens(3000, 1));  // the step's price is known from here on
   std::vector<double> seconds;
-  for (int i = 0; i < 3; ++i)
-    seconds.push_back(first_token(engine, model.tokens(kLongTokens, 10 + i)));
+  std::vector<double> without_bound;
+  for (int i = 0; i < 3; ++i) {
+    seconds.push_back(first_token(bounded, model.tokens(kLongTokens, 10 + i)));
+    without_bound.push_back(first_token(unbounded, model.tokens(kLongTokens, 10 + i)));
+  }
   std::printf("alone: a prompt of %d tokens takes %.2f s\n", kLongTokens, percentile(seconds, 50));
+  report_ratio("alone, times unbounded steps", percentile(seconds, 50) / percentile(without_bound, 50), 1.03);
+}
+
+// A long prompt beside small requests that follow each other: its share of the machine is what they leave.
+void measure_shared(BenchModel& model) {
+  RunningEngine engine(model, 6000, 64);
+  first_token(engine, model.tokens(3000, 1));
+  std::vector<double> ratios;
+  int number = 40'000;
+  for (int i = 0; i < 3; ++i) {
+    const double alone = first_token(engine, model.tokens(kLongTokens, 500 + i));
+    std::vector<double> small;
+    for (int j = 0; j < 9; ++j)
+      small.push_back(first_token(engine, model.tokens(kSmallTokens, number++)));
+    const Sent prompt = engine.submit(model.tokens(kLongTokens, 600 + i), 1);
+    int num_small = 0;
+    for (; prompt.sink->times().empty(); ++num_small)
+      first_token(engine, model.tokens(kSmallTokens, number++));
+    const double work = alone + num_small * percentile(small, 50);
+    ratios.push_back(seconds_between(prompt.at, prompt.sink->times().at(0)) / work);
+    std::printf("shared: a prompt of %d tokens beside %d small requests takes %.2f s, alone %.2f s\n", kLongTokens,
+                num_small, ratios.back() * work, alone);
+  }
+  report_ratio("beside small requests, times the work of both", percentile(ratios, 50), 1.15);
 }
 
 void report(const char* what, const std::vector<double>& alone, const std::vector<double>& beside) {
@@ -191,9 +225,9 @@ std::vector<double> gaps_after(const std::vector<Sent>& streams, Clock::time_poi
 }
 
 void report_gaps(const char* what, const std::vector<double>& gaps) {
-  std::printf("%s: between tokens p50 %.0f, p99 %.0f ms, %.2f of the target of %.0f ms, %zu gaps\n", what,
-              1e3 * percentile(gaps, 50), 1e3 * percentile(gaps, 99), percentile(gaps, 99) / kTargetItl,
-              1e3 * kTargetItl, gaps.size());
+  std::printf("%s: between tokens p50 %.0f, p99 %.0f ms, %zu gaps\n", what, 1e3 * percentile(gaps, 50),
+              1e3 * percentile(gaps, 99), gaps.size());
+  report_ratio("p99, times the target", percentile(gaps, 99) / kTargetItl, 1.3);
 }
 
 void measure_streams(BenchModel& model) {
@@ -231,10 +265,11 @@ void measure_models(BenchModel& model) {
 
 int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void(BenchModel&)>>> all = {
-      {"alone", measure_alone},     {"small", measure_small},     {"identical", measure_identical},
-      {"choices", measure_choices}, {"streams", measure_streams}, {"models", measure_models}};
+      {"alone", measure_alone},         {"shared", measure_shared},   {"small", measure_small},
+      {"identical", measure_identical}, {"choices", measure_choices}, {"streams", measure_streams},
+      {"models", measure_models}};
   if (argc < 2) {
-    std::fprintf(stderr, "bench_time MODEL [alone|small|identical|choices|streams|models]...\n");
+    std::fprintf(stderr, "bench_time MODEL [alone|shared|small|identical|choices|streams|models]...\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

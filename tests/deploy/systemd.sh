@@ -23,3 +23,20 @@ grep 'Overall exposure' "$work/exposure"
 grace=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/quire.service")
 drain=$("$quire" serve --print-config | awk '/^drain:/ { on = 1; next } /^[a-z]/ { on = 0 } on && /delay:|deadline:/ { sum += $2 } END { print sum }')
 [ "$grace" -gt "$drain" ] || { echo "TimeoutStopSec=$grace is not longer than a drain of $drain s"; exit 1; }
+
+# The unit denies memory that is writable and executable. PCRE2's patterns are interpreted then: the tokens are the same, and
+# the log says what to do. PR_SET_MDWE is the kernel's own form of the denial (Linux 6.3).
+grep -q '^MemoryDenyWriteExecute=yes' "$units/quire.service"
+model=$(realpath "$(dirname "$0")/../../deploy/demo-model/quire-demo.gguf")
+text='{"text":"Hello there, you 2 people! It is 10:45, and 3.14 is no date."}'
+denied='import ctypes, os, sys
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])'
+if echo "$text" | python3 -c "$denied" "$quire" tokenize --model "$model" > "$work/interpreted" 2> "$work/log"; then
+  echo "$text" | "$quire" tokenize --model "$model" > "$work/compiled"
+  cmp "$work/interpreted" "$work/compiled"
+  grep -q 'MemoryDenyWriteExecute=no allows it' "$work/log" || { echo "nothing is logged of the interpreted pattern"; cat "$work/log"; exit 1; }
+else
+  [ $? -eq 77 ] || { cat "$work/log"; exit 1; }
+  echo "skipped in part: this kernel has no PR_SET_MDWE"
+fi

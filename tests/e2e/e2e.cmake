@@ -28,3 +28,14 @@ foreach(script ${e2e_tests})
 endforeach()
 # Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then.
 set_tests_properties(e2e_invariance PROPERTIES LABELS e2e)
+
+# The scripts that compare texts, on a daemon whose device completes late, in an order that tries everything, with two
+# steps in flight and poison where results are not ready.
+add_executable(quire_deferred ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
+set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
+target_link_libraries(quire_deferred PRIVATE quire_config quire_server)
+foreach(name openai openai_tools fields invariance tiers models)
+  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
+  set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;deferred"
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
+endforeach()

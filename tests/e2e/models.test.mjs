@@ -174,6 +174,65 @@ test("a model is replaced under load: no request fails, each is answered by one 
   assert.equal(await text_of(await ask("demo")), said.old);
 });
 
+test("a canary gets its share of the conversations, each of which stays with one version; it goes back, or becomes the model", async () => {
+  const prompts = Array.from({ length: 40 }, (_, index) => `Story ${index}: once upon a time`);
+  const versions = async () => Promise.all(prompts.map(async (prompt) => {
+    const response = await ask("demo", { prompt, max_tokens: 2 });
+    assert.equal(response.status, 200);
+    return (await response.json()).model;
+  }));
+  const requests_of = async (name) => {
+    const page = await (await fetch(`${server.url}/metrics`, { headers: { "x-api-key": "root-secret" } })).text();
+    const line = page.split("\n").find((each) => each.startsWith("vllm:e2e_request_latency_seconds_count") && each.includes(`model_name="${name}"`));
+    return line ? Number(line.split(" ").at(-1)) : 0;
+  };
+  const canaries = (list) => list.filter((name) => name === "demo@canary").length;
+  assert.equal(canaries(await versions()), 0);
+  const report = await done("replace", { name: "demo", path: other, share: 0.25 });
+  assert.equal(report.canary_share, 0.25);
+  assert.equal((await models())["demo@canary"].path, other);
+  const counted = await requests_of("demo@canary");
+  const first = await versions();
+  assert.ok(canaries(first) >= 3 && canaries(first) <= 20, `${canaries(first)} of 40`);
+  assert.deepEqual(await versions(), first);
+  assert.equal(await requests_of("demo@canary") - counted, 2 * canaries(first));
+  // What a client calls its conversation decides, however its text begins.
+  const of_session = await Promise.all(prompts.map(async (prompt) =>
+    (await (await ask("demo", { prompt, max_tokens: 2, session_id: "one" })).json()).model));
+  assert.equal(new Set(of_session).size, 1);
+  for (const [operation, body] of [["sleep", {}], ["unload", {}], ["replace", { path: other }], ["replace", { path: demo, share: 0.5 }]]) {
+    const refused = await admin(operation, { name: "demo", ...body });
+    assert.deepEqual([refused.status, refused.body.error.code], [409, "model_busy"], operation);
+  }
+  // A larger share moves conversations in one direction.
+  await done("replace", { name: "demo", share: 0.75 });
+  const more = await versions();
+  assert.ok(canaries(more) > canaries(first));
+  assert.ok(first.every((name, index) => name === "demo" || more[index] === "demo@canary"));
+  // Back, with requests under way.
+  const running = versions();
+  await done("replace", { name: "demo", share: 0 });
+  await running;
+  assert.equal(canaries(await versions()), 0);
+  const after_it = await models();
+  assert.equal(after_it["demo@canary"], undefined);
+  assert.deepEqual([after_it.demo.path, after_it.demo.canary_share], [demo, undefined]);
+  // Promoted, and then the old file again.
+  await done("replace", { name: "demo", path: other, share: 0.5 });
+  const promoted = versions();
+  assert.equal((await done("replace", { name: "demo", share: 1 })).path, other);
+  await promoted;
+  assert.equal(canaries(await versions()), 0);
+  assert.equal((await models())["demo@canary"], undefined);
+  await done("replace", { name: "demo", path: demo });
+  for (const body of [{ share: 1.5 }, { share: 0.5, path: demo, mode: "in_place" }, {}]) {
+    assert.equal((await admin("replace", { name: "demo", ...body })).status, 400, JSON.stringify(body));
+  }
+  assert.equal((await admin("replace", { name: "demo", share: 0.5 })).status, 409);
+  assert.equal((await admin("replace", { name: "demo", path: `${other}.absent`, share: 0.5 })).status, 400);
+  assert.equal((await models())["demo@canary"], undefined);
+});
+
 test("what does not fit is refused with the numbers: at run time, and at the start by the models' names", async () => {
   const large = await admin("load", { name: "large", path: demo, kv_memory: 2 ** 46 });
   assert.equal(large.status, 507);

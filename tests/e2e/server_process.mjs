@@ -21,14 +21,14 @@ export class QuireServer {
   url = "";
 
   // `model` null: the flags name the models.
-  static async start(flags = [], { model = process.env.QUIRE_MODEL, env = {} } = {}) {
+  static async start(flags = [], { model = process.env.QUIRE_MODEL, env = {}, binary = process.env.QUIRE_BINARY } = {}) {
     const server = new QuireServer();
-    await server.#launch(["serve", ...(model ? ["--model", model] : []), "--port", "0", ...flags], env);
+    await server.#launch(binary, ["serve", ...(model ? ["--model", model] : []), "--port", "0", ...flags], env);
     return server;
   }
 
-  async #launch(args, env) {
-    this.#process = spawn(process.env.QUIRE_BINARY, args, {
+  async #launch(binary, args, env) {
+    this.#process = spawn(binary, args, {
       stdio: ["ignore", "inherit", "pipe"], env: { ...process.env, ...env },
     });
     this.#exit = once(this.#process, "exit").then(([code, signal]) => ({ code, signal }));

@@ -1,7 +1,8 @@
 // The prefix cache below the pool: it outlives the process, and a process that is killed while it writes leaves nothing
 // that the next one could mistake for its own.
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -13,8 +14,8 @@ function temporary_folder() {
   return folder;
 }
 
-async function start(flags) {
-  const server = await QuireServer.start(flags);
+async function start(flags, options) {
+  const server = await QuireServer.start(flags, options);
   after(() => server.kill());
   return server;
 }
@@ -159,4 +160,36 @@ test("streams that are swapped out to host memory and back say what they say alo
   assert.ok(metrics["quire:kv_blocks_restored_total"] > 0);
   await server.metric_becomes("quire:kv_blocks_used", (value) => value === 0);
   await server.stop();
+});
+
+test("on a full filesystem requests are served as ever, and the next start reads nothing that is not whole", async (context) => {
+  const mounts = ["--user", "--map-root-user", "--mount"];
+  const folder = temporary_folder();
+  const mount = `mount -t tmpfs -o size=512k tmpfs '${folder}'`;
+  if (spawnSync("unshare", [...mounts, "sh", "-c", mount]).status !== 0) {
+    context.skip("no small filesystem can be mounted in a namespace here");
+    return;
+  }
+  const script = join(temporary_folder(), "quire-in-namespace");
+  writeFileSync(script, `#!/bin/sh\nexec unshare ${mounts.join(" ")} sh -c '${mount.replaceAll("'", '"')} && exec "$@"' sh '${process.env.QUIRE_BINARY}' "$@"\n`, { mode: 0o755 });
+  const indices = Array.from({ length: 24 }, (_, index) => index);
+  const fresh = await start(["--kv-cache.prefix-caching", "false"]);
+  const expected = [];
+  for (const index of indices) expected.push(await completed(fresh, index));
+  await fresh.stop();
+
+  const flags = ["--kv-cache.disk-tier-path", folder, "--num-blocks", "40"];
+  const server = await start(flags, { binary: script });
+  for (let round = 0; round < 2; ++round) {
+    for (const index of indices) assert.equal(await completed(server, index), expected[index], `prompt ${index}`);
+  }
+  assert.ok(server.log.some((line) => /could not be written.*No space left/.test(line)), "the filesystem was full");
+  const left = temporary_folder();
+  cpSync(`/proc/${server.pid}/root${folder}`, left, { recursive: true });
+  await server.stop();
+  assert.deepEqual(files_below(left).filter((name) => !name.endsWith(".kv") && name !== "lock"), [], "no half-written file is left");
+  const next = await start(["--kv-cache.disk-tier-path", left, "--num-blocks", "40"]);
+  for (const index of indices) assert.equal(await completed(next, index), expected[index], `prompt ${index}`);
+  assert.ok((await next.metrics())["quire:kv_blocks_restored_total"] > 0, "what was whole is used");
+  await next.stop();
 });

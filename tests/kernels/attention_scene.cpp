@@ -126,8 +126,8 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
     tables.insert(tables.end(), from.blocks.begin() + static_cast<std::ptrdiff_t>(unseen), from.blocks.end());
     table_starts.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  const AttentionBatch batch{starts, contexts, table_starts, tables, slots};
-  const bool is_plain = options_.causal && options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
+  const AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, options_.causal};
+  const bool is_plain = options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
                         options_.sinks == nullptr && options_.alibi == 0.0f && heads_.values() == heads_.head_dim;
   backend.store_kv(kv, kLayer, batch, k.view(), options_.value_in_key ? MatrixView{} : v.view());
   if (is_plain) return backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);

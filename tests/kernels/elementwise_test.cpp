@@ -196,6 +196,70 @@ TEST_CASE("swiglu agrees with double precision from -100 to 100") {
   }
 }
 
+TEST_CASE("gelu agrees with double precision, alone and as a gate") {
+  const auto gelu = [](double x) {
+    return 0.5 * x * (1.0 + std::tanh(0.79788456080286535588 * x * (1.0 + 0.044715 * x * x)));
+  };
+  for (LevelBackend& level : level_backends(2)) {
+    for (const std::int64_t width : kWidths) {
+      INFO(level.level << " width " << width);
+      std::mt19937 random(8);
+      Matrix gate = random_matrix(random, 5, width, 6.0f);
+      Matrix up = random_matrix(random, 5, width);
+      gate.at(0, 0) = -100.0f;
+      gate.at(1, 0) = 100.0f;
+      gate.at(2, 0) = 0.0f;
+      Matrix alone(5, width);
+      Matrix gated(5, width);
+      level.backend->graph()->activate({.kind = Nonlinearity::kGelu}, gate.view(), {}, alone.view());
+      level.backend->graph()->activate({.kind = Nonlinearity::kGelu}, gate.view(), up.view(), gated.view());
+      bool good = alone.padding_untouched() && gated.padding_untouched();
+      for (std::int64_t row = 0; row < 5; ++row) {
+        for (std::int64_t col = 0; col < width; ++col) {
+          const double expected = gelu(static_cast<double>(gate.at(row, col)));
+          good = good && close(alone.at(row, col), expected, 2e-6, 2e-7);
+          good = good && close(gated.at(row, col), expected * static_cast<double>(up.at(row, col)), 2e-6, 2e-6);
+        }
+      }
+      CHECK(good);
+    }
+  }
+}
+
+TEST_CASE("layer_norm agrees with double precision, with and without a bias, also in place") {
+  for (LevelBackend& level : level_backends(2)) {
+    for (const std::int64_t width : kWidths) {
+      INFO(level.level << " width " << width);
+      std::mt19937 random(9);
+      Matrix x = random_matrix(random, 4, width, 3.0f);
+      Matrix weight = random_matrix(random, 1, width);
+      Matrix bias = random_matrix(random, 1, width);
+      Matrix out(4, width);
+      level.backend->graph()->layer_norm(x.view(), &weight.at(0, 0), &bias.at(0, 0), 1e-5f, out.view());
+      bool good = out.padding_untouched();
+      for (std::int64_t row = 0; row < 4; ++row) {
+        double mean = 0.0;
+        double variance = 0.0;
+        for (std::int64_t col = 0; col < width; ++col)
+          mean += static_cast<double>(x.at(row, col)) / static_cast<double>(width);
+        for (std::int64_t col = 0; col < width; ++col)
+          variance += std::pow(static_cast<double>(x.at(row, col)) - mean, 2.0) / static_cast<double>(width);
+        for (std::int64_t col = 0; col < width; ++col) {
+          const double normed = (static_cast<double>(x.at(row, col)) - mean) / std::sqrt(variance + 1e-5);
+          const double expected =
+              normed * static_cast<double>(weight.at(0, col)) + static_cast<double>(bias.at(0, col));
+          good = good && close(out.at(row, col), expected, 1e-5, 1e-4);
+        }
+      }
+      CHECK(good);
+      Matrix plain(4, width);
+      level.backend->graph()->layer_norm(x.view(), &weight.at(0, 0), nullptr, 1e-5f, plain.view());
+      level.backend->graph()->layer_norm(x.view(), &weight.at(0, 0), nullptr, 1e-5f, x.view());
+      CHECK(plain.data == x.data);
+    }
+  }
+}
+
 TEST_CASE("rope rotates both styles, whole heads and the first part of them") {
   for (LevelBackend& level : level_backends(2)) {
     for (const RopeShape shape : {RopeShape{8, 8}, {64, 64}, {64, 32}, {80, 80}, {24, 6}, {128, 128}}) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tidy.sh BUILD [PREFIX...]: clang-tidy (naming, function size, common mistakes) over every source of the compilation
-# database that is ours, or over those below the prefixes. A file is checked again only when it, a header of ours that it
-# includes or the settings changed: passes are remembered in the build folder. JOBS: how many at once.
+# tidy.sh BUILD [PREFIX...]: clang-tidy (naming, function size, common mistakes) over every unit of the compilation database
+# that is ours, or over those below the prefixes. A unit of a unity build is checked with the sources that it includes, whose
+# headers are parsed once. A unit is checked again only when it, a file of ours that it includes or the settings changed: passes
+# are remembered in the build folder. JOBS: how many at once.
 set -uo pipefail
 build=$1
 shift
@@ -22,17 +23,20 @@ check() {
   local source=$1 stamp out
   stamp=$stamps/$( (with_headers "$source" | xargs cat 2>/dev/null; cat .clang-tidy) | sha256sum | cut -c1-40)
   [ -e "$stamp" ] && return 0
-  if out=$(clang-tidy-16 --quiet --extra-arg=-Wno-unknown-warning-option -p "$build" "$source" 2>&1); then
+  if out=$(clang-tidy-16 --quiet --header-filter="$sources" --extra-arg=-Wno-unknown-warning-option -p "$build" "$source" 2>&1); then
     touch "$stamp"
   else
     printf '%s\n' "$out" | grep -vE '^[0-9]+ warnings? (and [0-9]+ errors? )?generated|^Suppressed|^Use -header-filter'
     return 1
   fi
 }
+# Headers, and the sources of a unity build's units.
+sources='/(server|core|kernels|config|tests)/.*\.(h|cpp)$'
 export -f check with_headers
-export build stamps
+export build stamps sources
 
 prefixes=("${@:-}")
-grep -o '"file": "[^"]*"' "$build/compile_commands.json" | cut -d'"' -f4 | sed "s#^$PWD/##" | grep -v "^build/" | sort -u |
-  grep -v -F -f tests/lint/generated.txt | grep -E "^($(IFS='|'; echo "${prefixes[*]}"))" |
+grep -o '"file": "[^"]*"' "$build/compile_commands.json" | cut -d'"' -f4 | sed "s#^$PWD/##" |
+  grep -E "^(server|core|kernels|config|tests)/.*\.cpp$|/unity_[0-9]+_cxx\.cxx$" |
+  sort -u | grep -v -F -f tests/lint/generated.txt | grep -E "^($(IFS='|'; echo "${prefixes[*]}"))" |
   xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'check {}'

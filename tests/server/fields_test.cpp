@@ -1,8 +1,11 @@
 // Fields whose effect is in the response itself, whatever the model.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "server/api/json.h"
+#include "server/api/operation.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -151,4 +154,21 @@ TEST_CASE("what is wrong inside a message is named by its whole path") {
         "messages[0].tool_calls[0].id");
   CHECK(call(R"({"id":"a","type":"function","function":{"name":1,"arguments":"{}"}})") ==
         "messages[0].tool_calls[0].function.name");
+}
+
+TEST_CASE("an id has twenty-four letters and digits, each as likely as another, and none comes twice") {
+  std::set<std::string> ids;
+  std::map<char, int> counts;
+  constexpr int kIds = 20'000;
+  for (int i = 0; i < kIds; ++i) {
+    const std::string id = make_id("x-");
+    REQUIRE(id.size() == 26);
+    CHECK(ids.insert(id).second);
+    for (const char c : id.substr(2))
+      ++counts[c];
+  }
+  CHECK(counts.size() == 36);
+  const double expected = 24.0 * kIds / 36.0;  // six standard deviations
+  for (const auto& [letter, count] : counts)
+    CHECK(std::abs(count - expected) < 6.0 * std::sqrt(expected));
 }

@@ -241,12 +241,13 @@ TEST_CASE("a chunked body keeps to its bounds, however it arrives") {
   std::string many;
   for (int i = 0; i < 10; ++i)
     many += "1;" + long_name.substr(0, 2000) + "\r\na\r\n";
-  for (const std::size_t piece : {1, 2, 3, 7, 100000}) {
+  for (const std::size_t piece : {1U, 2U, 3U, 7U, 100000U}) {
     INFO(piece);
     CHECK(read("0\r\n\r\n", piece) == "|");
     CHECK(read("4\r\nabcd\r\n6\r\nefghij\r\n0\r\n\r\n", piece) == "abcdefghij|");
     CHECK(read("4\r\nabcd\r\n7\r\nefghijk\r\n0\r\n\r\n", piece) == "413");
     CHECK(read("1\r\na\r\n0\r\nX: y\r\n\r\n", piece) == "a|");
+    CHECK(read("1\r\naXYZ", piece) == "400");
     CHECK(read("1;" + long_name + "\r\n", piece) == "431");
     CHECK(read(std::string(40000, '0') + "1\r\na\r\n0\r\n\r\n", 1000) == "431");
     CHECK(read(many + "0\r\n\r\n", piece) == "431");

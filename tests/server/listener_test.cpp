@@ -182,6 +182,25 @@ TEST_CASE("a unix socket is served, has the asked mode, and goes with the server
   CHECK_FALSE(std::filesystem::exists(options.unix_socket));
 }
 
+TEST_CASE("the admin socket has its own mode") {
+  ServerOptions options = test_options();
+  options.unix_socket = temporary("api-socket");
+  options.unix_socket_mode = "0666";
+  options.admin_listen = temporary("admin-socket");
+  const auto mode_of = [](const std::string& path) {
+    struct stat status {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status.st_mode & 0777;
+  };
+  CHECK(ServerOptions().admin_socket_mode == "0600");
+  for (const auto& [mode, bits] : {std::pair("0600", 0600U), std::pair("0660", 0660U)}) {
+    options.admin_socket_mode = mode;
+    TestServer server({}, options);
+    CHECK(mode_of(options.admin_listen) == bits);
+    CHECK(mode_of(options.unix_socket) == 0666);
+  }
+}
+
 TEST_CASE("a path that a killed server left behind is taken over") {
   ServerOptions options = test_options();
   options.unix_socket = temporary("left-behind");

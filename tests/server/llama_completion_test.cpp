@@ -44,7 +44,7 @@ Result<std::shared_ptr<const Request>> infill(const std::string& body, std::int6
   RequestQueue queue({});
   auto model = fake_model(queue, max_model_len);
   model->tokenizer = std::make_shared<CodeTokenizer>();
-  auto opened = ready_table(std::move(model)).open(body);
+  auto opened = ready_table(std::move(model)).open(body, "");
   REQUIRE(opened);
   auto operation = parse_infill(std::get<ModelCall>(*opened), Call{});
   if (!operation) return tl::make_unexpected(operation.error());

@@ -96,9 +96,14 @@ inline std::string completion(const std::string& model, int max_tokens, bool str
   return dump_json(Json{{"model", model}, {"prompt", "x"}, {"max_tokens", max_tokens}, {"stream", stream}});
 }
 
+inline std::string posted(const std::string& path, const std::string& body) {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+
 inline std::string posted_completion(const std::string& body) {
-  return "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body;
+  return posted("/v1/completions", body);
 }
 
 inline std::string text_of(const HttpReply& reply) {

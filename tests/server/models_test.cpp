@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "server/api/canary.h"
 #include "tests/server/models_server.h"
 
 using namespace quire;
@@ -62,19 +64,72 @@ TEST_CASE("a body is opened for its model, or names the one that has to be woken
   unloaded.state = ModelState::kUnloaded;
   const ModelTable table(std::vector<TableEntry>{ready, sleeping, unloaded});
   for (const char* body : {R"({"model":"one","n":3})", R"({"n":3})"}) {
-    auto opened = table.open(body);
+    auto opened = table.open(body, "");
     REQUIRE(opened);
     ModelCall& asked = std::get<ModelCall>(*opened);
     CHECK(asked.model == model);
     CHECK(asked.reader.integer("n", 1, 5) == 3);
   }
   for (const char* body : {R"({"model":"two"})", R"({"model":"second","n":true})"}) {
-    const auto opened = table.open(body);
+    const auto opened = table.open(body, "");
     REQUIRE(opened);
     CHECK(std::get<AsleepModel>(*opened).name == "two");
   }
   for (const char* body : {R"({"model":"three"})", R"({"model":"four"})", R"({"model":2})", "[]", "", "{"})
-    CHECK_FALSE(table.open(body));
+    CHECK_FALSE(table.open(body, ""));
+}
+
+TEST_CASE("a canary gets its share of the conversations, and each stays where it is") {
+  FakeEngine engine;
+  TableEntry model;
+  model.name = "one";
+  model.served = fake_model(engine.queue());
+  TableEntry canary;
+  canary.name = canary_name("one");
+  canary.served = fake_model(engine.queue());
+  const auto versions = [&](double share, const std::string& key_name) {
+    TableEntry split = model;
+    split.canary_share = share;
+    const ModelTable table(std::vector<TableEntry>{split, canary});
+    std::vector<bool> on_canary;
+    for (int i = 0; i < 1000; ++i) {
+      const std::string first = R"({"role":"user","content":"question )" + std::to_string(i) + "\"}";
+      const auto ask = [&](const std::string& more) {
+        const std::string body = R"({"messages":[{"role":"system","content":"s"},)" + first + more + "]}";
+        return std::get<ModelCall>(*table.open(body, key_name)).model == canary.served;
+      };
+      on_canary.push_back(ask(""));
+      // Its next turn.
+      CHECK(ask(R"(,{"role":"assistant","content":"a"},{"role":"user","content":"and?"})") == on_canary.back());
+    }
+    return on_canary;
+  };
+  const auto count = [](const std::vector<bool>& on_canary) {
+    return std::count(on_canary.begin(), on_canary.end(), true);
+  };
+  CHECK(count(versions(0.0, "a")) == 0);
+  CHECK(count(versions(1.0, "a")) == 1000);
+  const std::vector<bool> tenth = versions(0.1, "a");
+  CHECK(count(tenth) > 70);  // five standard deviations
+  CHECK(count(tenth) < 150);
+  const std::vector<bool> half = versions(0.5, "a");
+  for (std::size_t i = 0; i < half.size(); ++i)
+    CHECK((half[i] || !tenth[i]));
+  CHECK(versions(0.1, "b") != tenth);  // another tenant's
+  // A canary that is not ready takes nothing.
+  canary.served.reset();
+  CHECK(count(versions(0.5, "a")) == 0);
+}
+
+TEST_CASE("a conversation is known by what its client calls it") {
+  const auto place = [](const char* body) { return place_in_traffic(Json::parse(body), ""); };
+  const double named = place(R"({"prompt_cache_key":"c1","prompt":"a"})");
+  CHECK(place(R"({"prompt_cache_key":"c1","prompt":"b"})") == named);
+  CHECK(place(R"({"prompt_cache_key":"c2","prompt":"a"})") != named);
+  CHECK(place(R"({"metadata":{"user_id":"u"},"messages":[]})") ==
+        place(R"({"metadata":{"user_id":"u"},"messages":[{"role":"user","content":"x"}]})"));
+  CHECK(place(R"({"input":"x"})") == place(R"({"input":"x","max_output_tokens":3})"));
+  CHECK(place(R"({"messages":"no list","input":[1,{"role":2}],"metadata":3,"user":4})") >= 0.0);
 }
 
 TEST_CASE("a request waits again where its model fell asleep after it was woken, and is refused where nobody wakes") {

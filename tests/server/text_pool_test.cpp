@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <future>
+#include <optional>
 #include <string>
 
+#include "tests/server/models_server.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -13,7 +15,7 @@ namespace {
 
 // A schedule whose jobs say which they were.
 struct Spoken {
-  TextSchedule schedule;
+  TextSchedule schedule{1};
   std::string said;
 
   void add(TextLane lane, const std::string& client, const std::string& word) {
@@ -102,27 +104,71 @@ TEST_CASE("a quick job runs while every other thread is held by long ones") {
   release.set_value();
 }
 
+TEST_CASE("a client's long jobs leave a thread to the others") {
+  TextSchedule schedule(2);
+  for (int i = 0; i < 3; ++i)
+    schedule.add(TextLane::kLong, "key a", [] {});
+  const auto first = schedule.take(false);
+  CHECK(schedule.take(false));
+  CHECK_FALSE(schedule.take(false));  // two of its jobs run
+  schedule.add(TextLane::kLong, "key b", [] {});
+  const auto other = schedule.take(false);
+  REQUIRE(other);
+  CHECK(other->client == "key b");
+  schedule.charge(TextLane::kLong, "key b", 1.0);
+  CHECK_FALSE(schedule.take(false));
+  schedule.charge(TextLane::kLong, "key a", 1.0);
+  CHECK(schedule.take(false));
+  CHECK(schedule.num_waiting(TextLane::kLong) == 0);
+}
+
 namespace {
 
-// Costs the compiler much.
-std::string costly_request() {
-  std::string pattern = "(";
-  for (int i = 0; i < 40; ++i)
-    pattern +=
-        std::string(i == 0 ? "" : "|") + "[a-z]{0," + std::to_string(40 + i) + "}[0-9]{0,40}x" + std::to_string(i);
-  return dump_json(Json{{"prompt", "a"}, {"max_tokens", 1}, {"guided_regex", pattern + "){1,50}"}});
+// A different one for each number. Its automaton has 2^15 states, which costs the compiler far more than kQuickTime.
+std::string costly_request(int number) {
+  const std::string pattern = "[ab]*a[ab]{14}" + std::string(static_cast<std::size_t>(number), 'x');
+  return dump_json(Json{{"prompt", "a"}, {"max_tokens", 1}, {"guided_regex", pattern}});
+}
+
+double metric(HttpClient& client, const std::string& name) {
+  const std::string page = client.get("/metrics").body;
+  const std::size_t at = page.find("\n" + name + " ");
+  return at == std::string::npos ? 0.0 : std::stod(page.substr(at + name.size() + 2));
 }
 
 }  // namespace
 
-TEST_CASE("a costly grammar in a short body is answered, and does not hold a neighbour up") {
+TEST_CASE("a costly grammar in a short body is compiled among the long jobs; a cheap one is not") {
   TestServer server(says("x"));
-  HttpClient attacker(server.port());
-  HttpClient neighbour(server.port());
-  const std::string body = costly_request();
-  attacker.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " +
-                std::to_string(body.size()) + "\r\n\r\n" + body);
-  CHECK(neighbour.post("/v1/completions", R"({"prompt":"a","max_tokens":1})").status == 200);
-  const int status = attacker.receive().status;
+  HttpClient client(server.port());
+  const std::string long_time = R"(quire:text_seconds_total{lane="long"})";
+  const std::string cheap = R"({"prompt":"a","max_tokens":1,"guided_regex":"[a-z]{1,3}"})";
+  CHECK(client.post("/v1/completions", cheap).status == 200);
+  CHECK(metric(client, long_time) == 0.0);
+  const int status = client.post("/v1/completions", costly_request(0)).status;
   CHECK((status == 200 || status == 400));
+  const double spent = metric(client, long_time);
+  CHECK(spent > 0.0);
+  // What came of it is kept.
+  CHECK(client.post("/v1/completions", costly_request(0)).status == status);
+  CHECK(metric(client, long_time) == spent);
+}
+
+TEST_CASE("a client that leaves ends the compilation of its grammar, and so does the server's end") {
+  std::optional<TestServer> server(std::in_place, says("x"));
+  {
+    HttpClient client(server->port());
+    client.send(posted_completion(costly_request(1)));
+    HttpClient other(server->port());
+    // It has its text thread, or waits for it.
+    while (metric(other, R"(quire:text_seconds_total{lane="quick"})") == 0.0) {
+    }
+  }
+  HttpClient left(server->port());
+  left.send(posted_completion(costly_request(2)));
+  server->server().stop();
+  server->server().stop();
+  const HttpReply reply = left.receive();
+  CHECK((reply.status == 503 || reply.status == 0));  // 0: it came too late to be accepted
+  server->server().wait();
 }

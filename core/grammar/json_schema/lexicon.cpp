@@ -4,7 +4,13 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kMaxEntries = 4096;  // patterns kept; beyond, they are built anew when asked for
+// What is kept; beyond, automata are built anew when asked for.
+constexpr std::size_t kMaxEntries = 4096;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+
+std::size_t bytes_of(const std::string& name, const Dfa& dfa) {
+  return name.size() + sizeof(std::uint32_t) * (dfa.next.size() + dfa.accept.size());
+}
 
 }  // namespace
 
@@ -20,14 +26,19 @@ DfaPtr Lexicon::dfa(const std::string& name, const std::function<DfaPtr()>& make
   }
   DfaPtr made = make();
   if (made == nullptr) return made;
+  const std::size_t num_bytes = bytes_of(name, *made);
   const std::lock_guard lock(mutex_);
-  if (named_.size() >= kMaxEntries) {
+  if (named_.size() >= kMaxEntries || num_bytes_ + num_bytes > kMaxBytes) {
     named_.clear();
     entries_.clear();
+    num_bytes_ = 0;
     if (any_text_ != nullptr) entries_.try_emplace(any_text_.get(), Entry{any_text_, {}});
   }
   const auto [kept, fresh] = named_.try_emplace(name, made);
-  if (fresh) entries_.try_emplace(made.get(), Entry{made, {}});
+  if (fresh) {
+    entries_.try_emplace(made.get(), Entry{made, {}});
+    num_bytes_ += num_bytes;
+  }
   return kept->second;
 }
 

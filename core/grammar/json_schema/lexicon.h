@@ -32,6 +32,7 @@ class Lexicon {
   std::shared_ptr<std::mutex> runtime_mutex_ = std::make_shared<std::mutex>();
   DfaPtr any_text_;
   std::unordered_map<std::string, DfaPtr> named_;
+  std::size_t num_bytes_ = 0;  // of their names and tables
   std::unordered_map<const Dfa*, Entry> entries_;
 };
 

@@ -63,16 +63,16 @@ std::string canonical_json(char32_t c) {
   return {'\\', 'u', '0', '0', kDigits[c >> 4], kDigits[c & 0xFu]};
 }
 
-std::optional<std::u32string> ByteLexer::few_characters(std::uint32_t state, std::size_t most) const {
+bool ByteLexer::add_few_characters(std::uint32_t state, std::size_t most, std::u32string& found) const {
   const auto& starts = dfa_->alphabet.starts();
-  std::u32string found;
+  std::size_t num_following = 0;
   for (std::size_t run = 0; run < starts.size(); ++run) {
     if (dfa_->next[state * dfa_->alphabet.num_classes() + dfa_->alphabet.run_classes()[run]] == 0) continue;
     const char32_t end = run + 1 < starts.size() ? starts[run + 1] : kMaxCodePoint + 1;
-    if (end - starts[run] > 1 || found.size() == most) return std::nullopt;
-    found.push_back(starts[run]);
+    if (end - starts[run] > 1 || ++num_following > most) return false;
+    if (found.find(starts[run]) == std::u32string::npos) found.push_back(starts[run]);
   }
-  return found;
+  return true;
 }
 
 ByteLexer::Row& ByteLexer::compute_row(std::uint32_t state) {

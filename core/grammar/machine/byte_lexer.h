@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,8 +41,9 @@ class ByteLexer {
   // Calls fn(target) for the distinct Dfa states that the code point being read can still lead to.
   template <class Fn>
   void for_each_target(std::uint32_t state, Fn fn) const;
-  // The characters that may follow a state between two characters, where they are at most `most`.
-  std::optional<std::u32string> few_characters(std::uint32_t state, std::size_t most) const;
+  // Adds the characters that may follow a state between two characters to those found, each once. False, and some of
+  // them are left out, where they are more than `most`.
+  bool add_few_characters(std::uint32_t state, std::size_t most, std::u32string& found) const;
   // True where no further code point can follow.
   bool is_final(std::uint32_t state) const { return state < final_.size() && final_[state]; }
   const Dfa& dfa() const { return *dfa_; }

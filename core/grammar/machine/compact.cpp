@@ -6,32 +6,32 @@
 
 namespace quire::grammar {
 
-namespace {
-
-class Compactor {
+class Machine::Compactor {
  public:
-  Compactor(const Stack& old, const Program& program)
-      : old_(old),
-        program_(program),
-        frames_(old.frames.size(), kNoIndex),
-        texts_(old.texts.size(), kNoIndex),
-        used_(old.used.size(), kNoIndex) {
-    frames_[kRootFrame] = kRootFrame;
-    frames_[kBaseFrame] = kBaseFrame;
-    texts_[kEmptyText] = kEmptyText;
+  Compactor(const Stack& old, const Program& program, Renumbered& indices, Stack& fresh)
+      : old_(old), program_(program), indices_(indices), fresh_(fresh) {
+    indices_.frames.assign(old.frames.size(), kNoIndex);
+    indices_.texts.assign(old.texts.size(), kNoIndex);
+    indices_.used.assign(old.used.size(), kNoIndex);
+    indices_.order.clear();
+    indices_.frames[kRootFrame] = kRootFrame;
+    indices_.frames[kBaseFrame] = kBaseFrame;
+    indices_.texts[kEmptyText] = kEmptyText;
+    fresh_.clear();
   }
 
-  Stack run(Threads& threads) {
+  void run(Threads& threads) {
     for (const Thread& thread : threads)
       number(thread.frame);
-    for (std::size_t i = 0; i < order_.size(); ++i)
-      fresh_.frames[frames_[order_[i]]] = copy(old_.frames[order_[i]]);
+    for (std::size_t i = 0; i < indices_.order.size(); ++i) {
+      const std::uint32_t frame = indices_.order[i];
+      fresh_.frames[indices_.frames[frame]] = copy(old_.frames[frame]);
+    }
     for (Thread& thread : threads) {
-      thread.frame = frames_[thread.frame];
+      thread.frame = indices_.frames[thread.frame];
       thread.text = text(thread.text);
       if (thread.position == Position::kKey || follows_text(thread)) thread.count = text(thread.count);
     }
-    return std::move(fresh_);
   }
 
  private:
@@ -42,11 +42,12 @@ class Compactor {
 
   // Frames of rules may refer to one another in circles, so they are numbered before they are filled.
   std::uint32_t number(std::uint32_t frame) {
-    if (frames_[frame] == kNoIndex) {
-      frames_[frame] = fresh_.push(Frame{});
-      order_.push_back(frame);
+    std::uint32_t& index = indices_.frames[frame];
+    if (index == kNoIndex) {
+      index = fresh_.push(Frame{});
+      indices_.order.push_back(frame);
     }
-    return frames_[frame];
+    return index;
   }
 
   Frame copy(const Frame& frame) {
@@ -67,44 +68,42 @@ class Compactor {
   }
 
   std::uint32_t used(std::uint32_t entry) {
-    std::vector<std::uint32_t> chain;
-    for (; entry != kNoIndex && used_[entry] == kNoIndex; entry = old_.used[entry].next)
+    std::vector<std::uint32_t>& chain = indices_.used_chain;
+    chain.clear();
+    for (; entry != kNoIndex && indices_.used[entry] == kNoIndex; entry = old_.used[entry].next)
       chain.push_back(entry);
-    std::uint32_t at = entry == kNoIndex ? kNoIndex : used_[entry];
+    std::uint32_t at = entry == kNoIndex ? kNoIndex : indices_.used[entry];
     for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
       UsedText copied = old_.used[*link];
       copied.text = text(copied.text);
       copied.next = at;
       fresh_.used.push_back(copied);
-      at = used_[*link] = static_cast<std::uint32_t>(fresh_.used.size() - 1);
+      at = indices_.used[*link] = static_cast<std::uint32_t>(fresh_.used.size() - 1);
     }
     return at;
   }
 
   std::uint32_t text(std::uint32_t node) {
-    std::vector<std::uint32_t> chain;
-    for (; texts_[node] == kNoIndex; node = old_.texts[node].previous)
+    std::vector<std::uint32_t>& chain = indices_.text_chain;
+    chain.clear();
+    for (; indices_.texts[node] == kNoIndex; node = old_.texts[node].previous)
       chain.push_back(node);
-    std::uint32_t at = texts_[node];
+    std::uint32_t at = indices_.texts[node];
     for (auto link = chain.rbegin(); link != chain.rend(); ++link) {
-      at = texts_[*link] = fresh_.extend_text(at, old_.texts[*link].last);
+      at = indices_.texts[*link] = fresh_.extend_text(at, old_.texts[*link].last);
     }
     return at;
   }
 
   const Stack& old_;
   const Program& program_;
-  Stack fresh_;
-  std::vector<std::uint32_t> frames_;
-  std::vector<std::uint32_t> texts_;
-  std::vector<std::uint32_t> used_;
-  std::vector<std::uint32_t> order_;
+  Renumbered& indices_;
+  Stack& fresh_;
 };
 
-}  // namespace
-
 void Machine::compact(Threads& threads) {
-  stack_ = Compactor(stack_, *program_).run(threads);
+  Compactor(stack_, *program_, renumbered_, other_stack_).run(threads);
+  std::swap(stack_, other_stack_);
 }
 
 }  // namespace quire::grammar

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/grammar/machine/decimal.h"
+#include "core/grammar/machine/lent.h"
 #include "core/grammar/machine/machine.h"
 
 namespace quire::grammar {
@@ -150,9 +151,9 @@ void Machine::step_object(const Thread& thread, std::uint8_t byte, Threads& out)
   } else if (byte == '"' && (thread.position == Position::kObjectFirst || thread.position == Position::kNextKey)) {
     begin_key(thread, out);
   } else if (byte == ',' && thread.position == Position::kAfterProperty) {
-    Threads key;
-    begin_key(thread, key);
-    if (!key.empty()) push(out, Thread{.position = Position::kNextKey, .frame = thread.frame});
+    Lent<Threads> key(key_);
+    begin_key(thread, *key);
+    if (!key->empty()) push(out, Thread{.position = Position::kNextKey, .frame = thread.frame});
   } else if (byte == ':' && thread.position == Position::kColon) {
     begin_property_value(thread, out);
   }

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/grammar/machine/lent.h"
+
 namespace quire::grammar {
 
 namespace {
@@ -48,20 +50,30 @@ Threads Machine::start() {
 
 bool Machine::step(const Threads& from, std::uint8_t byte, Threads& out) {
   begin_step();
-  Threads items;
+  Lent<Threads> items(items_);
   for (const Thread& thread : from) {
     if (thread.position == Position::kArrayFirst && byte != ']' && !is_space(byte)) {
-      begin_items(thread.frame, items);
+      begin_items(thread.frame, *items);
     } else {
       step_thread(thread, byte, out);
     }
   }
-  share_values(items);
-  for (const Thread& item : items)
+  share_values(*items);
+  for (const Thread& item : *items)
     step_thread(item, byte, out);
   share_values(out);
   if (program_->rules != nullptr) drop_ended(out);
   return !out.empty();
+}
+
+bool Machine::read(std::string_view bytes, Threads& threads) {
+  Lent<Threads> next(next_);
+  for (std::size_t i = 0; i < bytes.size() && !threads.empty(); ++i) {
+    next->clear();
+    step(threads, static_cast<std::uint8_t>(bytes[i]), *next);
+    threads.swap(*next);
+  }
+  return !threads.empty();
 }
 
 // Rules that have returned and read nothing more were kept only so as not to be entered twice.
@@ -74,14 +86,14 @@ void Machine::drop_ended(Threads& threads) const {
 bool Machine::complete(const Threads& threads) {
   const Stack::Mark mark = stack_.mark();
   begin_step();
-  Threads ended;
+  Lent<Threads> ended(ended_);
   for (const Thread& thread : threads) {
     if (thread.position == Position::kDone) return true;
     if (thread.position != Position::kBare) continue;
-    if (program_->nodes[thread.shape].bare->accept(thread.state) != 0) finish_value(thread.frame, ended);
+    if (program_->nodes[thread.shape].bare->accept(thread.state) != 0) finish_value(thread.frame, *ended);
   }
   stack_.release(mark);
-  return std::any_of(ended.begin(), ended.end(),
+  return std::any_of(ended->begin(), ended->end(),
                      [](const Thread& thread) { return thread.position == Position::kDone; });
 }
 
@@ -236,15 +248,17 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
     return;
   }
   // The value ended before this byte: calls made there are not those made after it.
-  std::vector<Called> later = std::exchange(called_, {});
-  std::unordered_set<std::uint64_t> entered_later = std::exchange(entered_, {});
+  Lent<std::vector<Called>> called(other_called_);
+  Lent<KeySet> entered(other_entered_);
+  Lent<Threads> ended(ended_);
+  std::swap(called_, *called);
+  std::swap(entered_, *entered);
   const bool reached = std::exchange(base_reached_, false);
-  Threads ended;
-  finish_bare(thread, ended);
-  called_ = std::move(later);
-  entered_ = std::move(entered_later);
+  finish_bare(thread, *ended);
+  std::swap(called_, *called);
+  std::swap(entered_, *entered);
   base_passed_ = std::exchange(base_reached_, reached) || base_passed_;
-  for (const Thread& after : ended)
+  for (const Thread& after : *ended)
     step_thread(after, byte, out);
 }
 

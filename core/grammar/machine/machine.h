@@ -5,12 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/grammar/limits.h"
 #include "core/grammar/machine/byte_set.h"
+#include "core/grammar/machine/key_set.h"
 #include "core/grammar/machine/program.h"
 #include "core/grammar/machine/stack.h"
 
@@ -54,6 +55,8 @@ class Machine {
   Threads start();
   // Appends what the threads become over one byte; whether any survive.
   bool step(const Threads& from, std::uint8_t byte, Threads& out);
+  // Replaces the threads by what they become over the bytes; whether any survive.
+  bool read(std::string_view bytes, Threads& threads);
   // Whether the text so far is complete.
   bool complete(const Threads& threads);
   // Whether only the end may follow.
@@ -91,6 +94,7 @@ class Machine {
   void compact(Threads& threads);
 
  private:
+  class Compactor;
   void drop_ended(Threads& threads) const;
   void push(Threads& out, const Thread& thread);
   bool counts_conditions(const Thread& thread) const;
@@ -133,11 +137,26 @@ class Machine {
   Stack stack_;
   Allowance allowance_;
   std::vector<Called> called_;
-  std::unordered_set<std::uint64_t> entered_;  // rule threads of the present step, once they are many
-  Threads waiting_;                            // rule threads whose calls and returns are still to be followed
-  bool entering_ = false;                      // whether a loop over them is under way
+  KeySet entered_;         // rule threads of the present step, once they are many
+  Threads waiting_;        // rule threads whose calls and returns are still to be followed
+  bool entering_ = false;  // whether a loop over them is under way
   bool base_reached_ = false;
   bool base_passed_ = false;
+
+  // Memory that is lent to one call at a time, so that reading a text allocates nothing in the long run.
+  Threads next_;
+  Threads items_;
+  Threads ended_;
+  Threads key_;
+  std::vector<Called> other_called_;
+  KeySet other_entered_;
+  Stack other_stack_;
+  struct Renumbered {  // by index in the old stack: the index in the new one
+    std::vector<std::uint32_t> frames, texts, used;
+    std::vector<std::uint32_t> order;  // of frames, as they were numbered
+    std::vector<std::uint32_t> used_chain, text_chain;
+  };
+  Renumbered renumbered_;
 };
 
 }  // namespace quire::grammar

@@ -29,7 +29,7 @@ bool Machine::enters_anew(const Thread& thread, const Threads& out) {
       if (known.position == Position::kRule) entered_.insert(key(known));
     }
   }
-  return entered_.insert(key(thread)).second;
+  return entered_.insert(key(thread));
 }
 
 // A loop, not recursion: how deep one place leads to another is up to the grammar.

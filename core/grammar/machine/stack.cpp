@@ -2,7 +2,8 @@
 
 namespace quire::grammar {
 
-Stack::Stack() {
+void Stack::clear() {
+  release({});
   frames.emplace_back();
   frames.push_back(Frame{.kind = FrameKind::kBase});
   texts.push_back(TextNode{kNoIndex, 0, 0, 0x9E3779B97F4A7C15ull});

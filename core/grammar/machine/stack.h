@@ -51,8 +51,10 @@ inline constexpr std::uint32_t kEmptyText = 0;
 
 class Stack {
  public:
-  Stack();
+  Stack() { clear(); }
 
+  void clear();  // but for the frames that are always there, and the empty text
+  std::size_t num_entries() const { return frames.size() + edges.size() + words.size() + texts.size() + used.size(); }
   struct Mark {
     std::size_t frames, edges, words, texts, used;
   };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "core/grammar/machine/lent.h"
 #include "core/grammar/machine/machine.h"
 #include "core/grammar/mask/filler.h"
 
@@ -13,16 +13,16 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kCompactAt = 1u << 14;  // frames; a generation's stack is copied when it has grown past this
+constexpr std::size_t kCompactAt = 1u << 9;  // entries; a generation's stack is copied when it has grown past this
 constexpr std::size_t kMaxForcedBytes = 1u << 10;
 
 class CompiledState final : public GrammarState {
  public:
   CompiledState(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary,
-                std::shared_ptr<NodeContexts> contexts)
+                std::shared_ptr<GrammarWorkspace> workspace)
       : mutex_(program->mutex),
         vocabulary_(std::move(vocabulary)),
-        contexts_(std::move(contexts)),
+        workspace_(std::move(workspace)),
         machine_(std::move(program)) {
     within_allowance([&] { threads_ = machine_.start(); });
   }
@@ -42,10 +42,10 @@ class CompiledState final : public GrammarState {
 
   bool finished() const override { return ended_ || Machine::only_done(threads_); }
 
-  std::vector<TokenId> forced_tokens() override {
-    std::vector<TokenId> tokens;
-    within_allowance([&] { tokens = forced(); });
-    return tokens;
+  std::span<const TokenId> forced_tokens() override {
+    forced_.clear();
+    if (!within_allowance([&] { find_forced(); })) forced_.clear();
+    return forced_;
   }
 
  private:
@@ -64,7 +64,7 @@ class CompiledState final : public GrammarState {
 
   void fill_allowed(std::span<std::uint32_t> mask) {
     std::fill(mask.begin(), mask.end(), 0);
-    if (!ended_) MaskFiller(machine_, *vocabulary_, *contexts_).fill(threads_, mask);
+    if (!ended_) MaskFiller(machine_, *vocabulary_, *workspace_).fill(threads_, mask);
     if (!ended_ && !machine_.complete(threads_)) return;
     for (const TokenId end : vocabulary_->end_tokens())
       mask[static_cast<std::size_t>(end.value) / 32] |= 1u << end.value % 32;
@@ -80,96 +80,84 @@ class CompiledState final : public GrammarState {
     if (ended_ || bytes.empty()) return false;
     machine_.allowance().renew();
     const Stack::Mark mark = machine_.stack().mark();
-    Threads now = read(threads_, bytes);
-    if (now.empty()) {
+    Lent<Threads> now(workspace_->now);
+    *now = threads_;
+    if (!machine_.read(bytes, *now)) {
       machine_.stack().release(mark);
       return false;
     }
-    threads_ = std::move(now);
-    if (machine_.stack().frames.size() > compact_at_) {
+    threads_.swap(*now);
+    if (machine_.stack().num_entries() > compact_at_) {
       machine_.compact(threads_);
-      compact_at_ = std::max(kCompactAt, 2 * machine_.stack().frames.size());
+      compact_at_ = std::max(kCompactAt, 2 * machine_.stack().num_entries());
     }
     return true;
   }
 
-  std::vector<TokenId> forced() {
+  void find_forced() {
     const Stack::Mark mark = machine_.stack().mark();
-    Threads now = ended_ ? Threads{} : threads_;
-    std::string text;
-    while (text.size() < kMaxForcedBytes && !now.empty() && !machine_.complete(now) && force(now, text)) {
+    Lent<Threads> now(workspace_->now);
+    Lent<std::string> text(workspace_->text);
+    if (!ended_) *now = threads_;
+    while (text->size() < kMaxForcedBytes && !now->empty() && !machine_.complete(*now) && force(*now, *text)) {
     }
-    const bool to_the_end = Machine::only_done(now);
+    const bool to_the_end = Machine::only_done(*now);
     machine_.stack().release(mark);
-    return split(text, to_the_end);
+    split(*text, to_the_end);
   }
 
   // Moves over the one byte that can follow, or within JSON strings over the one character, in its usual spelling;
   // false where there are several.
-  bool force(Threads& now, std::string& forced) {
-    std::vector<std::string> ways;
-    const auto characters = next_characters(now);
-    if (characters) {
-      for (const char32_t c : *characters)
-        ways.push_back(canonical_json(c));
-      ways.emplace_back(1, '"');
-    } else {
-      ByteSet first;
-      for (const Thread& thread : now)
-        machine_.first_bytes(thread, first);
-      for (std::uint32_t byte = 0; byte < 256; ++byte) {
-        if (first.has(static_cast<std::uint8_t>(byte))) ways.emplace_back(1, static_cast<char>(byte));
-      }
+  bool force(Threads& now, std::string& text) {
+    Lent<std::vector<std::string>> ways(workspace_->ways);
+    find_ways(now, *ways);
+    Lent<Threads> tried(workspace_->tried);
+    Lent<Threads> only(workspace_->only);
+    const std::string* found = nullptr;
+    for (const std::string& way : *ways) {
+      *tried = now;
+      if (!machine_.read(way, *tried)) continue;
+      if (found != nullptr) return false;
+      only->swap(*tried);
+      found = &way;
     }
-    Threads only;
-    std::string found;
-    for (std::string& way : ways) {
-      Threads next = read(now, way);
-      if (next.empty()) continue;
-      if (!only.empty()) return false;
-      only = std::move(next);
-      found = std::move(way);
-    }
-    if (only.empty()) return false;
-    now = std::move(only);
-    forced += found;
+    if (found == nullptr) return false;
+    now.swap(*only);
+    text += *found;
     return true;
   }
 
-  // What the threads become over the bytes; none where they cannot read them.
-  Threads read(const Threads& from, std::string_view bytes) {
-    Threads now = from;
-    for (const char byte : bytes) {
-      Threads next;
-      machine_.step(now, static_cast<std::uint8_t>(byte), next);
-      now = std::move(next);
+  void find_ways(const Threads& now, std::vector<std::string>& ways) {
+    Lent<std::u32string> characters(workspace_->characters);
+    if (find_next_characters(now, *characters)) {
+      for (const char32_t c : *characters)
+        ways.push_back(canonical_json(c));
+      ways.emplace_back(1, '"');
+      return;
     }
-    return now;
+    ByteSet first;
+    for (const Thread& thread : now)
+      machine_.first_bytes(thread, first);
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      if (first.has(static_cast<std::uint8_t>(byte))) ways.emplace_back(1, static_cast<char>(byte));
+    }
   }
 
   // Where all threads stand between two characters of a JSON string: the few that may follow.
-  std::optional<std::u32string> next_characters(const Threads& threads) const {
+  bool find_next_characters(const Threads& threads, std::u32string& found) const {
     constexpr std::size_t kMost = 16;
-    std::u32string all;
-    for (const Thread& thread : threads) {
-      if (thread.position != Position::kString && thread.position != Position::kKey) return std::nullopt;
+    return std::all_of(threads.begin(), threads.end(), [&](const Thread& thread) {
+      if (thread.position != Position::kString && thread.position != Position::kKey) return false;
       const ByteLexer& lexer = thread.position == Position::kKey ? *machine_.program().objects[thread.shape].keys
                                                                  : *machine_.string_of(thread).lexer;
-      if (lexer.inside(thread.state)) return std::nullopt;
-      const auto few = lexer.few_characters(thread.state, kMost);
-      if (!few) return std::nullopt;
-      for (const char32_t c : *few) {
-        if (all.find(c) == std::u32string::npos) all.push_back(c);
-      }
-    }
-    return all;
+      return !lexer.inside(thread.state) && lexer.add_few_characters(thread.state, kMost, found);
+    });
   }
 
   // The longest tokens for the text. The last one may be the beginning of a longer token, so it is left to the model
   // unless the text ends with it.
-  std::vector<TokenId> split(std::string_view text, bool to_the_end) const {
+  void split(std::string_view text, bool to_the_end) {
     const Trie& trie = vocabulary_->trie();
-    std::vector<TokenId> tokens;
     while (!text.empty()) {
       std::uint32_t node = 0;
       std::size_t depth = 0;
@@ -189,17 +177,17 @@ class CompiledState final : public GrammarState {
       if (best < 0) break;
       const bool reaches_end = depth == text.size();
       if (reaches_end && !to_the_end) break;
-      tokens.push_back(TokenId{best});
+      forced_.push_back(TokenId{best});
       text.remove_prefix(longest);
     }
-    return tokens;
   }
 
   std::shared_ptr<std::mutex> mutex_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
-  std::shared_ptr<NodeContexts> contexts_;
+  std::shared_ptr<GrammarWorkspace> workspace_;
   Machine machine_;
   Threads threads_;
+  std::vector<TokenId> forced_;
   std::size_t compact_at_ = kCompactAt;
   bool ended_ = false;
   bool exhausted_ = false;
@@ -208,16 +196,18 @@ class CompiledState final : public GrammarState {
 class CompiledGrammar final : public Grammar {
  public:
   CompiledGrammar(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary)
-      : program_(std::move(program)), vocabulary_(std::move(vocabulary)), contexts_(std::make_shared<NodeContexts>()) {}
+      : program_(std::move(program)),
+        vocabulary_(std::move(vocabulary)),
+        workspace_(std::make_shared<GrammarWorkspace>()) {}
 
   std::unique_ptr<GrammarState> start() const override {
-    return std::make_unique<CompiledState>(program_, vocabulary_, contexts_);
+    return std::make_unique<CompiledState>(program_, vocabulary_, workspace_);
   }
 
  private:
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
-  std::shared_ptr<NodeContexts> contexts_;
+  std::shared_ptr<GrammarWorkspace> workspace_;
 };
 
 }  // namespace

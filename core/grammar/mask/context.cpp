@@ -1,7 +1,5 @@
 #include "core/grammar/mask/context.h"
 
-#include "core/grammar/mask/walker.h"
-
 namespace quire::grammar {
 
 const ByteSet& json_follow() {
@@ -28,7 +26,7 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
   Thread begin = thread;
   begin.frame = kBaseFrame;
   if (thread.position == Position::kValue) {
-    Walker walker(machine_, vocabulary_.trie());
+    Walker walker(machine_, vocabulary_.trie(), levels_);
     walker.below(
         0, {begin}, 0, [&](std::uint32_t node) { allowed_->add(vocabulary_.trie().tokens_at(node)); },
         [&](std::uint32_t node, std::size_t depth, bool passed) { leave_value(node, depth, passed); });
@@ -45,9 +43,6 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
     context_->exits.push_back(Exit{label, Trie(std::move(entries))});
   return std::move(context_);
 }
-
-ContextBuilder::ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary)
-    : machine_(machine), vocabulary_(vocabulary) {}
 
 const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths,
                                const TokenVocabulary& vocabulary) {
@@ -201,7 +196,7 @@ void ContextBuilder::visit_rule(std::uint32_t node, std::uint32_t state, std::si
     machine_.take_base_reached();
     machine_.enter_calls(state, kBaseFrame, threads);
     ends = machine_.take_base_reached() || ends;
-    Walker walker(machine_, vocabulary_.trie());
+    Walker walker(machine_, vocabulary_.trie(), levels_);
     walker.below(
         node, threads, depth, [&](std::uint32_t live) { allowed_->add(vocabulary_.trie().tokens_at(live)); },
         [&](std::uint32_t done, std::size_t at, bool passed) { leave_value(done, at, passed); });

@@ -14,6 +14,7 @@
 #include "core/grammar/mask/profile.h"
 #include "core/grammar/mask/trie.h"
 #include "core/grammar/mask/vocabulary.h"
+#include "core/grammar/mask/walker.h"
 
 namespace quire::grammar {
 
@@ -52,7 +53,8 @@ const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Leng
 // Prepares Contexts; uses the machine's stack above its mark only.
 class ContextBuilder {
  public:
-  ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary);
+  ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary, WalkLevels& levels)
+      : machine_(machine), vocabulary_(vocabulary), levels_(levels) {}
   // thread: where to begin; its frame is ignored (a key's reach is that of its object's shape).
   // follow: bytes that may come after the value or rule.
   std::shared_ptr<const Context> build(const Thread& thread, const ByteSet& follow);
@@ -74,6 +76,7 @@ class ContextBuilder {
 
   Machine& machine_;
   const TokenVocabulary& vocabulary_;
+  WalkLevels& levels_;
   ByteSet follow_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<TokenSet> allowed_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/grammar/machine/lent.h"
 #include "core/grammar/mask/walker.h"
 
 namespace quire::grammar {
@@ -31,14 +32,16 @@ void MaskFiller::fill(const Threads& threads, Mask mask) {
 }
 
 void MaskFiller::walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask) {
-  Walker walker(machine_, trie);
+  Walker walker(machine_, trie, workspace_.levels);
   walker.below(
       node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); },
       [](std::uint32_t, std::size_t, bool) {});
 }
 
 void MaskFiller::fill_direct(const Thread& thread, Mask mask) {
-  walk(vocabulary_.trie(), 0, {thread}, mask);
+  Lent<Threads> threads(workspace_.beginning);
+  threads->push_back(thread);
+  walk(vocabulary_.trie(), 0, *threads, mask);
 }
 
 LexerContexts& MaskFiller::contexts_of(ByteLexer& lexer) {
@@ -51,7 +54,7 @@ std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const C
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   if (known.size() >= kMaxContexts) known.clear();
-  auto made = ContextBuilder(machine_, vocabulary_).build(thread, std::get<ByteSet>(key));
+  auto made = ContextBuilder(machine_, vocabulary_, workspace_.levels).build(thread, std::get<ByteSet>(key));
   known.emplace(key, made);
   return made;
 }
@@ -59,11 +62,11 @@ std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const C
 // The bytes that may follow once the value on `frame` is finished; inside JSON one set serves all.
 ByteSet MaskFiller::follow_of(std::uint32_t frame) {
   const Stack::Mark mark = machine_.stack().mark();
-  Threads threads;
+  Lent<Threads> threads(workspace_.following);
   machine_.begin_step();
-  machine_.finish_value(frame, threads);
+  machine_.finish_value(frame, *threads);
   ByteSet follow;
-  for (const Thread& thread : threads)
+  for (const Thread& thread : *threads)
     machine_.first_bytes(thread, follow);
   machine_.stack().release(mark);
   return follow.within(json_follow()) ? json_follow() : follow;
@@ -84,7 +87,7 @@ void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
     }
     case Position::kRule: {
       const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
-      return apply(*context(thread, key, nodes_.known), thread, mask);
+      return apply(*context(thread, key, workspace_.known), thread, mask);
     }
     default: return fill_direct(thread, mask);
   }
@@ -115,11 +118,12 @@ void MaskFiller::fill_string(const Thread& thread, Mask mask) {
 // A text that must differ from others: the prepared mask without the tokens that would end it as one of them.
 void MaskFiller::fill_differing(const Thread& thread, const Context& prepared, Mask mask) {
   if (!extends_to_used(thread)) return apply(prepared, thread, mask);
-  std::vector<std::uint32_t> own(mask.size(), 0);
-  apply(prepared, thread, own);
-  forbid_used(0, thread, own);
-  for (std::size_t i = 0; i < own.size(); ++i)
-    mask[i] |= own[i];
+  Lent<std::vector<std::uint32_t>> own(workspace_.mask);
+  own->assign(mask.size(), 0);
+  apply(prepared, thread, *own);
+  forbid_used(0, thread, 0, *own);
+  for (std::size_t i = 0; i < mask.size(); ++i)
+    mask[i] |= (*own)[i];
 }
 
 ByteLexer& MaskFiller::lexer_of(const Thread& thread) const {
@@ -138,7 +142,7 @@ void MaskFiller::fill_value(const Thread& thread, Mask mask) {
   Thread begin = thread;
   begin.spaces = none ? kMaxSpaces : 0;
   const ContextKey key{thread.position, thread.shape, none ? 1 : 0, 0, follow_of(thread.frame)};
-  apply(*context(begin, key, nodes_.known), thread, mask);
+  apply(*context(begin, key, workspace_.known), thread, mask);
 }
 
 void MaskFiller::fill_key(const Thread& thread, Mask mask) {
@@ -150,7 +154,7 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
   if (!endless || frame.count + frame.missing >= shape.max) return fill_direct(thread, mask);
   // Reach differs between shapes that share a lexer, so these contexts belong to the grammar.
   const ContextKey key{thread.position, thread.state, thread.shape, 0, ByteSet()};
-  fill_differing(thread, *context(thread, key, nodes_.known), mask);
+  fill_differing(thread, *context(thread, key, workspace_.known), mask);
 }
 
 void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {
@@ -158,36 +162,35 @@ void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) 
   Stack& stack = machine_.stack();
   const Stack::Mark mark = stack.mark();
   for (const Exit& exit : context.exits) {
-    Threads threads;
+    Lent<Threads> threads(workspace_.leaving);
     machine_.begin_step();
     // A text that must differ ends within the tokens, differently in each; those that repeat one are forbidden
     // afterwards.
     Thread unseen = thread;
     unseen.text = stack.extend_text(thread.text, kMaxCodePoint + 1);
     if (thread.position == Position::kKey) {
-      machine_.finish_key(unseen, exit.label, threads);
-      if (!threads.empty()) set(mask, exit.rest.tokens_at(0));
+      machine_.finish_key(unseen, exit.label, *threads);
+      if (!threads->empty()) set(mask, exit.rest.tokens_at(0));
     } else if (thread.position == Position::kString && machine_.string_of(thread).supply != nullptr) {
-      machine_.finish_item(thread.frame, unseen.text, threads);
+      machine_.finish_item(thread.frame, unseen.text, *threads);
     } else {
-      machine_.finish_value(thread.frame, threads);
+      machine_.finish_value(thread.frame, *threads);
     }
-    if (!threads.empty()) walk(exit.rest, 0, threads, mask);
+    if (!threads->empty()) walk(exit.rest, 0, *threads, mask);
     stack.release(mark);
   }
-  for (const Resume& resume : context.resumes) {
-    Threads threads{thread};
-    for (const char byte : resume.path) {
-      Threads next;
-      machine_.step(threads, static_cast<std::uint8_t>(byte), next);
-      threads = std::move(next);
-    }
-    if (!threads.empty()) {
-      set(mask, vocabulary_.trie().tokens_at(resume.node));
-      walk(vocabulary_.trie(), resume.node, threads, mask);
-    }
+  for (const Resume& at : context.resumes) {
+    resume(at, thread, mask);
     stack.release(mark);
   }
+}
+
+void MaskFiller::resume(const Resume& at, const Thread& thread, Mask mask) {
+  Lent<Threads> threads(workspace_.resuming);
+  threads->push_back(thread);
+  if (!machine_.read(at.path, *threads)) return;
+  set(mask, vocabulary_.trie().tokens_at(at.node));
+  walk(vocabulary_.trie(), at.node, *threads, mask);
 }
 
 // Whether some key that the object already has begins with what was read of this one.
@@ -202,7 +205,10 @@ bool MaskFiller::extends_to_used(const Thread& thread) {
 }
 
 // Clears the tokens that would close a key which the object already has.
-void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, Mask mask) {
+void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, std::size_t depth, Mask mask) {
+  while (workspace_.forbidding.size() <= depth)
+    workspace_.forbidding.emplace_back();
+  Threads& next = workspace_.forbidding[depth];
   const Trie& trie = vocabulary_.trie();
   ByteLexer& lexer = lexer_of(thread);
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
@@ -214,10 +220,10 @@ void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, Mask mask
       continue;
     }
     const Stack::Mark mark = machine_.stack().mark();
-    Threads next;
+    next.clear();
     machine_.begin_step();
     machine_.step_thread(thread, trie[child].byte, next);
-    if (!next.empty() && extends_to_used(next.front())) forbid_used(child, Thread(next.front()), mask);
+    if (!next.empty() && extends_to_used(next.front())) forbid_used(child, Thread(next.front()), depth + 1, mask);
     machine_.stack().release(mark);
   }
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/grammar/machine/machine.h"
@@ -14,15 +16,25 @@
 
 namespace quire::grammar {
 
-// Contexts of value nodes, shared by all generations under one grammar.
-struct NodeContexts {
+// What all generations under one grammar share: contexts of value nodes, and memory to work in, each part of it for one
+// call at a time, so that following a text allocates nothing in the long run. Under Program::mutex.
+struct GrammarWorkspace {
   std::map<ContextKey, std::shared_ptr<const Context>> known;
+
+  WalkLevels levels;
+  std::deque<Threads> forbidding;  // by depth
+  std::vector<std::uint32_t> mask;
+  Threads beginning, following, leaving, resuming;
+  Threads now, tried, only;
+  std::u32string characters;
+  std::vector<std::string> ways;
+  std::string text;
 };
 
 class MaskFiller {
  public:
-  MaskFiller(Machine& machine, const TokenVocabulary& vocabulary, NodeContexts& nodes)
-      : machine_(machine), vocabulary_(vocabulary), nodes_(nodes) {}
+  MaskFiller(Machine& machine, const TokenVocabulary& vocabulary, GrammarWorkspace& workspace)
+      : machine_(machine), vocabulary_(vocabulary), workspace_(workspace) {}
   // Sets the bits of the tokens that keep the text completable; other bits are left alone.
   void fill(const Threads& threads, std::span<std::uint32_t> mask);
 
@@ -37,7 +49,8 @@ class MaskFiller {
   ByteLexer& lexer_of(const Thread& thread) const;
   void apply(const Context& context, const Thread& thread, Mask mask);
   void walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask);
-  void forbid_used(std::uint32_t node, const Thread& thread, Mask mask);
+  void resume(const Resume& at, const Thread& thread, Mask mask);
+  void forbid_used(std::uint32_t node, const Thread& thread, std::size_t depth, Mask mask);
   bool extends_to_used(const Thread& thread);
   ByteSet follow_of(std::uint32_t frame);
   std::shared_ptr<const Context> context(const Thread& thread, const ContextKey& key,
@@ -47,7 +60,7 @@ class MaskFiller {
 
   Machine& machine_;
   const TokenVocabulary& vocabulary_;
-  NodeContexts& nodes_;
+  GrammarWorkspace& workspace_;
 };
 
 }  // namespace quire::grammar

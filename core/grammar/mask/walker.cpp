@@ -1,10 +1,8 @@
 #include "core/grammar/mask/walker.h"
 
-#include <utility>
-
 namespace quire::grammar {
 
-Threads& Walker::level(std::size_t index) {
+WalkLevel& Walker::level(std::size_t index) {
   while (levels_.size() <= index)
     levels_.emplace_back();
   return levels_[index];
@@ -16,7 +14,7 @@ void Walker::below(std::uint32_t node, const Threads& threads, std::size_t depth
   on_base_ = &on_base;
   machine_.take_base_reached();
   machine_.take_base_passed();
-  level(0) = threads;
+  level(0).threads = threads;
   descend(node, 0, depth);
 }
 
@@ -29,14 +27,14 @@ void Walker::arrive(std::uint32_t node, bool alive, std::size_t at, std::size_t 
 }
 
 void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
-  const Threads& threads = level(at);
+  const Threads& threads = level(at).threads;
   if (threads.size() == 1 && threads[0].position == Position::kString && machine_.string_of(threads[0]).plain()) {
     return string_below(node, Thread(threads[0]), at, depth);
   }
   ByteSet first;
   for (const Thread& thread : threads)
     machine_.first_bytes(thread, first);
-  Threads& next = level(at + 1);
+  Threads& next = level(at + 1).threads;
   for (std::uint32_t child = node + 1; child < trie_[node].end; child = trie_[child].end) {
     const std::uint8_t byte = trie_[child].byte;
     if (!first.has(byte)) continue;
@@ -51,7 +49,8 @@ void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
 // The inside of a string needs only its lexer: most of a large trie is read here.
 void Walker::string_below(std::uint32_t node, const Thread& thread, std::size_t at, std::size_t depth) {
   ByteLexer& lexer = *machine_.string_of(thread).lexer;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> open{{node, thread.state}};
+  auto& open = level(at).open;
+  open.assign(1, {node, thread.state});
   for (std::uint32_t child = node + 1; child < trie_[node].end;) {
     while (child >= trie_[open.back().first].end)
       open.pop_back();
@@ -60,7 +59,7 @@ void Walker::string_below(std::uint32_t node, const Thread& thread, std::size_t 
     if (byte == '"' && !lexer.inside(state)) {
       if (lexer.accept(state) != 0) {
         const Stack::Mark mark = machine_.stack().mark();
-        Threads& next = level(at + 1);
+        Threads& next = level(at + 1).threads;
         next.clear();
         machine_.begin_step();
         machine_.finish_value(thread.frame, next);

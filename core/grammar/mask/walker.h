@@ -1,15 +1,25 @@
 // Walker: runs a Machine over the texts of a Trie to find which of them it can read. One thread at a time.
-// Its cost is that of the live part of the trie; the machine's stack is as before when it returns.
+// Its cost is that of the live part of the trie; the machine's stack is as before when it returns. Its levels outlive
+// it, so that walking allocates nothing in the long run.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "core/grammar/machine/machine.h"
 #include "core/grammar/mask/trie.h"
 
 namespace quire::grammar {
+
+// What is read at one depth of a walk. They grow without moving what is being read.
+struct WalkLevel {
+  Threads threads;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;  // within a string: nodes, and the lexer's state at each
+};
+using WalkLevels = std::deque<WalkLevel>;
 
 class Walker {
  public:
@@ -18,7 +28,7 @@ class Walker {
   using OnLive = std::function<void(std::uint32_t node)>;
   using OnBase = std::function<void(std::uint32_t node, std::size_t depth, bool passed)>;
 
-  Walker(Machine& machine, const Trie& trie) : machine_(machine), trie_(trie) {}
+  Walker(Machine& machine, const Trie& trie, WalkLevels& levels) : machine_(machine), trie_(trie), levels_(levels) {}
   // Reads what lies below `node`, where `threads` stand; `depth` is the node's.
   void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live,
              const OnBase& on_base);
@@ -27,11 +37,11 @@ class Walker {
   void descend(std::uint32_t node, std::size_t level, std::size_t depth);
   void string_below(std::uint32_t node, const Thread& thread, std::size_t level, std::size_t depth);
   void arrive(std::uint32_t node, bool alive, std::size_t level, std::size_t depth);
-  Threads& level(std::size_t index);
+  WalkLevel& level(std::size_t index);
 
   Machine& machine_;
   const Trie& trie_;
-  std::deque<Threads> levels_;  // grows without moving what is being read
+  WalkLevels& levels_;
   const OnLive* on_live_ = nullptr;
   const OnBase* on_base_ = nullptr;
 };

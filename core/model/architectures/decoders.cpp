@@ -33,10 +33,7 @@ void read_bitnet(SpecReader& /*reader*/, ModelSpec& spec) {
 void read_olmo2(SpecReader& reader, ModelSpec& spec) {
   use_post_norms(spec);
   const std::vector<bool> slides = reader.read_windows(spec, 4);
-  RopeConfig plain = spec.ropes[0];
-  plain.scaling = RopeScaling::kNone;
-  plain.attention_factor = 1.0;
-  const int id = SpecReader::add_rope(spec, plain);
+  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, spec.ropes[0].base));
   for (std::size_t i = 0; i < slides.size(); ++i) {
     spec.layers[i].attention.qk_norm = QkNorm::kFullWidth;
     if (slides[i]) spec.layers[i].attention.rope = id;
@@ -47,8 +44,8 @@ void read_olmo2(SpecReader& reader, ModelSpec& spec) {
 void read_exaone4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::size_t kLayersWithWindows = 64;
   use_post_norms(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 4);
-  const bool has_windows = spec.layers.size() == kLayersWithWindows && reader.has("attention.sliding_window");
+  const std::vector<bool> slides = reader.read_windows(spec, 4, false, 4096);
+  const bool has_windows = spec.layers.size() == kLayersWithWindows;
   for (std::size_t i = 0; i < slides.size(); ++i) {
     if (!has_windows) spec.layers[i].attention.window = 0;
     if (has_windows && !slides[i]) spec.layers[i].attention.rope = -1;
@@ -69,10 +66,12 @@ void read_granite(SpecReader& reader, ModelSpec& spec) {
   spec.residual_scale = given("residual_scale");
   spec.logit_scale = 1.0 / given("logit_scale");
   const double scale = reader.number("attention.scale").value_or(0.0);
+  const bool has_positions = reader.flag("rope.scaling.finetuned").value_or(true);
   for (LayerSpec& layer : spec.layers) {
     if (scale != 0.0) layer.attention.scale = scale;
+    if (!has_positions) layer.attention.rope = -1;
   }
-  reader.read_experts(spec, "feed_forward_length");
+  reader.read_experts(spec);
   renormalise_experts(spec);
 }
 
@@ -86,7 +85,7 @@ void read_minicpm(SpecReader& reader, ModelSpec& spec) {
 void read_hunyuan(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers)
     layer.attention.norm_after_rope = true;
-  reader.read_experts(spec, "feed_forward_length");
+  reader.read_experts(spec);
   renormalise_experts(spec);
 }
 

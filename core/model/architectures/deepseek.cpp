@@ -28,31 +28,32 @@ void use_latent(SpecReader& reader, LayerSpec& layer, std::int64_t index) {
 
 void read_deepseek2(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
-  const bool is_mistral = reader.architecture() == "mistral4";
-  // Stored as a tenth of the multiplier.
+  const RopeConfig& rope = spec.ropes[0];
+  // Stored as a tenth of the multiplier. DeepSeek's own scaling leaves cos and sin as they are.
   const double multiplier = reader.number("rope.scaling.yarn_log_multiplier").value_or(0.0) / 0.1;
-  if (is_mistral) {
+  if (reader.architecture() == "mistral4") {
     use_log_multiplier(spec, multiplier);
-  } else if (spec.ropes[0].scaling == RopeScaling::kYarn && multiplier != 0.0) {
+  } else if (rope.scaling == RopeScaling::kYarn && multiplier != 0.0) {
     spec.ropes[0].attention_factor = 1.0;
   }
-  const double magnitude =
-      spec.ropes[0].scaling == RopeScaling::kYarn ? yarn_attention_factor(spec.ropes[0].factor, multiplier) : 1.0;
-  const double temperature = is_mistral ? reader.number("attention.temperature_scale").value_or(0.0) : 0.0;
+  const bool is_yarn = rope.scaling == RopeScaling::kYarn;
+  const double magnitude = is_yarn ? rope.attention_factor * yarn_attention_factor(rope.factor, multiplier) : 1.0;
+  const double temperature = reader.number("attention.temperature_scale").value_or(0.0);
+  const double original = reader.number("rope.scaling.original_context_length").value_or(0.0);
+  const double length = reader.number("attention.temperature_length").value_or(original);
+  if (temperature != 0.0 && length < 1.0) reader.fail("the temperature's context length is missing");
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
     use_latent(reader, layer, i);
     layer.attention.scale *= magnitude * magnitude;
     layer.attention.temperature = temperature;
-    if (temperature != 0.0)
-      layer.attention.temperature_length = reader.number("attention.temperature_length").value_or(1.0);
+    if (temperature != 0.0) layer.attention.temperature_length = length;
   }
   // GLM-4.7-Flash's files leave the gate out.
-  const bool is_glm = !reader.has("expert_gating_func") && (spec.layers.size() == 47 || spec.layers.size() == 48);
-  reader.read_experts(spec);
-  if (!is_glm) return;
-  for (LayerSpec& layer : spec.layers)
-    layer.feed_forward.route.gate = RouteOptions::Gate::kSigmoid;
+  constexpr std::int64_t kGlmVocabulary = 154880;
+  const bool is_glm =
+      (spec.layers.size() == 47 || spec.layers.size() == 48) && spec.config.vocab_size == kGlmVocabulary;
+  reader.read_experts(spec, is_glm ? SpecReader::kSigmoidGating : SpecReader::kSoftmaxGating);
 }
 
 // Delta nets with a decay for each channel; latent attention without positions at every fourth place.
@@ -72,7 +73,7 @@ void read_kimi_linear(SpecReader& reader, ModelSpec& spec) {
     }
   }
   spec.delta_eps = spec.config.rms_eps;
-  reader.read_experts(spec);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
   renormalise_experts(spec);
 }
 

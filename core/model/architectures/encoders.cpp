@@ -38,23 +38,24 @@ void read_bert(SpecReader& reader, ModelSpec& spec) {
     if (name == "bert") layer.attention.rope = -1;
     if (name == "jina-bert-v2") use_jina_v2(reader, layer, i);
   }
-  reader.read_experts(spec, "feed_forward_length");
+  reader.read_experts(spec);
 }
 
 void read_modern_bert(SpecReader& reader, ModelSpec& spec) {
   spec.is_causal = false;
   spec.has_head = false;
   spec.embedding_norm = WeightRole::kEmbeddingNorm;
-  RopeConfig local = spec.ropes[0];
-  local.base = reader.number("rope.freq_base_swa").value_or(local.base);
-  const int id = SpecReader::add_rope(spec, local);
+  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
   const std::int64_t window = reader.integer("attention.sliding_window").value_or(0);
-  const std::int64_t period = reader.integer("attention.sliding_window_pattern").value_or(3);
+  const bool by_layer = reader.is_translated() && reader.is_array("attention.sliding_window_pattern");
+  const std::int64_t period = by_layer ? 3 : reader.integer("attention.sliding_window_pattern").value_or(3);
+  if (period < 1) reader.fail("'attention.sliding_window_pattern' is not positive");
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
     layer.feed_forward.activation.kind = Nonlinearity::kGelu;
     if (i == 0) layer.mixer_norm = WeightRole::kNoRole;
-    if (i % period == 0) continue;
+    const bool slides = by_layer ? reader.flag("attention.sliding_window_pattern", i).value_or(false) : i % period != 0;
+    if (!slides || window == 0) continue;
     layer.attention.window = window;
     layer.attention.rope = id;
   }

@@ -3,19 +3,15 @@
 
 namespace quire {
 
-namespace {
-
-void use_sigmoid(ModelSpec& spec) {
-  for (LayerSpec& layer : spec.layers)
-    layer.feed_forward.route.gate = RouteOptions::Gate::kSigmoid;
-}
-
-}  // namespace
-
-// All of it is in the keys: GLM-4.5, Ling 2, dots.
+// All of it is in the keys: Ling 2, dots.
 void read_keyed_experts(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
   reader.read_experts(spec);
+}
+
+void read_glm4moe(SpecReader& reader, ModelSpec& spec) {
+  reader.drop_next_token_layers(spec);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
 }
 
 void read_ernie_experts(SpecReader& reader, ModelSpec& spec) {
@@ -26,45 +22,48 @@ void read_ernie_experts(SpecReader& reader, ModelSpec& spec) {
 void read_minimax(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers)
     layer.attention.qk_norm = QkNorm::kFullWidth;
-  reader.read_experts(spec, "feed_forward_length");
-  use_sigmoid(spec);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
   renormalise_experts(spec);
 }
 
-// Keys and values of different widths; sinks where the file has them.
-void read_mimo2(SpecReader& reader, ModelSpec& spec) {
+namespace {
+
+// Sliding layers as an array says, with a rope of their own.
+void use_listed_windows(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
   const std::vector<bool> slides = reader.read_windows(spec, 0, true);
-  RopeConfig local = spec.ropes[0];
-  local.base = reader.number("rope.freq_base_swa").value_or(local.base);
-  const int id = SpecReader::add_rope(spec, local);
+  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    if (slides[i]) spec.layers[i].attention.rope = id;
+  }
+}
+
+}  // namespace
+
+// Keys and values of different widths; sinks where the file has them.
+void read_mimo2(SpecReader& reader, ModelSpec& spec) {
+  use_listed_windows(reader, spec);
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     AttentionSpec& attention = spec.layers[static_cast<std::size_t>(i)].attention;
     attention.value_scale = reader.number("attention.value_scale").value_or(1.0);
     attention.has_sinks = reader.has_tensor(i, "attn_sinks.weight");
-    if (slides[static_cast<std::size_t>(i)]) attention.rope = id;
   }
-  reader.read_experts(spec);
-  use_sigmoid(spec);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+  // The files' own gate is another one than what they were trained with.
+  for (LayerSpec& layer : spec.layers)
+    layer.feed_forward.route.gate = RouteOptions::Gate::kSigmoid;
   renormalise_experts(spec);
 }
 
 // Layers that see the whole context rotate half of the dimensions, with the file's frequency factors.
 void read_step35(SpecReader& reader, ModelSpec& spec) {
-  reader.drop_next_token_layers(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 0, true);
-  RopeConfig local = spec.ropes[0];
-  local.base = reader.number("rope.freq_base_swa").value_or(local.base);
-  local.frequency_divisors.clear();
-  local.scaling = RopeScaling::kNone;
+  use_listed_windows(reader, spec);
   RopeConfig& full = spec.ropes[0];
   full.rotary_dim /= 2;
   full.frequency_divisors.resize(full.frequency_divisors.empty() ? 0 : static_cast<std::size_t>(full.rotary_dim / 2));
-  const int id = SpecReader::add_rope(spec, local);
-  reader.read_experts(spec);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
-    if (slides[static_cast<std::size_t>(i)]) layer.attention.rope = id;
     if (reader.has_tensor(i, "attn_gate.weight")) layer.attention.gate = OutputGate::kPerHead;
     FeedForwardSpec& ffn = layer.feed_forward;
     ffn.expert_activation.limit = static_cast<float>(reader.number("swiglu_clamp_exp", i).value_or(0.0));

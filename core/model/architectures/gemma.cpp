@@ -9,17 +9,19 @@ void read_gemma(SpecReader& reader, ModelSpec& spec) {
   spec.embedding_scale =
       static_cast<double>(static_cast<float>(std::sqrt(static_cast<double>(spec.config.hidden_size))));
   spec.logit_softcap = reader.number("final_logit_softcapping").value_or(0.0);
+  const double scale = reader.number("attention.scale").value_or(0.0);
   for (LayerSpec& layer : spec.layers) {
     layer.feed_forward.activation.kind = Nonlinearity::kGelu;
     layer.attention.softcap = reader.number("attn_logit_softcapping").value_or(0.0);
+    if (scale != 0.0) layer.attention.scale = scale;
   }
 }
 
 namespace {
 
 // The largest models scale queries by the width of a head's share of the hidden state.
-void scale_by_share(ModelSpec& spec, std::size_t num_layers) {
-  if (spec.layers.size() != num_layers) return;
+void scale_by_share(const SpecReader& reader, ModelSpec& spec, std::size_t num_layers) {
+  if (spec.layers.size() != num_layers || reader.has("attention.scale")) return;
   for (LayerSpec& layer : spec.layers) {
     layer.attention.scale =
         1.0 / std::sqrt(static_cast<double>(spec.config.hidden_size) / static_cast<double>(spec.config.num_heads));
@@ -31,23 +33,22 @@ void scale_by_share(ModelSpec& spec, std::size_t num_layers) {
 void read_gemma2(SpecReader& reader, ModelSpec& spec) {
   read_gemma(reader, spec);
   use_sandwich_norms(spec);
-  reader.read_windows(spec, 2);
-  scale_by_share(spec, 46);
+  spec.logit_softcap = reader.number("final_logit_softcapping").value_or(30.0);
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.softcap = reader.number("attn_logit_softcapping").value_or(50.0);
+  reader.read_windows(spec, 2, false, 4096);
+  scale_by_share(reader, spec, 46);
 }
 
 void read_gemma3(SpecReader& reader, ModelSpec& spec) {
   read_gemma(reader, spec);
   use_sandwich_norms(spec);
   const std::vector<bool> slides = reader.read_windows(spec, 6);
-  RopeConfig local = spec.ropes[0];
-  local.base = reader.number("rope.freq_base_swa").value_or(10000.0);
-  local.scaling = RopeScaling::kNone;
-  local.frequency_divisors.clear();
-  const int id = SpecReader::add_rope(spec, local);
+  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
   for (std::size_t i = 0; i < slides.size(); ++i) {
     if (slides[i]) spec.layers[i].attention.rope = id;
   }
-  scale_by_share(spec, 62);
+  scale_by_share(reader, spec, 62);
 }
 
 void read_gemma_embedding(SpecReader& reader, ModelSpec& spec) {

@@ -9,12 +9,7 @@ namespace quire {
 namespace {
 
 void read_attention(SpecReader& reader, ModelSpec& spec, const std::vector<bool>& slides) {
-  RopeConfig local = spec.ropes[0];
-  local.base = reader.number("rope.freq_base_swa").value_or(10000.0);
-  local.rotary_dim = reader.integer("rope.dimension_count_swa").value_or(local.rotary_dim);
-  local.scaling = RopeScaling::kNone;
-  local.frequency_divisors.clear();
-  const int id = SpecReader::add_rope(spec, local);
+  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
   const std::int64_t num_layers = spec.config.num_layers;
   const std::int64_t shared = reader.integer("attention.shared_kv_layers").value_or(0);
   if (shared < 0 || shared + 2 > num_layers) reader.fail("'attention.shared_kv_layers' leaves too few layers");
@@ -43,6 +38,7 @@ void read_attention(SpecReader& reader, ModelSpec& spec, const std::vector<bool>
 
 void read_gemma4(SpecReader& reader, ModelSpec& spec) {
   read_gemma(reader, spec);
+  spec.logit_softcap = reader.number("final_logit_softcapping").value_or(30.0);
   use_sandwich_norms(spec);
   read_attention(reader, spec, reader.read_windows(spec, 6, true));
   reader.integer("embedding_length_per_layer_input");

@@ -5,11 +5,10 @@ namespace quire {
 
 void read_gpt_oss(SpecReader& reader, ModelSpec& spec) {
   reader.read_windows(spec, 2);
-  reader.read_experts(spec);
+  reader.read_experts(spec, SpecReader::kSoftmaxOfChosenGating);
   for (LayerSpec& layer : spec.layers) {
     layer.attention.has_sinks = true;
     layer.ffn_norm = WeightRole::kPostAttentionNorm;
-    layer.feed_forward.route.gate = RouteOptions::Gate::kSoftmaxOfChosen;
     layer.feed_forward.expert_activation.kind = Nonlinearity::kSwigluOai;
   }
 }

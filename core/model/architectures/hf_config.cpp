@@ -56,23 +56,6 @@ void read_yarn(RopeConfig& rope, const JsonObject& scaling) {
   }
 }
 
-constexpr std::array<std::string_view, 14> kScalingKeys{"rope_type",        "type",
-                                                        "rope_theta",       "partial_rotary_factor",
-                                                        "factor",           "original_max_position_embeddings",
-                                                        "beta_fast",        "beta_slow",
-                                                        "truncate",         "low_freq_factor",
-                                                        "high_freq_factor", "attention_factor",
-                                                        "mscale",           "mscale_all_dim"};
-
-// A parameter that would be ignored changes every token: what is not known is refused.
-void refuse_unknown_keys(const json& scaling, const JsonObject& object) {
-  for (const auto& [key, value] : scaling.items()) {
-    if (std::ranges::find(kScalingKeys, key) == kScalingKeys.end() && key != "finetuned") {
-      object.fail(fmt::format("the RoPE parameter '{}' is not supported", printable(key)));
-    }
-  }
-}
-
 void read_scaling(ModelConfig& config, const JsonObject& scaling) {
   RopeConfig& rope = config.rope;
   std::string type = scaling.text("rope_type").value_or("");
@@ -111,14 +94,14 @@ void read_rope(ModelConfig& config, const JsonObject& object) {
   config.rope.base = object.number("rope_theta").value_or(10000.0);
   double rotated = object.number("partial_rotary_factor").value_or(1.0);
   if (const auto scaling = object.object("rope_scaling")) {
-    refuse_unknown_keys(*object.find("rope_scaling"), *scaling);
+    refuse_unknown_rope_keys(*object.find("rope_scaling"), *scaling);
     read_scaling(config, *scaling);
   }
   if (const auto parameters = object.object("rope_parameters")) {
     if (!parameters->has("rope_theta") && !parameters->has("rope_type")) {
       parameters->fail("parameters by layer type are not supported");
     }
-    refuse_unknown_keys(*object.find("rope_parameters"), *parameters);
+    refuse_unknown_rope_keys(*object.find("rope_parameters"), *parameters);
     config.rope.base = parameters->number("rope_theta").value_or(config.rope.base);
     rotated = parameters->number("partial_rotary_factor").value_or(rotated);
     read_scaling(config, *parameters);
@@ -128,6 +111,35 @@ void read_rope(ModelConfig& config, const JsonObject& object) {
 }
 
 }  // namespace
+
+// A parameter that would be ignored changes every token: what is not known is refused.
+void refuse_unknown_rope_keys(const json& scaling, const JsonObject& object) {
+  constexpr std::string_view kKnown[] = {"rope_type",
+                                         "type",
+                                         "rope_theta",
+                                         "partial_rotary_factor",
+                                         "factor",
+                                         "original_max_position_embeddings",
+                                         "beta_fast",
+                                         "beta_slow",
+                                         "truncate",
+                                         "low_freq_factor",
+                                         "high_freq_factor",
+                                         "attention_factor",
+                                         "mscale",
+                                         "mscale_all_dim",
+                                         "finetuned",
+                                         "short_factor",
+                                         "long_factor",
+                                         "mrope_section",
+                                         "mrope_interleaved",
+                                         "llama_4_scaling_beta",
+                                         "max_position_embeddings"};
+  for (const auto& [key, value] : scaling.items()) {
+    if (!value.is_null() && std::ranges::find(kKnown, key) == std::end(kKnown))
+      object.fail(fmt::format("the RoPE parameter '{}' is not supported", printable(key)));
+  }
+}
 
 ModelConfig read_hf_config(const json& parsed, const std::string& where) {
   const JsonObject object(parsed, where);

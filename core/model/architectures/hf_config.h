@@ -7,12 +7,16 @@
 #include <string>
 
 #include "core/model/architectures/model_config.h"
+#include "core/model/formats/json_file.h"
 #include "core/model/loaded_model.h"
 
 namespace quire {
 
 // Throws StartupError, one line that begins with `where`: a key is missing or wrong, or asks for what is not supported.
 ModelConfig read_hf_config(const nlohmann::json& config, const std::string& where);
+
+// Throws StartupError where a rotation has a parameter that Quire does not know.
+void refuse_unknown_rope_keys(const nlohmann::json& scaling, const JsonObject& object);
 
 GenerationDefaults read_hf_generation(const nlohmann::json& generation, const std::string& where);
 

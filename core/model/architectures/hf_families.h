@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/model/architectures/model_config.h"
 #include "core/model/formats/gguf.h"
+#include "core/model/formats/json_file.h"
 #include "core/model/formats/tensor_table.h"
 
 namespace quire {
@@ -18,14 +20,27 @@ struct HfFamily {
   std::string_view architecture;  // GGUF's
   // "gguf=hf" where a stem differs from the table of roles, separated by spaces. '#' is an expert's number; a name that
   // ends in '$' is whole.
-  std::string_view names;
+  std::string_view names = "";
   bool swaps_halves = false;     // rotates halves, where GGUF files of this architecture have pairs
   bool norms_minus_one = false;  // norm weights are stored without their one
   bool uses_gelu = false;
+  std::string_view column_experts = "";  // a layer's stacks of experts, where they are [experts][inputs][outputs]
+  bool pairs_experts = false;            // outputs of gate and up alternate in such stacks
+  std::string_view defaults = "";        // of the configuration's class, JSON, where published files leave keys out
 };
 
-// Null where the model type is not known. `config`: the text part of a configuration.
+std::span<const HfFamily> hf_families();
+// Null where the model type is not known.
 const HfFamily* find_hf_family(std::string_view model_type);
+// The known model type that is spelled most like this one.
+std::string_view nearest_hf_family(std::string_view model_type);
+
+// The configuration with what its class sets where the file leaves it out.
+nlohmann::json with_class_defaults(const nlohmann::json& config, const HfFamily& family);
+
+// "default" where there is none; names of one scheme are made one.
+std::string rope_type_of(const JsonObject& scaling);
+std::int64_t rotary_dim_of(const JsonObject& config);
 
 // The configuration as metadata under GGUF's keys. Throws StartupError, one line that begins with `where`.
 std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& config, const HfFamily& family,

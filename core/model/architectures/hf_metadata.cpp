@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
 
@@ -66,8 +67,6 @@ constexpr KeyPair kIntegers[] = {
     {"num_dense_layers", "leading_dense_block_count"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
     {"q_lora_rank", "attention.q_lora_rank"},
-    {"qk_rope_head_dim", "rope.dimension_count"},
-    {"rotary_dim", "rope.dimension_count"},
     {"conv_L_cache", "shortconv.l_cache"},
     {"linear_conv_kernel_dim", "ssm.conv_kernel"},
     {"linear_key_head_dim", "ssm.state_size"},
@@ -97,7 +96,10 @@ constexpr KeyPair kNumbers[] = {
 class HfTranslator {
  public:
   HfTranslator(const json& config, const HfFamily& family, const std::string& where)
-      : config_(config, where), family_(family), out_(std::make_shared<HfMetadata>(architecture(config, family))) {}
+      : raw_(config),
+        config_(config, where),
+        family_(family),
+        out_(std::make_shared<HfMetadata>(architecture(config, family))) {}
 
   std::shared_ptr<const GgufFile> translate() {
     refuse_activation();
@@ -108,6 +110,12 @@ class HfTranslator {
       if (const auto value = config_.number(pair.hf)) out_->set(pair.gguf, *value);
     }
     if (const auto flag = config_.boolean("norm_topk_prob")) out_->set("expert_weights_norm", *flag);
+    // Null switches off what the class has by default.
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (raw_.contains(key) && raw_.at(key).is_null()) out_->set(key, 0.0);
+    }
+    if (const auto share = config_.number("query_pre_attn_scalar"); share && *share > 0.0)
+      out_->set("attention.scale", 1.0 / std::sqrt(*share));
     out_->set("translated", true);
     read_rope();
     read_layer_types();
@@ -133,46 +141,53 @@ class HfTranslator {
   }
 
   void read_rope() {
-    double rotated = config_.number("partial_rotary_factor").value_or(1.0);
     for (const char* key : {"rope_scaling", "rope_parameters"}) {
       const auto scaling = config_.object(key);
       if (!scaling) continue;
       if (const auto full = scaling->object("full_attention")) {
-        if (const auto base = full->number("rope_theta")) out_->set("rope.freq_base", *base);
-        if (const auto local = scaling->object("sliding_attention")) {
-          if (const auto base = local->number("rope_theta")) out_->set("rope.freq_base_swa", *base);
-        }
+        read_rope_parameters(raw_.at(key).at("full_attention"), *full);
+        read_local_rope(*scaling);
         continue;
       }
-      if (const auto base = scaling->number("rope_theta")) out_->set("rope.freq_base", *base);
-      rotated = scaling->number("partial_rotary_factor").value_or(rotated);
-      read_scaling(*scaling);
+      read_rope_parameters(*config_.find(key), *scaling);
     }
-    const auto heads = config_.integer("num_attention_heads").value_or(1);
-    const std::int64_t share = heads > 0 ? config_.integer("hidden_size").value_or(0) / heads : 0;
-    const auto head_dim = static_cast<double>(config_.integer("head_dim").value_or(share));
-    if (rotated != 1.0) set_integer("rope.dimension_count", static_cast<std::int64_t>(head_dim * rotated));
+    set_integer("rope.dimension_count", rotary_dim_of(config_));
+  }
+
+  void read_rope_parameters(const json& raw, const JsonObject& scaling) {
+    refuse_unknown_rope_keys(raw, scaling);
+    if (const auto base = scaling.number("rope_theta")) out_->set("rope.freq_base", *base);
+    read_scaling(scaling);
+  }
+
+  void read_local_rope(const JsonObject& by_type) {
+    const auto local = by_type.object("sliding_attention");
+    if (!local) return;
+    if (const auto base = local->number("rope_theta")) out_->set("rope.freq_base_swa", *base);
+    if (rope_type_of(*local) != "default") local->fail("a scaled rotation of sliding layers is not supported");
   }
 
   void read_scaling(const JsonObject& scaling) {
-    std::string type = scaling.text("rope_type").value_or("");
-    if (type.empty()) type = scaling.text("type").value_or("default");
-    if (type == "default") return;
-    if (const auto original = scaling.number("original_max_position_embeddings"))
-      out_->set("rope.scaling.original_context_length", *original);
-    if (type == "longrope") {
-      if (const auto original = config_.number("original_max_position_embeddings"))
-        out_->set("rope.scaling.original_context_length", *original);
-      if (const auto factor = scaling.number("attention_factor")) out_->set("rope.scaling.attn_factor", *factor);
-      return;
+    const std::string type = rope_type_of(scaling);
+    // Dynamic scaling changes nothing up to the trained context, which is the limit. Llama 3's and the proportional
+    // one come as frequency factors.
+    if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional") return;
+    if (type == "longrope") return read_long_rope(scaling);
+    if (type != "yarn" && type != "linear") {
+      scaling.fail(fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn, longrope)",
+                               printable(type)));
     }
-    const double factor = scaling.number("factor").value_or(1.0);
-    if (type != "yarn" && type != "linear")
-      scaling.fail(
-          fmt::format("the RoPE type '{}' is not supported (default, linear, yarn, longrope)", printable(type)));
+    const double context = config_.number("max_position_embeddings").value_or(0.0);
+    const double original = scaling.number("original_max_position_embeddings").value_or(context);
+    const double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
     out_->set_text("rope.scaling.type", type);
     out_->set("rope.scaling.factor", factor);
     if (type != "yarn") return;
+    out_->set("rope.scaling.original_context_length", original);
+    read_yarn(scaling, factor);
+  }
+
+  void read_yarn(const JsonObject& scaling, double factor) {
     for (const char* key : {"beta_fast", "beta_slow"}) {
       if (const auto value = scaling.number(key)) out_->set(std::string("rope.scaling.yarn_") + key, *value);
     }
@@ -181,9 +196,26 @@ class HfTranslator {
     if (const auto given = scaling.number("attention_factor"))
       out_->set("rope.scaling.attn_factor", *given / yarn_attention_factor(factor));
     const double all = scaling.number("mscale_all_dim").value_or(0.0);
-    if (all != 0.0)
-      out_->set("rope.scaling.yarn_log_multiplier", family_.architecture == "deepseek2" ? all * 0.1 : all);
+    const bool is_deepseek = family_.architecture == "deepseek2";
+    const double wanted = is_deepseek ? all : 1.0;
+    if (all != 0.0 && scaling.number("mscale").value_or(wanted) != wanted)
+      scaling.fail(fmt::format("an 'mscale' other than {} is not supported", wanted));
+    if (all != 0.0) out_->set("rope.scaling.yarn_log_multiplier", is_deepseek ? all * 0.1 : all);
     if (const auto beta = scaling.number("llama_4_scaling_beta")) out_->set("attention.temperature_scale", *beta);
+  }
+
+  void read_long_rope(const JsonObject& scaling) {
+    const double context = config_.number("max_position_embeddings").value_or(0.0);
+    double original = scaling.number("original_max_position_embeddings").value_or(context);
+    original = config_.number("original_max_position_embeddings").value_or(original);
+    out_->set("rope.scaling.original_context_length", original);
+    for (const char* key : {"short_mscale", "long_mscale"}) {
+      if (scaling.has(key)) scaling.fail(fmt::format("the RoPE parameter '{}' is not supported", key));
+    }
+    // Longer contexts sharpen the softmax: sqrt(1 + ln(factor) / ln(original)).
+    double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
+    factor = factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
+    out_->set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(factor));
   }
 
   // What each layer is, where the configuration lists it.
@@ -192,7 +224,12 @@ class HfTranslator {
     const auto window = config_.integer("sliding_window");
     if (window && slides) set_integer("attention.sliding_window", *window);
     const json* types = config_.find("layer_types");
-    if (types == nullptr) return;
+    if (types == nullptr) {
+      for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+        if (const auto period = config_.integer(key)) set_integer("attention.sliding_window_pattern", *period);
+      }
+      return;
+    }
     if (!types->is_array()) config_.fail("'layer_types' is not an array");
     std::vector<bool> sliding;
     std::vector<bool> recurrent;
@@ -225,9 +262,10 @@ class HfTranslator {
       config_.fail("the routing method 'group_limited_greedy' is not supported");
     if (const auto sparse = config_.integer("decoder_sparse_step"); sparse && *sparse != 1)
       config_.fail("a 'decoder_sparse_step' other than 1 is not supported");
-    if (name == "gpt-oss") {
-      set_integer("expert_feed_forward_length", config_.required_integer("intermediate_size"));
-    }
+    if (name != "gpt-oss") return;
+    set_integer("expert_feed_forward_length", config_.required_integer("intermediate_size"));
+    if (config_.number("swiglu_limit").value_or(7.0) != 7.0)
+      config_.fail("a 'swiglu_limit' other than 7 is not supported");
   }
 
   // Sizes that are sums or products of others.
@@ -272,6 +310,7 @@ class HfTranslator {
     out_->set("feed_forward_length", sizes);
   }
 
+  const json& raw_;
   JsonObject config_;
   const HfFamily& family_;
   std::shared_ptr<HfMetadata> out_;
@@ -279,6 +318,27 @@ class HfTranslator {
 };
 
 }  // namespace
+
+std::string rope_type_of(const JsonObject& scaling) {
+  std::string type = scaling.text("rope_type").value_or("");
+  if (type.empty()) type = scaling.text("type").value_or("default");
+  return type == "su" ? "longrope" : type;
+}
+
+std::int64_t rotary_dim_of(const JsonObject& config) {
+  double rotated = config.number("partial_rotary_factor").value_or(1.0);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto scaling = config.object(key);
+    if (scaling) rotated = scaling->number("partial_rotary_factor").value_or(rotated);
+  }
+  const std::int64_t heads = config.integer("num_attention_heads").value_or(1);
+  const std::int64_t share = heads > 0 ? config.integer("hidden_size").value_or(0) / heads : 0;
+  for (const char* key : {"rotary_dim", "qk_rope_head_dim"}) {
+    if (const auto stated = config.integer(key)) return *stated;
+  }
+  const std::int64_t whole = config.integer("head_dim").value_or(share);
+  return rotated == 1.0 ? whole : static_cast<std::int64_t>(static_cast<double>(whole) * rotated);
+}
 
 std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& config, const HfFamily& family,
                                                     const std::string& where) {

@@ -9,8 +9,10 @@
 
 #include "core/base/result.h"
 #include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/spec_reader.h"
 #include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/row_makers.h"
 
 namespace quire {
 
@@ -77,7 +79,8 @@ class HfNames {
       name.pop_back();
       suffix.clear();
     }
-    return name == "lm_head" ? name + suffix : prefix_ + layer + name + suffix;
+    if (name == "lm_head") return (prefix_ == "language_model.model." ? "language_model." : "") + name + suffix;
+    return prefix_ + layer + name + suffix;
   }
 
  private:
@@ -170,18 +173,87 @@ void split_shared(TensorTable& tensors, const std::string& prefix, std::int64_t 
   tensors.ignore(name);
 }
 
-void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
-  const auto scaling = config.object("rope_scaling");
-  if (!scaling || !scaling->has("long_factor")) return;
+// Experts that files hold as [experts][inputs][outputs], or in blocks of rows, under the names of a parameter of the
+// whole stack. Where outputs are paired, gate and up alternate.
+void turn_experts(TensorTable& tensors, const HfFamily& family, const std::string& stem, std::string gguf_stem,
+                  bool is_paired) {
+  const std::string bias_name = stem + "_bias";
+  const StoredTensor from = tensors.stored(stem);
+  if (!from.type || from.shape.size() != 3) throw StartupError(fmt::format("the tensor '{}' is no stack", stem));
+  StackedTensors stacked{.type = *from.type,
+                         .rows = from.shape[1],
+                         .cols = from.shape[2],
+                         .is_transposed = dtype_info(*from.type).block_size == 1,
+                         .is_paired = is_paired && family.pairs_experts,
+                         .data = from.data.data(),
+                         .maker = from.maker};
+  if (stacked.is_transposed) std::swap(stacked.rows, stacked.cols);
+  StoredTensor to = from;
+  to.name = gguf_stem + ".weight";
+  to.shape = {from.shape[0], stacked.rows, stacked.cols};
+  to.data = {};
+  to.maker = make_stacked_rows(stacked);
+  tensors.add(std::move(to));
+  if (tensors.contains(bias_name)) {
+    const std::vector<float> values = tensors.take_values(bias_name, from.shape[0] * stacked.rows);
+    StackedTensors rows{.rows = stacked.rows, .cols = 1, .is_paired = stacked.is_paired};
+    rows.data = std::as_bytes(std::span(values)).data();
+    const auto maker = make_stacked_rows(rows);
+    std::vector<float> ordered(values.size());
+    for (std::size_t i = 0; i < ordered.size(); ++i)
+      maker->make_row(static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(ordered)).subspan(4 * i).data());
+    tensors.add(floats(gguf_stem + ".bias", {from.shape[0], stacked.rows}, std::move(ordered)));
+  }
+  tensors.ignore(stem);
+}
+
+void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std::string& prefix, std::int64_t layer) {
+  const std::string experts = fmt::format("{}layers.{}.{}", prefix, layer, family.column_experts);
+  if (!tensors.contains(experts + ".gate_up_proj")) return;
+  const std::string stem = fmt::format("blk.{}.", layer);
+  turn_experts(tensors, family, experts + ".gate_up_proj", stem + "ffn_gate_up_exps", true);
+  turn_experts(tensors, family, experts + ".down_proj", stem + "ffn_down_exps", false);
+}
+
+void add_long_rope(const JsonObject& scaling, TensorTable& tensors) {
   for (const auto& [key, name] :
        {std::pair{"short_factor", "rope_factors_short.weight"}, std::pair{"long_factor", "rope_factors_long.weight"}}) {
-    const json* list = scaling->find(key);
-    if (list == nullptr || !list->is_array()) scaling->fail(std::string("'") + key + "' is missing");
+    const json* list = scaling.find(key);
+    if (list == nullptr || !list->is_array()) scaling.fail(std::string("'") + key + "' is missing");
     std::vector<float> values;
     for (const json& value : *list)
       values.push_back(value.is_number() ? value.get<float>() : 0.0F);
     const std::vector<std::int64_t> shape{std::ssize(values)};
     tensors.add(floats(name, shape, std::move(values)));
+  }
+}
+
+// Llama 3's scaling as what each frequency is divided by.
+void add_llama3_rope(const JsonObject& config, const JsonObject& scaling, TensorTable& tensors) {
+  RopeConfig rope;
+  rope.rotary_dim = rotary_dim_of(config);
+  rope.base = scaling.number("rope_theta").value_or(config.number("rope_theta").value_or(rope.base));
+  const std::vector<double> plain = rope_frequencies(rope).inv_freq;
+  rope.scaling = RopeScaling::kLlama3;
+  rope.factor = scaling.number("factor").value_or(1.0);
+  rope.original_context = scaling.number("original_max_position_embeddings").value_or(8192.0);
+  rope.low_freq_factor = scaling.number("low_freq_factor").value_or(rope.low_freq_factor);
+  rope.high_freq_factor = scaling.number("high_freq_factor").value_or(rope.high_freq_factor);
+  const std::vector<double> scaled = rope_frequencies(rope).inv_freq;
+  std::vector<float> divisors;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    divisors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  const auto count = std::ssize(divisors);
+  tensors.add(floats("rope_freqs.weight", {count}, std::move(divisors)));
+}
+
+void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto scaling = config.object(key);
+    if (!scaling) continue;
+    const std::string type = rope_type_of(*scaling);
+    if (type == "longrope") return add_long_rope(*scaling, tensors);
+    if (type == "llama3") return add_llama3_rope(config, *scaling, tensors);
   }
 }
 
@@ -221,14 +293,20 @@ void translate_hf_tensors(const json& parsed, const HfFamily& family, TensorTabl
   for (std::int64_t layer = 0; layer < num_layers; ++layer) {
     split_qkvz(config, tensors, prefix, layer);
     split_shared(tensors, prefix, layer);
+    if (!family.column_experts.empty()) turn_layer_experts(tensors, family, prefix, layer);
   }
   add_rope_factors(config, tensors);
   add_proportional_rope(config, tensors);
   // Blocks that predict further tokens follow the trunk; towers stand beside it.
   const auto further = config.integer("num_nextn_predict_layers").value_or(0);
   for (std::int64_t layer = num_layers; layer < num_layers + std::clamp<std::int64_t>(further, 0, 16); ++layer)
-    tensors.ignore(fmt::format("{}layers.{}.", prefix, layer));
-  for (const char* beside : {"model.visual.", "visual.", "mtp.", "pooler.", "embeddings.position_ids"})
+    tensors.ignore(fmt::format("{}layers.{}.", prefix, layer), kNextTokenLayers);
+  tensors.ignore("mtp.", kNextTokenLayers);
+  for (const char* tower :
+       {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.audio_tower.", "vision_model.",
+        "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision.", "model.embed_audio."})
+    tensors.ignore(tower, "a vision or audio tower");
+  for (const char* beside : {"pooler.", "bert.pooler.", "embeddings.position_ids", "bert.embeddings.position_ids"})
     tensors.ignore(beside);
   tensors.set_names(HfNames(family, prefix));
   tensors.set_adjustment(

@@ -36,10 +36,8 @@ void read_lfm2(SpecReader& reader, ModelSpec& spec) {
 }
 
 void read_granite_hybrid(SpecReader& reader, ModelSpec& spec) {
-  const bool has_positions = reader.flag("rope.scaling.finetuned").value_or(true);
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
-    if (!has_positions) layer.attention.rope = -1;
     if (layer.attention.num_kv_heads != 0) continue;
     layer.mixer = Mixer::kMamba2;
     layer.recurrent = read_mamba2(reader, i);

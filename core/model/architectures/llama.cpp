@@ -8,8 +8,13 @@ void read_plain_decoder(SpecReader& /*reader*/, ModelSpec& /*spec*/) {}
 // Mixtral is a Llama with experts, Mistral v0.1 one with a window in every layer.
 void read_llama(SpecReader& reader, ModelSpec& spec) {
   reader.read_windows(spec, 0);
-  reader.read_experts(spec, "feed_forward_length");
+  reader.read_experts(spec);
   renormalise_experts(spec);
+}
+
+// Phi-3's mini models have a window in every layer.
+void read_phi3(SpecReader& reader, ModelSpec& spec) {
+  reader.read_windows(spec, 0);
 }
 
 void read_arcee(SpecReader& /*reader*/, ModelSpec& spec) {
@@ -39,17 +44,19 @@ void read_mistral3(SpecReader& reader, ModelSpec& spec) {
 // Every fourth layer sees the whole context without positions; the others see chunks. Experts take a weighted input.
 void read_llama4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::int64_t kChunk = 8192;
+  // A window of zero: every layer has positions and sees the whole context.
+  const bool has_chunks = reader.integer("attention.sliding_window").value_or(kChunk) != 0;
   reader.read_experts(spec);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;
     FeedForwardSpec& ffn = spec.layers[i].feed_forward;
-    if (i % 4 == 3) {
+    if (has_chunks && i % 4 == 3) {
       attention.rope = -1;
       attention.temperature = 0.1;
       attention.temperature_length = static_cast<double>(kChunk);
       attention.temperature_offset = 1.0;
     } else {
-      attention.chunk = reader.integer("attention.chunk_size").value_or(kChunk);
+      attention.chunk = has_chunks ? reader.integer("attention.chunk_size").value_or(kChunk) : 0;
       attention.unit_qk_norm = reader.integer("expert_count").value_or(0) != 128;
       attention.norm_after_rope = true;
     }

@@ -31,7 +31,10 @@ class Checker {
   const std::string& where_;
 };
 
-void check_rope(const RopeConfig& rope, std::int64_t head_dim, const Checker& check) {
+}  // namespace
+
+void check_rope(const RopeConfig& rope, std::int64_t head_dim, const std::string& where) {
+  const Checker check(where);
   check.in_range("the number of rotated dimensions", rope.rotary_dim, 2, head_dim);
   check.require(rope.rotary_dim % 2 == 0, fmt::format("the number of rotated dimensions, {}, is odd", rope.rotary_dim));
   check.in_range("the RoPE base", rope.base, 1.0 + 1e-6, 1e15);
@@ -58,6 +61,8 @@ void check_rope(const RopeConfig& rope, std::int64_t head_dim, const Checker& ch
       check.in_range("a RoPE frequency factor", divisor, 1e-6, 1e31);
   }
 }
+
+namespace {
 
 double llama3_frequency(double frequency, const RopeConfig& rope) {
   const double wavelength = 2.0 * std::numbers::pi / frequency;
@@ -92,11 +97,19 @@ void apply_yarn(std::vector<double>& inv_freq, const RopeConfig& rope) {
 
 }  // namespace
 
-void check_config(const ModelConfig& config, const std::string& where) {
+void check_sizes(const ModelConfig& config, const std::string& where) {
   const Checker check(where);
   check.in_range("the number of layers", config.num_layers, 1, 4096);
   check.in_range("the embedding length", config.hidden_size, 1, 1 << 20);
   check.in_range("the feed-forward length", config.ffn_size, 0, 1 << 22);
+  check.in_range("the vocabulary size", config.vocab_size, 1, 1 << 24);
+  check.in_range("the context length", config.max_context, 1, std::int64_t{1} << 30);
+  check.in_range("the RMS norm's epsilon", config.rms_eps, 0.0, 1.0);
+}
+
+void check_config(const ModelConfig& config, const std::string& where) {
+  const Checker check(where);
+  check_sizes(config, where);
   check.in_range("the number of heads", config.num_heads, 1, 1 << 14);
   check.in_range("the number of key-value heads", config.num_kv_heads, 1, config.num_heads);
   check.require(config.num_heads % config.num_kv_heads == 0,
@@ -105,10 +118,7 @@ void check_config(const ModelConfig& config, const std::string& where) {
   // Keys lie in the cache in groups of so many elements.
   check.require(config.head_dim % 8 == 0,
                 fmt::format("the head dimension is {}, not a multiple of 8", config.head_dim));
-  check.in_range("the vocabulary size", config.vocab_size, 1, 1 << 24);
-  check.in_range("the context length", config.max_context, 1, std::int64_t{1} << 30);
-  check.in_range("the RMS norm's epsilon", config.rms_eps, 0.0, 1.0);
-  check_rope(config.rope, config.head_dim, check);
+  check_rope(config.rope, config.head_dim, where);
 }
 
 RopeFrequencies rope_frequencies(const RopeConfig& rope) {

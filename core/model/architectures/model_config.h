@@ -53,6 +53,9 @@ struct ModelConfig {
 
 // Throws StartupError, one line that begins with `where` and names the number that cannot be.
 void check_config(const ModelConfig& config, const std::string& where);
+// Parts of it: what has nothing to do with heads, and a rotation of heads of `head_dim`.
+void check_sizes(const ModelConfig& config, const std::string& where);
+void check_rope(const RopeConfig& rope, std::int64_t head_dim, const std::string& where);
 
 // The rotation of dimension pair i is position * inv_freq[i]; cos and sin are multiplied by `scale`.
 struct RopeFrequencies {

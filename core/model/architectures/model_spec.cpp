@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/result.h"
@@ -25,8 +26,7 @@ class SpecChecker {
   const std::string& where_;
 };
 
-void check_attention(const ModelSpec& spec, const AttentionSpec& attention, std::int64_t layer,
-                     const SpecChecker& check) {
+void check_attention(const AttentionSpec& attention, std::int64_t layer, const SpecChecker& check) {
   check.in_range("the number of heads", attention.num_heads, 1, 1 << 14);
   check.in_range("the number of key-value heads", attention.num_kv_heads, 1, attention.num_heads);
   check.require(attention.num_heads % attention.num_kv_heads == 0,
@@ -38,10 +38,6 @@ void check_attention(const ModelSpec& spec, const AttentionSpec& attention, std:
   check.in_range("the attention window", attention.window, 0, std::int64_t{1} << 40);
   check.in_range("the attention chunk", attention.chunk, 0, std::int64_t{1} << 40);
   check.require(attention.kv_source < layer, "a layer shares K and V of a later one");
-  if (attention.rope >= 0) {
-    const std::int64_t rotated = spec.ropes.at(static_cast<std::size_t>(attention.rope)).rotary_dim;
-    check.in_range("the number of rotated dimensions", rotated, 2, attention.key_dim);
-  }
   check.require(attention.temperature == 0.0 || attention.temperature_length >= 1.0,
                 "the attention temperature's length is below 1");
   check.require(!attention.fused_qkv ||
@@ -49,7 +45,8 @@ void check_attention(const ModelSpec& spec, const AttentionSpec& attention, std:
                 "the fused projection does not fit the architecture");
 }
 
-void check_latent(const LatentSpec& latent, const SpecChecker& check) {
+void check_latent(const LatentSpec& latent, std::int64_t num_heads, const SpecChecker& check) {
+  check.in_range("the number of heads", num_heads, 1, 1 << 14);
   check.in_range("the query rank", latent.query_rank, 0, 1 << 20);
   check.in_range("the latent rank", latent.kv_rank, 8, 1 << 16);
   check.in_range("the number of unrotated dimensions", latent.nope_dim, 1, 1 << 12);
@@ -59,7 +56,7 @@ void check_latent(const LatentSpec& latent, const SpecChecker& check) {
 }
 
 void check_recurrent(const RecurrentSpec& net, Mixer mixer, const SpecChecker& check) {
-  check.in_range("the number of convolution taps", net.taps, 1, 16);
+  check.in_range("the number of convolution taps", net.taps, 2, 8);
   if (mixer == Mixer::kShortConv) return;
   check.in_range("the number of value heads", net.value_heads, 1, 1 << 14);
   check.in_range("the state size", net.key_dim, 1, 1 << 12);
@@ -80,7 +77,6 @@ void check_experts(const FeedForwardSpec& ffn, const SpecChecker& check) {
   check.require(ffn.num_experts % ffn.route.num_groups == 0, "the experts do not divide into their groups");
   check.require(ffn.route.num_groups_chosen * (ffn.num_experts / ffn.route.num_groups) >= ffn.route.num_chosen,
                 "the groups used have fewer experts than are used");
-  check.require(!ffn.weight_input || ffn.route.num_chosen == 1, "weighted inputs of several experts are not supported");
 }
 
 }  // namespace
@@ -88,24 +84,17 @@ void check_experts(const FeedForwardSpec& ffn, const SpecChecker& check) {
 void check_spec(const ModelSpec& spec, const std::string& where) {
   using Kind = FeedForwardSpec::Kind;
   const SpecChecker check(where);
-  ModelConfig uniform = spec.config;
-  if (uniform.num_kv_heads > 0 && uniform.num_heads % uniform.num_kv_heads != 0) {
-    const AttentionSpec& first = spec.layers.front().attention;
-    if (first.num_heads % std::max<std::int64_t>(1, first.num_kv_heads) == 0) uniform.num_kv_heads = uniform.num_heads;
-  }
-  if (uniform.num_kv_heads == 0 || uniform.num_kv_heads > uniform.num_heads) uniform.num_kv_heads = uniform.num_heads;
-  if (uniform.head_dim % 8 != 0 && spec.layers.front().mixer == Mixer::kLatent) uniform.head_dim = 8;
-  uniform.rope = spec.ropes.empty() ? uniform.rope : spec.ropes.front();
-  check_config(uniform, where);
-  for (const RopeConfig& rope : spec.ropes) {
-    uniform.rope = rope;
-    check_config(uniform, where);
-  }
+  check_sizes(spec.config, where);
   std::int64_t index = 0;
   for (const LayerSpec& layer : spec.layers) {
     const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
-    if (attends) check_attention(spec, layer.attention, index, check);
-    if (layer.mixer == Mixer::kLatent) check_latent(layer.latent, check);
+    if (attends) check_attention(layer.attention, index, check);
+    if (layer.mixer == Mixer::kLatent) check_latent(layer.latent, layer.attention.num_heads, check);
+    // A rotation that no layer uses may be anything.
+    if ((attends || layer.mixer == Mixer::kLatent) && layer.attention.rope >= 0) {
+      const std::int64_t head_dim = attends ? layer.attention.key_dim : layer.latent.rope_dim;
+      check_rope(spec.ropes.at(static_cast<std::size_t>(layer.attention.rope)), head_dim, where);
+    }
     if (layer.mixer != Mixer::kNone && layer.mixer != Mixer::kAttention && layer.mixer != Mixer::kLatent)
       check_recurrent(layer.recurrent, layer.mixer, check);
     const FeedForwardSpec& ffn = layer.feed_forward;
@@ -168,6 +157,16 @@ std::int64_t state_floats(const ModelSpec& spec) {
   return places.empty() ? 0 : places.back().offset + places.back().conv_floats + places.back().floats;
 }
 
+bool keeps_one_layer(const ModelSpec& spec) {
+  const LayerSpec& first = spec.layers.front();
+  return !spec.is_causal && std::ranges::all_of(spec.layers, [&](const LayerSpec& layer) {
+    const AttentionSpec& attention = layer.attention;
+    return layer.mixer == Mixer::kAttention && attention.kv_source < 0 &&
+           attention.num_kv_heads == first.attention.num_kv_heads && attention.key_dim == first.attention.key_dim &&
+           attention.value_dim == first.attention.value_dim;
+  });
+}
+
 KvLayout kv_layout_of(const ModelSpec& spec) {
   KvLayout layout;
   layout.num_layers = spec.config.num_layers;
@@ -188,6 +187,10 @@ KvLayout kv_layout_of(const ModelSpec& spec) {
     layout.layers.push_back(shape);
   }
   if (is_uniform) layout.layers.clear();
+  if (keeps_one_layer(spec)) {
+    layout.num_layers = 1;
+    if (!is_uniform) layout.layers.resize(1);
+  }
   return layout;
 }
 

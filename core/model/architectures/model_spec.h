@@ -166,5 +166,7 @@ struct StatePlace {
 std::vector<StatePlace> state_places(const ModelSpec& spec);
 std::int64_t state_floats(const ModelSpec& spec);
 KvLayout kv_layout_of(const ModelSpec& spec);
+// Whether all layers use the place of one layer's K and V in turn: a sequence is computed whole, layer by layer.
+bool keeps_one_layer(const ModelSpec& spec);
 
 }  // namespace quire

@@ -45,9 +45,9 @@ constexpr Architecture kArchitectures[] = {
     {"mistral4", kPairs, read_deepseek2, "Mistral with latent attention"},
     {"deepseek2", kPairs, read_deepseek2, "DeepSeek V2, V3, R1, GLM-4.7-Flash, Kimi K2"},
     {"phi2", kHalves, read_phi2, "Phi-2"},
-    {"phi3", kHalves, read_plain_decoder, "Phi-3, Phi-3.5, Phi-4"},
+    {"phi3", kHalves, read_phi3, "Phi-3, Phi-3.5, Phi-4"},
     {"glm4", kPairs, read_glm4, "GLM-4"},
-    {"glm4moe", kHalves, read_keyed_experts, "GLM-4.5 to 4.7"},
+    {"glm4moe", kHalves, read_glm4moe, "GLM-4.5 to 4.7"},
     {"nemotron_h", kHalves, read_nemotron_h, "Nemotron-H, Nemotron Nano 2"},
     {"nemotron_h_moe", kHalves, read_nemotron_h, "Nemotron 3 Nano, 3.5 Lightning"},
     {"lfm2", kHalves, read_lfm2, "LFM2, LFM2.5"},
@@ -83,8 +83,32 @@ constexpr Architecture kArchitectures[] = {
     {"internlm2", kPairs, read_plain_decoder, "InternLM2, InternLM3"},
 };
 
+const Architecture& find_architecture(std::string_view name, const std::string& where) {
+  const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);
+  if (found != std::end(kArchitectures)) return *found;
+  const auto* nearest = std::ranges::min_element(
+      kArchitectures, {}, [&](const Architecture& row) { return spelling_distance(name, row.name); });
+  throw StartupError(fmt::format("{}: the architecture '{}' is not supported; the nearest known one is '{}'", where,
+                                 printable(name), nearest->name));
+}
+
+// Files carry the rotation's numbers even where no layer rotates.
+void forget_unused_ropes(ModelSpec& spec) {
+  std::vector<bool> is_used(spec.ropes.size());
+  for (const LayerSpec& layer : spec.layers) {
+    const bool attends =
+        layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2 || layer.mixer == Mixer::kLatent;
+    if (attends && layer.attention.rope >= 0) is_used.at(static_cast<std::size_t>(layer.attention.rope)) = true;
+  }
+  for (std::size_t i = 0; i < is_used.size(); ++i) {
+    if (!is_used[i]) spec.ropes[i] = RopeConfig{};
+  }
+}
+
+}  // namespace
+
 // Levenshtein's distance.
-std::size_t distance(std::string_view a, std::string_view b) {
+std::size_t spelling_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -98,31 +122,21 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-const Architecture& find_architecture(std::string_view name, const std::string& where) {
-  const auto* found = std::ranges::find(kArchitectures, name, &Architecture::name);
-  if (found != std::end(kArchitectures)) return *found;
-  const auto* nearest =
-      std::ranges::min_element(kArchitectures, {}, [&](const Architecture& row) { return distance(name, row.name); });
-  throw StartupError(fmt::format("{}: the architecture '{}' is not supported; the nearest known one is '{}'", where,
-                                 printable(name), nearest->name));
-}
-
-}  // namespace
-
 std::span<const Architecture> architectures() {
   return kArchitectures;
 }
 
-ModelSpec read_spec(const GgufFile& file, TensorTable& tensors) {
+ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t served_context) {
   const auto name = file.get_string("general.architecture");
   if (!name) throw StartupError(fmt::format("{}: the metadata key 'general.architecture' is missing", tensors.where()));
   const Architecture& row = find_architecture(*name, tensors.where());
   if (tensors.tensors().empty())
     throw StartupError(fmt::format("{}: has no tensors (a vocabulary only)", tensors.where()));
-  SpecReader reader(file, tensors, std::string(*name));
+  SpecReader reader(file, tensors, std::string(*name), served_context);
   ModelSpec spec = reader.read_plain(row.rope);
   row.read(reader, spec);
   reader.refuse_unread();
+  forget_unused_ropes(spec);
   check_spec(spec, tensors.where());
   return spec;
 }

@@ -19,15 +19,19 @@ struct Architecture {
 
 std::span<const Architecture> architectures();
 
+// How many letters to change, add or leave out to make one name the other.
+std::size_t spelling_distance(std::string_view a, std::string_view b);
+
 // Reads the spec of a GGUF file. Throws StartupError, one line: an architecture that is not known, with the nearest one
-// that is; a key that is missing, wrong or not understood.
-ModelSpec read_spec(const GgufFile& file, TensorTable& tensors);
+// that is; a key that is missing, wrong or not understood. `served_context`: see SpecReader.
+ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t served_context = 0);
 
 // The families, by file.
 void read_llama(SpecReader& reader, ModelSpec& spec);
 void read_mistral3(SpecReader& reader, ModelSpec& spec);
 void read_llama4(SpecReader& reader, ModelSpec& spec);
 void read_smollm3(SpecReader& reader, ModelSpec& spec);
+void read_phi3(SpecReader& reader, ModelSpec& spec);
 void read_arcee(SpecReader& reader, ModelSpec& spec);
 void read_plain_decoder(SpecReader& reader, ModelSpec& spec);
 void read_qwen2(SpecReader& reader, ModelSpec& spec);
@@ -57,6 +61,7 @@ void read_minicpm(SpecReader& reader, ModelSpec& spec);
 void read_hunyuan(SpecReader& reader, ModelSpec& spec);
 void read_sigmoid_experts(SpecReader& reader, ModelSpec& spec);
 void read_keyed_experts(SpecReader& reader, ModelSpec& spec);
+void read_glm4moe(SpecReader& reader, ModelSpec& spec);
 void read_ernie_experts(SpecReader& reader, ModelSpec& spec);
 void read_minimax(SpecReader& reader, ModelSpec& spec);
 void read_mimo2(SpecReader& reader, ModelSpec& spec);

@@ -50,8 +50,13 @@ bool is_uniform(const std::vector<T>& values) {
 
 }  // namespace
 
-SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture)
-    : file_(file), tensors_(tensors), architecture_(std::move(architecture)), prefix_(architecture_ + ".") {}
+SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture,
+                       std::int64_t served_context)
+    : file_(file),
+      tensors_(tensors),
+      architecture_(std::move(architecture)),
+      prefix_(architecture_ + "."),
+      served_context_(served_context) {}
 
 void SpecReader::fail(const std::string& what) const {
   throw StartupError(fmt::format("{}: {}", tensors_.where(), what));
@@ -179,6 +184,17 @@ bool SpecReader::has_tensor(std::int64_t layer, std::string_view stem) const {
 
 std::vector<std::int64_t> SpecReader::shape_of(std::int64_t layer, std::string_view stem) const {
   return tensors_.shape_of(fmt::format("blk.{}.{}", layer, stem));
+}
+
+std::int64_t SpecReader::rows_of(std::int64_t layer, std::string_view stem) const {
+  const auto shape = shape_of(layer, stem);
+  if (shape.size() < 2) fail(fmt::format("the tensor 'blk.{}.{}' is no matrix", layer, stem));
+  return shape[shape.size() - 2];
+}
+
+std::int64_t SpecReader::columns_of(std::int64_t layer, std::string_view stem) const {
+  rows_of(layer, stem);
+  return shape_of(layer, stem).back();
 }
 
 void SpecReader::refuse_unread() const {

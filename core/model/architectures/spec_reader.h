@@ -14,10 +14,19 @@
 
 namespace quire {
 
+// What messages call the layers that predict further tokens.
+inline constexpr const char* kNextTokenLayers = "layers that predict further tokens (MTP)";
+
 class SpecReader {
  public:
-  // `architecture` is the keys' prefix. Both must outlive this.
-  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture);
+  // Codes of expert_gating_func.
+  static constexpr std::int64_t kSoftmaxGating = 1;
+  static constexpr std::int64_t kSigmoidGating = 2;
+  static constexpr std::int64_t kSoftmaxOfChosenGating = 3;
+
+  // `architecture` is the keys' prefix. Both must outlive this. `served_context`: tokens of the longest sequence that
+  // will be computed, where that is less than what the file says; 0: as the file says.
+  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture, std::int64_t served_context);
 
   [[noreturn]] void fail(const std::string& what) const;
   const std::string& architecture() const { return architecture_; }
@@ -43,17 +52,24 @@ class SpecReader {
   bool has_tensor(const std::string& name) const { return tensors_.contains(name); }
   bool has_tensor(std::int64_t layer, std::string_view stem) const;  // "attn_q_norm.weight"
   std::vector<std::int64_t> shape_of(std::int64_t layer, std::string_view stem) const;
+  // The rows or columns of a matrix or of each one in a stack of them; fails where it is neither.
+  std::int64_t rows_of(std::int64_t layer, std::string_view stem) const;
+  std::int64_t columns_of(std::int64_t layer, std::string_view stem) const;
   TensorTable& tensors() { return tensors_; }
 
   // The keys that all decoders share: sizes, rope, and layers of plain attention and feed-forwards, whose projections
   // are fused where the file has them fused. Families change what they have otherwise.
   ModelSpec read_plain(RopeStyle style);
-  // Experts in the layers from `first` on, sized by `size_key`, as the common keys say.
-  void read_experts(ModelSpec& spec, const char* size_key = "expert_feed_forward_length");
+  // Experts in the layers that have a router, as the common keys say and as wide as their tensors are. `gating`: the
+  // code of the gate where the file has none.
+  void read_experts(ModelSpec& spec, std::int64_t gating = kSoftmaxGating);
   // A layer slides where its index modulo `period` is below period - 1, or as an array says; others are full.
-  // The window itself is attention.sliding_window; zero or absent: no layer slides.
-  std::vector<bool> read_windows(ModelSpec& spec, std::int64_t period, bool array_counts = false);
+  // The window itself is attention.sliding_window, else `window`; zero: no layer slides.
+  std::vector<bool> read_windows(ModelSpec& spec, std::int64_t period, bool array_counts = false,
+                                 std::int64_t window = 0);
   // Adds a rope and gives its index.
+  // The rope of sliding layers: plain, its base and width by the keys of their own, else `base` and the common width.
+  RopeConfig local_rope(const ModelSpec& spec, double base) const;
   static int add_rope(ModelSpec& spec, const RopeConfig& rope);
   // The number of layers beside the trunk that predict further tokens; their tensors are left out.
   void drop_next_token_layers(ModelSpec& spec);
@@ -64,6 +80,7 @@ class SpecReader {
   const GgufValue* find(std::string_view key) const;  // marks it as read
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   void read_rope(ModelSpec& spec, RopeStyle style);
+  void read_rope_factors(RopeConfig& rope, std::int64_t max_context);
   void read_rope_scaling(RopeConfig& rope, std::int64_t max_context);
   void read_layer(ModelSpec& spec, std::int64_t layer) const;
 
@@ -71,6 +88,7 @@ class SpecReader {
   TensorTable& tensors_;
   std::string architecture_;
   std::string prefix_;
+  std::int64_t served_context_;
   mutable std::set<std::string, std::less<>> read_;
 };
 

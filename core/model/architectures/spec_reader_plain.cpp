@@ -34,6 +34,7 @@ ModelSpec SpecReader::read_plain(RopeStyle style) {
     fail(fmt::format("the metadata says {} tokens and the embedding has {}", *stated, config.vocab_size));
   }
   config.tied_head = !tensors_.contains("output.weight");
+  spec.is_causal = flag("attention.causal").value_or(true);
   spec.has_classifier_dense = has_tensor("cls.weight");
   if (has_tensor("cls.output.weight")) {
     const auto& shape = tensors_.shape_of("cls.output.weight");
@@ -88,17 +89,20 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
   read_rope_scaling(rope, config.max_context);
   if (tensors_.contains("rope_freqs.weight"))
     rope.frequency_divisors = tensors_.take_vector("rope_freqs.weight", rope.rotary_dim / 2);
-  const bool has_factors = tensors_.contains("rope_factors_long.weight");
-  if (has_factors) {
-    // Chosen by the context that is served, not by a prompt's length: one model computes one thing.
-    const auto original = number("rope.scaling.original_context_length").value_or(0.0);
-    const bool is_long = original > 0.0 && static_cast<double>(config.max_context) > original;
-    const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
-    const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
-    rope.frequency_divisors = is_long ? longer : shorter;
-    rope.attention_factor = number("rope.scaling.attn_factor").value_or(1.0);
-  }
+  if (tensors_.contains("rope_factors_long.weight")) read_rope_factors(rope, config.max_context);
   spec.ropes.push_back(rope);
+}
+
+// LongRoPE (arXiv 2402.13753): chosen by the context that is served, not by a prompt's length, so that one model
+// computes one thing.
+void SpecReader::read_rope_factors(RopeConfig& rope, std::int64_t max_context) {
+  const double original = number("rope.scaling.original_context_length").value_or(0.0);
+  const std::int64_t context = served_context_ > 0 ? std::min(served_context_, max_context) : max_context;
+  const bool is_long = original > 0.0 && static_cast<double>(context) > original;
+  const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
+  const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
+  rope.frequency_divisors = is_long ? longer : shorter;
+  rope.attention_factor = number("rope.scaling.attn_factor").value_or(1.0);
 }
 
 void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
@@ -120,7 +124,7 @@ void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
   rope.original_context = number("rope.scaling.original_context_length").value_or(static_cast<double>(max_context));
   // Other families' files carry these keys without meaning.
   constexpr std::string_view kWithBetas[] = {"llama", "qwen2", "qwen3", "mistral3"};
-  if (std::ranges::find(kWithBetas, architecture_) != std::end(kWithBetas)) {
+  if (is_translated() || std::ranges::find(kWithBetas, architecture_) != std::end(kWithBetas)) {
     rope.beta_fast = number("rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);
     rope.beta_slow = number("rope.scaling.yarn_beta_slow").value_or(rope.beta_slow);
   }
@@ -131,7 +135,7 @@ void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
   rope.attention_factor = given.value_or(1.0) * yarn_attention_factor(rope.factor);
 }
 
-void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
+void SpecReader::read_experts(ModelSpec& spec, std::int64_t default_gating) {
   using Gate = RouteOptions::Gate;
   const std::int64_t num_experts = integer("expert_count").value_or(0);
   if (num_experts == 0) return;
@@ -139,18 +143,21 @@ void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
   read.kind = FeedForwardSpec::Kind::kExperts;
   read.num_experts = num_experts;
   read.route.num_chosen = required_integer("expert_used_count");
-  switch (const auto gating = integer("expert_gating_func").value_or(1)) {
-    case 1: read.route.gate = Gate::kSoftmax; break;
-    case 2: read.route.gate = Gate::kSigmoid; break;
-    case 3: read.route.gate = Gate::kSoftmaxOfChosen; break;
+  std::int64_t gating = integer("expert_gating_func").value_or(0);
+  if (gating == 0) gating = default_gating;
+  switch (gating) {
+    case kSoftmaxGating: read.route.gate = Gate::kSoftmax; break;
+    case kSigmoidGating: read.route.gate = Gate::kSigmoid; break;
+    case kSoftmaxOfChosenGating: read.route.gate = Gate::kSoftmaxOfChosen; break;
     default: fail(fmt::format("the expert gating function {} is not supported (1, 2, 3)", gating));
   }
   read.route.normalise = flag("expert_weights_norm").value_or(false);
-  const double scale = number("expert_weights_scale").value_or(0.0);
+  const double scale = number("expert_weights_scale").value_or(0.0);  // zero: none
   read.route.scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);
   read.route.num_groups = std::max<std::int64_t>(1, integer("expert_group_count").value_or(1));
   read.route.num_groups_chosen = std::max<std::int64_t>(1, integer("expert_group_used_count").value_or(1));
   const std::int64_t first = integer("leading_dense_block_count").value_or(0);
+  if (first < 0) fail("'leading_dense_block_count' is negative");
   for (std::int64_t layer = first; layer < spec.config.num_layers; ++layer) {
     if (!has_tensor(layer, "ffn_gate_inp.weight")) continue;
     FeedForwardSpec& to = spec.layers[static_cast<std::size_t>(layer)].feed_forward;
@@ -160,21 +167,24 @@ void SpecReader::read_experts(ModelSpec& spec, const char* size_key) {
     to.activation = dense.activation;
     to.expert_activation = dense.expert_activation;
     to.shared_activation = dense.shared_activation;
-    to.expert_size = integer(size_key, layer).value_or(dense.size);
+    const bool is_stacked = has_tensor(layer, "ffn_down_exps.weight");
+    to.expert_size = columns_of(layer, is_stacked ? "ffn_down_exps.weight" : "ffn_down_exps.0.weight");
     to.has_choice_bias = has_tensor(layer, "exp_probs_b.bias");
     to.fused_experts = has_tensor(layer, "ffn_gate_up_exps.weight");
     to.experts_gated =
         to.fused_experts || has_tensor(layer, "ffn_gate_exps.weight") || has_tensor(layer, "ffn_gate_exps.0.weight");
-    if (has_tensor(layer, "ffn_up_shexp.weight")) to.shared_size = shape_of(layer, "ffn_up_shexp.weight").at(0);
+    if (has_tensor(layer, "ffn_up_shexp.weight")) to.shared_size = rows_of(layer, "ffn_up_shexp.weight");
     to.shared_gate = has_tensor(layer, "ffn_gate_inp_shexp.weight");
   }
 }
 
-std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period, bool array_counts) {
-  const std::int64_t window = integer("attention.sliding_window").value_or(0);
+std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period, bool array_counts,
+                                           std::int64_t default_window) {
+  const std::int64_t window = integer("attention.sliding_window").value_or(default_window);
   const bool by_layer = (array_counts || is_translated()) && is_array("attention.sliding_window_pattern");
   if (!by_layer && !is_array("attention.sliding_window_pattern"))
     period = integer("attention.sliding_window_pattern").value_or(period);
+  if (period < 0) fail("'attention.sliding_window_pattern' is negative");
   std::vector<bool> slides;
   for (std::int64_t layer = 0; layer < spec.config.num_layers; ++layer) {
     const bool own = by_layer ? flag("attention.sliding_window_pattern", layer).value_or(false)
@@ -183,6 +193,16 @@ std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period,
     if (slides.back()) spec.layers[static_cast<std::size_t>(layer)].attention.window = window;
   }
   return slides;
+}
+
+RopeConfig SpecReader::local_rope(const ModelSpec& spec, double base) const {
+  RopeConfig local = spec.ropes[0];
+  local.base = number("rope.freq_base_swa").value_or(base);
+  local.rotary_dim = integer("rope.dimension_count_swa").value_or(local.rotary_dim);
+  local.scaling = RopeScaling::kNone;
+  local.attention_factor = 1.0;
+  local.frequency_divisors.clear();
+  return local;
 }
 
 int SpecReader::add_rope(ModelSpec& spec, const RopeConfig& rope) {
@@ -194,7 +214,7 @@ void SpecReader::drop_next_token_layers(ModelSpec& spec) {
   const std::int64_t count = integer("nextn_predict_layers").value_or(0);
   if (count < 0 || count >= spec.config.num_layers) fail("'nextn_predict_layers' leaves no layer");
   for (std::int64_t layer = spec.config.num_layers - count; layer < spec.config.num_layers; ++layer)
-    tensors_.ignore(fmt::format("blk.{}.", layer));
+    tensors_.ignore(fmt::format("blk.{}.", layer), kNextTokenLayers);
   spec.config.num_layers -= count;
   spec.layers.resize(static_cast<std::size_t>(spec.config.num_layers));
 }

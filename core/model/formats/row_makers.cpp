@@ -126,6 +126,33 @@ class Mxfp4Rows final : public RowMaker {
   const std::byte* scales_;
 };
 
+class StackedRows final : public RowMaker {
+ public:
+  explicit StackedRows(const StackedTensors& tensors) : tensors_(tensors) {}
+
+  void make_row(std::int64_t row, std::byte* out) const override {
+    const std::int64_t matrix = row / tensors_.rows;
+    std::int64_t place = row % tensors_.rows;
+    const std::int64_t half = tensors_.rows / 2;
+    if (tensors_.is_paired) place = place < half ? 2 * place : 2 * (place - half) + 1;
+    const std::int64_t stored = matrix * tensors_.rows + place;
+    if (tensors_.maker != nullptr) return tensors_.maker->make_row(stored, out);
+    const std::size_t row_bytes = dtype_bytes(tensors_.type, tensors_.cols);
+    if (!tensors_.is_transposed) {
+      std::memcpy(out, tensors_.data + static_cast<std::size_t>(stored) * row_bytes, row_bytes);
+      return;
+    }
+    const std::size_t bytes = dtype_info(tensors_.type).block_bytes;
+    for (std::int64_t col = 0; col < tensors_.cols; ++col, out += bytes) {
+      const std::int64_t element = (matrix * tensors_.cols + col) * tensors_.rows + place;
+      std::memcpy(out, tensors_.data + static_cast<std::size_t>(element) * bytes, bytes);
+    }
+  }
+
+ private:
+  StackedTensors tensors_;
+};
+
 }  // namespace
 
 float FloatView::operator[](std::int64_t index) const {
@@ -148,6 +175,10 @@ std::unique_ptr<const RowMaker> make_float8_rows(const Float8Tensors& tensors) {
 
 std::unique_ptr<const RowMaker> make_mxfp4_rows(std::int64_t cols, const std::byte* blocks, const std::byte* scales) {
   return std::make_unique<Mxfp4Rows>(cols, blocks, scales);
+}
+
+std::unique_ptr<const RowMaker> make_stacked_rows(const StackedTensors& tensors) {
+  return std::make_unique<StackedRows>(tensors);
 }
 
 }  // namespace quire

@@ -56,4 +56,16 @@ std::unique_ptr<const RowMaker> make_float8_rows(const Float8Tensors& tensors);
 // MXFP4: blocks [rows][cols / 32][16], neighbours in a byte; scales [rows][cols / 32].
 std::unique_ptr<const RowMaker> make_mxfp4_rows(std::int64_t cols, const std::byte* blocks, const std::byte* scales);
 
+// Matrices behind one another whose rows lie in another place than the model's.
+struct StackedTensors {
+  DType type = DType::kF32;
+  std::int64_t rows = 0;  // of one matrix
+  std::int64_t cols = 0;
+  bool is_transposed = false;  // [cols][rows] of unquantised elements
+  bool is_paired = false;      // rows 2i and 2i + 1 are i of the first and of the second half
+  const std::byte* data = nullptr;
+  std::shared_ptr<const RowMaker> maker = nullptr;  // instead of data, of matrices that are not transposed
+};
+std::unique_ptr<const RowMaker> make_stacked_rows(const StackedTensors& tensors);
+
 }  // namespace quire

@@ -94,9 +94,11 @@ void TensorTable::add(StoredTensor tensor) {
   taken_.push_back(false);
 }
 
-void TensorTable::ignore(const std::string& prefix) {
+void TensorTable::ignore(const std::string& prefix, const std::string& part) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].name.starts_with(prefix)) taken_[i] = true;
+    if (!tensors_[i].name.starts_with(prefix)) continue;
+    taken_[i] = true;
+    if (!part.empty()) parts_left_out_.insert(part);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,8 +57,10 @@ class TensorTable {
   WeightSource take_experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols);
   std::vector<float> take_vector(const std::string& name, std::int64_t size);  // decoded
   std::vector<float> take_values(const std::string& name, std::int64_t size);  // decoded, of any shape
-  // Marks the tensors that begin with `prefix` as taken: parts of a file that the model leaves out.
-  void ignore(const std::string& prefix);
+  // Marks the tensors that begin with `prefix` as taken. `part`: what the model leaves out with them, for people; empty
+  // where they are used in another form.
+  void ignore(const std::string& prefix, const std::string& part = "");
+  const std::set<std::string>& parts_left_out() const { return parts_left_out_; }
 
   // Throws StartupError that names a tensor which nothing took: the model would compute something else without it.
   void refuse_unused(const std::string& architecture) const;
@@ -81,6 +84,7 @@ class TensorTable {
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t> by_name_;
   std::vector<bool> taken_;
+  std::set<std::string> parts_left_out_;
 };
 
 }  // namespace quire

@@ -32,7 +32,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   rotate(layer, q, k);
   if (attention.norm_after_rope) norm_queries_and_keys(layer, q, k);
   if (attention.temperature != 0.0) scale_by_temperature(layer, q);
-  if (has_kv) backend_.store_kv(*layer.slice.kv, layer.index, layer.slice.attention, k, v);
+  if (has_kv) backend_.store_kv(*layer.slice.kv, kv_layer(layer.index), layer.slice.attention, k, v);
   run_attention(layer, q, attended);
   if (attention.value_scale != 1.0) graph().scale(attended, static_cast<float>(attention.value_scale));
   if (gate_size > 0) graph().gate(Nonlinearity::kSigmoid, columns(qkv, query_size, gate_size), attended);
@@ -98,9 +98,9 @@ void Transformer::scale_by_temperature(const Layer& layer, MatrixView q) {
 
 void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out) {
   const AttentionSpec& attention = layer.spec.attention;
-  const std::int64_t source = attention.kv_source < 0 ? layer.index : attention.kv_source;
+  const std::int64_t source = kv_layer(attention.kv_source < 0 ? layer.index : attention.kv_source);
   const auto scale = static_cast<float>(attention.scale);
-  const bool is_plain = spec_.is_causal && attention.window == 0 && attention.softcap == 0.0 && !attention.has_sinks &&
+  const bool is_plain = attention.window == 0 && attention.softcap == 0.0 && !attention.has_sinks &&
                         attention.alibi == 0.0 && attention.value_dim == attention.key_dim &&
                         (attention.chunk == 0 || attention.chunk >= spec_.config.max_context);
   if (is_plain)

@@ -63,10 +63,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
     multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
-    expert_in = room(kExpertIn, out.rows, in.cols);
-    graph().copy(in, expert_in);
-    graph().scale_rows(expert_in, expert_weights_);
-    expert_weights_.assign(expert_weights_.size(), 1.0F);
+    expert_in = weighted_inputs(in, chosen);
   }
   const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
   // One row for each choice.
@@ -79,9 +76,29 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
                         .gated = ffn.experts_gated,
                         .activation = ffn.expert_activation};
   graph().experts(args, expert_ids_, expert_weights_, expert_in, choices(kExpertGateUp, width),
-                  choices(kExpertOut, expert_in.cols), is_latent ? expert_in : out);
+                  choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
+  if (ffn.weight_input) sum_choices(expert_in, out);
   if (is_latent) multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
+}
+
+// One row for each choice, times its weight; the weights are used up.
+MatrixView Transformer::weighted_inputs(MatrixView in, std::int64_t chosen) {
+  const MatrixView wide = room(kExpertIn, in.rows, chosen * in.cols);
+  for (std::int64_t choice = 0; choice < chosen; ++choice)
+    graph().copy(in, columns(wide, choice * in.cols, in.cols));
+  const MatrixView rows{wide.data, in.rows * chosen, in.cols, in.cols};
+  graph().scale_rows(rows, expert_weights_);
+  expert_weights_.assign(expert_weights_.size(), 1.0F);
+  return rows;
+}
+
+void Transformer::sum_choices(MatrixView rows, MatrixView out) {
+  const std::int64_t chosen = rows.rows / out.rows;
+  const MatrixView wide{rows.data, out.rows, chosen * out.cols, chosen * out.cols};
+  graph().copy(columns(wide, 0, out.cols), out);
+  for (std::int64_t choice = 1; choice < chosen; ++choice)
+    graph().add(columns(wide, choice * out.cols, out.cols), 1.0F, out);
 }
 
 void Transformer::add_shared_expert(const Layer& layer, MatrixView in, MatrixView out) {

@@ -24,6 +24,7 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
       backend_(backend),
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
+      keeps_one_layer_(quire::keeps_one_layer(spec)),
       eps_(static_cast<float>(spec.config.rms_eps)),
       widths_(widths(spec)) {
   for (const RopeConfig& rope : spec_.ropes)
@@ -113,7 +114,7 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
       const std::int64_t chosen = ffn.route.num_chosen;
       const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
       fit(kRouter, ffn.num_experts);
-      fit(kExpertIn, 2 * std::max(width, hidden));
+      fit(kExpertIn, std::max(2 * std::max(width, hidden), ffn.weight_input ? chosen * hidden : 0));
       fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
       fit(kExpertOut, chosen * width);
     }
@@ -268,7 +269,8 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
                      .context_len = slice_context_len_,
                      .block_table_start = whole.block_table_start.subspan(at(first), at(sequence - first + 1)),
                      .block_tables = whole.block_tables,
-                     .slots = whole.slots.subspan(at(begin), at(end - begin))};
+                     .slots = whole.slots.subspan(at(begin), at(end - begin)),
+                     .causal = spec_.is_causal};
   slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
   slice.states = arrays.state_storage;
   if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));
@@ -284,6 +286,7 @@ void Transformer::compute_rotations(const Slice& slice) {
     const auto half = std::ssize(rope.inv_freq);
     // One behind the other, each dense.
     rotations_[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
+    if (half == 0) continue;
     cos.data += rows * half;
     sin.data += rows * half;
     backend_.rope_angles(slice.positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);
@@ -301,11 +304,7 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
     const auto index = static_cast<std::int32_t>(row - arrays.embedding_rows.begin());
     backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, *row - slice.begin, 1));
   }
-  if (spec_.num_token_types > 0) {
-    // Every token is of the first type: one row for all.
-    const MatrixView row{const_cast<float*>(model.vector(WeightRole::kTokenTypes)), x.rows, x.cols, 0};
-    graph().add(row, 1.0F, x);
-  }
+  if (spec_.num_token_types > 0) add_token_types(arrays, slice, x);
   if (spec_.has_positions) {
     const MatrixView positions = room(kBranch, x.rows, x.cols);
     backend_.embed(rows_of(WeightRole::kPositions), slice.positions, positions);
@@ -313,6 +312,22 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
   }
   if (spec_.embedding_norm != WeightRole::kNoRole) norm(model, spec_.embedding_norm, x, x);
   if (spec_.per_layer_size > 0) embed_per_layer(ids, slice, x);
+}
+
+// Runs of rows of one type. A model with one type has no other for the second text of a pair.
+void Transformer::add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x) {
+  const float* types = weights_.model.vector(WeightRole::kTokenTypes);
+  const auto type_of = [&](std::int64_t row) {
+    const std::int64_t type = arrays.token_types.empty() ? 0 : arrays.token_types[at(slice.begin + row)];
+    return std::min(type, spec_.num_token_types - 1);
+  };
+  for (std::int64_t begin = 0, end = 0; begin < x.rows; begin = end) {
+    const std::int64_t type = type_of(begin);
+    for (end = begin + 1; end < x.rows && type_of(end) == type; ++end) {
+    }
+    const MatrixView row{const_cast<float*>(types + type * x.cols), end - begin, x.cols, 0};
+    graph().add(row, 1.0F, row_range(x, begin, end - begin));
+  }
 }
 
 // Each layer's own embedding of the token, and a projection of the common one, summed.

@@ -29,6 +29,8 @@ class Transformer final : public Model {
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
   std::int64_t max_context() const override { return spec_.config.max_context; }
+  bool is_causal() const override { return spec_.is_causal; }
+  bool has_head() const override { return spec_.has_head; }
   std::int64_t num_labels() const override { return spec_.num_labels; }
   std::int64_t state_floats() const override { return quire::state_floats(spec_); }
   KvLayout kv_layout() const override { return kv_layout_of(spec_); }
@@ -102,6 +104,7 @@ class Transformer final : public Model {
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   void compute_rotations(const Slice& slice);
   void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
+  void add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x);
   void embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x);
   // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
@@ -128,6 +131,8 @@ class Transformer final : public Model {
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
+  void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
@@ -137,6 +142,7 @@ class Transformer final : public Model {
   GraphOps& graph() const;
   RecurrentOps& recurrent() const;
   StatePart state_of(const Layer& layer, bool behind_conv) const;
+  std::int64_t kv_layer(std::int64_t layer) const { return keeps_one_layer_ ? 0 : layer; }  // of the KV storage
 
   ModelSpec spec_;
   PackedModel weights_;
@@ -144,6 +150,7 @@ class Transformer final : public Model {
   std::shared_ptr<const void> sources_owner_;
   std::vector<RopeFrequencies> ropes_;
   std::vector<StatePlace> state_places_;
+  const bool keeps_one_layer_;
   std::unique_ptr<Buffer> ones_;  // the weight of norms without one
   float eps_;
   Widths widths_;

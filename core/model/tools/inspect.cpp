@@ -85,12 +85,15 @@ std::string describe_directory(const std::filesystem::path& path) {
 }
 
 std::string describe_model(const ModelInfo& info) {
-  return fmt::format(
-      "model: {}, {}, {:.1f} million parameters, mostly {}\n"
-      "{} layers, hidden size {}, {} key-value heads of {}, vocabulary {}, context {}\n",
-      printable(info.name), info.architecture, static_cast<double>(info.num_parameters) / 1e6, info.file_type,
-      info.kv_layout.num_layers, info.hidden_size, info.kv_layout.num_kv_heads, info.kv_layout.head_dim,
-      info.vocab_size, info.max_context);
+  std::string left_out;
+  for (const std::string& part : info.parts_left_out)
+    left_out += fmt::format("not computed: {}\n", part);
+  return left_out + fmt::format(
+                        "model: {}, {}, {:.1f} million parameters, mostly {}\n"
+                        "{} layers, hidden size {}, {} key-value heads of {}, vocabulary {}, context {}\n",
+                        printable(info.name), info.architecture, static_cast<double>(info.num_parameters) / 1e6,
+                        info.file_type, info.kv_layout.num_layers, info.hidden_size, info.kv_layout.num_kv_heads,
+                        info.kv_layout.head_dim, info.vocab_size, info.max_context);
 }
 
 }  // namespace

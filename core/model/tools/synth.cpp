@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <thread>
 
@@ -18,7 +20,14 @@ namespace quire {
 
 namespace {
 
-enum class SynthRole : std::uint8_t { kMatrix, kEmbedding, kNorm, kBias, kFrequencyDivisors };
+enum class SynthRole : std::uint8_t {
+  kMatrix,
+  kEmbedding,
+  kNorm,  // and other factors near one
+  kBias,
+  kDecay,  // negative
+  kFrequencyDivisors
+};
 
 struct SynthTensor {
   std::string name;
@@ -70,20 +79,14 @@ float inverse_root(std::int64_t fan_in) {
 
 class TensorList {
  public:
-  explicit TensorList(const SynthSpec& spec) : spec_(spec) {
-    const ModelConfig& config = spec.config;
-    const float embedding_deviation = 3.0F * inverse_root(config.hidden_size);
-    add_matrix("token_embd", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
-               embedding_deviation);
-    if (!frequency_divisors(config.rope).empty())
-      add_vector("rope_freqs", config.rope.rotary_dim / 2, SynthRole::kFrequencyDivisors);
-    for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
-      add_layer(layer);
-    add_vector("output_norm", config.hidden_size, SynthRole::kNorm);
-    if (!config.tied_head) {
-      add_matrix("output", config.vocab_size, config.hidden_size, SynthRole::kEmbedding, spec.types.embedding,
-                 embedding_deviation);
-    }
+  TensorList(const SynthSpec& spec, const ModelSpec& model) : spec_(spec), model_(model) {
+    const std::vector<WeightNeed> of_model = weight_needs(model, -1);
+    add(of_model.front(), -1);
+    if (!spec.family && !frequency_divisors(spec.config.rope).empty())
+      add_vector("rope_freqs", spec.config.rope.rotary_dim / 2, SynthRole::kFrequencyDivisors);
+    for (std::int64_t layer = 0; layer < model.config.num_layers; ++layer)
+      add_all(weight_needs(model, layer), layer);
+    add_all({of_model.begin() + 1, of_model.end()}, -1);
   }
 
   static std::vector<float> frequency_divisors(const RopeConfig& rope);
@@ -93,17 +96,13 @@ class TensorList {
   void add_vector(const std::string& stem, std::int64_t size, SynthRole role, const char* suffix = ".weight") {
     tensors_.push_back({.name = stem + suffix, .shape = {size}, .role = role, .type = DType::kF32, .deviation = 0.05F});
   }
-  void add_matrix(const std::string& stem, std::int64_t rows, std::int64_t cols, SynthRole role, DType type,
-                  float deviation) {
-    tensors_.push_back({.name = stem + ".weight",
-                        .shape = {cols, rows},
-                        .role = role,
-                        .type = fitting_type(type, cols),
-                        .deviation = deviation});
-  }
-  void add_layer(std::int64_t layer);
+  void add_all(const std::vector<WeightNeed>& needs, std::int64_t layer);
+  void add(const WeightNeed& need, std::int64_t layer);
+  void add_matrix(const WeightNeed& need, SynthTensor tensor, std::int64_t layer);
+  bool has_bias(WeightRole role) const;
 
   const SynthSpec& spec_;
+  const ModelSpec& model_;
   std::vector<SynthTensor> tensors_;
 };
 
@@ -120,34 +119,102 @@ std::vector<float> TensorList::frequency_divisors(const RopeConfig& rope) {
   return out;
 }
 
-void TensorList::add_layer(std::int64_t layer) {
-  const ModelConfig& config = spec_.config;
-  const std::string prefix = fmt::format("blk.{}.", layer);
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t query_size = config.num_heads * config.head_dim;
-  const std::int64_t kv_size = config.num_kv_heads * config.head_dim;
-  const DType fine = is_sensitive_layer(layer, config.num_layers) ? spec_.types.sensitive : spec_.types.matrices;
-  const auto matrix = [&](const char* stem, std::int64_t rows, std::int64_t cols, DType type, float gain = 1.0F) {
-    add_matrix(prefix + stem, rows, cols, SynthRole::kMatrix, type, gain * inverse_root(cols));
+bool TensorList::has_bias(WeightRole role) const {
+  const std::string stem(role_info(role).gguf);
+  const bool is_weight = role_info(role).suffix == ".weight" && !(role == WeightRole::kHead && model_.config.tied_head);
+  if (spec_.family) return is_weight && (" " + spec_.family->biases + " ").find(" " + stem + " ") != std::string::npos;
+  return spec_.has_qkv_bias && (stem == "attn_q" || stem == "attn_k" || stem == "attn_v");
+}
+
+// Biases follow the matrices of one product.
+void TensorList::add_all(const std::vector<WeightNeed>& needs, std::int64_t layer) {
+  std::vector<const WeightNeed*> biased;
+  const auto flush = [&] {
+    for (const WeightNeed* need : biased) {
+      const std::int64_t size = need->form == WeightForm::kVector ? need->cols : need->rows;
+      const std::string name = gguf_name(need->role, layer);
+      add_vector(name.substr(0, name.rfind('.')), size, SynthRole::kBias, ".bias");
+      if (need->form == WeightForm::kExperts) tensors_.back().shape.push_back(need->num_experts);
+      if (need->bias_size > 0) tensors_.back().shape = {need->bias_size};
+    }
+    biased.clear();
   };
-  add_vector(prefix + "attn_norm", hidden, SynthRole::kNorm);
-  matrix("attn_q", query_size, hidden, spec_.types.matrices);
-  matrix("attn_k", kv_size, hidden, spec_.types.matrices);
-  matrix("attn_v", kv_size, hidden, fine);
-  if (spec_.has_qkv_bias) {
-    add_vector(prefix + "attn_q", query_size, SynthRole::kBias, ".bias");
-    add_vector(prefix + "attn_k", kv_size, SynthRole::kBias, ".bias");
-    add_vector(prefix + "attn_v", kv_size, SynthRole::kBias, ".bias");
+  for (const WeightNeed& need : needs) {
+    const bool is_convolution = need.taps > 0 && need.role == WeightRole::kSsmConv && need.bias_size > 0;
+    if (!biased.empty() && biased.back()->product != need.product) flush();
+    add(need, layer);
+    if (has_bias(need.role) ||
+        (is_convolution && model_.layers[static_cast<std::size_t>(layer)].mixer != Mixer::kDeltaNet))
+      biased.push_back(&need);
   }
-  if (config.has_qk_norm) {
-    add_vector(prefix + "attn_q_norm", config.head_dim, SynthRole::kNorm);
-    add_vector(prefix + "attn_k_norm", config.head_dim, SynthRole::kNorm);
+  flush();
+}
+
+void TensorList::add(const WeightNeed& need, std::int64_t layer) {
+  if (need.is_optional || (need.role == WeightRole::kHead && model_.config.tied_head)) return;
+  SynthTensor tensor{.name = gguf_name(need.role, layer), .shape = {need.cols}, .role = SynthRole::kNorm};
+  if (need.form != WeightForm::kVector) return add_matrix(need, std::move(tensor), layer);
+  tensor.deviation = 0.05F;
+  switch (need.role) {
+    case WeightRole::kSsmA: tensor.role = SynthRole::kDecay; break;
+    case WeightRole::kSsmDt:
+    case WeightRole::kChoiceBias:
+    case WeightRole::kSinks:
+      tensor.role = SynthRole::kBias;
+      tensor.deviation = 0.5F;
+      break;
+    case WeightRole::kTokenTypes:
+      tensor.role = SynthRole::kBias;
+      tensor.shape = {model_.config.hidden_size, model_.num_token_types};
+      break;
+    default: break;
   }
-  matrix("attn_output", hidden, query_size, spec_.types.matrices);
-  add_vector(prefix + "ffn_norm", hidden, SynthRole::kNorm);
-  matrix("ffn_gate", config.ffn_size, hidden, spec_.types.matrices);
-  matrix("ffn_up", config.ffn_size, hidden, spec_.types.matrices);
-  matrix("ffn_down", hidden, config.ffn_size, fine, 2.0F);
+  if (need.taps > 0) {
+    tensor.shape = {need.taps, need.cols / need.taps};
+    tensor.role = SynthRole::kBias;
+    tensor.deviation = inverse_root(need.taps);
+  }
+  tensors_.push_back(std::move(tensor));
+}
+
+void TensorList::add_matrix(const WeightNeed& need, SynthTensor tensor, std::int64_t layer) {
+  const SynthTypes& types = spec_.types;
+  const bool is_fine = layer >= 0 && is_sensitive_layer(layer, model_.config.num_layers) &&
+                       (need.role == WeightRole::kValue || need.role == WeightRole::kDown);
+  tensor.shape = {need.cols, need.rows};
+  tensor.role = SynthRole::kMatrix;
+  tensor.type = fitting_type(is_fine ? types.sensitive : types.matrices, need.cols);
+  tensor.deviation = (need.role == WeightRole::kDown ? 2.0F : 1.0F) * inverse_root(need.cols);
+  if (need.form == WeightForm::kRows || need.role == WeightRole::kHead) {
+    tensor.role = SynthRole::kEmbedding;
+    tensor.type = fitting_type(types.embedding, need.cols);
+    tensor.deviation = 3.0F * inverse_root(model_.config.hidden_size);
+  }
+  if (need.form == WeightForm::kExperts && need.role != WeightRole::kKvB) {
+    tensor.shape.push_back(need.num_experts);
+  } else if (need.form == WeightForm::kExperts) {
+    tensor.shape[1] *= need.num_experts;
+  } else if (types.matrices == DType::kMXFP4) {
+    tensor.type = fitting_type(DType::kQ8_0, need.cols);  // published files have experts in it alone
+  }
+  // Routers are too small to be worth less precision.
+  if (need.role == WeightRole::kRouter || need.rows == 1) tensor.type = DType::kF32;
+  if (need.rows == 1) tensor.shape.resize(1);
+  tensors_.push_back(std::move(tensor));
+}
+
+void set_family_metadata(GgufWriter& out, const GgufFile& metadata) {
+  for (const auto& [key, value] : metadata.metadata()) {
+    const std::string name(key);
+    if (const auto* text = std::get_if<std::string_view>(&value)) out.set(name, *text);
+    if (const auto* flag = std::get_if<bool>(&value)) out.set(name, *flag);
+    if (const auto* number = std::get_if<double>(&value)) out.set(name, static_cast<float>(*number));
+    if (const auto* number = std::get_if<std::int64_t>(&value)) out.set(name, static_cast<std::uint32_t>(*number));
+    if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
+      const std::vector<std::int32_t> values(list->begin(), list->end());
+      out.set(name, std::span(values));
+    }
+  }
 }
 
 void set_metadata(GgufWriter& out, const SynthSpec& spec) {
@@ -156,8 +223,6 @@ void set_metadata(GgufWriter& out, const SynthSpec& spec) {
   const auto key = [&](const char* name) { return config.architecture + "." + name; };
   const auto count = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
   out.set("general.architecture", config.architecture);
-  out.set("general.name", "synthetic-" + spec.name);
-  out.set("general.file_type", spec.types.file_type);
   out.set(key("block_count"), count(config.num_layers));
   out.set(key("context_length"), count(config.max_context));
   out.set(key("embedding_length"), count(config.hidden_size));
@@ -179,17 +244,19 @@ void set_metadata(GgufWriter& out, const SynthSpec& spec) {
   }
 }
 
-void set_tokenizer(GgufWriter& out, const SynthSpec& spec, const SynthVocab& vocab) {
+void set_tokenizer(GgufWriter& out, const ModelSpec& model, const SynthVocab& vocab) {
+  const std::string& architecture = model.config.architecture;
   out.set("tokenizer.ggml.model", "gpt2");
-  out.set("tokenizer.ggml.pre", spec.config.architecture == "llama" ? "llama-bpe" : "qwen2");
+  out.set("tokenizer.ggml.pre", architecture == "llama" ? "llama-bpe" : "qwen2");
   out.set("tokenizer.ggml.tokens", std::span(vocab.tokens));
   out.set("tokenizer.ggml.token_type", std::span(vocab.types));
   out.set("tokenizer.ggml.merges", std::span(vocab.merges));
   out.set("tokenizer.ggml.bos_token_id", vocab.end_of_text);
   out.set("tokenizer.ggml.eos_token_id", vocab.end_of_turn);
   out.set("tokenizer.ggml.padding_token_id", vocab.end_of_text);
-  out.set("tokenizer.ggml.add_bos_token", false);
-  out.set("tokenizer.chat_template", kSynthChatTemplate);
+  out.set("tokenizer.ggml.add_bos_token", !model.is_causal);
+  if (!model.is_causal) out.set("tokenizer.ggml.add_eos_token", true);
+  if (model.is_causal) out.set("tokenizer.chat_template", kSynthChatTemplate);
 }
 
 // Rows of control tokens and of bytes outside ASCII are smaller, so that what is sampled is nearly always plain text.
@@ -208,7 +275,8 @@ class TensorFiller {
 
   void fill(const SynthTensor& tensor, std::uint64_t tensor_index, GgufWriter& out) const {
     const std::int64_t cols = tensor.shape[0];
-    const std::int64_t rows = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+    const std::int64_t rows =
+        std::accumulate(tensor.shape.begin() + 1, tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
     const std::int64_t piece_rows = std::max<std::int64_t>(1, kPieceElements / cols);
     const auto num_threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
     std::vector<std::vector<std::byte>> pieces(static_cast<std::size_t>(num_threads));
@@ -248,6 +316,7 @@ class TensorFiller {
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::uint64_t element = static_cast<std::uint64_t>(first * cols) + i;
         values[i] = centre + tensor.deviation * bell(mix(stream + element));
+        if (tensor.role == SynthRole::kDecay) values[i] = -std::exp(values[i]);
       }
     }
     if (tensor.role == SynthRole::kEmbedding) scale_rows(values, first, cols);
@@ -259,7 +328,7 @@ class TensorFiller {
   void scale_rows(std::vector<float>& values, std::int64_t first, std::int64_t cols) const {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto row = static_cast<std::size_t>(first) + i / static_cast<std::size_t>(cols);
-      values[i] *= row_scale(vocab_.kinds[row]);
+      if (row < vocab_.kinds.size()) values[i] *= row_scale(vocab_.kinds[row]);
     }
   }
 
@@ -272,15 +341,23 @@ class TensorFiller {
 void write_synthetic_gguf(const SynthSpec& spec, const std::filesystem::path& path,
                           const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const std::string where = fmt::format("synthetic model '{}'", spec.name);
-  check_config(spec.config, where);
-  if (spec.config.vocab_size < kMinSynthVocab) {
+  std::optional<SynthFamily> family;
+  if (spec.family) family = read_family_shape(*spec.family);
+  if (!family) check_config(spec.config, where);
+  const ModelSpec model = family ? family->spec : plain_spec(spec.config);
+  if (model.config.vocab_size < kMinSynthVocab)
     throw StartupError(fmt::format("{}: the vocabulary has fewer than {} tokens", where, kMinSynthVocab));
-  }
-  const SynthVocab vocab = make_synth_vocab(spec.config.vocab_size);
-  const std::vector<SynthTensor> tensors = TensorList(spec).take();
+  const SynthVocab vocab = make_synth_vocab(model.config.vocab_size);
+  const std::vector<SynthTensor> tensors = TensorList(spec, model).take();
   GgufWriter out(path);
-  set_metadata(out, spec);
-  set_tokenizer(out, spec, vocab);
+  if (family) {
+    set_family_metadata(out, *family->metadata);
+  } else {
+    set_metadata(out, spec);
+  }
+  out.set("general.name", "synthetic-" + spec.name);
+  out.set("general.file_type", spec.types.file_type);
+  set_tokenizer(out, model, vocab);
   for (const SynthTensor& tensor : tensors)
     out.declare(tensor.name, tensor.shape, tensor.type);
   out.begin_data();

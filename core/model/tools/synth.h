@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/model/architectures/model_config.h"
+#include "core/model/tools/synth_families.h"
 
 namespace quire {
 
@@ -28,13 +29,15 @@ std::vector<std::string> synth_type_names();
 
 struct SynthSpec {
   std::string name;
+  std::optional<FamilyShape> family;  // instead of the two below, which are Llama's, Qwen2's and Qwen3's
   ModelConfig config;
   bool has_qkv_bias = false;
   SynthTypes types;
   std::uint64_t seed = 1;
 };
 
-// qwen2.5-0.5b, llama-3.2-1b, qwen3-4b, llama-3-8b, and tiny-llama, tiny-qwen2, tiny-qwen3 for tests; types left unset.
+// Real ones such as qwen3-4b and qwen3-30b-a3b, and a tiny one for each family ("tiny-gemma3") for tests; types left
+// unset.
 std::optional<SynthSpec> find_synth_shape(std::string_view name);
 std::vector<std::string> synth_shape_names();
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "core/model/tools/synth.h"
 
@@ -80,7 +81,9 @@ std::vector<std::string> names_of(const Table& table) {
 }  // namespace
 
 std::vector<std::string> synth_shape_names() {
-  return names_of(kShapes);
+  std::vector<std::string> names = names_of(kShapes);
+  std::ranges::move(family_shape_names(), std::back_inserter(names));
+  return names;
 }
 std::vector<std::string> synth_type_names() {
   return names_of(kTypes);
@@ -100,8 +103,12 @@ std::optional<SynthTypes> find_synth_types(std::string_view name) {
 std::optional<SynthSpec> find_synth_shape(std::string_view name) {
   const auto* found =
       std::ranges::find_if(kShapes, [&](const Shape& row) { return equal_ignoring_case(row.name, name); });
-  if (found == kShapes.end()) return std::nullopt;
   SynthSpec spec;
+  if (found == kShapes.end()) {
+    spec.name = name;
+    spec.family = find_family_shape(name);
+    return spec.family ? std::optional(spec) : std::nullopt;
+  }
   spec.name = found->name;
   ModelConfig& config = spec.config;
   config.architecture = found->architecture;

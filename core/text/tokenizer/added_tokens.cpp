@@ -71,6 +71,18 @@ const AddedToken* AddedTokens::longest_at(std::string_view text, std::size_t at,
   return best;
 }
 
+std::size_t AddedTokens::longest() const {
+  std::size_t longest = 0;
+  for (const AddedToken& token : tokens_)
+    longest = std::max(longest, token.content.size());
+  return longest;
+}
+
+bool AddedTokens::takes_spaces() const {
+  return std::any_of(tokens_.begin(), tokens_.end(),
+                     [](const AddedToken& token) { return token.lstrip || token.rstrip; });
+}
+
 void AddedTokens::split(std::string_view text, std::span<const Range> trusted, std::vector<Part>& parts) const {
   std::size_t done = 0;
   auto range = trusted.begin();

@@ -40,6 +40,9 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);  // later tokens replace earlier ones of the same content
 
   bool empty() const { return tokens_.empty(); }
+  std::size_t longest() const;  // bytes of the longest token
+  // Some token takes spaces around it along, however many.
+  bool takes_spaces() const;
   // Appends the parts of `text`: at each place the longest token wins. A special token counts only inside one of the
   // `trusted` ranges, which are in order and apart. Time: text times the longest token.
   void split(std::string_view text, std::span<const Range> trusted, std::vector<Part>& parts) const;

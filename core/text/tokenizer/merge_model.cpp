@@ -196,6 +196,12 @@ void MergeModel::encode_segment(std::string_view segment, Scratch& scratch, std:
   cached->count = static_cast<std::uint32_t>(out.size() - begin);
 }
 
+bool MergeModel::covers_every_byte() const {
+  const auto has = [this](std::int32_t id) { return id >= 0 && id < num_tokens_; };
+  if (options_.byte_level) return std::all_of(first_symbols_.begin(), first_symbols_.end(), has);
+  return options_.byte_fallback && std::all_of(options_.byte_tokens.begin(), options_.byte_tokens.end(), has);
+}
+
 void MergeModel::load_symbols(std::string_view segment, Scratch& scratch) const {
   scratch.symbols.clear();
   for (std::size_t at = 0; at < segment.size();) {

@@ -38,6 +38,9 @@ class MergeModel {
   static MergeModel from_scores(std::span<const std::string> texts, std::span<const float> scores,
                                 MergeOptions options);
 
+  // Nothing of a word is left out of its tokens, nor do several characters share an unknown one.
+  bool covers_every_byte() const;
+
   struct Scratch;
   struct ScratchDeleter {
     void operator()(Scratch*) const;

@@ -3,6 +3,9 @@
 namespace quire {
 namespace {
 
+// A text's bytes by those of its canonical form, at most: U+1FBE, U+0308 and U+0341, seven bytes, become two (U+0390).
+constexpr std::size_t kCanonicalShrinkage = 4;
+
 std::string replaced(std::string_view text, const Normalizer::Replace& step, Regex::Matcher& matcher) {
   std::string out;
   std::size_t done = 0;
@@ -130,6 +133,20 @@ std::string marked(std::string_view text, const Normalizer::MarkSpaces& step) {
 }
 
 }  // namespace
+
+std::optional<std::size_t> Normalizer::largest_shrinkage() const {
+  std::size_t shrinkage = 1;
+  for (const Step& step : steps_) {
+    const auto* const replace = std::get_if<ReplaceCharacter>(&step);
+    const auto* const normalize = std::get_if<Normalize>(&step);
+    if (normalize != nullptr && (normalize->form == unicode::Form::kNfc || normalize->form == unicode::Form::kNfd)) {
+      shrinkage *= kCanonicalShrinkage;
+    } else if (!std::holds_alternative<Prepend>(step) && (replace == nullptr || replace->to.empty())) {
+      return std::nullopt;
+    }
+  }
+  return shrinkage;
+}
 
 std::string Normalizer::apply(std::string_view text, Regex::Matcher& matcher) const {
   struct Apply {

@@ -58,6 +58,8 @@ class Normalizer {
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
+  // How many times longer than the normalised text the text can be, in bytes; nullopt: without bound.
+  std::optional<std::size_t> largest_shrinkage() const;
 
   // The normalised text; an empty one stays empty (no prefix).
   std::string apply(std::string_view text, Regex::Matcher& matcher) const;

@@ -49,11 +49,12 @@ class Gatherer {
 };
 
 void split_word(std::string_view text, Word word, const PreTokenizer::Split& step, Regex::Matcher& matcher,
-                std::vector<Word>& out) {
+                std::size_t most, std::vector<Word>& out) {
   const std::string_view subject = text.substr(word.begin, word.end - word.begin);
   Gatherer gatherer(step.behavior, out);
   std::size_t done = 0;
   while (done < subject.size()) {
+    if (out.size() > most) return;
     const auto match = matcher.find(step.pattern, subject, done);
     if (!match) break;
     gatherer.add({{word.begin + done, word.begin + match->begin}, step.invert});
@@ -100,14 +101,16 @@ void group_digits(std::string_view text, Word word, const PreTokenizer::DigitGro
 // Applies one step to the words; steps that change the text write it anew.
 class StepRunner {
  public:
-  StepRunner(PreTokenizer::Words& words, bool at_start, Regex::Matcher& matcher)
-      : words_(words), at_start_(at_start), matcher_(matcher) {}
+  StepRunner(PreTokenizer::Words& words, bool at_start, Regex::Matcher& matcher, std::size_t most)
+      : words_(words), at_start_(at_start), matcher_(matcher), most_(most) {}
 
   void operator()(const PreTokenizer::Split& step) {
     std::vector<Word> cut;
-    cut.reserve(std::max<std::size_t>(words_.words.size(), words_.text.size() / 4));
-    for (const Word word : words_.words)
-      split_word(words_.text, word, step, matcher_, cut);
+    cut.reserve(std::min(std::max<std::size_t>(words_.words.size(), words_.text.size() / 4), most_));
+    for (const Word word : words_.words) {
+      if (cut.size() > most_) break;
+      split_word(words_.text, word, step, matcher_, most_, cut);
+    }
     words_.words = std::move(cut);
   }
 
@@ -185,21 +188,32 @@ class StepRunner {
   bool at_start_;
   bool in_alphabet_ = false;
   Regex::Matcher& matcher_;
+  std::size_t most_;
 };
 
 }  // namespace
+
+bool PreTokenizer::never_drops() const {
+  return std::none_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    const auto* const split = std::get_if<Split>(&step);
+    const auto* const metaspace = std::get_if<Metaspace>(&step);
+    return (split != nullptr && split->behavior == SplitBehavior::kRemoved) ||
+           (metaspace != nullptr && metaspace->replacement.empty());
+  });
+}
 
 void add_bert_steps(PreTokenizer& pre_tokenizer) {
   pre_tokenizer.add(PreTokenizer::Split{Regex::compile("\\s"), SplitBehavior::kRemoved});
   pre_tokenizer.add(PreTokenizer::Split{Regex::compile(kPunctuationPattern)});
 }
 
-void PreTokenizer::split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words) const {
+void PreTokenizer::split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words,
+                         std::size_t most) const {
   words.text = fragment;
   words.words.clear();
   if (fragment.empty()) return;
   words.words.push_back({0, fragment.size()});
-  StepRunner run(words, at_start, matcher);
+  StepRunner run(words, at_start, matcher, most);
   for (const Step& step : steps_)
     std::visit(run, step);
   run.finish();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -55,8 +56,12 @@ class PreTokenizer {
   };
 
   void add(Step step) { steps_.push_back(std::move(step)); }
-  // `at_start`: the fragment begins the whole text. `words` is reused: its memory is kept between calls.
-  void split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words) const;
+  // All of a text is in some word.
+  bool never_drops() const;
+  // `at_start`: the fragment begins the whole text. `words` is reused: its memory is kept between calls. Where there
+  // are more than `most` words, some beyond these may be left out; only for steps that never drop text.
+  void split(std::string_view fragment, bool at_start, Regex::Matcher& matcher, Words& words,
+             std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
  private:
   std::vector<Step> steps_;

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "core/base/log.h"
 #include "core/base/result.h"
 #include "kernels/check.h"
 
@@ -49,7 +50,14 @@ std::shared_ptr<void> compile_code(std::string_view pattern, std::string_view so
                                    reinterpret_cast<const char*>(reason.data())));
   }
   // Where the JIT is not available, matching falls back to the interpreter: the same result, slower.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  if (const int status = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); status != 0) {
+    log::warn(
+        "the pattern '{}' is interpreted, not compiled (PCRE2's JIT: error {}): tokenizing is slower. Where the "
+        "service "
+        "denies memory that is writable and executable, 'systemctl edit quire' with MemoryDenyWriteExecute=no allows "
+        "it",
+        shown(source), status);
+  }
   return {code, [](void* owned) { pcre2_code_free(static_cast<pcre2_code*>(owned)); }};
 }
 

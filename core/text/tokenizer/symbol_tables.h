@@ -2,6 +2,7 @@
 // Immutable once filled; any thread. Open addressing, at most half full.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <bitset>
 #include <cstdint>
@@ -31,9 +32,12 @@ class TextIndex {
            static_cast<std::uint32_t>(hash >> 32), symbol},
           hash);
     block_ += text;
+    longest_ = std::max(longest_, text.size());
     ++count_;
     return true;
   }
+
+  std::size_t longest() const { return longest_; }  // bytes of the longest text
 
   std::int32_t find(std::string_view text) const {
     if (slots_.empty()) return -1;
@@ -73,6 +77,7 @@ class TextIndex {
   std::vector<Slot> slots_;
   std::string block_;
   std::size_t count_ = 0;
+  std::size_t longest_ = 0;
 };
 
 // Pairs of symbols to their rank (the lowest merges first) and result.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "core/text/unicode.h"
 
@@ -61,6 +62,7 @@ Joined join(std::span<const TextPiece> pieces) {
 
 struct TextTokenizer::Run {
   std::vector<TokenId>& out;
+  std::size_t most;
   Regex::Matcher matcher;
   MergeModel::ScratchPtr merging;
   UnigramModel::Scratch unigram;
@@ -71,17 +73,36 @@ struct TextTokenizer::Run {
   void encode(const WordPieceModel& model, std::string_view word) { model.encode(word, out); }
 };
 
+// Where every byte of a text ends up in some token, the longest one bounds how much text a number of tokens can hold.
+// A token's text in the vocabulary is at least as long as the text that it stands for.
+TextTokenizer::TextTokenizer(TextTokenizerParts parts) : parts_(std::move(parts)) {
+  const auto* const merging = std::get_if<MergeModel>(&*parts_.model);
+  const auto shrinkage = parts_.normalizer.largest_shrinkage();
+  const bool keeps_all = merging != nullptr && merging->covers_every_byte() && shrinkage &&
+                         parts_.pre_tokenizer.never_drops() && !parts_.added.takes_spaces() &&
+                         !parts_.added_normalized.takes_spaces();
+  if (!keeps_all) return;
+  longest_ = std::max({parts_.names.longest(), parts_.added.longest(), parts_.added_normalized.longest()}) * *shrinkage;
+}
+
 std::vector<TokenId> TextTokenizer::encode(std::span<const TextPiece> pieces, bool add_special) const {
+  return *encode_at_most(pieces, add_special, std::numeric_limits<std::size_t>::max());
+}
+
+std::optional<std::vector<TokenId>> TextTokenizer::encode_at_most(std::span<const TextPiece> pieces, bool add_special,
+                                                                  std::size_t most) const {
   const Joined joined = join(pieces);
+  if (longest_ > 0 && joined.text.size() / longest_ > most) return std::nullopt;
   std::vector<TokenId> out;
   const SurroundingTokens& around = parts_.around;
-  out.reserve(around.prefix.size() + joined.text.size() / 3 + around.suffix.size());
+  out.reserve(around.prefix.size() + std::min(joined.text.size() / 3, most) + around.suffix.size());
   if (add_special) out = around.prefix;
   std::vector<AddedTokens::Part> found;
   parts_.added.split(joined.text, joined.trusted, found);
   const auto* const merging = std::get_if<MergeModel>(&*parts_.model);
-  Run run{out, {}, merging != nullptr ? merging->make_scratch(joined.text.size()) : nullptr, {}, {}};
+  Run run{out, most, {}, merging != nullptr ? merging->make_scratch(joined.text.size()) : nullptr, {}, {}};
   for (const auto& part : found) {
+    if (out.size() > most) return std::nullopt;
     if (part.token >= 0) {
       out.push_back(TokenId{part.token});
     } else {
@@ -90,6 +111,7 @@ std::vector<TokenId> TextTokenizer::encode(std::span<const TextPiece> pieces, bo
     }
   }
   if (add_special) out.insert(out.end(), around.suffix.begin(), around.suffix.end());
+  if (out.size() > most) return std::nullopt;
   return out;
 }
 
@@ -110,11 +132,15 @@ void TextTokenizer::encode_fragment(std::string_view fragment, bool at_start, Ru
 }
 
 void TextTokenizer::encode_words(std::string_view text, bool at_start, Run& run) const {
-  parts_.pre_tokenizer.split(text, at_start, run.matcher, run.words);
+  // Each word is at least one token where nothing is left out.
+  const std::size_t most_words = longest_ > 0 ? run.most : std::numeric_limits<std::size_t>::max();
+  parts_.pre_tokenizer.split(text, at_start, run.matcher, run.words, most_words);
   std::visit(
       [&](const auto& model) {
-        for (const auto [begin, end] : run.words.words)
+        for (const auto [begin, end] : run.words.words) {
+          if (run.out.size() > run.most) return;
           run.encode(model, run.words.text.substr(begin, end - begin));
+        }
       },
       *parts_.model);
 }

@@ -50,10 +50,12 @@ struct TextTokenizerParts {
 
 class TextTokenizer final : public Tokenizer {
  public:
-  explicit TextTokenizer(TextTokenizerParts parts) : parts_(std::move(parts)) {}
+  explicit TextTokenizer(TextTokenizerParts parts);
 
   using Tokenizer::encode;
   std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const override;
+  std::optional<std::vector<TokenId>> encode_at_most(std::span<const TextPiece> pieces, bool add_special,
+                                                     std::size_t most) const override;
 
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(parts_.bytes.size()); }
   std::string_view token_bytes(TokenId id) const override;
@@ -73,6 +75,7 @@ class TextTokenizer final : public Tokenizer {
   void encode_words(std::string_view text, bool at_start, Run& run) const;
 
   TextTokenizerParts parts_;
+  std::size_t longest_ = 0;  // bytes of text that one token can stand for; 0: without bound
 };
 
 // Texts of tokens that end a generation in the chat formats in use, where a vocabulary has them as control tokens.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/result.h"
+#include "core/sim/simulation.h"
 #include "server/cli/bench/kernel_bench.h"
 #include "server/cli/bench/serve_bench.h"
 #include "server/cli/bench/steps.h"
@@ -194,11 +195,11 @@ struct StepsArguments {
 nlohmann::ordered_json to_json(const bench::StepsReport& report) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const sim::MeasuredStep& step : report.steps) {
-    steps.push_back({{"streams", step.num_streams},
-                     {"prompt_tokens", step.num_prompt_tokens},
-                     {"stream_ktokens", step.stream_ktokens},
-                     {"prompt_ktokens", step.prompt_ktokens},
-                     {"ms", step.ms}});
+    steps.push_back({{"streams", step.terms.num_streams},
+                     {"prompt_tokens", step.terms.num_prompt_tokens},
+                     {"stream_ktokens", step.terms.stream_ktokens},
+                     {"prompt_ktokens", step.terms.prompt_ktokens},
+                     {"ms", 1000.0 * step.seconds}});
   }
   return {{"model", report.model}, {"backend", report.backend}, {"steps", steps}};
 }
@@ -209,8 +210,8 @@ void run_steps(const StepsArguments& arguments) {
   fmt::print("{} on {}\n{:>10}{:>16}{:>16}{:>16}{:>12}\n", report.model, report.backend, "streams", "prompt tokens",
              "stream ktokens", "prompt ktokens", "ms");
   for (const sim::MeasuredStep& step : report.steps) {
-    fmt::print("{:>10}{:>16}{:>16.2f}{:>16.2f}{:>12.3f}\n", step.num_streams, step.num_prompt_tokens,
-               step.stream_ktokens, step.prompt_ktokens, step.ms);
+    fmt::print("{:>10}{:>16}{:>16.2f}{:>16.2f}{:>12.3f}\n", step.terms.num_streams, step.terms.num_prompt_tokens,
+               step.terms.stream_ktokens, step.terms.prompt_ktokens, 1000.0 * step.seconds);
   }
   const auto fitted = sim::fit_price(report.steps);
   if (!fitted) throw StartupError("quire bench steps: " + fitted.error().message);

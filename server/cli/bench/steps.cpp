@@ -44,19 +44,18 @@ class StepsBench {
     for (std::int64_t i = 0; i < num_streams; ++i)
       add(context, 1);
     if (chunk > 0) add(before, chunk);
-    double best = std::numeric_limits<double>::infinity();
+    sim::MeasuredStep step;
+    step.seconds = std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; i < num_streams; ++i)
+      step.terms.add_stream(context);
+    step.terms.add_prompt(before, chunk);
     for (int i = 0; i < repeats_; ++i) {
       const auto began = Clock::now();
       model_->forward(input_.arrays(), *storage_);
       backend_->synchronize();
-      best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - began).count());
+      step.seconds = std::min(step.seconds, std::chrono::duration<double>(Clock::now() - began).count());
     }
-    const auto tokens = static_cast<double>(chunk);
-    return {.num_streams = static_cast<double>(num_streams),
-            .num_prompt_tokens = tokens,
-            .stream_ktokens = static_cast<double>(num_streams * context) / 1000.0,
-            .prompt_ktokens = tokens * (static_cast<double>(before) + 0.5 * tokens) / 1000.0,
-            .ms = best};
+    return step;
   }
 
  private:

@@ -40,6 +40,7 @@ class Bench {
  public:
   Bench(const ThroughputOptions& options, const LoadedModel& loaded)
       : options_(options),
+        info_(loaded.info()),
         backend_(create_backend(options.backend)),
         model_(loaded.build(*backend_, [](auto, auto) {})) {
     const std::int64_t most = *std::max_element(options.batch_sizes.begin(), options.batch_sizes.end());
@@ -69,7 +70,8 @@ class Bench {
     Measurement result;
     const auto begin = Clock::now();
     const auto all_started = [&] {
-      return std::all_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->num_tokens > 0; });
+      return std::all_of(sinks.begin(), sinks.end(),
+                         [](const auto& sink) { return sink->num_tokens > 0 || sink->finished; });
     };
     while (!all_started())
       engine_->step(Clock::now());
@@ -96,12 +98,14 @@ class Bench {
     request->sampling.temperature = 0;
     request->sampling.ignore_eos = true;
     request->sampling.max_tokens = static_cast<std::int32_t>(options_.output_tokens);
+    if (!info_.has_head) request->pooling = info_.pooling;
     request->arrival = Clock::now();
     const auto accepted = engine_->queue().submit({std::move(request), sink});
     if (!accepted) throw StartupError("quire bench throughput: " + accepted.error().message);
   }
 
   const ThroughputOptions& options_;
+  const ModelInfo info_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
@@ -126,8 +130,10 @@ ThroughputReport run_throughput(const ThroughputOptions& options,
       const Measurement measured = bench.measure(num_sequences);
       const auto sequences = static_cast<double>(num_sequences);
       prompt.push_back(sequences * static_cast<double>(options.prompt_tokens) / measured.prompt_seconds);
-      decode.push_back(sequences * static_cast<double>(options.output_tokens - 1) / measured.decode_seconds);
-      steps.push_back(static_cast<double>(measured.decode_steps) / measured.decode_seconds);
+      // An encoder ends where the prompt does.
+      const double per_second = measured.decode_steps > 0 ? 1.0 / measured.decode_seconds : 0.0;
+      decode.push_back(sequences * static_cast<double>(options.output_tokens - 1) * per_second);
+      steps.push_back(static_cast<double>(measured.decode_steps) * per_second);
     }
     report.rows.push_back(
         {num_sequences, median(prompt), median(decode), median(steps) * static_cast<double>(report.file_bytes) * 1e-9});

@@ -1,5 +1,6 @@
 // `quire bench throughput`: the engine alone, without network or text: batches of equal requests, as
-// llama-batched-bench does. One thread at a time: the caller's thread becomes the engine thread.
+// llama-batched-bench does; of an encoder, texts to vectors. One thread at a time: the caller's thread becomes the
+// engine thread.
 #pragma once
 
 #include <cstdint>

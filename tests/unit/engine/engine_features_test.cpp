@@ -33,10 +33,9 @@ class FixedGrammar : public Grammar {
       return true;
     }
     bool finished() const override { return position_ == grammar_.head_.size() + 1 + grammar_.tail_.size(); }
-    std::vector<TokenId> forced_tokens() override {
+    std::span<const TokenId> forced_tokens() override {
       if (position_ <= grammar_.head_.size() || finished()) return {};
-      return {grammar_.tail_.begin() + static_cast<std::ptrdiff_t>(position_ - grammar_.head_.size() - 1),
-              grammar_.tail_.end()};
+      return std::span(grammar_.tail_).subspan(position_ - grammar_.head_.size() - 1);
     }
 
    private:
@@ -72,7 +71,9 @@ class EchoGrammar : public Grammar {
       return true;
     }
     bool finished() const override { return false; }
-    std::vector<TokenId> forced_tokens() override { return position_ == 1 ? forced_ : std::vector<TokenId>(); }
+    std::span<const TokenId> forced_tokens() override {
+      return std::span(forced_).first(position_ == 1 ? forced_.size() : 0);
+    }
 
    private:
     const std::vector<TokenId>& forced_;
@@ -101,7 +102,7 @@ class CostlyGrammar : public Grammar {
     }
     bool finished() const override { return false; }
     bool exhausted() const override { return exhausted_; }
-    std::vector<TokenId> forced_tokens() override { return {}; }
+    std::span<const TokenId> forced_tokens() override { return {}; }
 
    private:
     int left_;

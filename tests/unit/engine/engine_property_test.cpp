@@ -47,14 +47,14 @@ class MazeGrammar : public Grammar {
       return true;
     }
     bool finished() const override { return num_accepted_ >= maze_.length_; }
-    std::vector<TokenId> forced_tokens() override {
-      std::vector<TokenId> tokens;
+    std::span<const TokenId> forced_tokens() override {
+      tokens_.clear();
       std::uint32_t path = path_;
       for (std::uint32_t i = 0; i < num_forced_ && num_accepted_ + static_cast<int>(i) < maze_.length_; ++i) {
-        tokens.push_back(forced_after(path));
-        path = mixed(path, static_cast<std::uint32_t>(tokens.back().value));
+        tokens_.push_back(forced_after(path));
+        path = mixed(path, static_cast<std::uint32_t>(tokens_.back().value));
       }
-      return tokens;
+      return tokens_;
     }
 
    private:
@@ -70,6 +70,7 @@ class MazeGrammar : public Grammar {
     std::uint32_t path_ = 1;
     std::uint32_t num_forced_ = 0;  // tokens of the run that are left
     int num_accepted_ = 0;
+    std::vector<TokenId> tokens_;
   };
   std::uint32_t salt_;
   int length_;

@@ -49,7 +49,8 @@ TEST_CASE("who is told of an end finds it counted") {
   Request request = request_of(made_tokens(10, 1), 7);
   request.id = "asked";
   const auto sink = std::make_shared<AskingSink>(harness.engine);
-  REQUIRE(harness.engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  const auto accepted = harness.engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(accepted);
   harness.run();
   CHECK(sink->at_end.generation_tokens == 7);
   CHECK(sink->at_end.prompt_tokens == 10);

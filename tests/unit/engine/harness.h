@@ -13,8 +13,8 @@
 
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
+#include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
-#include "tests/unit/engine/deferred_executor.h"
 #include "tests/unit/engine/interrupted_executor.h"
 
 namespace quire::test {
@@ -69,7 +69,7 @@ inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, s
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
                                                std::optional<std::uint32_t> interrupt_seed = {}) {
-  auto executor = make_cpu_executor(model, backend, std::move(storage), options.scheduler, options.num_states);
+  auto executor = executor_for(model, backend, std::move(storage), options.scheduler, options.num_states);
   if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);

@@ -28,7 +28,7 @@ class InterruptedExecutor final : public Executor {
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
   std::string name() const override { return executor_->name(); }
-  std::int64_t num_states() const override { return executor_->num_states(); }
+  StateStorage* states() override { return executor_->states(); }
 
  private:
   std::unique_ptr<Executor> executor_;

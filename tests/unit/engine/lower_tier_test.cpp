@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/state_memory.h"
 #include "tests/unit/engine/tier_folders.h"
 
 using namespace quire;
@@ -16,14 +17,14 @@ constexpr std::int64_t kBlockBytes = 16;  // of SmallCache
 
 // A small cache over host memory, over a disk, or over both.
 struct Tiered : SmallCache {
-  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, storage, &host, nullptr, options) {}
+  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, storage, nullptr, &host, nullptr, options) {}
   explicit Tiered(
       const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
       : disk(std::make_unique<DiskTier>(
             DiskTierOptions{
                 .directory = folder.path, .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
             std::move(ready))),
-        tier(kv, storage, nullptr, disk.get(), options) {
+        tier(kv, storage, nullptr, nullptr, disk.get(), options) {
     settle();
   }
 
@@ -213,6 +214,59 @@ TEST_CASE("blocks held for a restore give way to those who run, and go with a re
   tiered.kv.check_integrity();
 }
 
+namespace {
+
+// The folder's thread stops where it reports a read, for as long as the gate is shut.
+class Gate {
+ public:
+  std::function<void()> pass() {
+    return [this] {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !is_shut_; });
+    };
+  }
+  void shut(bool is_shut) {
+    const std::lock_guard lock(mutex_);
+    is_shut_ = is_shut;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_shut_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("at its end a disk that hangs is waited for until the deadline, and what was not written is dropped",
+          "[tier]") {
+  const TemporaryFolder folder;
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  {
+    Tiered first(folder);
+    first.serve(prompt);
+    first.tier.persist_all();
+  }
+  Gate gate;
+  Tiered tiered(folder, {}, gate.pass());
+  gate.shut(true);
+  BlockTable table;
+  tiered.kv.open(table, "");
+  REQUIRE(tiered.tier.restore(table, prompt, 16, 0.0));
+  tiered.tier.begin_step();  // the thread hangs from here on
+  tiered.serve(made_tokens(17, 2));
+  tiered.tier.persist_all(LowerTier::Clock::now());
+  tiered.kv.close(table);
+  gate.shut(false);
+  tiered.settle();
+  CHECK(tiered.disk->num_records() == 4);
+  CHECK(records_in(folder.path).size() == 4);
+  tiered.tier.persist_all();
+  CHECK(records_in(folder.path).size() == 8);
+  tiered.kv.check_integrity();
+}
+
 TEST_CASE("a disk that does not answer is not waited for longer than computing takes", "[tier]") {
   const TemporaryFolder folder;
   const std::vector<TokenId> prompt = made_tokens(17, 1);
@@ -221,18 +275,10 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
     first.serve(prompt);
     first.tier.persist_all();
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool is_stuck = false;
-  Tiered tiered(folder, {}, [&] {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !is_stuck; });
-  });
+  Gate gate;
+  Tiered tiered(folder, {}, gate.pass());
   CHECK(tiered.disk->num_records() == 4);
-  {
-    const std::lock_guard lock(mutex);
-    is_stuck = true;
-  }
+  gate.shut(true);
   BlockTable table;
   tiered.kv.open(table, "");
   REQUIRE(tiered.tier.restore(table, prompt, 16, 1e-3));
@@ -244,12 +290,101 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   CHECK_FALSE(table.is_restoring);
   CHECK_FALSE(tiered.tier.restore(table, prompt, 16, 1e-3));  // nor asked again soon
   tiered.kv.close(table);
-  {
-    const std::lock_guard lock(mutex);
-    is_stuck = false;
-  }
-  changed.notify_all();
+  gate.shut(false);
   tiered.settle();
   CHECK(tiered.tier.num_bytes_in_flight() == 0);
   tiered.kv.check_integrity();
+}
+
+namespace {
+
+// A cache of a model with recurrent layers: six blocks of four tokens and two states, over host memory or a disk.
+struct TieredStates {
+  explicit TieredStates(HostTier* host, DiskTier* disk) : tier(kv, storage, &states, host, disk) {}
+
+  // Computes a prompt of whole blocks from where its state is found, and keeps its state; the tokens computed.
+  std::int64_t serve(const std::vector<TokenId>& prompt) {
+    const auto count = static_cast<std::int64_t>(prompt.size());
+    BlockTable table;
+    kv.open(table, "");
+    tier.restore(table, prompt, count - 1, 0.0);
+    while (table.is_restoring)
+      tier.begin_step();
+    const PrefixMatch match = kv.match(table, prompt, count - 1);
+    std::vector<BlockCopy> copies;
+    REQUIRE(kv.admit(table, match, count, copies));
+    copy(copies);
+    const std::int64_t found = kv.match_tokens(match);
+    std::vector<TokenId>& state = states.of(table.state.value);
+    if (found == 0) state.clear();
+    CHECK(state == std::vector<TokenId>(prompt.begin(), prompt.begin() + found));
+    state = prompt;
+    for (std::size_t i = static_cast<std::size_t>(found); i < prompt.size(); ++i)
+      storage.tokens[SmallCache::slot(table, i)] = prompt[i].value;
+    for (std::size_t i = 0; i < prompt.size(); ++i)
+      CHECK(storage.tokens[SmallCache::slot(table, i)] == prompt[i].value);
+    kv.commit(table, prompt, count);
+    kv.release(table, prompt, count);
+    kv.close(table);
+    kv.check_integrity();
+    tier.begin_step();
+    return count - found;
+  }
+  void copy(const std::vector<BlockCopy>& copies) {
+    for (const BlockCopy& each : copies) {
+      if (each.of == BlockCopy::Of::kState) {
+        states.copy_state(each.source.value, each.destination.value);
+      } else {
+        storage.copy_block(each.source.value, each.destination.value);
+      }
+    }
+  }
+
+  FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
+  StateMemory states{2};
+  KvCache kv{6, 4, true, content_hash, "", 2};
+  LowerTier tier;
+};
+
+std::vector<TokenId> longer(std::vector<TokenId> tokens, int count, int seed) {
+  for (const TokenId token : made_tokens(count, seed))
+    tokens.push_back(token);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("a recurrent state that gave way comes back from host memory with the blocks before it", "[tier][state]") {
+  HostTier host(1 << 20);
+  TieredStates tiered(&host, nullptr);
+  const std::vector<TokenId> first = made_tokens(12, 1);
+  CHECK(tiered.serve(first) == 12);
+  CHECK(tiered.serve(longer(first, 4, 2)) == 4);
+  for (int other = 3; other < 6; ++other)  // take both states and all blocks
+    CHECK(tiered.serve(made_tokens(20, other)) == 20);
+  CHECK(tiered.serve(longer(first, 8, 6)) == 8);
+  CHECK(tiered.serve(longer(longer(first, 4, 2), 4, 7)) == 4);
+}
+
+TEST_CASE("a recurrent state outlives the process on disk", "[tier][state]") {
+  const TemporaryFolder folder;
+  const auto disk = [&] {
+    return std::make_unique<DiskTier>(
+        DiskTierOptions{.directory = folder.path, .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
+        [] {});
+  };
+  const std::vector<TokenId> first = made_tokens(12, 1);
+  {
+    const auto tier = disk();
+    TieredStates before(nullptr, tier.get());
+    tier->wait_idle();
+    before.tier.begin_step();
+    CHECK(before.serve(first) == 12);
+    before.tier.persist_all();
+  }
+  const auto tier = disk();
+  TieredStates after(nullptr, tier.get());
+  tier->wait_idle();
+  after.tier.begin_step();
+  CHECK(after.serve(longer(first, 8, 2)) == 8);
 }

@@ -80,7 +80,7 @@ class FailingGrammar : public Grammar {
       return true;
     }
     bool finished() const override { return false; }
-    std::vector<TokenId> forced_tokens() override {
+    std::span<const TokenId> forced_tokens() override {
       at(Place::kForcedTokens);
       return {};
     }
@@ -117,7 +117,8 @@ NotedRun noted_run(std::optional<std::uint32_t> deferred_seed) {
   request.grammar = std::make_shared<FailingGrammar>(
       Place::kStart, [] {}, &run.notes);
   const auto sink = std::make_shared<KeepingSink>(1);
-  REQUIRE(engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  const auto accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(accepted);
   kEngineThread.assume();
   while (engine.step(Clock::time_point())) {
   }
@@ -140,6 +141,18 @@ TEST_CASE("with two steps in flight masks are made while the next step computes"
   CHECK(run.notes == std::vector<std::string>{"submit 0", "mask", "draw 0", "submit 1", "wait 0", "mask", "draw 1",
                                               "submit 2", "wait 1", "mask", "draw 2", "wait 2"});
   CHECK(run.pending_ids == std::vector<bool>{false, true, true});
+}
+
+TEST_CASE("what a step costs is learned with two steps in flight too", "[engine]") {
+  HarnessOptions options{.num_blocks = 1100};
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>(), std::optional<std::uint32_t>(3));
+  options.engine.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;
+  Harness harness(options);
+  const auto sink = harness.submit(request_of(made_tokens(4000, 1), 4));
+  const int num_steps = harness.run();
+  CHECK(sink->finished());
+  CHECK(harness.engine.stats().predicted_step_s > 0.0);
+  CHECK(num_steps < 50);  // of the 250 that take 16 tokens each, as long as nothing is known
 }
 
 TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]") {

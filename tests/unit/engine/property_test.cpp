@@ -12,6 +12,7 @@
 #include "core/kv/lower_tier.h"
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/state_memory.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -52,11 +53,12 @@ class Shadow {
         options_(world.options),
         kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash, "", world.num_states),
         storage_({.num_layers = 1, .num_blocks = world.num_blocks, .block_size = kWorldBlockSize}),
+        states_(world.num_states),
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
     kv_.set_snapshot_interval(16);
-    states_.resize(static_cast<std::size_t>(world.num_states));
-    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, &host_, nullptr);
+    StateStorage* const states = world.num_states > 0 ? &states_ : nullptr;
+    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, states, &host_, nullptr);
   }
 
   void operate() {
@@ -111,6 +113,8 @@ class Shadow {
     sequence.tokens = request->prompt;
     sequence.num_prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
     sequence.request = std::move(request);
+    for (std::int64_t end = 1 + random_.below(40); end < sequence.num_prompt_tokens; end += 1 + random_.below(40))
+      sequence.message_ends.push_back(end);
     return sequence;
   }
 
@@ -174,8 +178,7 @@ class Shadow {
   void compute() {
     for (const BlockCopy& copy : plan_.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
-        states_.at(static_cast<std::size_t>(copy.destination.value)) =
-            states_.at(static_cast<std::size_t>(copy.source.value));
+        states_.copy_state(copy.source.value, copy.destination.value);
         continue;
       }
       for (int i = 0; i < kWorldBlockSize; ++i)
@@ -183,7 +186,7 @@ class Shadow {
     }
     for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
-      if (!states_.empty()) recur(sequence, entry.num_tokens);
+      if (kv_.has_states()) recur(sequence, entry.num_tokens);
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
         if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
@@ -195,7 +198,7 @@ class Shadow {
 
   // A state stands after exactly the tokens that were computed; what begins, begins anew whatever was there.
   void recur(const Sequence& sequence, std::int64_t num_tokens) {
-    std::vector<TokenId>& state = states_.at(static_cast<std::size_t>(sequence.table.state.value));
+    std::vector<TokenId>& state = states_.of(sequence.table.state.value);
     if (sequence.num_computed == 0) state.clear();
     const auto begin = sequence.tokens.begin();
     if (!std::equal(state.begin(), state.end(), begin, begin + sequence.num_computed)) {
@@ -251,7 +254,7 @@ class Shadow {
       }
     }
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
-    if (!states_.empty() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
+    if (kv_.has_states() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
     if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
     if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
     for (const auto& [block, count] : references) {
@@ -268,7 +271,7 @@ class Shadow {
   KvCache kv_;
   FakeStorage storage_;
   std::vector<std::int32_t>& memory_ = storage_.tokens;  // by slot: the token whose keys and values it holds
-  std::vector<std::vector<TokenId>> states_;             // the tokens that each stands after
+  StateMemory states_;
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
@@ -304,6 +307,8 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
       worlds.push_back({options, num_blocks, true, weak_hash, 0, options.max_num_seqs});
       worlds.push_back({options, num_blocks, true, content_hash, 0, options.max_num_seqs + 20});
       worlds.push_back({options, num_blocks, false, content_hash, 0, options.max_num_seqs + 2});
+      worlds.push_back({options, num_blocks, true, weak_hash, 3000, options.max_num_seqs + 1});
+      worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, options.max_num_seqs + 2});
     }
   }
   constexpr int kOperationsPerLife = 500;

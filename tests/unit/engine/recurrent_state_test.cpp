@@ -18,13 +18,20 @@ struct Served {
 // Serves one request after another with a cache that has room for all of them.
 class Server {
  public:
-  Served serve(std::vector<TokenId> prompt, const std::vector<TokenId>& answer) {
+  Sequence& add(std::vector<TokenId> prompt, int num_new, std::vector<std::int64_t> message_ends = {}) {
     Sequence& sequence = sequences_.emplace_back();
     sequence.id = SequenceId{static_cast<std::int64_t>(sequences_.size())};
-    sequence.request = std::make_shared<const Request>(request_of(prompt, static_cast<int>(answer.size()) + 1));
+    sequence.request = std::make_shared<const Request>(request_of(prompt, num_new));
     sequence.num_prompt_tokens = static_cast<std::int64_t>(prompt.size());
     sequence.tokens = std::move(prompt);
+    sequence.message_ends = std::move(message_ends);
     scheduler_.add(sequence);
+    return sequence;
+  }
+
+  Served serve(std::vector<TokenId> prompt, const std::vector<TokenId>& answer,
+               std::vector<std::int64_t> message_ends = {}) {
+    Sequence& sequence = add(std::move(prompt), static_cast<int>(answer.size()) + 1, std::move(message_ends));
     Served served;
     for (std::size_t next = 0; true;) {
       scheduler_.schedule(plan_);
@@ -39,6 +46,27 @@ class Server {
     scheduler_.finish(sequence);
     kv_.check_integrity();
     return served;
+  }
+
+  // Serves the prompts at once and without answers; the tokens that are computed.
+  std::int64_t serve_together(const std::vector<std::vector<TokenId>>& prompts) {
+    std::vector<Sequence*> left;
+    for (const auto& prompt : prompts)
+      left.push_back(&add(prompt, 1));
+    std::int64_t num_computed = 0;
+    while (!left.empty()) {
+      scheduler_.schedule(plan_);
+      REQUIRE(!plan_.empty());
+      num_computed += plan_.num_tokens;
+      scheduler_.commit(plan_, {.seconds = 0.001});
+      std::erase_if(left, [&](Sequence* sequence) {
+        if (sequence->num_remaining() > 0) return false;
+        scheduler_.finish(*sequence);
+        return true;
+      });
+    }
+    kv_.check_integrity();
+    return num_computed;
   }
 
  private:
@@ -82,4 +110,32 @@ TEST_CASE("a prompt's chunks end where a state is kept", "[state]") {
   CHECK(server.serve(made_tokens(2000, 1), {}).chunks == std::vector<std::int64_t>{1024, 944, 32});
   CHECK(server.serve(made_tokens(100, 2), {}).chunks == std::vector<std::int64_t>{64, 36});
   CHECK(server.serve(made_tokens(63, 3), {}).chunks == std::vector<std::int64_t>{63});
+}
+
+TEST_CASE("a state is kept after the first message and before the last one", "[state]") {
+  Server server;
+  const std::vector<TokenId> rules = made_tokens(800, 1);
+  const std::vector<TokenId> history = made_tokens(1000, 2);
+  const std::vector<TokenId> question = made_tokens(400, 3);
+  const std::vector<TokenId> other = made_tokens(400, 4);
+  CHECK(server.serve(rules + history + question, {}, {800, 1400, 1800, 2200}).chunks ==
+        std::vector<std::int64_t>{800, 992, 368, 40});
+  SECTION("the last message is asked anew") {
+    CHECK(server.serve(rules + history + other, {}, {800, 1400, 1800, 2200}).num_computed <= 400 + 64);
+  }
+  SECTION("another conversation begins with the same message") {
+    CHECK(server.serve(rules + other, {}, {800, 1200}).num_computed == 400);
+  }
+}
+
+TEST_CASE("equal prompts that come at once are computed once, up to the last border", "[state]") {
+  Server server;
+  const std::vector<TokenId> prompt = made_tokens(3000, 1);
+  CHECK(server.serve_together({prompt, prompt, prompt, prompt}) <= 3000 + 3 * 64);
+}
+
+TEST_CASE("prompts that differ before a border are not kept waiting for each other", "[state]") {
+  Server server;
+  const std::vector<TokenId> shared = made_tokens(500, 1);
+  CHECK(server.serve_together({shared + made_tokens(500, 2), shared + made_tokens(500, 3)}) == 2000);
 }

@@ -110,7 +110,49 @@ TEST_CASE("a closed queue refuses, but hands over what it has", "[queue]") {
   RequestQueue queue({});
   CHECK(queue.submit(submission(5)));
   queue.close();
-  CHECK(queue.submit(submission(5)).error().code == "server_shutting_down");
+  CHECK(queue.submit(submission(5)).error().code == "server_draining");
   CHECK(queue.reserve("", 1).error().kind == ErrorKind::kUnavailable);
   CHECK(received(queue).size() == 1);
+}
+
+TEST_CASE("places are sequences: a request of several choices takes several", "[queue]") {
+  RequestQueue queue({.max_queued_requests = 5});
+  const auto choices = [](std::int32_t count) {
+    Request request = request_of(made_tokens(3, 1), 1);
+    request.num_choices = count;
+    return Submission{std::make_shared<const Request>(std::move(request)), std::make_shared<KeepingSink>(count)};
+  };
+  CHECK(queue.submit(choices(4)));
+  CHECK(queue.submit(choices(2)).error().kind == ErrorKind::kUnavailable);
+  CHECK(queue.submit(choices(6)).error().kind == ErrorKind::kInvalidRequest);
+  CHECK(queue.submit(choices(1)));
+  CHECK_FALSE(queue.reserve("", 0));
+  std::vector<Submission> submissions = received(queue);
+  submissions[0].ticket.give_back();
+  Result<QueueTicket> reserved = queue.reserve("", 0);
+  REQUIRE(reserved);
+  Submission three = choices(3);
+  three.ticket = *std::move(reserved);
+  const auto accepted = queue.submit(std::move(three));
+  CHECK(accepted);  // one of its places was there already
+  CHECK(queue.reserve("", 0));
+}
+
+TEST_CASE("the further prompts of lists fill half of the queue", "[queue]") {
+  RequestQueue queue({.max_queued_requests = 4, .max_queued_tokens = 100});
+  const auto of_list = [](int num_tokens) {
+    Submission one = submission(num_tokens);
+    one.continues_list = true;
+    return one;
+  };
+  CHECK(queue.submit(submission(5)));
+  CHECK(queue.submit(of_list(5)));
+  CHECK_FALSE(queue.submit(of_list(5)));
+  CHECK(queue.submit(submission(5)));
+  CHECK(queue.submit(submission(5)));
+  std::vector<Submission> submissions = received(queue);
+  submissions.clear();
+  CHECK(queue.submit(submission(30)));
+  CHECK_FALSE(queue.submit(of_list(21)));
+  CHECK(queue.submit(of_list(20)));
 }

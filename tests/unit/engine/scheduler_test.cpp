@@ -394,6 +394,43 @@ TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[
   CHECK(step() == 1000);  // nobody streams: the whole budget
 }
 
+TEST_CASE("prompts that are computed whole share a step as far as they fit, and one alone may be longer",
+          "[scheduler]") {
+  SchedulerOptions options;
+  options.max_num_batched_tokens = 100;
+  options.whole_prompts = true;
+  Scene scene(options, 200);
+  for (const int length : {60, 30, 20, 250, 40})
+    scene.add(length);
+  CHECK(scene.scheduler.max_step_tokens() == 800);
+  CHECK(scene.step() == Plan{{1, 30}, {2, 20}, {4, 40}});
+  for (const int done : {1, 2, 4})
+    scene.scheduler.finish(scene.sequences[static_cast<std::size_t>(done)]);
+  CHECK(scene.step() == Plan{{0, 60}});
+  scene.scheduler.finish(scene.sequences[0]);
+  CHECK(scene.step() == Plan{{3, 250}});
+}
+
+TEST_CASE("short texts do not keep a long one waiting where prompts are computed whole", "[scheduler]") {
+  SchedulerOptions options;
+  options.max_num_batched_tokens = 100;
+  options.whole_prompts = true;
+  Scene scene(options, 400);
+  Sequence& long_one = scene.add(500);
+  int steps = 0;
+  for (; long_one.num_computed == 0 && steps < 20; ++steps) {
+    for (int i = 0; i < 5; ++i)
+      scene.add(20);
+    scene.step();
+    for (Sequence& sequence : scene.sequences) {
+      if (&sequence != &long_one && sequence.state == Sequence::State::kRunning && sequence.num_generated() > 0)
+        scene.scheduler.finish(sequence);
+    }
+  }
+  CHECK(long_one.num_computed == 500);
+  CHECK(steps <= 5);
+}
+
 TEST_CASE("a request that can never run is refused", "[scheduler]") {
   Scene scene({.max_num_seqs = 2, .max_num_batched_tokens = 64}, 10);
   CHECK(scene.scheduler.max_model_len() == 40);

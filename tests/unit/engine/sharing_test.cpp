@@ -37,16 +37,7 @@ class ScheduledMachine {
 
   void step() {
     scheduler_.schedule(plan, limits);
-    StepTerms terms;
-    for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-      const StepEntry& entry = plan.entries[i];
-      if (std::cmp_less(i, plan.num_streaming)) {
-        terms.add_stream(entry.sequence->num_computed);
-      } else {
-        terms.add_prompt(entry.sequence->num_computed, entry.num_tokens);
-      }
-    }
-    seconds = 0.04 + 0.002 * terms.num_streams + 0.0015 * terms.num_prompt_tokens;
+    seconds = StepPrice{.fixed = 0.04, .stream = 0.002, .prompt_token = 0.0015}.seconds(plan.terms);
     scheduler_.commit(plan, {.seconds = seconds});
     for (const StepEntry& entry : plan.entries)
       continue_sequence(*entry.sequence);

@@ -34,6 +34,7 @@ std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_toke
     request.sampling.top_k = 20;
     request.sampling.top_p = 0.9F;
   }
+  if (grammar != nullptr) request.sampling.min_tokens = max_tokens;  // the end would come by chance
   if (number % 4 == 1) request.sampling.repetition_penalty = 1.1F;
   if (number % 4 == 2) request.sampling.dry.multiplier = 0.5F;
   if (number % 4 == 3) {
@@ -58,7 +59,7 @@ class EvenGrammar : public Grammar {
     void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), 0x55555555U); }
     bool accept(TokenId) override { return true; }
     bool finished() const override { return false; }
-    std::vector<TokenId> forced_tokens() override { return {}; }
+    std::span<const TokenId> forced_tokens() override { return {}; }
   };
 };
 
@@ -117,6 +118,36 @@ TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][st
   CHECK(harness.engine.stats().num_running == 16);
   CHECK(harness.engine.stats().num_waiting == 34);
   CHECK(sinks[0]->num_tokens > 200);
+}
+
+TEST_CASE("a step with compiled grammars allocates nothing either", "[engine][steady]") {
+  HarnessOptions options{.num_blocks = 4000, .vocab = 257, .eos = {TokenId{256}}};
+  options.engine.scheduler.max_num_seqs = 8;
+  options.engine.scheduler.max_model_len = 4000;
+  options.deferred_seed.reset();
+  Harness harness(options);
+  harness.model.sequences_a_step.reserve(10'000);
+  const GrammarCompiler compiler(std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only()));
+  const auto compiled = [&](GrammarSpec::Kind kind, const char* text) {
+    GrammarSpec spec;
+    spec.kind = kind;
+    spec.text = text;
+    return *compiler.compile(spec);
+  };
+  // Texts without an end whose states are soon all prepared.
+  using Kind = GrammarSpec::Kind;
+  const std::vector<std::shared_ptr<const Grammar>> grammars = {
+      compiled(Kind::kJsonSchema, R"({"type":"array","items":{"enum":["ab","ac",12,13.5,true]},"minItems":100000})"),
+      compiled(Kind::kJsonSchema, R"({"type":"array","minItems":100000,"items":{"type":"object","properties":{
+          "a":{"enum":[1,2]},"b":{"type":"boolean"}},"required":["a"],"additionalProperties":false}})"),
+      compiled(Kind::kRegex, R"((?!cad)([a-d]{3} )*)"),
+      compiled(Kind::kEbnf, "root ::= word root | word\nword ::= \"(\" word \")\" | [ab] word | [ab] \" \"\n"),
+  };
+  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  for (int i = 0; i < 8; ++i)
+    sinks.push_back(submitted(harness.engine, i, 3000, i % 2 == 0, grammars[static_cast<std::size_t>(i) % 4]));
+  CHECK(allocations_of(harness.engine, 1500, 1000) == 0);
+  CHECK(harness.engine.stats().num_running == 8);
 }
 
 TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][steady]") {

@@ -148,7 +148,7 @@ TEST_CASE("forced text is found, up to the last token that could go on otherwise
   const auto grammar = compiled(
       schema_spec(R"({"type":"object","properties":{"identifier":{"type":"integer"}},"additionalProperties":false})"));
   const auto state = grammar->start();
-  CHECK(state->forced_tokens() == std::vector<TokenId>{});  // one byte, "{", which longer tokens could begin with
+  CHECK(state->forced_tokens().empty());  // one byte, "{", which longer tokens could begin with
   for (const char byte : std::string_view("{\""))
     REQUIRE(state->accept(TokenId{static_cast<unsigned char>(byte)}));
   std::string forced;

@@ -23,6 +23,56 @@ TEST_CASE("left recursion and ambiguity are understood") {
   CHECK_FALSE(accepts(*hidden, "ey"));
 }
 
+TEST_CASE("a compilation stops at its limit, and can be made again without one") {
+  const GrammarCompiler compiler(byte_vocabulary());
+  std::string source = "root ::= ";
+  for (int i = 0; i < 400; ++i)
+    source +=
+        std::string(i == 0 ? "" : " | ") + "[a-z]{1," + std::to_string(20 + i) + "} \"" + std::to_string(i) + "\"";
+  const GrammarSpec spec = text_spec(Kind::kGbnf, source);
+  std::stop_source given_up;
+  given_up.request_stop();
+  const auto stopped = compiler.compile(spec, WorkLimit({}, given_up.get_token()));
+  REQUIRE_FALSE(stopped);
+  CHECK(stopped.error().code == WorkLimit::kCode);
+  CHECK_FALSE(compiler.compile(spec, WorkLimit(std::chrono::milliseconds(0), {})));
+  // It is the work that was given up, not the grammar.
+  const auto whole = compiler.compile(spec);
+  CHECK((whole || whole.error().code != WorkLimit::kCode));
+  CHECK(compiler.compile(spec, WorkLimit({}, given_up.get_token())).has_value() == whole.has_value());
+}
+
+TEST_CASE("what could not be compiled is remembered, as many and as much as may be") {
+  GrammarLimits limits;
+  limits.max_steps = 3'000;
+  limits.max_cached_grammars = 2;
+  limits.max_cached_bytes = 1'000;
+  const GrammarCompiler compiler(byte_vocabulary(), limits);
+  std::stop_source given_up;
+  given_up.request_stop();
+  const WorkLimit stopped({}, given_up.get_token());
+  const auto costly = [](int number) {
+    return text_spec(Kind::kRegex, "([a-z]{1,40}[0-9]{1,40}){1," + std::to_string(number) + "}");
+  };
+  // A kept refusal is given without work, so a limit that is reached already does not matter.
+  const auto is_kept = [&](const GrammarSpec& spec) {
+    const auto again = compiler.compile(spec, stopped);
+    return !again && again.error().code != WorkLimit::kCode;
+  };
+  const auto refused = compiler.compile(costly(40));
+  REQUIRE_FALSE(refused);
+  CHECK(compiler.compile(costly(40), stopped).error().message == refused.error().message);
+  CHECK_FALSE(compiler.compile(costly(41)));
+  CHECK_FALSE(compiler.compile(costly(42)));
+  CHECK(is_kept(costly(42)));
+  CHECK(is_kept(costly(41)));
+  CHECK_FALSE(is_kept(costly(40)));
+  GrammarSpec wide = costly(43);
+  wide.text += std::string(1'000, 'x');
+  CHECK_FALSE(compiler.compile(wide));
+  CHECK_FALSE(is_kept(wide));
+}
+
 TEST_CASE("nesting is balanced and deep recursion stays cheap") {
   const auto nested = compiled(text_spec(Kind::kGbnf, "root ::= \"(\" root \")\" | [^()]*"));
   const std::string deep = std::string(500, '(') + "x" + std::string(500, ')');

@@ -80,7 +80,7 @@ bool allows(GrammarState& state, std::string_view text) {
   return allows(state, *pieces()->find_token(text));
 }
 
-std::string text_of(const std::vector<TokenId>& tokens) {
+std::string text_of(std::span<const TokenId> tokens) {
   std::string text;
   for (const TokenId token : tokens)
     text += pieces()->token_bytes(token);

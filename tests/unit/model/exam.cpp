@@ -145,6 +145,7 @@ ExamReference read_exam(const std::filesystem::path& reference_json) {
   ExamReference out;
   out.is_embedding = parsed.at("mode") == "embedding";
   if (parsed.contains("pooling")) out.pooling = parsed.at("pooling").get<std::string>();
+  if (parsed.contains("reference_context")) out.context = parsed.at("reference_context").value("n_ctx", 0);
   if (parsed.contains("cols")) out.columns = parsed.at("cols").get<std::vector<std::int32_t>>();
   for (const json& prompt : parsed.at("prompts"))
     out.prompts.push_back(read_prompt(prompt));
@@ -153,7 +154,7 @@ ExamReference read_exam(const std::filesystem::path& reference_json) {
 
 ExamResult take_exam(const std::filesystem::path& path, const ExamReference& reference, std::size_t chunk,
                      bool with_greedy) {
-  const auto model = open_model(path, false);
+  const auto model = open_model(path, false, reference.context);
   ModelRunner runner(*model, "avx2", KvDType::kF32, 1);
   ExamResult result;
   for (std::size_t i = 0; i < reference.prompts.size(); ++i) {

@@ -26,6 +26,7 @@ struct ExamPrompt {
 struct ExamReference {
   bool is_embedding = false;
   std::string pooling;
+  std::int64_t context = 0;  // that the other engine served
   std::vector<std::int32_t> columns;
   std::vector<ExamPrompt> prompts;
 };

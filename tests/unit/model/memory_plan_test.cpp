@@ -47,6 +47,14 @@ TEST_CASE("By default the pool holds what can be used, and at most its share of 
   CHECK(small.kv_bytes() > left * 2 / 5 - 2 * kMiB);
 }
 
+TEST_CASE("K and V of a step alone take what a step can use, whatever is asked for", "[memory]") {
+  MemoryNeeds encoder = needs();
+  encoder.keeps_kv = false;
+  KvCacheOptions options;
+  options.memory = static_cast<std::int64_t>(4 * kGiB);
+  CHECK(plan_memory(encoder, options, machine(8 * kGiB)).num_blocks == 1000);
+}
+
 TEST_CASE("A plan that does not fit is refused with figures and a remedy", "[memory]") {
   KvCacheOptions options;
   CHECK_THROWS_WITH(

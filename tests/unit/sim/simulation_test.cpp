@@ -51,7 +51,7 @@ SimOptions fast(std::int64_t num_blocks, std::int32_t block_size) {
   options.block_size = block_size;
   options.scheduler.max_num_seqs = 512;
   options.scheduler.max_num_batched_tokens = 8192;
-  options.price = {.base_ms = 8.0, .stream_ms = 0.05, .prompt_token_ms = 0.01, .context_ktoken_ms = 0.001};
+  options.price = {.fixed = 8e-3, .stream = 5e-5, .prompt_token = 1e-5, .stream_ktoken = 1e-6};
   return options;
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("a damaged trace is refused with file and line", "[sim]") {
 }
 
 TEST_CASE("numbers are asked for by name", "[sim]") {
-  CHECK(parse_price("base=5,prompt=0.5")->prompt_token_ms == 0.5);
+  CHECK(parse_price("base=5,prompt=0.5")->prompt_token == 0.0005);
   CHECK(parse_price("bas=5").error().message.find("base") != std::string::npos);
   CHECK_FALSE(parse_price("base=0,stream=0"));
   CHECK_FALSE(parse_price("base=-1"));
@@ -256,37 +256,32 @@ TEST_CASE("percentiles are within a hundredth", "[sim]") {
 
 TEST_CASE("a price is found again from the steps it makes, and no part of it is below zero", "[sim]") {
   const StepPrice price{
-      .base_ms = 5.0, .stream_ms = 0.4, .prompt_token_ms = 0.9, .context_ktoken_ms = 0.07, .prompt_context_ms = 0.02};
+      .fixed = 5e-3, .stream = 4e-4, .prompt_token = 9e-4, .stream_ktoken = 7e-5, .prompt_ktoken = 2e-5};
   std::vector<MeasuredStep> steps;
   for (const double streams : {0.0, 1.0, 8.0, 32.0}) {
     for (const double context : {0.1, 2.0}) {
       for (const double chunk : {1.0, 64.0, 512.0}) {
-        MeasuredStep step{streams, chunk, streams * context, chunk * context, 0.0};
-        step.ms = price.base_ms + price.stream_ms * streams + price.prompt_token_ms * chunk +
-                  price.context_ktoken_ms * step.stream_ktokens + price.prompt_context_ms * step.prompt_ktokens;
-        steps.push_back(step);
+        const StepTerms terms{streams, chunk, streams * context, chunk * context};
+        steps.push_back({terms, price.seconds(terms)});
       }
     }
   }
   const auto fitted = fit_price(steps);
   REQUIRE(fitted.has_value());
-  CHECK(fitted->price.base_ms == Approx(5.0).epsilon(1e-6));
-  CHECK(fitted->price.stream_ms == Approx(0.4).epsilon(1e-6));
-  CHECK(fitted->price.prompt_token_ms == Approx(0.9).epsilon(1e-6));
-  CHECK(fitted->price.context_ktoken_ms == Approx(0.07).epsilon(1e-6));
-  CHECK(fitted->price.prompt_context_ms == Approx(0.02).epsilon(1e-6));
+  for (std::size_t i = 0; i < kNumStepTerms; ++i)
+    CHECK(fitted->price.vector()[i] == Approx(price.vector()[i]).epsilon(1e-6));
   CHECK(fitted->mean_error < 1e-9);
   for (MeasuredStep& step : steps)
-    step.ms = 20.0 - 0.1 * step.num_streams;  // streams that make a step faster: noise, not a price
+    step.seconds = 0.02 - 1e-4 * step.terms.num_streams;  // streams that make a step faster: noise, not a price
   const auto flat = fit_price(steps);
   REQUIRE(flat.has_value());
-  CHECK(flat->price.stream_ms == 0.0);
-  CHECK(flat->price.context_ktoken_ms >= 0.0);
+  CHECK(flat->price.stream == 0.0);
+  CHECK(flat->price.stream_ktoken >= 0.0);
   CHECK_FALSE(fit_price({}));
-  CHECK_FALSE(fit_price({{1.0, 0.0, 0.0, 0.0, 0.0}}));
+  CHECK_FALSE(fit_price({{{.num_streams = 1.0}, 0.0}}));
   const auto again = parse_price(to_string(price));
   REQUIRE(again.has_value());
-  CHECK(again->prompt_context_ms == price.prompt_context_ms);
+  CHECK(again->prompt_ktoken == Approx(price.prompt_ktoken));
 }
 
 TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim]") {

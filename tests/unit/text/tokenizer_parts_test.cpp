@@ -52,6 +52,20 @@ TEST_CASE("a split keeps, drops or joins its matches as its behaviour says", "[t
         Strings{"a", "b"});
 }
 
+TEST_CASE("a split may end soon after a number of words", "[tokenizer]") {
+  const JsonPreTokenizer read = read_pre_tokenizer(split_by("\\s", "Isolated"));
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text += "word ";
+  Regex::Matcher matcher;
+  PreTokenizer::Words words;
+  read.pre_tokenizer.split(text, true, matcher, words, 10);
+  CHECK(words.words.size() > 10);
+  CHECK(words.words.size() <= 12);
+  read.pre_tokenizer.split(text, true, matcher, words);
+  CHECK(words.words.size() == 2000);
+}
+
 TEST_CASE("the named pre-tokenizers of tokenizer.json", "[tokenizer]") {
   CHECK(words_of({{"type", "Digits"}, {"individual_digits", true}}, "a12b") == Strings{"a", "1", "2", "b"});
   CHECK(words_of({{"type", "Digits"}, {"individual_digits", false}}, "a12b") == Strings{"a", "12", "b"});

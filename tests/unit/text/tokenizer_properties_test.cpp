@@ -1,4 +1,5 @@
 // What must hold for any text: round trips, no forged control token, bounded work on hostile text, loss-free streaming.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
@@ -147,6 +148,65 @@ TEST_CASE("a long run of one character is tokenized like any other text", "[toke
       REQUIRE((decoded == text || " " + decoded == text));
     }
   }
+}
+
+TEST_CASE("a text with more tokens than wanted is recognised, any other is encoded as ever", "[tokenizer]") {
+  std::mt19937 random(11);
+  for (const Loaded& loaded : all_vocabularies()) {
+    INFO(loaded.name);
+    const auto check = [&](const std::string& text, bool trusted) {
+      const TextPiece piece{text, trusted};
+      const std::vector<TokenId> whole = loaded.tokenizer->encode({&piece, 1}, true);
+      for (const std::size_t most : {whole.size(), whole.size() + 7}) {
+        CHECK(loaded.tokenizer->encode_at_most({&piece, 1}, true, most) == whole);
+      }
+      if (!whole.empty()) CHECK_FALSE(loaded.tokenizer->encode_at_most({&piece, 1}, true, whole.size() - 1));
+    };
+    for (int i = 0; i < 40; ++i)
+      check(random_text(random, 1 + random() % 200), false);
+    // Much text in few tokens: marks of spaces as characters, characters that NFC shortens, broken bytes, long tokens.
+    for (const std::string unit : {"a", " ", "=", "-", "\n", "▁", "\u212A", "\u03C5\u0308\u0301", "\u1FBE\u0308\u0341",
+                                   "\xF0\x9F\x98", "\xFF"}) {
+      std::string text;
+      for (int i = 0; i < 300; ++i)
+        text += unit;
+      check(text, false);
+    }
+    std::string longest;
+    for (TokenId id{0}; id.value < loaded.tokenizer->vocab_size(); ++id.value) {
+      const std::string_view bytes = loaded.tokenizer->token_bytes(id);
+      if (bytes.size() > longest.size()) longest = bytes;
+    }
+    check(longest + longest + longest, false);
+    check(longest + longest + longest, true);
+  }
+}
+
+TEST_CASE("canonical composition makes no text shorter than a quarter", "[tokenizer]") {
+  // The longest ways to write each character of a decomposed text, then of the composed one.
+  std::map<std::string, std::size_t> longest;
+  std::vector<std::string> characters;
+  for (char32_t code = 0; code < 0x110000; ++code) {
+    if (code >= 0xD800 && code < 0xE000) continue;
+    std::string text;
+    unicode::append(text, code);
+    std::size_t& bytes = longest[unicode::normalize(text, unicode::Form::kNfd)];
+    bytes = std::max(bytes, text.size());
+    if (unicode::normalize(text, unicode::Form::kNfc) == text) characters.push_back(std::move(text));
+  }
+  for (const std::string& character : characters) {
+    std::size_t bytes = 0;
+    std::string parts = unicode::normalize(character, unicode::Form::kNfd);
+    bytes = longest[parts];
+    std::size_t in_parts = 0;
+    for (std::string_view rest = parts; !rest.empty();) {
+      const std::size_t length = unicode::decode(rest).length;
+      in_parts += longest[std::string(rest.substr(0, length))];
+      rest.remove_prefix(length);
+    }
+    if (std::max(bytes, in_parts) > 4 * character.size()) FAIL(character);
+  }
+  CHECK(characters.size() > 1'000'000);
 }
 
 TEST_CASE("streaming a text loses nothing and never splits a character", "[tokenizer]") {

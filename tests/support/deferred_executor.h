@@ -7,20 +7,21 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "core/engine/cpu_executor.h"
+#include "core/engine/executor.h"
 
 namespace quire::test {
 
 class DeferredExecutor final : public Executor {
  public:
-  DeferredExecutor(std::unique_ptr<CpuExecutor> device, std::uint32_t seed)
-      : device_(std::move(device)), storage_(*this), random_(seed) {}
+  DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
+      : device_(std::move(device)), storage_(*this), states_(*this), random_(seed) {}
 
   std::int64_t depth() const override { return 2; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
@@ -35,21 +36,26 @@ class DeferredExecutor final : public Executor {
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
   std::string name() const override { return device_->name(); }
-  std::int64_t num_states() const override { return device_->num_states(); }
+  StateStorage* states() override { return device_->states() == nullptr ? nullptr : &states_; }
 
   std::int64_t most_in_flight = 0;
 
  private:
+  static constexpr TokenId kPoison{-123'456};
+  static constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+
   // A copy of what the arrays view.
   struct ArraysCopy {
-    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots;
+    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, adapters,
+        states, logit_rows, hidden_rows, label_rows;
     bool operator==(const ArraysCopy&) const = default;
   };
   static ArraysCopy copy_of(const StepArrays& arrays) {
     const auto copy = [](std::span<const std::int32_t> from) { return std::vector(from.begin(), from.end()); };
     const AttentionBatch& batch = arrays.attention;
-    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start), copy(batch.context_len),
-            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots)};
+    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start),  copy(batch.context_len),
+            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots),        copy(arrays.adapters),
+            copy(arrays.states),           copy(arrays.logit_rows),  copy(arrays.hidden_rows), copy(arrays.label_rows)};
   }
   struct DrawCopy {
     std::int64_t logit_row;
@@ -76,9 +82,11 @@ class DeferredExecutor final : public Executor {
     }
     void poison() {
       for (DrawnToken& token : output.tokens)
-        token = {.token = TokenId{-123'456}};
-      std::fill(hidden.begin(), hidden.end(), std::numeric_limits<float>::quiet_NaN());
-      std::fill(labels.begin(), labels.end(), std::numeric_limits<float>::quiet_NaN());
+        token = {.token = kPoison, .logprob = TokenLogprob{kPoison, kNoNumber, {}}};
+      for (std::optional<TokenLogprob>& logprob : output.logprobs)
+        logprob = TokenLogprob{kPoison, kNoNumber, {}};
+      std::fill(hidden.begin(), hidden.end(), kNoNumber);
+      std::fill(labels.begin(), labels.end(), kNoNumber);
     }
     void draw(const DrawBatch& batch) override {
       for (const DrawRow& row : batch.draws) {
@@ -169,6 +177,29 @@ class DeferredExecutor final : public Executor {
     DeferredExecutor& executor_;
   };
 
+  class States final : public StateStorage {
+   public:
+    explicit States(DeferredExecutor& executor) : executor_(executor) {}
+    const StateLayout& layout() const override { return device().layout(); }
+    std::size_t state_bytes() const override { return device().state_bytes(); }
+    void copy_state(std::int32_t source, std::int32_t destination) override {
+      executor_.complete_all();
+      device().copy_state(source, destination);
+    }
+    void read_state(std::int32_t state, std::span<std::byte> out) const override {
+      executor_.complete_all();
+      device().read_state(state, out);
+    }
+    void write_state(std::int32_t state, std::span<const std::byte> in) override {
+      executor_.complete_all();
+      device().write_state(state, in);
+    }
+
+   private:
+    StateStorage& device() const { return *executor_.device_->states(); }
+    DeferredExecutor& executor_;
+  };
+
   struct Work {
     std::uint64_t step;
     std::function<void()> run;
@@ -191,8 +222,9 @@ class DeferredExecutor final : public Executor {
       complete_one();
   }
 
-  std::unique_ptr<CpuExecutor> device_;
+  std::unique_ptr<Executor> device_;
   Storage storage_;
+  States states_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;
   std::uint64_t num_submitted_ = 0;

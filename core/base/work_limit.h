@@ -1,0 +1,29 @@
+// WorkLimit: when costly work on a request's text stops before its end: its time is over, or it is not wanted any more.
+// Value type; any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+namespace quire {
+
+class WorkLimit {
+ public:
+  // The code of the error of work that stopped early.
+  static constexpr const char* kCode = "work_interrupted";
+
+  WorkLimit() = default;  // none
+  WorkLimit(std::optional<std::chrono::milliseconds> longest, std::stop_token stop) : stop_(std::move(stop)) {
+    if (longest) until_ = std::chrono::steady_clock::now() + *longest;
+  }
+
+  bool reached() const { return stop_.stop_requested() || (until_ && std::chrono::steady_clock::now() >= *until_); }
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> until_;
+  std::stop_token stop_;
+};
+
+}  // namespace quire

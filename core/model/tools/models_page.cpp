@@ -1,0 +1,156 @@
+#include "core/model/tools/models_page.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/registry.h"
+#include "core/model/tools/synth.h"
+
+namespace quire {
+
+namespace {
+
+struct ToolNote {
+  std::string_view architecture;
+  std::string_view format;
+};
+
+// What the families' published templates ask for; the template of the file decides.
+constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
+                                     {"qwen2", "hermes"},
+                                     {"qwen3", "hermes"},
+                                     {"qwen3vl", "hermes"},
+                                     {"qwen3moe", "hermes, qwen3_coder"},
+                                     {"qwen3vlmoe", "hermes"},
+                                     {"qwen35", "qwen3_coder"},
+                                     {"qwen35moe", "qwen3_coder"},
+                                     {"qwen3next", "hermes, qwen3_coder"},
+                                     {"gemma4", "gemma4"},
+                                     {"gpt-oss", "harmony"},
+                                     {"gptoss", "harmony"},
+                                     {"mistral3", "mistral"},
+                                     {"mistral4", "mistral"},
+                                     {"deepseek2", "deepseek_v31, deepseek_v32, glm45, kimi_k2"},
+                                     {"glm4moe", "glm45"},
+                                     {"nemotron_h_moe", "qwen3_coder"},
+                                     {"lfm2", "lfm2, lfm2.5"},
+                                     {"lfm2moe", "lfm2"},
+                                     {"granite", "granite"},
+                                     {"granitemoe", "granite"},
+                                     {"granitehybrid", "granite"},
+                                     {"cohere2", "command_r7b"},
+                                     {"seed_oss", "seed_oss"},
+                                     {"apertus", "apertus"},
+                                     {"step35", "qwen3_coder"}};
+
+// Without a reference of another engine in the test material.
+constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen3vl", "qwen3vlmoe", "gemma", "arcee", "internlm2"};
+
+template <class Has>
+void note(std::vector<std::string>& out, const ModelSpec& spec, const char* text, const Has& has) {
+  const auto count = std::ranges::count_if(spec.layers, has);
+  if (count == 0) return;
+  const bool is_everywhere = count == std::ssize(spec.layers);
+  out.push_back(is_everywhere ? text : fmt::format("{} in some layers", text));
+}
+
+std::string features_of(const ModelSpec& spec) {
+  using Kind = FeedForwardSpec::Kind;
+  std::vector<std::string> out;
+  const auto mixes = [](Mixer mixer) { return [mixer](const LayerSpec& layer) { return layer.mixer == mixer; }; };
+  const auto attends = [](auto has) {
+    return [has](const LayerSpec& layer) {
+      return (layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2) && has(layer.attention);
+    };
+  };
+  if (!spec.is_causal) out.emplace_back("encoder");
+  note(out, spec, "latent attention", mixes(Mixer::kLatent));
+  note(out, spec, "gated delta net", mixes(Mixer::kDeltaNet));
+  note(out, spec, "Kimi delta attention", mixes(Mixer::kKimiDelta));
+  note(out, spec, "short convolution", mixes(Mixer::kShortConv));
+  note(out, spec, "Mamba-2", mixes(Mixer::kMamba2));
+  note(out, spec, "attention beside Mamba-2", mixes(Mixer::kAttentionAndMamba2));
+  note(out, spec, "window", attends([](const AttentionSpec& attention) { return attention.window > 0; }));
+  note(out, spec, "chunks", attends([](const AttentionSpec& attention) { return attention.chunk > 0; }));
+  note(out, spec, "sinks", attends([](const AttentionSpec& attention) { return attention.has_sinks; }));
+  note(out, spec, "softcap", attends([](const AttentionSpec& attention) { return attention.softcap > 0.0; }));
+  note(out, spec, "shared K and V", attends([](const AttentionSpec& attention) { return attention.kv_source >= 0; }));
+  note(out, spec, "gated attention",
+       attends([](const AttentionSpec& attention) { return attention.gate != OutputGate::kNone; }));
+  note(out, spec, "no positions", attends([&](const AttentionSpec& attention) {
+         return attention.rope < 0 && !spec.has_positions && attention.alibi == 0.0;
+       }));
+  note(out, spec, "experts", [](const LayerSpec& layer) {
+    return layer.feed_forward.kind == Kind::kExperts || layer.feed_forward.kind == Kind::kBoth;
+  });
+  note(out, spec, "shared expert", [](const LayerSpec& layer) { return layer.feed_forward.shared_size > 0; });
+  if (spec.per_layer_size > 0) out.emplace_back("per-layer embeddings");
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+struct Shapes {
+  std::set<std::string> names;
+  std::string features;
+};
+
+Shapes shapes_of(std::string_view architecture) {
+  Shapes out;
+  for (const std::string& name : synth_shape_names()) {
+    const SynthSpec spec = find_synth_shape(name).value();
+    const std::string_view own = spec.family ? spec.family->architecture : spec.config.architecture;
+    if (own != architecture) continue;
+    out.names.insert(name);
+    const std::string features = spec.family ? features_of(read_family_shape(*spec.family).spec) : "";
+    if (features.size() > out.features.size()) out.features = features;
+  }
+  return out;
+}
+
+std::string model_types_of(std::string_view architecture) {
+  std::vector<std::string_view> types;
+  for (const std::string_view plain : {"llama", "qwen2", "qwen3"}) {
+    if (plain == architecture) types.push_back(plain);
+  }
+  for (const HfFamily& family : hf_families()) {
+    if (family.architecture == architecture) types.push_back(family.model_type);
+  }
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
+}  // namespace
+
+std::string models_page() {
+  std::string out =
+      "# Models\n\n"
+      "Made by `quire architectures`; a test compares this page with what that prints.\n\n"
+      "A GGUF file is read by its `general.architecture`, a Hugging Face directory by the `model_type` of its\n"
+      "`config.json`. A file of another family, or with a key or tensor that changes what is computed and is not "
+      "known,\n"
+      "is refused in one line that names the nearest known family. Vision and audio towers and layers that predict\n"
+      "further tokens are left out; the log says so.\n\n"
+      "Every family is compared with a scalar reference in double precision\n"
+      "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes. *Other "
+      "engine*:\n"
+      "its logits are also compared with those of llama.cpp where the test material is present. The tool format is "
+      "told\n"
+      "from the chat template of the file; the one of the published files is given.\n\n"
+      "| architecture | models | Hugging Face `model_type` | beside plain attention | tool format | shapes of `quire "
+      "synth` | "
+      "other engine |\n| --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const Architecture& row : architectures()) {
+    const Shapes shapes = shapes_of(row.name);
+    const auto* tools = std::ranges::find(kToolFormats, row.name, &ToolNote::architecture);
+    const bool is_alone = std::ranges::find(kReferenceAlone, row.name) != std::end(kReferenceAlone);
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.name, row.models, model_types_of(row.name),
+                       shapes.features, tools == std::end(kToolFormats) ? "" : tools->format,
+                       fmt::join(shapes.names, ", "), is_alone ? "" : "yes");
+  }
+  return out;
+}
+
+}  // namespace quire

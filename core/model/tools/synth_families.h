@@ -1,0 +1,35 @@
+// Shapes of synthetic models by family: the metadata and the parts that tell its files apart, as text. Any thread.
+// Keys are GGUF's without prefix, or short: L layers, d hidden size, ff feed-forward, h and kv heads, hd head size, v
+// vocabulary, ctx context, rot and base of the rotation, win window, E experts, top chosen ones, fe and fs widths of an
+// expert and of the shared one. Parts are tensors that a file may lack: "stem:dim,dim@layers", a dim being a number, a
+// short key or a product of them; layers "2-" from 2 on, "3/4" where the index modulo 4 is 3, "!3/4" elsewhere.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model/architectures/model_spec.h"
+#include "core/model/formats/gguf.h"
+
+namespace quire {
+
+struct FamilyShape {
+  std::string architecture;
+  std::string keys;
+  std::string parts;
+  std::string biases;  // stems that have one in every layer, and model tensors
+};
+std::optional<FamilyShape> find_family_shape(std::string_view name);
+std::vector<std::string> family_shape_names();
+
+// The shape as a file's metadata and as what its family reads from it. Throws StartupError where it cannot be.
+struct SynthFamily {
+  std::shared_ptr<const GgufFile> metadata;
+  ModelSpec spec;
+};
+SynthFamily read_family_shape(const FamilyShape& shape);
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// The kernels compiled by nvcc, a file for each family: what CUDA launches for a name. Immutable facts; any thread.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda/cuda_thread.h"
+#include "kernels/gpu/device.h"
+#include "kernels/gpu/kernel_list.h"
+
+namespace quire::gpu {
+
+struct CudaKernel : Kernel {
+  const void* function = nullptr;
+};
+
+template <class K>
+__global__ void __launch_bounds__(K::kThreads) kernel_entry(const __grid_constant__ typename K::Args args) {
+  extern __shared__ __align__(16) std::byte shared[];
+  CudaThread thread(shared);
+  K::run(thread, args);
+}
+
+// What a visitor of kernel_list.h puts into a table.
+struct CudaKernelTable {
+  std::vector<CudaKernel>& out;
+
+  template <class K>
+  void operator()(const char* name, Instance<K> /*instance*/) const {
+    static_assert(K::kSharedBytes <= 99 << 10, "more shared memory than a block may have on sm_86, sm_89 and sm_120");
+    CudaKernel kernel;
+    kernel.name = name;
+    kernel.threads = K::kThreads;
+    kernel.shared_bytes = K::kSharedBytes;
+    kernel.args_bytes = sizeof(typename K::Args);
+    kernel.function = reinterpret_cast<const void*>(&kernel_entry<K>);
+    out.push_back(kernel);
+  }
+};
+
+void add_linear_skinny_kernels(std::vector<CudaKernel>& out);
+void add_linear_wide_kernels(std::vector<CudaKernel>& out);
+void add_row_kernels(std::vector<CudaKernel>& out);
+void add_attention_kernels(std::vector<CudaKernel>& out);
+
+}  // namespace quire::gpu

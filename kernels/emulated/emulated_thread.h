@@ -1,0 +1,115 @@
+// EmulatedThread: one thread of a block in the emulator, with the operations that kernels call. One fibre.
+// Invariant: all 32 lanes of a warp meet in each warp operation, and in the same one.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/emulated/fibre.h"
+#include "kernels/half.h"
+
+namespace quire::gpu {
+
+class Emulator;
+class EmulatedThread;
+
+enum class Meeting : std::uint8_t { kSyncWarp, kShuffle, kMmaK32, kMmaK16 };
+
+// Where the lanes of a warp meet.
+struct EmulatedWarp {
+  int number = 0;
+  int num_arrived = 0;  // at a warp operation
+  int num_ready = 0;
+  EmulatedThread* lanes[32] = {};
+  std::uint8_t order[32] = {};  // in which lanes run between two meetings
+  std::uint8_t place[32] = {};  // of a lane in that order
+};
+
+class EmulatedThread {
+ public:
+  EmulatedThread(Emulator& emulator, EmulatedWarp& warp, int index, std::byte* stack, std::size_t stack_bytes);
+
+  int index() const { return index_; }
+  int lane() const { return index_ % 32; }
+  int warp() const { return index_ / 32; }
+  std::int64_t block_x() const;
+  std::int64_t block_y() const;
+  std::byte* shared() const;
+
+  void sync_block();
+  void sync_warp();
+  template <class T>
+  T shuffle_xor(T value, int lane_mask) {
+    static_assert(sizeof(T) == sizeof(std::uint32_t));
+    return std::bit_cast<T>(shuffle_word(std::bit_cast<std::uint32_t>(value), lane() ^ lane_mask));
+  }
+
+  // Sixteen bytes from global to shared memory. They may land at any time until wait_copies<n>() leaves at most the
+  // last n commits of this thread under way; other threads see them after a barrier behind that.
+  void copy_async(std::byte* shared, const std::byte* from);
+  void commit_copies() { ++num_commits_; }
+  template <int kLeft>
+  void wait_copies() {
+    wait_for_commits(num_commits_ - kLeft);
+  }
+
+  // sum += A B of 16 x 32 unsigned and 32 x 8 signed bytes, in the fragments of mma.m16n8k32; then of 16 features.
+  void mma_u8s8_k32(std::int32_t (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    operands_ = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, sum};
+    meet(Meeting::kMmaK32);
+  }
+  void mma_u8s8_k16(std::int32_t (&sum)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
+    operands_ = {{a0, a1}, {b0}, sum};
+    meet(Meeting::kMmaK16);
+  }
+
+  static std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selectors) {
+    const std::uint64_t both = (static_cast<std::uint64_t>(y) << 32) | x;
+    std::uint32_t out = 0;
+    for (unsigned i = 0; i < 4; ++i)
+      out |= static_cast<std::uint32_t>((both >> (8 * ((selectors >> (4 * i)) & 7u))) & 255u) << (8 * i);
+    return out;
+  }
+  static float half_to_float(std::uint16_t half) { return f16_to_float(half); }
+  static std::uint16_t float_to_half(float value) { return float_to_f16(value); }
+
+ private:
+  friend class Emulator;
+  enum class State : std::uint8_t { kReady, kAtWarp, kAtBarrier, kDone };
+  struct Operands {
+    std::uint32_t a[4] = {};
+    std::uint32_t b[2] = {};
+    std::int32_t* sum = nullptr;
+  };
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    int commit;
+  };
+
+  void begin_block();
+  void meet(Meeting meeting);
+  void pause(State state);
+  std::uint32_t shuffle_word(std::uint32_t value, int source);
+  void wait_for_commits(int count);
+  static void multiply(EmulatedWarp& warp, int depth);
+
+  Emulator& emulator_;
+  EmulatedWarp& warp_;
+  int index_;
+  Fibre fibre_;
+  State state_ = State::kDone;
+  Meeting meeting_ = Meeting::kSyncWarp;
+  Operands operands_;
+  std::uint32_t shuffled_[2] = {};  // of two meetings in a row: a lane may be one ahead of another
+  int num_shuffles_ = 0;
+  std::vector<Copy> copies_;
+  int num_commits_ = 0;
+  int num_block_barriers_ = 0;
+  int num_warp_barriers_ = 0;
+  int num_waits_ = 0;
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,77 @@
+// Device: a GPU's memory, streams, events and kernels, as the backend uses them. Engine thread only.
+// What is enqueued on a stream runs in order; streams run beside each other but for the events that they wait for. Host
+// memory of a copy may be read or written at any time until the stream has come to it. Errors of what was enqueued are
+// thrown by the next synchronize(), as DeviceError, and by every one after it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace quire::gpu {
+
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A kernel of the device, for as long as the device lives.
+struct Kernel {
+  std::string name;
+  int threads = 0;  // of a block
+  int shared_bytes = 0;
+  std::size_t args_bytes = 0;
+};
+
+struct Grid {
+  std::int64_t x = 1;
+  std::int64_t y = 1;
+};
+
+enum class Stream : std::uint8_t { kCompute, kCopy };
+inline constexpr int kNumStreams = 2;
+
+using Event = std::int64_t;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  virtual std::size_t total_memory() const = 0;
+  virtual std::size_t free_memory() const = 0;
+
+  // Aligned to 16 bytes at least; its content is anything. what: named in errors. Throws DeviceError.
+  virtual std::byte* allocate(std::size_t bytes, std::string_view what) = 0;
+  // Nothing that is enqueued may use it any more.
+  virtual void free(std::byte* memory) = 0;
+  virtual std::byte* allocate_host(std::size_t bytes) = 0;  // pinned
+  virtual void free_host(std::byte* memory) = 0;
+
+  virtual void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) = 0;
+  virtual void copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) = 0;
+  virtual void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) = 0;
+
+  // The kernel of that name; aborts where there is none.
+  virtual const Kernel& kernel(std::string_view name) const = 0;
+  // args: the kernel's Args, copied before this returns.
+  virtual void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes,
+                            Stream stream) = 0;
+  template <class Args>
+  void launch(const Kernel& kernel, Grid grid, const Args& args, Stream stream = Stream::kCompute) {
+    static_assert(std::is_trivially_copyable_v<Args>);
+    launch_bytes(kernel, grid, &args, sizeof args, stream);
+  }
+
+  // An event is done when all that was on the stream before record() is; a new event is done.
+  virtual Event create_event() = 0;
+  virtual void record(Event event, Stream stream) = 0;
+  virtual void wait(Stream stream, Event event) = 0;
+  virtual bool done(Event event) = 0;
+  virtual void synchronize(Event event) = 0;
+  virtual void synchronize() = 0;  // all streams
+};
+
+}  // namespace quire::gpu

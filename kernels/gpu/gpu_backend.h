@@ -1,0 +1,21 @@
+// The Backend over a Device: operations are enqueued on the compute stream in the order in which they are called, and
+// views are addresses of the device. Engine thread only. Errors of the device surface in synchronize(), as DeviceError.
+// Invariant (batch invariance): as Backend's. The arithmetic has a version in name(): packed caches and fingerprints of
+// stored blocks depend on it.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/gpu/device.h"
+
+namespace quire::gpu {
+
+struct GpuBackendOptions {
+  std::string name = "cuda";
+  int threads = 1;  // of parallel_for, on the host
+};
+
+std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);
+
+}  // namespace quire::gpu

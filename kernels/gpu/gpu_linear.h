@@ -1,0 +1,72 @@
+// GpuLinear: weights on a device, quantised types as strips, float types as the file's rows; GpuLinearRunner: enqueues
+// the product of activations with one. Weights are immutable after construction. Engine thread only.
+// Invariant: each output row is the same bits whatever rows come with it and whichever kernel is chosen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/gpu/device.h"
+#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/kernels/linear_int.h"
+
+namespace quire::gpu {
+
+// A matrix as the device's kernels read it; returns when the device has it.
+DeviceMemory place_weights(Device& device, const WeightSource& source);
+std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols);
+
+class GpuLinear final : public Linear {
+ public:
+  struct Part {
+    std::int64_t rows = 0;
+    std::int64_t first_output = 0;
+    float scale = 1.0f;
+    DeviceMemory weights = {};
+    DeviceMemory order = {};       // of input features; empty: their own
+    const Kernel* skinny[3] = {};  // one, four and eight tiles of eight rows
+    const Kernel* wide = nullptr;
+    const Kernel* floats = nullptr;  // of float types alone
+  };
+
+  GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias);
+
+  std::int64_t in_features() const override { return in_features_; }
+  std::int64_t out_features() const override { return out_features_; }
+  std::size_t bytes() const override;
+
+  std::span<const Part> parts() const { return parts_; }
+  const float* bias() const { return bias_.as<const float>(); }
+
+ private:
+  std::int64_t in_features_ = 0;
+  std::int64_t out_features_ = 0;
+  std::vector<Part> parts_;
+  DeviceMemory bias_;
+};
+
+class GpuLinearRunner {
+ public:
+  // skinny_rows: up to so many rows are multiplied by linear_skinny, more by linear_wide.
+  explicit GpuLinearRunner(Device& device, std::int64_t skinny_rows = 64);
+
+  // Enqueues out = x W^T + bias, or out += ...; x, its norm's weights and out lie on the device.
+  void run(const GpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
+
+ private:
+  void quantise(const ProductInput& x, const std::int32_t* order);
+  MatrixView make_rows(const ProductInput& x, const std::int32_t* order);
+  void multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output);
+  void multiply_floats(const GpuLinear::Part& part, MatrixView x, const LinearOutput& output);
+
+  Device& device_;
+  std::int64_t skinny_rows_;
+  const Kernel* quantise_[3];  // by ProductInput::Form
+  const Kernel* make_rows_[3];
+  DeviceMemory tiles_;
+  DeviceMemory made_rows_;
+};
+
+}  // namespace quire::gpu

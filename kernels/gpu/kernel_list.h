@@ -1,0 +1,77 @@
+// The kernels by name, for whatever compiles them: visit(name, instance) of each family. The name of a family's
+// instance is the family, the type's form and, where there are several, the tiles of eight rows.
+#pragma once
+
+#include "kernels/gpu/form_names.h"
+#include "kernels/gpu/kernels/attention.h"
+#include "kernels/gpu/kernels/embed.h"
+#include "kernels/gpu/kernels/linear_f32.h"
+#include "kernels/gpu/kernels/linear_skinny.h"
+#include "kernels/gpu/kernels/linear_wide.h"
+#include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/row_ops.h"
+
+namespace quire::gpu {
+
+// Which kernel runs: passed by value to a visitor.
+template <class K>
+struct Instance {
+  using Type = K;
+};
+
+template <class Visit>
+void visit_linear_skinny(const Visit& visit) {
+#define QUIRE_VISIT(form)                                                          \
+  visit("linear_skinny " #form " 1", Instance<LinearSkinny<DType::k##form, 1>>()); \
+  visit("linear_skinny " #form " 4", Instance<LinearSkinny<DType::k##form, 4>>()); \
+  visit("linear_skinny " #form " 8", Instance<LinearSkinny<DType::k##form, 8>>());
+  QUIRE_STRIP_FORMS(QUIRE_VISIT)
+#undef QUIRE_VISIT
+}
+
+template <class Visit>
+void visit_linear_wide(const Visit& visit) {
+#define QUIRE_VISIT(form) visit("linear_wide " #form, Instance<LinearWide<DType::k##form>>());
+  QUIRE_STRIP_FORMS(QUIRE_VISIT)
+#undef QUIRE_VISIT
+}
+
+template <class Visit>
+void visit_rows(const Visit& visit) {
+  visit("norm_quantise plain", Instance<NormQuantise<RowForm::kPlain>>());
+  visit("norm_quantise normed", Instance<NormQuantise<RowForm::kNormed>>());
+  visit("norm_quantise gated", Instance<NormQuantise<RowForm::kGated>>());
+  visit("embed F32", Instance<EmbedRows<DType::kF32>>());
+  visit("embed F16", Instance<EmbedRows<DType::kF16>>());
+  visit("embed BF16", Instance<EmbedRows<DType::kBF16>>());
+  visit("embed F8", Instance<EmbedRows<DType::kF8>>());
+#define QUIRE_VISIT(form) visit("embed " #form, Instance<EmbedStrips<DType::k##form>>());
+  QUIRE_STRIP_FORMS(QUIRE_VISIT)
+#undef QUIRE_VISIT
+  visit("make_rows plain", Instance<MakeRows<RowForm::kPlain>>());
+  visit("make_rows normed", Instance<MakeRows<RowForm::kNormed>>());
+  visit("make_rows gated", Instance<MakeRows<RowForm::kGated>>());
+  visit("head_norm", Instance<HeadNorm>());
+  visit("rope", Instance<Rope>());
+  visit("gather", Instance<Gather>());
+  visit("copy_bytes", Instance<CopyBytes>());
+  visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
+  visit("linear_f32 F16", Instance<LinearFloat<DType::kF16>>());
+  visit("linear_f32 BF16", Instance<LinearFloat<DType::kBF16>>());
+  visit("linear_f32 F8", Instance<LinearFloat<DType::kF8>>());
+}
+
+template <class Visit>
+void visit_attention(const Visit& visit) {
+  visit("store_kv f32", Instance<StoreKv<KvType::kF32>>());
+  visit("store_kv f16", Instance<StoreKv<KvType::kF16>>());
+  visit("store_kv bf16", Instance<StoreKv<KvType::kBF16>>());
+  visit("store_kv int8", Instance<StoreKv<KvType::kI8>>());
+  visit("attend f32", Instance<Attend<KvType::kF32>>());
+  visit("attend f16", Instance<Attend<KvType::kF16>>());
+  visit("attend bf16", Instance<Attend<KvType::kBF16>>());
+  visit("attend int8", Instance<Attend<KvType::kI8>>());
+  visit("merge_partitions", Instance<MergePartitions>());
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,192 @@
+// Causal paged attention by f32 multiply-adds: attend computes one row of one K/V head over one partition of 256 tokens
+// by absolute position, merge adds a row's partitions up in order. Softmax is to base 2. The order of every sum is that
+// of the CPU level avx512, so that both give the same bits.
+// Invariant: what lies behind the tokens that a row sees may be anything and reaches no result.
+#pragma once
+
+#include "kernels/gpu/kernels/elementary.h"
+#include "kernels/gpu/kernels/kv_cache.h"
+
+namespace quire::gpu {
+
+inline constexpr int kPartitionTokens = 256;
+
+// One partition of one row.
+struct AttendItem {
+  std::int32_t row;
+  std::int32_t first_block;  // of the sequence, in the block tables
+  std::int32_t partition;
+  std::int32_t seen;  // tokens of the context that the row sees
+};
+
+// Of one row: its partitions are items [first_item, first_item + count).
+struct MergeItem {
+  std::int32_t first_item;
+  std::int32_t count;
+};
+
+struct AttentionArgs {
+  KvLayerView kv;
+  const AttendItem* items = nullptr;
+  const MergeItem* rows = nullptr;
+  const std::int32_t* block_tables = nullptr;
+  const float* q = nullptr;
+  std::int64_t q_stride = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  float scale = 1.0f;
+  float* partials = nullptr;  // [item][head]: maximum, sum, weighted [value_dim]
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
+QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
+  return args.partials + (item * args.num_heads + head) * (args.kv.value_dim + 2);
+}
+
+// Grid: x items, y K/V heads.
+template <KvType kType>
+struct Attend {
+  using Args = AttentionArgs;
+  static constexpr int kThreads = 128;
+  static constexpr int kChains = 16;  // of a sum over tokens
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr int kBytes = kv_element_bytes(kType);
+  static constexpr int kSharedBytes = (kPartitionTokens + kWarps) * static_cast<int>(sizeof(float));
+
+  struct Shared {
+    float scores[kPartitionTokens];
+    float warp_maxima[kWarps];
+  };
+
+  static QUIRE_DEVICE const std::byte* block_of(const Args& args, const AttendItem& item, std::int64_t token) {
+    return args.kv.base + args.block_tables[item.first_block + token / args.kv.block_size] * args.kv.block_stride;
+  }
+
+  // The score of one token.
+  template <class Thread>
+  static QUIRE_DEVICE float score(Thread& t, const Args& args, const AttendItem& item, const float* query,
+                                  std::int64_t token) {
+    const KvLayerView& kv = args.kv;
+    const std::int64_t inside = token % kv.block_size;
+    const std::byte* keys = block_of(args, item, token) + t.block_y() * kv.key_bytes;
+    const std::byte* key = keys + inside * kv.key_dim * kBytes;
+    float sum = 0.0f;
+    for (std::int64_t d = 0; d < kv.key_dim; ++d)
+      sum = __builtin_fmaf(kv_value<kType>(t, key, d), query[d], sum);
+    float factor = args.scale * 1.44269504f;  // to base 2
+    if constexpr (kType == KvType::kI8) {
+      factor = factor * reinterpret_cast<const float*>(keys + kv.block_size * kv.key_dim)[inside];
+    }
+    return sum * factor;
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE float largest(Thread& t, Shared& shared, float mine) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const float other = t.shuffle_xor(mine, distance);
+      mine = mine > other ? mine : other;
+    }
+    if (t.lane() == 0) shared.warp_maxima[t.warp()] = mine;
+    t.sync_block();
+    float maximum = shared.warp_maxima[0];
+    for (int warp = 1; warp < kWarps; ++warp)
+      maximum = maximum > shared.warp_maxima[warp] ? maximum : shared.warp_maxima[warp];
+    return maximum;
+  }
+
+  // Sixteen chains over the tokens, then a tree of them: in the first warp.
+  template <class Thread>
+  static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int count) {
+    float sum = 0.0f;
+    for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains)
+      sum = sum + shared.scores[i];
+    for (int distance = kChains / 2; distance > 0; distance /= 2)
+      sum = sum + t.shuffle_xor(sum, distance);
+    return sum;
+  }
+
+  // Element d of the values that the scores weigh.
+  template <class Thread>
+  static QUIRE_DEVICE float weigh(Thread& t, const Args& args, const AttendItem& item, const Shared& shared,
+                                  std::int64_t begin, int count, std::int64_t d) {
+    const KvLayerView& kv = args.kv;
+    float sum = 0.0f;
+    for (int i = 0; i < count; ++i) {
+      const std::int64_t inside = (begin + i) % kv.block_size;
+      const std::byte* values = block_of(args, item, begin + i) + kv.value_offset + t.block_y() * kv.value_bytes;
+      float weight = shared.scores[i];
+      if constexpr (kType == KvType::kI8) {
+        weight = weight * reinterpret_cast<const float*>(values + kv.block_size * kv.value_dim)[inside];
+      }
+      sum = __builtin_fmaf(weight, kv_value<kType>(t, values + inside * kv.value_dim * kBytes, d), sum);
+    }
+    return sum;
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    auto& shared = *reinterpret_cast<Shared*>(t.shared());
+    const AttendItem item = args.items[t.block_x()];
+    const std::int64_t begin = std::int64_t{item.partition} * kPartitionTokens;
+    const int count = static_cast<int>(item.seen - begin < kPartitionTokens ? item.seen - begin : kPartitionTokens);
+    const std::int64_t group = args.num_heads / args.num_kv_heads;
+    for (std::int64_t head = t.block_y() * group; head < (t.block_y() + 1) * group; ++head) {
+      const float* query = args.q + item.row * args.q_stride + head * args.kv.key_dim;
+      float mine = -__builtin_inff();
+      for (int i = t.index(); i < count; i += kThreads) {
+        shared.scores[i] = score(t, args, item, query, begin + i);
+        mine = mine > shared.scores[i] ? mine : shared.scores[i];
+      }
+      const float maximum = largest(t, shared, mine);
+      for (int i = t.index(); i < count; i += kThreads)
+        shared.scores[i] = exp2_of(shared.scores[i] - maximum);
+      t.sync_block();
+      float* partial = partial_of(args, t.block_x(), head);
+      if (t.warp() == 0) {
+        const float sum = sum_of_scores(t, shared, count);
+        if (t.lane() == 0) {
+          partial[0] = maximum;
+          partial[1] = sum;
+        }
+      }
+      for (std::int64_t d = t.index(); d < args.kv.value_dim; d += kThreads)
+        partial[2 + d] = weigh(t, args, item, shared, begin, count, d);
+      t.sync_block();  // the next head's scores come to where these are
+    }
+  }
+};
+
+// A warp for each head of each row. Grid: x rows, y heads / 4.
+struct MergePartitions {
+  using Args = AttentionArgs;
+  static constexpr int kThreads = 128;
+  static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t row = t.block_x();
+    const std::int64_t head = t.block_y() * (kThreads / kWarpLanes) + t.warp();
+    if (head >= args.num_heads) return;  // the whole warp
+    const MergeItem item = args.rows[row];
+    const std::int64_t dim = args.kv.value_dim;
+    for (std::int64_t d = t.lane(); d < dim; d += kWarpLanes) {
+      const float* first = partial_of(args, item.first_item, head);
+      float maximum = first[0];
+      float sum = first[1];
+      float weighted = first[2 + d];
+      for (std::int32_t i = 1; i < item.count; ++i) {
+        const float* part = partial_of(args, item.first_item + i, head);
+        const float larger = maximum > part[0] ? maximum : part[0];
+        const float keep = exp2_of(maximum - larger);
+        const float add = exp2_of(part[0] - larger);
+        maximum = larger;
+        sum = sum * keep + part[1] * add;
+        weighted = __builtin_fmaf(part[2 + d], add, weighted * keep);
+      }
+      args.out[row * args.out_stride + head * dim + d] = weighted * (1.0f / sum);
+    }
+  }
+};
+
+}  // namespace quire::gpu

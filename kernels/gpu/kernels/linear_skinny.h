@@ -1,0 +1,116 @@
+// linear_skinny: quantised weights times few rows. A block has 16 outputs and up to 8 * kTiles rows; its four warps
+// take cuts of the depth in turn and read each strip once, through a ring of four stages that asynchronous copies fill.
+// Grid: x outputs / 16, y rows / (8 * kTiles).
+#pragma once
+
+#include "kernels/gpu/kernels/linear_int.h"
+
+namespace quire::gpu {
+
+template <DType kType, int kTiles>
+struct LinearSkinny {
+  using Args = LinearIntArgs;
+  using F = Form<kType>;
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * kWarpLanes;
+  static constexpr int kStages = 4;
+  static constexpr int kStripBytes = F::kLayout.bytes;
+  static constexpr int kSumFloats = kTiles * kLaneElements * kWarpLanes;  // of one warp's cut
+  static constexpr int kRingBytes = kWarps * kStages * kStripBytes;
+  static constexpr int kSharedBytes = kRingBytes + kWarps * kSumFloats * static_cast<int>(sizeof(float));
+
+  // The strips that a warp takes in turn: cuts warp, warp + 4, ...
+  struct WarpStrips {
+    const std::byte* from;
+    std::byte* ring;
+    std::int64_t count;  // of the depth
+    int warp;
+
+    QUIRE_DEVICE std::int64_t strip(std::int64_t turn) const {
+      return (turn / kCutStrips * kWarps + warp) * kCutStrips + turn % kCutStrips;
+    }
+    QUIRE_DEVICE std::byte* stage(std::int64_t turn) const { return ring + turn % kStages * kStripBytes; }
+  };
+
+  template <class Thread>
+  static QUIRE_DEVICE void fetch(Thread& t, const WarpStrips& strips, std::int64_t turn) {
+    const std::int64_t strip = strips.strip(turn);
+    if (strip < strips.count) {
+      const std::byte* from = strips.from + strip * kStripBytes;
+      for (int at = 16 * t.lane(); at < kStripBytes; at += 16 * kWarpLanes)
+        t.copy_async(strips.stage(turn) + at, from + at);
+    }
+    t.commit_copies();
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void multiply_strip(Thread& t, const Args& args, const std::byte* strip, std::int64_t first_block,
+                                          std::int64_t first_tile, float (&acc)[kTiles][kLaneElements]) {
+    const std::int64_t num_tiles = (args.output.rows + kTileRows - 1) / kTileRows;
+    LaneCodes<F> codes{};
+    QUIRE_UNROLL
+    for (int block = 0; block < kStripBlocks; ++block) {
+      if (first_block + block >= args.num_blocks) break;
+      codes.load(strip + F::kLayout.scale_bytes, t.lane(), block);
+      std::uint32_t a[4];
+      operand_of(t, codes, block, a);
+      const OutputScales s[2] = {scales_of<F>(t, strip, block, lane_output(t.lane(), 0)),
+                                 scales_of<F>(t, strip, block, lane_output(t.lane(), 2))};
+      const ActTile* x = args.tiles + first_tile * args.num_blocks + first_block + block;
+      QUIRE_UNROLL
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (first_tile + tile < num_tiles) multiply_tile<F>(t, a, s, x[tile * args.num_blocks], acc[tile]);
+      }
+    }
+  }
+
+  // Every thread adds up kTiles elements of the block's results, those of the cuts of one round in order.
+  template <class Thread>
+  static QUIRE_DEVICE void add_cuts(Thread& t, const float* sums, std::int64_t first_cut, std::int64_t num_cuts,
+                                    float (&total)[kTiles]) {
+    for (int i = 0; i < kTiles; ++i) {
+      for (int warp = 0; warp < kWarps && first_cut + warp < num_cuts; ++warp) {
+        const float part = sums[warp * kSumFloats + i * kThreads + t.index()];
+        total[i] = first_cut + warp == 0 ? part : total[i] + part;
+      }
+    }
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t group = t.block_x();
+    const std::int64_t first_tile = static_cast<std::int64_t>(t.block_y()) * kTiles;
+    const std::int64_t num_strips = strips_of_depth(args);
+    const std::int64_t num_cuts = (num_strips + kCutStrips - 1) / kCutStrips;
+    const WarpStrips strips{args.strips + group * num_strips * kStripBytes,
+                            t.shared() + t.warp() * kStages * kStripBytes, num_strips, t.warp()};
+    auto* sums = reinterpret_cast<float*>(t.shared() + kRingBytes);
+    for (int turn = 0; turn < kStages - 1; ++turn)
+      fetch(t, strips, turn);
+    float total[kTiles] = {};
+    std::int64_t turn = 0;
+    for (std::int64_t cut = 0; cut < num_cuts; cut += kWarps) {
+      float acc[kTiles][kLaneElements] = {};
+      for (int i = 0; i < kCutStrips; ++i, ++turn) {
+        t.template wait_copies<kStages - 2>();
+        t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
+        fetch(t, strips, turn + kStages - 1);
+        const std::int64_t strip = strips.strip(turn);
+        if (strip < num_strips) multiply_strip(t, args, strips.stage(turn), strip * kStripBlocks, first_tile, acc);
+      }
+      if (cut > 0) t.sync_block();  // the sums of the round before have been read
+      for (int i = 0; i < kTiles * kLaneElements; ++i)
+        sums[t.warp() * kSumFloats + i * kWarpLanes + t.lane()] = acc[i / kLaneElements][i % kLaneElements];
+      t.sync_block();
+      add_cuts(t, sums, cut, num_cuts, total);
+    }
+    for (int i = 0; i < kTiles; ++i) {
+      const int element = (i * kThreads + t.index()) / kWarpLanes;  // of a lane: tile * 4 + element
+      const std::int64_t row = (first_tile + element / kLaneElements) * kTileRows;
+      write_element(args.output, row + lane_row(t.lane(), element % kLaneElements),
+                    group * kStripOutputs + lane_output(t.lane(), element % kLaneElements), total[i]);
+    }
+  }
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,44 @@
+// What the device code of every family needs of two compilers: nvcc for devices, g++ for the emulator. Kernels are
+// templates over `Thread`, one thread of a block with its operations (cuda/cuda_thread.h, emulated/emulated_thread.h),
+// so that nothing below kernels/gpu/ asks which compiler reads it but this file.
+// Invariant: arithmetic in f32 is spelt out (no contraction, fma where it is meant), so that both give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define QUIRE_DEVICE __device__ __forceinline__
+#define QUIRE_UNROLL _Pragma("unroll")
+#else
+#define QUIRE_DEVICE inline
+#define QUIRE_UNROLL
+#endif
+
+namespace quire::gpu {
+
+// What a thread loads at once.
+struct alignas(16) Words4 {
+  std::uint32_t of[4];
+};
+
+inline constexpr int kWarpLanes = 32;
+
+QUIRE_DEVICE float float_of_bits(std::uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+QUIRE_DEVICE std::uint32_t bits_of_float(float value) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+template <class T>
+QUIRE_DEVICE T load_as(const std::byte* from) {
+  return *reinterpret_cast<const T*>(from);
+}
+
+}  // namespace quire::gpu

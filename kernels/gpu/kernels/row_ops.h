@@ -1,0 +1,166 @@
+// Operations on rows of f32: RMSNorm of rows and of heads, rows made for products that multiply f32, RoPE, gathering.
+// Invariant: the order of a row's sums depends on its length alone; rows are made as norm_quantise makes them.
+#pragma once
+
+#include "kernels/gpu/kernels/norm_quantise.h"
+
+namespace quire::gpu {
+
+struct RowsArgs {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  std::int64_t cols = 0;
+  const float* weight = nullptr;
+  float eps = 0.0f;
+  const std::int32_t* order = nullptr;  // of a made row: which value comes at a place; null: its own
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
+// One block a row. x and out may be the same.
+template <RowForm kForm>
+struct MakeRows {
+  using Args = RowsArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = kForm == RowForm::kNormed ? 8 * sizeof(float) : 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t row = t.block_x();
+    const NormQuantiseArgs made_by{.x = args.x + row * args.x_stride,
+                                   .stride = args.x_stride,
+                                   .depth = args.cols,
+                                   .norm_weight = args.weight,
+                                   .eps = args.eps,
+                                   .order = args.order};
+    float factor = 1.0f;
+    if constexpr (kForm == RowForm::kNormed) {
+      factor = NormQuantise<kForm>::factor_of(t, made_by, made_by.x);
+    }
+    const MadeRow<kForm> made{made_by.x, made_by, factor};
+    for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
+      args.out[row * args.out_stride + i] = made.at(i);
+  }
+};
+
+struct HeadNormArgs {
+  float* x = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  const float* weight = nullptr;
+  float eps = 0.0f;
+};
+
+// In place, a warp for each head of each row. Sums are in the order of rms_norm's, whose warps have 128 features each.
+struct HeadNorm {
+  using Args = HeadNormArgs;
+  static constexpr int kThreads = 128;
+  static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE float sum_of_squares(Thread& t, const float* x, std::int64_t base, std::int64_t count) {
+    const std::int64_t mine = base + 4 * t.lane();
+    float sum = 0.0f;
+    for (std::int64_t i = mine; i < mine + 4 && i < count; ++i)
+      sum = __builtin_fmaf(x[i], x[i], sum);
+    for (int distance = 16; distance > 0; distance /= 2)
+      sum = sum + t.shuffle_xor(sum, distance);
+    return sum;
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t number = t.block_x() * (kThreads / kWarpLanes) + t.warp();
+    if (number >= args.rows * args.num_heads) return;  // the whole warp
+    float* x = args.x + number / args.num_heads * args.stride + number % args.num_heads * args.head_dim;
+    float sum = 0.0f;
+    for (std::int64_t base = 0; base < args.head_dim; base += 4 * kWarpLanes)
+      sum = sum + sum_of_squares(t, x, base, args.head_dim);
+    const float factor = 1.0f / __builtin_sqrtf(sum / static_cast<float>(args.head_dim) + args.eps);
+    for (std::int64_t i = t.lane(); i < args.head_dim; i += kWarpLanes)
+      x[i] = x[i] * factor * args.weight[i];
+  }
+};
+
+struct RopeArgs {
+  float* x = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::int64_t cos_stride = 0;
+  std::int64_t sin_stride = 0;
+  std::int64_t half = 0;  // pairs of a head
+  bool interleaved = false;
+};
+
+// One block a row.
+struct Rope {
+  using Args = RopeArgs;
+  static constexpr int kThreads = 128;
+  static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t row = t.block_x();
+    for (std::int64_t i = t.index(); i < args.num_heads * args.half; i += kThreads) {
+      const std::int64_t pair = i % args.half;
+      float* head = args.x + row * args.stride + i / args.half * args.head_dim;
+      float& a = head[args.interleaved ? 2 * pair : pair];
+      float& b = head[args.interleaved ? 2 * pair + 1 : pair + args.half];
+      const float c = args.cos[row * args.cos_stride + pair];
+      const float s = args.sin[row * args.sin_stride + pair];
+      const float rotated = __builtin_fmaf(-b, s, a * c);
+      b = __builtin_fmaf(a, s, b * c);
+      a = rotated;
+    }
+  }
+};
+
+struct GatherArgs {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  const std::int32_t* rows = nullptr;  // null: all in their order
+  std::int64_t cols = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
+// One block a row.
+struct Gather {
+  using Args = GatherArgs;
+  static constexpr int kThreads = 128;
+  static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t row = args.rows == nullptr ? t.block_x() : args.rows[t.block_x()];
+    const float* from = args.x + row * args.x_stride;
+    for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
+      args.out[t.block_x() * args.out_stride + i] = from[i];
+  }
+};
+
+struct CopyBytesArgs {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t bytes = 0;  // a multiple of 16, as both addresses are
+};
+
+// Sixteen bytes a thread.
+struct CopyBytes {
+  using Args = CopyBytesArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t at = 16 * (t.block_x() * kThreads + t.index());
+    if (at < args.bytes) *reinterpret_cast<Words4*>(args.to + at) = load_as<Words4>(args.from + at);
+  }
+};
+
+}  // namespace quire::gpu

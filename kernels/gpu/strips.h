@@ -1,0 +1,68 @@
+// Strips: how quantised weights lie in a device's memory. A strip is 16 outputs times 256 features, contiguous: scales
+// as in the CPU's panels (packed_format.h), then codes in the order in which the lanes of a warp multiply them, 16
+// bytes a load. Read by host and device code; immutable facts, any thread. Invariant: every code and scale is the
+// source's own; what pads outputs and depth is zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/packed_format.h"
+
+namespace quire::gpu {
+
+inline constexpr int kStripOutputs = 16;
+inline constexpr int kStripFeatures = 256;
+inline constexpr int kBlockFeatures = 32;
+inline constexpr int kStripBlocks = kStripFeatures / kBlockFeatures;
+inline constexpr int kDepthCut = 1024;  // sums over so many features each are added in order
+inline constexpr int kCutStrips = kDepthCut / kStripFeatures;
+
+// Where the codes' bits lie behind the scales. Whole bytes, nibbles or pairs of bits come first, then the plane of the
+// higher bits; each begins with the 16 bytes of lane 0.
+struct StripLayout {
+  int scale_bytes = 0;
+  int high_offset = 0;  // of the plane, from the first code
+  int bytes = 0;
+};
+
+constexpr StripLayout strip_layout(PackedFormat format) {
+  const int scale_bytes = kStripBlocks / format.groups * format.header + kStripBlocks * format.entry;
+  const int low_bits = format.bits == 8 ? 8 : format.bits >= 4 ? 4 : 2;
+  const int bits_bytes = kStripOutputs * kStripFeatures / 8;  // of one bit of all codes
+  return {scale_bytes, low_bits * bits_bytes, scale_bytes + format.bits * bits_bytes};
+}
+
+// Where a block's header and entry lie among the scales.
+constexpr int header_offset(PackedFormat format, int block) {
+  return block / format.groups * (format.header + format.groups * format.entry);
+}
+constexpr int entry_offset(PackedFormat format, int block) {
+  return header_offset(format, block) + format.header + block % format.groups * format.entry;
+}
+
+// The place of a code in the A operand of mma.m16n8k32: lane, register and byte.
+struct CodePlace {
+  int lane = 0;
+  int word = 0;  // of the lane's four
+  int byte = 0;
+};
+
+constexpr CodePlace code_place(int output, int feature) {
+  return {output % 8 * 4 + feature % 16 / 4, output / 8 + 2 * (feature / 16), feature % 4};
+}
+
+// One type whose codes and scales mean the same stands for all that share its form.
+constexpr DType form_type(DType type) {
+  switch (type) {
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S: return DType::kIQ2_XXS;
+    case DType::kIQ1_M: return DType::kIQ1_S;
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ1_0: return DType::kQ2_0;
+    default: return type;
+  }
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,16 @@
+// The scales of packed weights, written in the form that packed_format(type) names: shared by the CPU's panels and the
+// GPU's strips. Any thread. Invariant: scales are the source's own bits; nothing is rounded.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/packed_format.h"
+#include "kernels/quant_blocks.h"
+
+namespace quire {
+
+// Of column `column` of sixteen: what stands once for several blocks, and what stands for each.
+void pack_scale_header(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* header);
+void pack_scale_entry(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* entry);
+
+}  // namespace quire

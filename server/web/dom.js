@@ -1,0 +1,67 @@
+// Small helpers over the DOM. Texts become text nodes: nothing here parses HTML.
+export const byId = (id) => document.getElementById(id);
+
+// element("button", {class: "quiet", title: "Copy", onclick: copy}, "Copy")
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== undefined && child !== null && child !== false));
+  return made;
+}
+
+export function button(label, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, label);
+}
+
+// Says something that only screen readers would miss otherwise.
+export function announce(text) {
+  byId("announcer").textContent = text;
+}
+
+let toastTimer = 0;
+
+// A line at the foot of the page, with at most one action such as Undo.
+export function toast(text, action) {
+  const box = byId("toast");
+  const close = () => { box.hidden = true; };
+  box.replaceChildren(element("span", {}, text));
+  if (action) box.append(button(action.label, () => { close(); action.run(); }));
+  box.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(close, 10_000);
+}
+
+// Loads a classic script of the page once; resolves when it has run.
+const scripts = new Map();
+export function loadScript(source) {
+  if (!scripts.has(source)) {
+    scripts.set(source, new Promise((resolve, reject) => {
+      const tag = element("script", { src: source });
+      tag.addEventListener("load", resolve);
+      tag.addEventListener("error", () => reject(new Error(`${source} could not be loaded`)));
+      document.head.append(tag);
+    }));
+  }
+  return scripts.get(source);
+}
+
+// The clipboard's own interface needs a secure context, which plain HTTP to another machine is not.
+export async function copyText(text) {
+  if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+  const area = element("textarea", { class: "offscreen", "aria-hidden": "true" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+export function download(name, text, type) {
+  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

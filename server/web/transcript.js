@@ -1,0 +1,212 @@
+// The messages of the conversation that is shown, and what can be done with each. Draws; the conversation is changed by
+// the actions that the chat passes in.
+import { button, copyText, element } from "./dom.js";
+import { shownPath, siblingsOf } from "./conversation.js";
+import { renderMarkdown } from "./markdown.js";
+
+const kShortest = 0.05; // seconds of an answer from which a rate is computed
+const kNames = { user: "You", assistant: "Assistant", tool: "Tool result" };
+const kEnds = {
+  stop: "", tool_calls: "", length: "Ended at the maximum of tokens.", content_filter: "Ended by a filter.",
+  aborted: "Stopped.", error: "",
+};
+
+function pretty(json) {
+  try {
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json; // still incomplete
+  }
+}
+
+function rateText({ usage, timing }) {
+  const tokens = usage?.completion_tokens;
+  if (!tokens || !timing) return "";
+  const seconds = (timing.last - timing.first) / 1000;
+  const rate = tokens > 1 && seconds > kShortest ? `, ${((tokens - 1) / seconds).toFixed(1)} tokens/s` : "";
+  const cached = usage.prompt_tokens_details?.cached_tokens;
+  return `${tokens} tokens${rate}, first after ${((timing.first - timing.began) / 1000).toFixed(2)} s` +
+    (cached ? `, ${cached} of ${usage.prompt_tokens} prompt tokens cached` : "");
+}
+
+export class Transcript {
+  #box;
+  #jump;
+  #actions;
+  #conversation = null;
+  #follows = true; // the newest text is kept in view
+  #lastTop = 0;
+  #seen;
+
+  // actions: edit(message, text), again(message), proceed(message), remove(message), branch(message), show(id),
+  // answerCall(message, call, text)
+  constructor(box, jump, actions) {
+    this.#box = box;
+    this.#jump = jump;
+    this.#actions = actions;
+    box.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
+    jump.addEventListener("click", () => this.follow());
+    // Markdown of a long conversation is rendered where it comes near the screen.
+    this.#seen = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        this.#seen.unobserve(target);
+        const message = this.#conversation?.messages[target.dataset.id];
+        if (message) this.#drawText(target, message, false);
+      }
+    }, { root: box, rootMargin: "1500px" });
+  }
+
+  show(conversation) {
+    this.#conversation = conversation;
+    this.#seen.disconnect();
+    const path = conversation ? shownPath(conversation) : [];
+    this.#box.replaceChildren(...path.map((message) => this.#build(message)));
+    this.follow();
+  }
+
+  // The message changed; it is added where it is new.
+  update(message, isGrowing) {
+    const old = this.#box.querySelector(`[data-id="${CSS.escape(message.id)}"]`);
+    if (old) this.#redraw(old, message, isGrowing);
+    else this.#box.append(this.#build(message, true));
+    if (this.#follows) this.#toEnd();
+  }
+
+  follow() {
+    this.#follows = true;
+    this.#jump.hidden = true;
+    this.#toEnd();
+  }
+
+  // Again in the next frame: what was not drawn before had only a guessed height.
+  #toEnd() {
+    const go = () => { if (this.#follows) this.#box.scrollTop = this.#box.scrollHeight; };
+    go();
+    requestAnimationFrame(go);
+  }
+
+  // Only a scroll upwards is the reader's own: the text's growth moves the end away, too.
+  #noteScroll() {
+    const { scrollTop, scrollHeight, clientHeight } = this.#box;
+    if (scrollHeight - scrollTop - clientHeight < 40) this.#follows = true;
+    else if (scrollTop < this.#lastTop - 1) this.#follows = false;
+    this.#lastTop = scrollTop;
+    this.#jump.hidden = this.#follows;
+  }
+
+  // In place, so that the text does not move under a reader.
+  #redraw(article, message, isGrowing) {
+    this.#drawText(article, message, isGrowing);
+    if (isGrowing) return;
+    article.classList.toggle("error", Boolean(message.error));
+    article.querySelector("header").replaceWith(this.#header(message));
+    this.#drawEnd(article, message);
+  }
+
+  #build(message, isNear = false) {
+    const article = element("article", {
+      class: `message ${message.role}${message.error ? " error" : ""}`, "data-id": message.id, "aria-label": kNames[message.role],
+    });
+    article.append(
+      this.#header(message),
+      element("details", { class: "reasoning", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "text" })),
+      element("div", { class: "content" }),
+      element("div", { class: "calls" }),
+      element("footer"));
+    if (isNear) this.#drawText(article, message, false);
+    else {
+      article.querySelector(".content").textContent = message.content;
+      this.#seen.observe(article);
+    }
+    this.#drawEnd(article, message);
+    return article;
+  }
+
+  #header(message) {
+    const header = element("header", {}, element("b", {}, message.role === "assistant" ? message.model ?? kNames.assistant : kNames[message.role]));
+    const siblings = siblingsOf(this.#conversation, message);
+    if (siblings.length > 1) {
+      const at = siblings.indexOf(message);
+      const go = (step, label) => button(step < 0 ? "‹" : "›", () => this.#actions.show(siblings[at + step].id),
+        { class: "quiet", "aria-label": label, disabled: !siblings[at + step] });
+      header.append(element("span", { class: "branches" }, go(-1, "Earlier version"), `${at + 1}/${siblings.length}`, go(1, "Later version")));
+    }
+    for (const { name, text } of message.files ?? []) {
+      header.append(element("span", { class: "chip", title: `${text.length} characters` }, name));
+    }
+    return header;
+  }
+
+  #drawText(article, message, isGrowing) {
+    const reasoning = article.querySelector(".reasoning");
+    reasoning.hidden = !message.reasoning;
+    if (message.reasoning) {
+      renderMarkdown(reasoning.querySelector(".text"), message.reasoning, isGrowing && !message.content);
+      reasoning.querySelector("summary").textContent = isGrowing && !message.content ? "Reasoning…" : "Reasoning";
+    }
+    const content = article.querySelector(".content");
+    if (message.role === "assistant") renderMarkdown(content, message.content, isGrowing);
+    else content.textContent = message.content;
+    article.classList.toggle("waiting", Boolean(isGrowing && !message.content && !message.reasoning && !message.calls?.length));
+    this.#drawCalls(article.querySelector(".calls"), message, isGrowing);
+  }
+
+  #drawCalls(box, message, isGrowing) {
+    box.replaceChildren(...(message.calls ?? []).map((call) => {
+      const shown = element("details", { class: "call", open: true }, element("summary", {}, `Calls ${call.name}`),
+        element("pre", {}, pretty(call.arguments)));
+      const answered = Object.values(this.#conversation.messages).some(({ callId, parent }) => callId === call.id && parent !== undefined);
+      if (!isGrowing && !answered) shown.append(this.#answerForm(message, call));
+      return shown;
+    }));
+  }
+
+  #answerForm(message, call) {
+    const field = element("textarea", { rows: 2, "aria-label": `Result of ${call.name}`, placeholder: "What the tool returns" });
+    const send = (event) => {
+      event.preventDefault();
+      this.#actions.answerCall(message, call, field.value);
+    };
+    return element("form", { onsubmit: send }, field, element("button", { type: "submit" }, "Give this result"));
+  }
+
+  #drawEnd(article, message) {
+    const footer = article.querySelector("footer");
+    const actions = this.#actions;
+    footer.replaceChildren();
+    if (message.error) {
+      footer.append(element("p", { class: "problem", role: "alert" }, element("b", {}, message.error.message), ` ${message.error.remedy}`));
+    }
+    if (kEnds[message.finish]) footer.append(element("span", { class: "ended" }, kEnds[message.finish]));
+    if (["length", "aborted"].includes(message.finish) && message.content && !message.calls?.length) {
+      footer.append(button("Continue", () => actions.proceed(message)));
+    }
+    const tools = element("span", { class: "tools" },
+      button("Copy", () => copyText(message.content), { class: "quiet" }),
+      message.role !== "tool" && button("Edit", () => this.#edit(article, message), { class: "quiet" }),
+      message.role === "assistant" && button("Again", () => actions.again(message), { class: "quiet again" }),
+      button("Branch", () => actions.branch(message), { class: "quiet", title: "A new conversation from here" }),
+      button("Delete", () => actions.remove(message), { class: "quiet", title: "With all that follows" }));
+    tools.querySelectorAll("button").forEach((tool) => tool.setAttribute("aria-label", `${tool.textContent} this message`));
+    footer.append(tools, element("span", { class: "rate" }, rateText(message)));
+  }
+
+  #edit(article, message) {
+    const field = element("textarea", { class: "editor", rows: Math.min(20, message.content.split("\n").length + 1), "aria-label": "Edited text" });
+    field.value = message.content;
+    const close = () => article.replaceWith(this.#build(message, true));
+    const save = () => {
+      if (field.value.trim() && field.value !== message.content) this.#actions.edit(message, field.value);
+      else close();
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") close();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save();
+    });
+    article.querySelector(".content").replaceChildren(field);
+    article.querySelector("footer").replaceChildren(
+      button(message.role === "user" ? "Send" : "Save", save), button("Cancel", close));
+    field.focus();
+  }
+}

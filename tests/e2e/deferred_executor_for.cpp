@@ -1,0 +1,19 @@
+// What quire-deferred is linked with instead of core/engine/executor_for.cpp: a device that completes late, with two
+// steps in flight. QUIRE_DEFERRED_SEED: another order of completion.
+#include <cstdlib>
+#include <utility>
+
+#include "core/engine/cpu_executor.h"
+#include "tests/support/deferred_executor.h"
+
+namespace quire {
+
+std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
+                                       const SchedulerOptions& scheduler, std::int64_t num_states) {
+  const char* const seed = std::getenv("QUIRE_DEFERRED_SEED");
+  return std::make_unique<test::DeferredExecutor>(
+      make_cpu_executor(model, backend, std::move(storage), scheduler, num_states),
+      seed != nullptr ? static_cast<std::uint32_t>(std::atoi(seed)) : 1U);
+}
+
+}  // namespace quire

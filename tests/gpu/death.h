@@ -1,0 +1,16 @@
+// Runs what must end the program in a child of its own. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace quire::test {
+
+struct Death {
+  int signal = 0;       // that ended the child; 0: it lived
+  std::string message;  // what it wrote to its standard error
+};
+
+Death death_of(const std::function<void()>& body);
+
+}  // namespace quire::test

@@ -1,0 +1,18 @@
+// The backends of the operation tests in this program: the GPU backend on the emulated device.
+#include "kernels/emulated/emulated_device.h"
+#include "kernels/gpu/gpu_backend.h"
+#include "tests/kernels/level_backends.h"
+
+namespace quire::test {
+
+std::vector<LevelBackend> level_backends(int threads) {
+  // Operations run when they are enqueued: the tests look at results without waiting.
+  gpu::EmulatedDeviceOptions device;
+  device.immediate = true;
+  std::vector<LevelBackend> out;
+  out.push_back({"cuda-emulated", gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device),
+                                                        {.name = "cuda-emulated", .threads = threads})});
+  return out;
+}
+
+}  // namespace quire::test

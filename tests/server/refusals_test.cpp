@@ -1,0 +1,144 @@
+// One condition has one status and one code on every API, whatever the form of its errors.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+
+#include "tests/server/models_server.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+struct Api {
+  const char* path;
+  std::string body;  // with TEXT in place of its text
+};
+
+// Those that take a place in a model's queue.
+const std::vector<Api>& queued_apis() {
+  static const std::vector<Api> kApis = {
+      {"/v1/completions", R"({"prompt":"TEXT","max_tokens":1})"},
+      {"/completion", R"({"prompt":"TEXT","n_predict":1})"},
+      {"/infill", R"({"input_prefix":"TEXT","input_suffix":"b","n_predict":1})"},
+      {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"TEXT"}],"max_tokens":1})"},
+      {"/v1/messages", R"({"messages":[{"role":"user","content":"TEXT"}],"max_tokens":1})"},
+      {"/v1/responses", R"({"input":"TEXT","max_output_tokens":1})"},
+      {"/v1/embeddings", R"({"input":"TEXT"})"},
+      {"/pooling", R"({"input":"TEXT"})"},
+      {"/classify", R"({"input":"TEXT"})"},
+      {"/rerank", R"({"query":"a","documents":["TEXT"]})"},
+      {"/score", R"({"text_1":"a","text_2":"TEXT"})"},
+  };
+  return kApis;
+}
+
+std::string body_with(const Api& api, const std::string& text) {
+  std::string body = api.body;
+  return body.replace(body.find("TEXT"), 4, text);
+}
+
+void check_refusal(const HttpReply& reply, const std::string& path, int status, const std::string& code) {
+  INFO(path << ": " << reply.body);
+  CHECK(reply.status == status);
+  CHECK(error_code(reply) == code);
+  CHECK((reply.fields.count("retry-after") == 1) == (status == 503));
+}
+
+}  // namespace
+
+TEST_CASE("a full queue is server_overloaded on every API, before the body is looked at") {
+  FakeEngine engine(says("x"), QueueOptions{.max_queued_requests = 1});
+  Server server(test_options());
+  server.start();
+  server.serve(std::make_shared<Service>(ready_table(fake_model(engine.queue()))));
+  engine.hold(true);
+  HttpClient first(server.port());
+  first.send(posted_completion(R"({"prompt":"a","max_tokens":1})"));
+  engine.wait_live(1);
+  for (const Api& api : queued_apis()) {
+    HttpClient client(server.port());
+    check_refusal(client.post(api.path, "no json"), api.path, 503, "server_overloaded");
+  }
+  engine.hold(false);
+  CHECK(first.receive().status == 200);
+  engine.stop();
+}
+
+TEST_CASE("an engine that shuts down is server_draining on every API") {
+  TestServer server(says("x"));
+  server.engine().queue().close();
+  for (const Api& api : queued_apis()) {
+    HttpClient client(server.port());
+    check_refusal(client.post(api.path, body_with(api, "a")), api.path, 503, "server_draining");
+  }
+}
+
+TEST_CASE("a server that drains is server_draining on every API") {
+  TestServer server(says("x"));
+  server.engine().hold(true);
+  HttpClient running(server.port());
+  running.send(posted_completion(R"({"prompt":"a","max_tokens":1})"));
+  server.engine().wait_live(1);
+  HttpClient late(server.port());
+  REQUIRE(late.get("/readyz").status == 200);
+  server.server().stop();
+  while (late.get("/readyz").status == 200) {
+  }
+  for (const Api& api : queued_apis()) {
+    HttpClient client(server.port());
+    check_refusal(client.post(api.path, body_with(api, "a")), api.path, 503, "server_draining");
+  }
+  server.engine().hold(false);
+  CHECK(running.receive().status == 200);
+}
+
+TEST_CASE("a model that is not served is model_not_found on every API") {
+  TestServer server(says("x"));
+  for (const Api& api : queued_apis()) {
+    HttpClient client(server.port());
+    const std::string body = R"({"model":"absent",)" + body_with(api, "a").substr(1);
+    check_refusal(client.post(api.path, body), api.path, 404, "model_not_found");
+  }
+}
+
+TEST_CASE("a prompt far beyond the context is context_length_exceeded on every API") {
+  TestServer server(says("x"), test_options(), [](ServedModel& model) { model.info.pooling = Pooling::kMean; });
+  // Of 2,048 tokens, each a byte: twice as many are counted, for the message.
+  const std::string counted(4'000, 'x');
+  const std::string far(500'000, 'x');
+  for (const Api& api : queued_apis()) {
+    const std::string path = api.path;
+    if (path == "/infill" || path == "/classify") continue;  // cut to the context; needs a classifier
+    HttpClient client(server.port());
+    check_refusal(client.post(path, body_with(api, counted)), path, 400, "context_length_exceeded");
+    const HttpReply refused = client.post(path, body_with(api, far));
+    check_refusal(refused, path, 400, "context_length_exceeded");
+    INFO(refused.body);
+    CHECK(refused.body.find("more than 4096 tokens") != std::string::npos);
+  }
+}
+
+TEST_CASE("what drains is cut with server_draining in each stream's own form") {
+  ServerOptions options = test_options();
+  options.drain.deadline = std::chrono::milliseconds(1);
+  TestServer server([](const Request&, std::int32_t) { return std::vector<TokenId>(100, TokenId{'x'}); }, options);
+  server.engine().hold(true);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (const char* path : {"/v1/completions", "/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"}) {
+    const auto api =
+        std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
+    clients.push_back(std::make_unique<HttpClient>(server.port()));
+    std::string body = R"({"stream":true,)" + body_with(*api, "a").substr(1);
+    body.replace(body.rfind(":1}"), 3, ":50}");  // not over with its first token
+    clients.back()->send(posted(path, body));
+    server.engine().wait_live(clients.size());
+    server.engine().allow_steps(1);
+    CHECK(clients.back()->receive_until("data: "));
+  }
+  server.server().stop();
+  for (auto& client : clients)
+    CHECK(client->receive_until("server_draining"));
+  server.server().wait();
+}

@@ -1,0 +1,138 @@
+// One tiny synthetic model of each family, and legal variations of it, against the scalar reference in double
+// precision.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/model/checkpoint.h"
+#include "core/model/loaded_model.h"
+#include "core/model/tools/synth.h"
+#include "tests/support/material.h"
+#include "tests/unit/model/exam.h"
+#include "tests/unit/model/model_runner.h"
+#include "tests/unit/model/spec_reference.h"
+#include "tests/unit/model/temporary_folder.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+std::vector<std::string> tiny_families() {
+  std::vector<std::string> names = family_shape_names();
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("tiny-"); });
+  return names;
+}
+
+std::vector<std::int32_t> tokens_of_a_sequence(std::int32_t count) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t i = 0; i < count; ++i)
+    ids.push_back((i * 101 + 7) % 380);
+  return ids;
+}
+
+// The largest difference over the largest value.
+double difference(const Logits& got, const SpecReference::Rows& exact) {
+  double worst = got.size() == exact.size() ? 0.0 : 1e9;
+  double scale = 0.0;
+  for (std::size_t row = 0; row < std::min(got.size(), exact.size()); ++row) {
+    for (std::size_t i = 0; i < exact[row].size(); ++i) {
+      scale = std::max(scale, std::fabs(exact[row][i]));
+      const double d = std::fabs(exact[row][i] - static_cast<double>(got[row].at(i)));
+      worst = d >= 0.0 ? std::max(worst, d) : 1e9;  // written so that a NaN counts as the worst
+    }
+  }
+  return worst / scale;
+}
+
+// `changes`: keys that replace the family's own.
+double deviation(const std::string& name, const std::string& changes, const std::string& isa) {
+  SynthSpec spec = find_synth_shape(name).value();
+  spec.types = find_synth_types("F32").value();
+  spec.family->keys += " " + changes;
+  const TemporaryFolder folder;
+  const auto path = folder / "model.gguf";
+  write_synthetic_gguf(spec, path, {});
+  const auto model = open_model(path, false);
+  const ModelSpec read = read_family_shape(*spec.family).spec;
+  const SpecReference reference(read, *GgufFile::open(path));
+  const std::vector<std::int32_t> ids = tokens_of_a_sequence(40);
+  ModelRunner runner(*model, isa, KvDType::kF32, 1);
+  if (!read.has_head) return difference(runner.append_hidden(ids), reference.hidden(ids));
+  return difference(read.is_causal ? runner.append_chunked(ids, 16) : runner.append(ids), reference.logits(ids));
+}
+
+constexpr double kLimit = 1e-4;
+
+}  // namespace
+
+TEST_CASE("Every family agrees with the scalar reference", "[model][families]") {
+  for (const std::string& name : tiny_families()) {
+    for (const char* isa : {"scalar", "avx2"}) {
+      INFO(name << " on " << isa);
+      double worst = 1e9;
+      CHECK_NOTHROW(worst = deviation(name, "", isa));
+      CHECK(worst < kLimit);
+    }
+  }
+}
+
+// Sizes that are no multiple of a vector, a block or each other; other numbers of layers, heads and experts.
+TEST_CASE("Every family agrees with the scalar reference in other shapes", "[model][families]") {
+  struct Change {
+    const char* keys;
+    bool for_experts;
+    const char* not_of;  // families that the change is illegal in
+  };
+  const Change kChanges[] = {{"d=72 ff=37", false, "minimax olmo jina lfm nemotron"},
+                             {"v=517 ctx=93", false, ""},
+                             {"eps=0.00001 leps=0.00001", false, ""},
+                             {"base=500.0", false, ""},
+                             {"E=5 top=1", true, "deepseek2 bailing"},
+                             {"E=12 top=4", true, ""},
+                             {"fe=17 fs=9", true, ""}};
+  for (const std::string& name : tiny_families()) {
+    const FamilyShape shape = find_family_shape(name).value();
+    for (const Change& change : kChanges) {
+      if (change.for_experts && shape.keys.find("E=") == std::string::npos) continue;
+      std::string names = change.not_of;
+      bool is_illegal = false;
+      for (std::size_t at = 0; at < names.size();) {
+        const std::size_t end = std::min(names.find(' ', at), names.size());
+        is_illegal = is_illegal || name.find(names.substr(at, end - at)) != std::string::npos;
+        at = end + 1;
+      }
+      if (is_illegal) continue;
+      std::string keys = change.keys;
+      // A norm is of one kind.
+      if (keys.starts_with("eps"))
+        keys = shape.keys.find("leps=") == std::string::npos ? "eps=0.00001" : "leps=0.00001";
+      INFO(name << " with " << keys);
+      double worst = 1e9;
+      CHECK_NOTHROW(worst = deviation(name, keys, "avx2"));
+      CHECK(worst < kLimit);
+    }
+  }
+}
+
+TEST_CASE("The scalar reference gives the logits that another engine gives", "[model][families][architectures]") {
+  QUIRE_REQUIRE_MATERIAL(folder, "architectures/given");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    INFO(name);
+    const ExamReference exam = read_exam(entry.path() / "reference.json");
+    if (exam.is_embedding) continue;
+    const auto file = GgufFile::open(entry.path() / "model.gguf");
+    const Checkpoint checkpoint = make_gguf_checkpoint(file, name, false, exam.context);
+    const ExamPrompt& prompt = exam.prompts.at(1);
+    const SpecReference::Rows logits = SpecReference(checkpoint.spec, *file).logits(prompt.ids);
+    double worst = 0.0;
+    for (std::size_t row = 0; row < logits.size(); ++row) {
+      for (std::size_t i = 0; i < exam.columns.size(); ++i) {
+        const double expected = static_cast<double>(prompt.columns.at(row * exam.columns.size() + i));
+        worst = std::max(worst, std::fabs(logits[row].at(static_cast<std::size_t>(exam.columns[i])) - expected));
+      }
+    }
+    CHECK(worst < 1e-4);
+  }
+}

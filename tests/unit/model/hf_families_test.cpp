@@ -1,0 +1,75 @@
+// What a Hugging Face configuration says under GGUF's keys, where files leave keys out or have unknown ones.
+#include "core/model/architectures/hf_families.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/base/result.h"
+
+using namespace quire;
+using nlohmann::json;
+
+namespace {
+
+std::shared_ptr<const GgufFile> translated(const std::string& model_type, const std::string& config) {
+  const HfFamily* family = find_hf_family(model_type);
+  REQUIRE(family != nullptr);
+  return translate_hf_config(with_class_defaults(json::parse(config), *family), *family, "here");
+}
+
+constexpr const char* kMistral =
+    R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96,
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_scaling": )";
+
+}  // namespace
+
+TEST_CASE("A configuration that leaves its class's defaults out has them", "[model][hf]") {
+  const auto gemma = translated("gemma3_text", R"({"hidden_size": 2560, "intermediate_size": 10240,
+      "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024})");
+  CHECK(gemma->get_int("gemma3.attention.head_count") == 8);
+  CHECK(gemma->get_int("gemma3.attention.key_length") == 256);
+  CHECK(gemma->get_float("gemma3.rope.freq_base") == 1e6);
+  CHECK(gemma->get_float("gemma3.rope.freq_base_swa") == 1e4);
+  CHECK(gemma->get_float("gemma3.attention.scale") == 1.0 / 16.0);
+  CHECK(gemma->get_int("gemma3.attention.sliding_window") == 1024);
+}
+
+TEST_CASE("Null switches off what a class has by default", "[model][hf]") {
+  const auto off = translated("gemma2", R"({"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
+      "final_logit_softcapping": null})");
+  CHECK(off->get_float("gemma2.final_logit_softcapping") == 0.0);
+  CHECK_FALSE(off->get_float("gemma2.attn_logit_softcapping"));
+}
+
+TEST_CASE("A period stands for the layers' kinds where none are listed", "[model][hf]") {
+  const std::string sizes = R"("num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96)";
+  CHECK(translated("gemma3_text", "{" + sizes + R"(, "sliding_window_pattern": 2})")
+            ->get_int("gemma3.attention.sliding_window_pattern") == 2);
+}
+
+TEST_CASE("LongRoPE's attention factor follows from the contexts", "[model][hf]") {
+  const auto phi = translated("phi3", R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+      "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "rope_scaling": {"type": "su",
+      "short_factor": [1.0], "long_factor": [1.0]}})");
+  const double factor = std::sqrt(1.0 + std::log(32.0) / std::log(4096.0));
+  CHECK(phi->get_float("phi3.rope.scaling.attn_factor").value() == Approx(factor));
+  CHECK(phi->get_int("phi3.rope.scaling.original_context_length") == 4096);
+}
+
+TEST_CASE("A rotation that is not understood is refused", "[model][hf]") {
+  const auto with = [](const std::string& scaling) { return translated("mistral", kMistral + scaling + "}"); };
+  CHECK_THROWS_WITH(with(R"({"rope_type": "yarn", "factor": 2.0, "alpha": 1000})"),
+                    Catch::Contains("the RoPE parameter 'alpha' is not supported"));
+  CHECK_THROWS_WITH(with(R"({"rope_type": "spiral", "factor": 2.0})"),
+                    Catch::Contains("the RoPE type 'spiral' is not supported"));
+  CHECK_THROWS_WITH(with(R"({"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_type": "linear"}})"),
+                    Catch::Contains("a scaled rotation of sliding layers is not supported"));
+  CHECK_NOTHROW(with(R"({"rope_type": "yarn", "factor": 2.0})"));
+}
+
+TEST_CASE("An unknown model type is told the nearest known one", "[model][hf]") {
+  CHECK(nearest_hf_family("qwen3_6_text") == "qwen3_5_text");
+  CHECK(nearest_hf_family("gemma5_text") == "gemma3_text");
+  CHECK(nearest_hf_family("lama") == "llama");
+}

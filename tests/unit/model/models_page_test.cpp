@@ -1,0 +1,12 @@
+#include "core/model/tools/models_page.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/material.h"
+
+using namespace quire;
+
+TEST_CASE("The page of models says what the registry holds", "[model][docs]") {
+  // Made anew by: quire architectures > deploy/docs/models.md
+  CHECK(test::read_file(test::source_folder() / "deploy/docs/models.md") == models_page());
+}
