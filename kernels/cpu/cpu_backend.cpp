@@ -107,8 +107,8 @@ class CpuBackend final : public Backend {
   void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) override;
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  std::int64_t num_heads, float scale, MatrixView out) override {
-    attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, {.num_heads = num_heads, .scale = scale},
-                   out);
+    attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q,
+                   {.num_heads = num_heads, .scale = scale, .causal = batch.causal}, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
   RecurrentOps* recurrent() override { return &recurrent_; }
