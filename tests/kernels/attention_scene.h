@@ -48,8 +48,6 @@ class AttentionScene {
   double worst_error(Backend& backend);
   std::int64_t width() const { return heads_.num_heads * heads_.values(); }  // of results
 
-  bool causal = true;  // false: every row sees all of its sequence
-
  private:
   std::int64_t query_width() const { return heads_.num_heads * heads_.head_dim; }
   std::int64_t first_seen(std::int64_t position) const;
