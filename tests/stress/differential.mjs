@@ -5,11 +5,10 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { mutated_stream } from "./h1_streams.mjs";
 import { QuireServer } from "../e2e/server_process.mjs";
@@ -54,22 +53,23 @@ backend daemon
 `;
 
 async function start_proxy(daemon) {
-  const config = join(mkdtempSync(join(tmpdir(), "quire-")), "haproxy.cfg");
+  const folder = mkdtempSync(join(tmpdir(), "quire-"));
+  const config = join(folder, "haproxy.cfg");
+  const log = join(folder, "log");  // a file: HAProxy drops lines for which a pipe has no room
   writeFileSync(config, kProxyConfig);
   const socket = await new Promise((resolve) => {
     const server = net.createServer().listen(0, "127.0.0.1", () => resolve(server));
   });
   const proxy = spawn("haproxy", ["-db", "-f", config], { env: { ...process.env, QUIRE: new URL(daemon.url).host },
-    stdio: ["ignore", "pipe", "inherit", socket._handle.fd] });
+    stdio: ["ignore", openSync(log, "w"), "inherit", socket._handle.fd] });
   const port = socket.address().port;
   socket.close();
-  const log = [];
-  const logged = once(createInterface({ input: proxy.stdout }).on("line", (line) => log.push(line)), "close");
-  proxy.on("exit", (code, signal) => signal !== "SIGUSR1" && assert.equal(code, 0));
+  const ended = once(proxy, "exit");
+  proxy.on("exit", (code) => assert.equal(code, 0));
   const stop = async () => {
     proxy.kill("SIGUSR1");  // once its requests are over
-    await logged;
-    return log;
+    await ended;
+    return readFileSync(log, "utf8").trim().split("\n");
   };
   return { port, stop };
 }
