@@ -102,6 +102,7 @@ class GpuBackend final : public Backend {
   }
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  std::int64_t num_heads, float scale, MatrixView out) override {
+    QUIRE_CHECK(batch.causal, "attention on the GPU is causal");
     attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;

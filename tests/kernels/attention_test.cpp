@@ -53,20 +53,6 @@ TEST_CASE("attention agrees with double precision across partitions and block si
   }
 }
 
-TEST_CASE("in both directions a row sees all of its sequence, to the same bits whatever comes beside it") {
-  for (LevelBackend& level : level_backends(2)) {
-    for (const KvDType dtype : kKvTypes) {
-      INFO(level.level << " " << name_of(dtype));
-      AttentionScene scene(7, {6, 2, 32}, dtype, {300, 5, 128}, 16, {.causal = false});
-      CHECK(scene.worst_error(*level.backend) < attention_tolerance(level.level));
-      const std::vector<Chunk> all = scene.everything();
-      const Matrix together = scene.run_in_calls(*level.backend, {all});
-      CHECK(equal_bits(together, scene.run_in_calls(*level.backend, {{all[0]}, {all[1]}, {all[2]}})));
-      CHECK(equal_bits(together, scene.run_in_calls(*level.backend, {{all[2], all[0]}, {all[1]}})));
-    }
-  }
-}
-
 TEST_CASE("attention gives the same bits however the rows come") {
   for (const KvDType dtype : kKvTypes) {
     AttentionScene scene(5, {6, 2, 32}, dtype, {530, 5, 260});

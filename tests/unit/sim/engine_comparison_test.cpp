@@ -238,6 +238,7 @@ TEST_CASE("with recurrent states too the simulator makes the engine's batches", 
   std::int64_t num_preemptions = 0;
   for (const std::int64_t num_states : {8, 40}) {  // fewer than places, and with room for snapshots
     options.num_states = num_states;
+    options.num_blocks = 180;
     SimReport report;
     CHECK(check_same_steps(options, made_trace(7, 120), report) > 500);
     CHECK(report.num_cached_tokens > 0);
