@@ -147,8 +147,10 @@ TEST_CASE("a costly grammar in a short body is compiled among the long jobs; a c
   CHECK(metric(client, long_time) == 0.0);
   const int status = client.post("/v1/completions", costly_request(0)).status;
   CHECK((status == 200 || status == 400));
-  const double spent = metric(client, long_time);
-  CHECK(spent > 0.0);
+  // Its time is charged after the answer is sent.
+  double spent = 0.0;
+  while (spent == 0.0)
+    spent = metric(client, long_time);
   // What came of it is kept.
   CHECK(client.post("/v1/completions", costly_request(0)).status == status);
   CHECK(metric(client, long_time) == spent);
