@@ -329,7 +329,7 @@ void Engine::Impl::publish() {
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
   const Clock::time_point now = Clock::now();
-  if (view.wants_sequences(now)) list_sequences(now);
+  if (view.wants_sequences(now, !live_.empty())) list_sequences(now);
 }
 
 void Engine::Impl::list_sequences(Clock::time_point now) {

@@ -21,9 +21,10 @@ void EngineView::add_step(const StepSummary& step) {
   next_ = (next_ + 1) % kNumSteps;
 }
 
-bool EngineView::wants_sequences(Clock::time_point now) const {
+bool EngineView::wants_sequences(Clock::time_point now, bool are_any) const {
   const std::lock_guard lock(mutex_);
-  return now - read_ < kReaderStays && now - listed_ >= kListEvery;
+  if (now - read_ >= kReaderStays) return false;
+  return now - listed_ >= kListEvery || (!are_any && !sequences_.empty());
 }
 
 void EngineView::set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks,

@@ -43,7 +43,8 @@ class EngineView {
 
   // Engine thread.
   void add_step(const StepSummary& step);
-  bool wants_sequences(Clock::time_point now) const;
+  // are_any: there are sequences. The last one's end is listed at once: an idle engine takes no further step.
+  bool wants_sequences(Clock::time_point now, bool are_any) const;
   // num_shared_blocks: of the pool, each counted once.
   void set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks, Clock::time_point now);
 

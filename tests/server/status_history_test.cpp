@@ -82,16 +82,17 @@ TEST_CASE("the view keeps the last steps in order and lists sequences only for a
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < static_cast<int>(EngineView::kNumSteps) + 5; ++i)
     view.add_step({.ended = start, .num_decode_tokens = i});
-  CHECK_FALSE(view.wants_sequences(start));
+  CHECK_FALSE(view.wants_sequences(start, true));
   const auto reading = view.read(start);
   REQUIRE(reading.steps.size() == EngineView::kNumSteps);
   CHECK(reading.steps.front().num_decode_tokens == 5);
   CHECK(reading.steps.back().num_decode_tokens == static_cast<int>(EngineView::kNumSteps) + 4);
-  CHECK(view.wants_sequences(start));
+  CHECK(view.wants_sequences(start, true));
   view.set_sequences({SequenceView{.request_id = "a", .key_name = ""}}, 3, start);
-  CHECK_FALSE(view.wants_sequences(start + std::chrono::milliseconds(200)));
-  CHECK(view.wants_sequences(start + std::chrono::milliseconds(300)));
+  CHECK_FALSE(view.wants_sequences(start + std::chrono::milliseconds(200), true));
+  CHECK(view.wants_sequences(start + std::chrono::milliseconds(300), true));
+  CHECK(view.wants_sequences(start + std::chrono::milliseconds(1), false));  // all have ended
   CHECK(view.read(start + std::chrono::seconds(1)).sequences.size() == 1);
-  CHECK_FALSE(view.wants_sequences(start + std::chrono::seconds(60)));
+  CHECK_FALSE(view.wants_sequences(start + std::chrono::seconds(60), true));
   CHECK(view.read(start + std::chrono::seconds(60)).sequences.empty());  // listed for an earlier reader
 }
