@@ -13,7 +13,7 @@ constexpr int kVecs = kPanelCols / Simd::kLanes;  // vectors that span a panel
 constexpr int kVecBytes = 4 * Simd::kLanes;
 
 // How far ahead of their first use quants and scales are asked for: short streams give the hardware little time to
-// notice them. Behind the end of a panel that is the panel which is read next.
+// notice them.
 constexpr int kPrefetch = 3072;
 constexpr int kPrefetchScales = 512;
 
@@ -248,12 +248,10 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
 [[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
   using F = typename Simd::F;
   F acc[kPanels][kSpan][kRows];
-  const std::byte* start[kPanels];
   const std::byte* meta[kPanels];
   const std::byte* quants[kPanels];
   for (int p = 0; p < kPanels; ++p) {
-    start[p] = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
-    meta[p] = start[p];
+    meta[p] = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
     quants[p] = meta[p] + args.quants_offset;
     for (int v = 0; v < kSpan; ++v) {
       for (int r = 0; r < kRows; ++r)
@@ -262,10 +260,6 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
   }
   const ActBlock* x = args.blocks;
   const std::int64_t num_blocks = args.depth / kQuantBlock;
-  const auto next_panels = static_cast<std::int64_t>(kPanels * args.panel_bytes);
-  const std::int64_t next_quants = next_panels - num_blocks * P::kQuantBytes;
-  const auto scale_bytes = static_cast<std::int64_t>(args.quants_offset);
-  const std::int64_t last_quants = num_blocks * P::kQuantBytes - kPrefetch;  // asked for of the panel itself
   for (std::int64_t b = 0; b < num_blocks; b += P::kGroups) {
     const std::byte* header[kPanels];
     for (int p = 0; p < kPanels; ++p) {
@@ -285,11 +279,9 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
       }
       for (int p = 0; p < kPanels; ++p) {
         if (kVec == 0) {
-          const std::byte* ahead = quants[p] + kPrefetch + ((b + g) * P::kQuantBytes < last_quants ? 0 : next_quants);
           for (int line = 0; line < P::kQuantBytes; line += 64)
-            __builtin_prefetch(ahead + line);
-          const std::int64_t scales_ahead = meta[p] + kPrefetchScales - start[p];
-          __builtin_prefetch(start[p] + scales_ahead + (scales_ahead < scale_bytes ? 0 : next_panels - scale_bytes));
+            __builtin_prefetch(quants[p] + kPrefetch + line);
+          __builtin_prefetch(meta[p] + kPrefetchScales);
         }
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;

@@ -107,9 +107,9 @@ void LevelBench::masked(const AttentionShape& shape, std::int64_t sequences, std
   const std::vector<float> sinks(static_cast<std::size_t>(heads), 1.0f);
   AttentionOptions options = shape.options;
   if (options.sinks != nullptr) options.sinks = sinks.data();
-  const double bytes = static_cast<double>(sequences * tokens) * kv_token_bytes(*backend_, layout);
-  const Work work{bytes, pairs * 2.0 * static_cast<double>(heads * (shape.key_dim + shape.value_dim)), DType::kF32,
-                  static_cast<std::size_t>(bytes)};
+  const Work work{static_cast<double>(sequences * tokens) * kv_token_bytes(*backend_, layout),
+                  pairs * 2.0 * static_cast<double>(heads * (shape.key_dim + shape.value_dim)), DType::kF32,
+                  std::size_t{16} << 20};
   measure(
       row_of(rows == 1 ? "masked, decode" : "masked, prefill", shape.name, fmt::format("context {}", context),
              sequences * rows),
