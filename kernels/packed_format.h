@@ -84,6 +84,19 @@ struct PackedFormat {
   return {};
 }
 
+// The type that stands for all whose codes and scales mean the same: they share a form, so they have one kernel.
+[[maybe_unused]] static constexpr DType form_type(DType type) {
+  switch (type) {
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S: return DType::kIQ2_XXS;
+    case DType::kIQ1_M: return DType::kIQ1_S;
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ1_0: return DType::kQ2_0;
+    default: return type;
+  }
+}
+
 // Meanings of sixteen codes; those of three bits have eight.
 struct CodeValues {
   std::int8_t of[16];

@@ -1,6 +1,6 @@
 // Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
-// Invariants: those who stream go first, in turns where they do not fit max_step_time; each step advances at least one
+// Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at least one
 // sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
 // ages it, then older), a choice of a request also for another request's first place; one in the plan keeps its blocks
 // until commit.
@@ -39,7 +39,7 @@ class Scheduler {
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
   // The plan was computed, as `output` says. Called before new tokens are appended. Where its time is known later,
-  // observe() tells it.
+  // observe() reports it.
   void commit(StepPlan& plan, const StepOutput& output);
   void observe(const StepPlan& committed, double seconds) { cost_.observe(committed.terms, seconds); }
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.

@@ -82,7 +82,7 @@ void Scheduler::find_prompts() {
   std::sort(shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return a.order < b.order; });
 }
 
-// The time and the tokens that those who stream leave to prompts.
+// The time and the tokens that streaming sequences leave to prompts.
 void Scheduler::set_prompt_budget(StepPlan& plan) {
   const double streams_s = cost_.seconds(plan.terms);
   double limit = limits_.max_seconds;

@@ -29,7 +29,7 @@ constexpr KernelTable make_amx_table(const char* name) {
   table.gemm[index_of(DType::kBF16)] = gemm_amx<TileBF16, Tiles>;
   table.gemm[index_of(DType::kF8)] = gemm_amx<Packed<DType::kF8>, Tiles>;
   each_coded_type([&]<DType kType>() {
-    using P = Packed<kernel_type(kType)>;
+    using P = Packed<form_type(kType)>;
     table.activation[index_of(kType)] = P::kByColumn ? Activation::kPairs : Activation::kHalves;
     if constexpr (P::kByColumn) {
       table.gemm[index_of(kType)] = gemm_amx<P, LeftTiles>;

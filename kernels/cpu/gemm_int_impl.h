@@ -35,19 +35,6 @@ struct Packed {
   static constexpr bool kByColumn = kBits == 4 && !kHalves;
 };
 
-// Types of one form have one kernel.
-constexpr DType kernel_type(DType type) {
-  switch (type) {
-    case DType::kIQ2_XS:
-    case DType::kIQ2_S: return DType::kIQ2_XXS;
-    case DType::kIQ1_M: return DType::kIQ1_S;
-    case DType::kTQ1_0:
-    case DType::kTQ2_0:
-    case DType::kQ1_0: return DType::kQ2_0;
-    default: return type;
-  }
-}
-
 // What is multiplied for each code, the zero not yet subtracted.
 struct LookupTable {
   alignas(16) std::uint8_t of[16];

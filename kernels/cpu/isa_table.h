@@ -39,7 +39,7 @@ constexpr void set_products(KernelTable& table) {
   table.gemm[index_of(DType::kF8)] = gemm_float<WeightF8>;
   each_coded_type([&]<DType kType>() {
     table.activation[index_of(kType)] = Activation::kBlocks;
-    table.gemm[index_of(kType)] = gemm_int<Packed<kernel_type(kType)>>;
+    table.gemm[index_of(kType)] = gemm_int<Packed<form_type(kType)>>;
   });
 }
 

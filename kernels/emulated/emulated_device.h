@@ -1,4 +1,4 @@
-// EmulatedDevice: a Device whose kernels run in the emulator. What is enqueued runs when somebody waits or asks, in an
+// EmulatedDevice: a Device whose kernels run in the emulator. Enqueued work runs when a caller waits or polls, in an
 // order of the streams drawn by the seed: as late as a device may, and with copies that read and write host memory only
 // then. Engine thread only.
 // Invariants: memory begins poisoned and ends at a page that faults; freed memory faults and is not handed out again.

@@ -127,7 +127,7 @@ class GpuBackend final : public Backend {
   GpuAttention attention_;
 };
 
-// What is enqueued must not outlive the memory that it uses; an error has been thrown to whoever waited.
+// What is enqueued must not outlive the memory that it uses; wait() has thrown its error already.
 GpuBackend::~GpuBackend() {
   try {
     device_->synchronize();

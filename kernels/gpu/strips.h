@@ -52,17 +52,4 @@ constexpr CodePlace code_place(int output, int feature) {
   return {output % 8 * 4 + feature % 16 / 4, output / 8 + 2 * (feature / 16), feature % 4};
 }
 
-// One type whose codes and scales mean the same stands for all that share its form.
-constexpr DType form_type(DType type) {
-  switch (type) {
-    case DType::kIQ2_XS:
-    case DType::kIQ2_S: return DType::kIQ2_XXS;
-    case DType::kIQ1_M: return DType::kIQ1_S;
-    case DType::kTQ1_0:
-    case DType::kTQ2_0:
-    case DType::kQ1_0: return DType::kQ2_0;
-    default: return type;
-  }
-}
-
 }  // namespace quire::gpu

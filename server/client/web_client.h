@@ -23,7 +23,7 @@ struct ClientRequest {
 // Of whom a certificate has to come.
 struct ClientTrust {
   std::string ca = {};  // a PEM file of the authorities to believe; empty: the system's
-  bool any = false;     // whoever shows one, for an address that no certificate names
+  bool any = false;     // accepts every certificate, for an address that none names
 };
 
 class WebClient {

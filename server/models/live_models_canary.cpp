@@ -47,7 +47,7 @@ void LiveModels::split(const std::string& name, const std::filesystem::path& pat
   publish();
 }
 
-// Loaded beside the model, with the same room; what waits for it is told once it has its share.
+// Loaded beside the model, with the same room; its callers are answered once it has its share.
 void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done) {
   const auto canary = std::make_shared<Entry>();
   canary->spec = entry.spec;

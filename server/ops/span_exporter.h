@@ -27,7 +27,7 @@ struct TracingOptions {
 
 // Where an endpoint's URL points; its path is OTLP's where it has none. Throws StartupError for what is no such URL.
 HttpUrl parse_collector(const std::string& url);
-// Who is sent spans. Throws StartupError: the URL, or the file of authorities.
+// The collector that receives spans. Throws StartupError: the URL, or the file of authorities.
 WebClient open_collector(const TracingOptions& options);
 // Empty where the collector took the body; otherwise why it did not. Waits for some seconds at most.
 std::string post_spans(const WebClient& collector, std::string body);

@@ -42,7 +42,7 @@ export function startSettings() {
   });
 }
 
-// The model's own values, as /v1/models tells them, become the placeholders.
+// The model's own values, as /v1/models lists them, become the placeholders.
 export function showDefaults(model) {
   const own = model?.meta?.default_sampling ?? {};
   for (const [id, factory] of Object.entries(kFactory)) byId(id).placeholder = String(own[id] ?? factory);

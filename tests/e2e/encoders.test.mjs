@@ -92,7 +92,7 @@ test("a classifier ranks pairs, scores them and gives classes alike", async () =
     assert.equal(relevance_score, scores[index]);
     assert.ok(relevance_score > 0 && relevance_score < 1);
   }
-  // The second text is told from the first by its token type: the two in one text are another input.
+  // The token type marks the second text: both in one text are another input.
   const bos = (text) => ask("/tokenize", { model, prompt: text });
   const [first, second] = [(await bos(query)).tokens, (await bos(documents[0])).tokens];
   const joined = [...first, ...second.slice(1)];

@@ -74,7 +74,7 @@ TEST_CASE("a copy reads and writes host memory as late as a device may") {
   CHECK(out == bytes_of(6));
 }
 
-TEST_CASE("an event is done when all before it is, and whoever asks often sees it") {
+TEST_CASE("an event is done when all before it is, and polling sees it") {
   for (std::uint64_t seed = 0; seed < kStreamSeeds; ++seed) {
     EmulatedDevice device({.seed = seed});
     const DeviceMemory memory(device, kBytes, "a test");

@@ -155,20 +155,8 @@ TEST_CASE("linear on the emulated GPU scales, adds bias and accumulates as the C
 }
 
 TEST_CASE("linear on the emulated GPU stacks parts, each with its inputs in its own order") {
-  std::mt19937 random(31);
-  const Weights first = random_weights(random, DType::kI4G32, 40, 96);
-  const Weights second = random_weights(random, DType::kQ8_0, 24, 96);
-  std::vector<std::int32_t> order(96);
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::shuffle(order, random);
-  WeightSource parts[] = {first.source(), second.source(), first.source()};
-  parts[0].order = order.data();
-  Matrix x = random_matrix(random, 19, 96);
-  Matrix ordered(19, 96);
-  for (std::int64_t row = 0; row < 19; ++row) {
-    for (std::int64_t k = 0; k < 96; ++k)
-      ordered.at(row, k) = x.at(row, order[static_cast<std::size_t>(k)]);
-  }
+  OrderedParts scene(31, DType::kQ8_0);
+  auto& [first, second, order, parts, x, ordered] = scene;
   EmulatedDevice device({.seed = 3});
   const GpuLinear linear(device, parts, {});
   GpuLinearRunner runner(device);

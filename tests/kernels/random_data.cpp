@@ -1,6 +1,8 @@
 #include "tests/kernels/random_data.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/half.h"
 
@@ -178,6 +180,22 @@ Weights random_weights(std::mt19937& random, DType type, std::int64_t rows, std:
   }
   share_float8_scales(out);
   return out;
+}
+
+OrderedParts::OrderedParts(std::uint32_t seed, DType second_type) : x(19, 96), ordered(19, 96) {
+  std::mt19937 random(seed);
+  first = random_weights(random, DType::kI4G32, 40, 96);
+  second = random_weights(random, second_type, 24, 96);
+  order.resize(96);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  parts = {first.source(), second.source(), first.source()};
+  parts[0].order = order.data();
+  x = random_matrix(random, 19, 96);
+  for (std::int64_t row = 0; row < 19; ++row) {
+    for (std::int64_t k = 0; k < 96; ++k)
+      ordered.at(row, k) = x.at(row, order[static_cast<std::size_t>(k)]);
+  }
 }
 
 }  // namespace quire::test

@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -60,5 +61,20 @@ struct Weights {
 };
 
 Weights random_weights(std::mt19937& random, DType type, std::int64_t rows, std::int64_t cols);
+
+// Three parts of one product over 96 features: 40 outputs with their inputs in an order of their own, 24 of another
+// type, the first 40 again in the plain order. ordered: x as the first part takes it.
+struct OrderedParts {
+  OrderedParts(std::uint32_t seed, DType second_type);
+  OrderedParts(const OrderedParts&) = delete;
+  OrderedParts& operator=(const OrderedParts&) = delete;
+
+  Weights first;
+  Weights second;
+  std::vector<std::int32_t> order;
+  std::array<WeightSource, 3> parts;
+  Matrix x;
+  Matrix ordered;
+};
 
 }  // namespace quire::test

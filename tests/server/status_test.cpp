@@ -105,7 +105,7 @@ TEST_CASE("the metrics tell of the build, the process, the models and what waits
   CHECK(std::stod(text.substr(resident + 31)) > 1e6);
 }
 
-TEST_CASE("the certificate's expiry is told") {
+TEST_CASE("the certificate's expiry is exposed") {
   ServerOptions options = test_options();
   options.tls.certificate = certificate().certificate;
   options.tls.key = certificate().key;

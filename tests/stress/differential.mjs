@@ -109,7 +109,7 @@ function differ(direct, proxied) {
     if (direct.accepted[i] !== proxied.accepted[i]) return true;
   }
   num_alike += common;
-  // Whoever closes, or refuses what follows, leaves the rest unread.
+  // A server that closes, or refuses what follows, leaves the rest unread.
   const [shorter, longer] = direct.accepted.length < proxied.accepted.length ? [direct, proxied] : [proxied, direct];
   return shorter.accepted.length !== longer.accepted.length && !shorter.refused && !shorter.closed;
 }

@@ -24,7 +24,7 @@ std::map<std::string, std::string, std::less<>> hf_stems(const HfFamily& family)
   std::map<std::string, std::string, std::less<>> out;
   for (int i = 0; i < kNumWeightRoles; ++i) {
     const RoleInfo& info = role_info(static_cast<WeightRole>(i));
-    // A stem of two roles is told apart by its suffix.
+    // The suffix decides between two roles of one stem.
     const bool is_scale = info.suffix == ".scale";
     if (!info.hf.empty()) out.emplace(std::string(info.gguf) + (is_scale ? ".scale" : ""), info.hf);
   }

@@ -137,7 +137,7 @@ std::string models_page() {
       "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes. *Other "
       "engine*:\n"
       "its logits are also compared with those of llama.cpp where the test material is present. The tool format is "
-      "told\n"
+      "read\n"
       "from the chat template of the file; the one of the published files is given.\n\n"
       "| architecture | models | Hugging Face `model_type` | beside plain attention | tool format | shapes of `quire "
       "synth` | "

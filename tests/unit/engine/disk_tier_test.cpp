@@ -103,8 +103,8 @@ class Owner {
 
 TEST_CASE("blocks on disk are found again by another process", "[tier]") {
   const TemporaryFolder folder;
-  Owner(options_of(folder.path)).chain(3, 1, "salt");
-  Owner owner(options_of(folder.path));
+  Owner(options_of(folder.path())).chain(3, 1, "salt");
+  Owner owner(options_of(folder.path()));
   CHECK(owner.tier.num_records() == 3);
   CHECK(owner.find(3, 1, "other").empty());
   CHECK(owner.find(1, 2).empty());  // the same tokens elsewhere are not the same block
@@ -116,25 +116,25 @@ TEST_CASE("blocks on disk are found again by another process", "[tier]") {
 
 TEST_CASE("another model's blocks are never read", "[tier]") {
   const TemporaryFolder folder;
-  Owner(options_of(folder.path, 7)).chain(2, 1);
-  CHECK(Owner(options_of(folder.path, 8)).tier.num_records() == 0);
-  CHECK(Owner(options_of(folder.path, 7)).tier.num_records() == 2);
+  Owner(options_of(folder.path(), 7)).chain(2, 1);
+  CHECK(Owner(options_of(folder.path(), 8)).tier.num_records() == 0);
+  CHECK(Owner(options_of(folder.path(), 7)).tier.num_records() == 2);
 }
 
 TEST_CASE("a record with one wrong bit, wherever, is dropped", "[tier]") {
   const TemporaryFolder folder;
-  Owner(options_of(folder.path)).chain(1, 1);
-  const fs::path first = records_in(folder.path).at(0);
-  Owner(options_of(folder.path)).chain(3, 1);
+  Owner(options_of(folder.path())).chain(1, 1);
+  const fs::path first = records_in(folder.path()).at(0);
+  Owner(options_of(folder.path())).chain(3, 1);
   fs::path second;
-  for (const fs::path& each : records_in(folder.path)) {
+  for (const fs::path& each : records_in(folder.path())) {
     if (each != first && read_record_head(each)->position == 1) second = each;
   }
   const auto size = static_cast<std::streamoff>(fs::file_size(second));
   const std::streamoff offset =
       GENERATE_COPY(0, 9, 17, 25, 33, 41, 45, 49, 53, 57, 65, 72, 76, 80, 84, 88, 92, 96, 100, size - 1);
   flip_bit(second, offset);
-  Owner owner(options_of(folder.path));
+  Owner owner(options_of(folder.path()));
   const std::vector<PrefixNode> nodes = owner.find(3, 1);
   const Payloads payloads = owner.read(nodes);
   REQUIRE(!payloads.empty());
@@ -145,41 +145,41 @@ TEST_CASE("a record with one wrong bit, wherever, is dropped", "[tier]") {
     CHECK(owner.find(3, 1).size() == 1);
   }
   owner.tier.wait_idle();
-  CHECK(std::cmp_equal(records_in(folder.path).size(), owner.tier.num_records()));
+  CHECK(std::cmp_equal(records_in(folder.path()).size(), owner.tier.num_records()));
   owner.index.check_integrity();
 }
 
 TEST_CASE("what a kill left behind is cleaned up", "[tier]") {
   const TemporaryFolder folder;
-  Owner(options_of(folder.path)).chain(3, 1);
+  Owner(options_of(folder.path())).chain(3, 1);
   fs::path last;
-  for (const fs::path& each : records_in(folder.path)) {
+  for (const fs::path& each : records_in(folder.path())) {
     if (read_record_head(each)->position == 2) last = each;
   }
   fs::resize_file(last, fs::file_size(last) / 2);                            // torn
   std::ofstream(last.parent_path() / "0000000000000009.kv.part") << "half";  // never finished
   std::ofstream(last.parent_path() / "0000000000000010.kv") << "";
   std::ofstream(last.parent_path() / "stray") << "text";
-  Owner owner(options_of(folder.path));
+  Owner owner(options_of(folder.path()));
   CHECK(owner.tier.num_records() == 2);
-  CHECK(files_in(folder.path).size() == 2 + 1);  // and the lock
+  CHECK(files_in(folder.path()).size() == 2 + 1);  // and the lock
 }
 
 TEST_CASE("a chain without its beginning is removed", "[tier]") {
   const TemporaryFolder folder;
-  Owner(options_of(folder.path)).chain(3, 1);
-  for (const fs::path& each : records_in(folder.path)) {
+  Owner(options_of(folder.path())).chain(3, 1);
+  for (const fs::path& each : records_in(folder.path())) {
     if (read_record_head(each)->position == 0) fs::remove(each);
   }
-  Owner owner(options_of(folder.path));
+  Owner owner(options_of(folder.path()));
   owner.settle();
   CHECK(owner.tier.num_records() == 0);
-  CHECK(records_in(folder.path).empty());
+  CHECK(records_in(folder.path()).empty());
 }
 
 TEST_CASE("the directory stays within its bound, chains going from their ends", "[tier]") {
   const TemporaryFolder folder;
-  DiskTierOptions options = options_of(folder.path);
+  DiskTierOptions options = options_of(folder.path());
   options.max_bytes = 1100;  // five records of 212 bytes
   Owner owner(options);
   owner.chain(4, 1);
@@ -189,7 +189,7 @@ TEST_CASE("the directory stays within its bound, chains going from their ends", 
   CHECK(owner.find(4, 1).size() == 2);
   CHECK(owner.find(3, 50).size() == 3);
   std::uintmax_t bytes = 0;
-  for (const fs::path& file : records_in(folder.path))
+  for (const fs::path& file : records_in(folder.path()))
     bytes += fs::file_size(file);
   CHECK(bytes == static_cast<std::uintmax_t>(owner.tier.num_bytes()));
   owner.index.check_integrity();
@@ -197,15 +197,15 @@ TEST_CASE("the directory stays within its bound, chains going from their ends", 
 
 TEST_CASE("a directory that cannot be made is one clear line", "[tier]") {
   const TemporaryFolder folder;
-  std::ofstream(folder.path / "file") << "";
-  CHECK_THROWS_AS(DiskTier(options_of(folder.path / "file" / "below"), [] {}), StartupError);
+  std::ofstream(folder.path() / "file") << "";
+  CHECK_THROWS_AS(DiskTier(options_of(folder.path() / "file" / "below"), [] {}), StartupError);
 }
 
 TEST_CASE("of two owners of a folder one writes, the other reads and takes over", "[tier]") {
   const TemporaryFolder folder;
-  auto first = std::make_unique<Owner>(options_of(folder.path));
+  auto first = std::make_unique<Owner>(options_of(folder.path()));
   first->chain(2, 1);
-  Owner second(options_of(folder.path));
+  Owner second(options_of(folder.path()));
   CHECK(first->tier.can_write());
   CHECK_FALSE(second.tier.can_write());
   CHECK(second.read(second.find(2, 1)) == Payloads({payload_of(1), payload_of(2)}));
@@ -219,7 +219,7 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
   CHECK(second.tier.can_write());
   CHECK(second.find(1, 10).size() == 1);  // what the other wrote meanwhile
   CHECK(second.put(own, payload_of(30)));
-  Owner third(options_of(folder.path));
+  Owner third(options_of(folder.path()));
   CHECK(third.tier.num_records() == 4);
 }
 
@@ -227,11 +227,11 @@ TEST_CASE("equal tokens behind different prefixes are never mixed, whoever wrote
   const TemporaryFolder folder;
   const std::vector<TokenId> shared = made_tokens(4, 99);
   for (const int prefix : {1, 2}) {  // each begins to count anew
-    Owner owner(options_of(folder.path));
+    Owner owner(options_of(folder.path()));
     const PrefixNode first = owner.chain(1, prefix)[0];
     REQUIRE(owner.put(owner.child(first, shared), payload_of(100 + prefix)));
   }
-  Owner third(options_of(folder.path));
+  Owner third(options_of(folder.path()));
   for (const int prefix : {1, 2}) {
     const PrefixNode first = third.find(1, prefix).at(0);
     CHECK(third.read({third.child(first, shared)}) == Payloads({payload_of(100 + prefix)}));
@@ -240,19 +240,19 @@ TEST_CASE("equal tokens behind different prefixes are never mixed, whoever wrote
 
 TEST_CASE("a reader never takes a record for the one that was there before", "[tier]") {
   const TemporaryFolder folder;
-  auto first = std::make_unique<Owner>(options_of(folder.path));
+  auto first = std::make_unique<Owner>(options_of(folder.path()));
   first->chain(1, 1);
-  Owner reader(options_of(folder.path));
+  Owner reader(options_of(folder.path()));
   const std::vector<PrefixNode> nodes = reader.find(1, 1);
   first.reset();
-  fs::remove(records_in(folder.path).at(0));
-  Owner(options_of(folder.path)).chain(1, 1);  // the same content, written again
+  fs::remove(records_in(folder.path()).at(0));
+  Owner(options_of(folder.path())).chain(1, 1);  // the same content, written again
   CHECK(reader.read(nodes) == Payloads(1));
 }
 
 TEST_CASE("content whose key is not its own is not written", "[tier]") {
   const TemporaryFolder folder;
-  Owner owner(options_of(folder.path), [](const ChainKey&, std::span<const TokenId>) { return ChainKey{1, 2}; });
+  Owner owner(options_of(folder.path()), [](const ChainKey&, std::span<const TokenId>) { return ChainKey{1, 2}; });
   const PrefixNode first = owner.chain(1, 1)[0];
   const PrefixNode other = owner.child(owner.index.acquire_root(""), made_tokens(4, 2));
   CHECK_FALSE(owner.put(other, payload_of(2)));
@@ -262,23 +262,23 @@ TEST_CASE("content whose key is not its own is not written", "[tier]") {
 
 TEST_CASE("a folder that another process uses is not taken for a leftover", "[tier]") {
   const TemporaryFolder folder;
-  DiskTierOptions small = options_of(folder.path, 8);
+  DiskTierOptions small = options_of(folder.path(), 8);
   small.max_bytes = 250;
-  Owner(options_of(folder.path, 6)).chain(1, 1);  // ended
-  Owner other(options_of(folder.path, 7));
+  Owner(options_of(folder.path(), 6)).chain(1, 1);  // ended
+  Owner other(options_of(folder.path(), 7));
   const std::vector<PrefixNode> nodes = other.chain(2, 1);
   Owner owner(small);
   CHECK(other.read(nodes) == Payloads({payload_of(1), payload_of(2)}));
-  CHECK(records_in(folder.path).size() == 2);
+  CHECK(records_in(folder.path()).size() == 2);
 }
 
 TEST_CASE("where writing fails the tier is off for a while, and goes on afterwards", "[tier]") {
   const TemporaryFolder folder;
-  DiskTierOptions options = options_of(folder.path);
+  DiskTierOptions options = options_of(folder.path());
   options.pause = GENERATE(std::chrono::milliseconds(0), std::chrono::hours(1));
   Owner owner(options);
   owner.chain(1, 1);
-  const fs::path place = records_in(folder.path).at(0).parent_path();
+  const fs::path place = records_in(folder.path()).at(0).parent_path();
   fs::remove_all(place);
   std::ofstream(place.string()) << "";  // nothing can be written below a file
   const PrefixNode node = owner.child(owner.index.acquire_root(""), made_tokens(4, 20));
@@ -343,18 +343,18 @@ TEST_CASE("after a restart the first repeated conversation is served from the di
   const std::vector<TokenId> prompt = made_tokens(41, 1);
   std::vector<TokenId> expected;
   {
-    Harness harness(with_tier(folder.path));
+    Harness harness(with_tier(folder.path()));
     harness.engine.start();
     expected = served(harness.engine, prompt, 10).first;
   }
   const bool damaged = GENERATE(false, true);
   if (damaged) {
-    REQUIRE(records_in(folder.path).size() >= 10);
-    for (const fs::path& file : records_in(folder.path)) {
+    REQUIRE(records_in(folder.path()).size() >= 10);
+    for (const fs::path& file : records_in(folder.path())) {
       if (read_record_head(file)->position == 5) flip_bit(file, static_cast<std::streamoff>(fs::file_size(file)) - 1);
     }
   }
-  Harness harness(with_tier(folder.path));
+  Harness harness(with_tier(folder.path()));
   harness.engine.start();
   const auto [tokens, info] = served(harness.engine, prompt, 10);
   CHECK(tokens == expected);
@@ -371,7 +371,7 @@ TEST_CASE("with a pool that holds one of them at a time, texts are the same with
     harness.run();
     expected.push_back(sink->choices[0].tokens);
   }
-  Harness harness(with_tier(folder.path, 16));
+  Harness harness(with_tier(folder.path(), 16));
   harness.engine.start();
   for (int round = 0; round < 5; ++round) {
     for (int i = 0; i < 6; ++i) {
@@ -397,14 +397,14 @@ TEST_CASE("three processes on one folder say what each says alone", "[tier][engi
     expected.push_back(sink->choices[0].tokens);
   }
   {
-    Harness first(with_tier(folder.path));
-    Harness second(with_tier(folder.path));
+    Harness first(with_tier(folder.path()));
+    Harness second(with_tier(folder.path()));
     first.engine.start();
     second.engine.start();
     for (std::size_t i = 0; i < 6; ++i)
       CHECK(served((i % 2 == 0 ? first : second).engine, prompts[i], 8).first == expected[i]);
   }
-  Harness third(with_tier(folder.path));
+  Harness third(with_tier(folder.path()));
   third.engine.start();
   for (std::size_t i = 0; i < 6; ++i)
     CHECK(served(third.engine, prompts[i], 8).first == expected[i]);
@@ -415,14 +415,14 @@ TEST_CASE("requests are served although nothing can be written or read below", "
   const TemporaryFolder folder;
   std::vector<TokenId> expected;
   {
-    Harness harness(with_tier(folder.path));
+    Harness harness(with_tier(folder.path()));
     harness.engine.start();
     expected = served(harness.engine, made_tokens(41, 1), 10).first;
   }
-  Harness harness(with_tier(folder.path, 16));
+  Harness harness(with_tier(folder.path(), 16));
   harness.engine.start();
   CHECK(served(harness.engine, made_tokens(41, 2), 4).first.size() == 4);
-  const fs::path place = records_in(folder.path).at(0).parent_path();
+  const fs::path place = records_in(folder.path()).at(0).parent_path();
   fs::remove_all(place);
   std::ofstream(place.string()) << "";
   for (int i = 3; i < 9; ++i)

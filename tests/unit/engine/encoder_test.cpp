@@ -16,7 +16,7 @@ namespace {
 std::filesystem::path synthetic(const TemporaryFolder& folder, const std::string& shape) {
   SynthSpec spec = *find_synth_shape(shape);
   spec.types = *find_synth_types("Q8_0");
-  const std::filesystem::path path = folder.path / (shape + ".gguf");
+  const std::filesystem::path path = folder.path() / (shape + ".gguf");
   write_synthetic_gguf(spec, path, {});
   return path;
 }

@@ -22,7 +22,7 @@ struct Tiered : SmallCache {
       const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
       : disk(std::make_unique<DiskTier>(
             DiskTierOptions{
-                .directory = folder.path, .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
+                .directory = folder.path(), .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
             std::move(ready))),
         tier(kv, storage, nullptr, nullptr, disk.get(), options) {
     settle();
@@ -261,9 +261,9 @@ TEST_CASE("at its end a disk that hangs is waited for until the deadline, and wh
   gate.shut(false);
   tiered.settle();
   CHECK(tiered.disk->num_records() == 4);
-  CHECK(records_in(folder.path).size() == 4);
+  CHECK(records_in(folder.path()).size() == 4);
   tiered.tier.persist_all();
-  CHECK(records_in(folder.path).size() == 8);
+  CHECK(records_in(folder.path()).size() == 8);
   tiered.kv.check_integrity();
 }
 
@@ -370,7 +370,7 @@ TEST_CASE("a recurrent state outlives the process on disk", "[tier][state]") {
   const TemporaryFolder folder;
   const auto disk = [&] {
     return std::make_unique<DiskTier>(
-        DiskTierOptions{.directory = folder.path, .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
+        DiskTierOptions{.directory = folder.path(), .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
         [] {});
   };
   const std::vector<TokenId> first = made_tokens(12, 1);

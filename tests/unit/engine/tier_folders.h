@@ -1,29 +1,14 @@
-// Temporary folders for tiers, and looks into what is there. One thread at a time.
+// Looks into the folders of tiers, and damage to what is there. One thread at a time.
 #pragma once
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
-namespace quire::test {
+#include "tests/support/temporary_folder.h"
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "quire-tier-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path path;
-};
+namespace quire::test {
 
 inline std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;

@@ -8,10 +8,10 @@
 #include "core/model/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/material.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/model/exam.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/spec_reference.h"
-#include "tests/unit/model/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;

@@ -6,7 +6,7 @@
 #include "core/model/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "kernels/registry.h"
-#include "tests/unit/model/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using Catch::Contains;
 using namespace quire;

@@ -68,7 +68,7 @@ TEST_CASE("A rotation that is not understood is refused", "[model][hf]") {
   CHECK_NOTHROW(with(R"({"rope_type": "yarn", "factor": 2.0})"));
 }
 
-TEST_CASE("An unknown model type is told the nearest known one", "[model][hf]") {
+TEST_CASE("The refusal of an unknown model type names the nearest known one", "[model][hf]") {
   CHECK(nearest_hf_family("qwen3_6_text") == "qwen3_5_text");
   CHECK(nearest_hf_family("gemma5_text") == "gemma3_text");
   CHECK(nearest_hf_family("lama") == "llama");

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/model/tools/synth.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;

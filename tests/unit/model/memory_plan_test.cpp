@@ -5,7 +5,7 @@
 #include "core/base/result.h"
 #include "kernels/registry.h"
 #include "tests/support/material.h"
-#include "tests/unit/model/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using Catch::Contains;
 using namespace quire;

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "core/model/tools/synth.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/temporary_folder.h"
 
 namespace quire::test {
 namespace {

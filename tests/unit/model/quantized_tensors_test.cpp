@@ -9,9 +9,9 @@
 #include "core/base/result.h"
 #include "core/model/loaded_model.h"
 #include "core/model/tools/synth.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/model/hf_directory.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/temporary_folder.h"
 #include "tests/unit/model/weight_formats.h"
 
 using Catch::Contains;

@@ -3,9 +3,9 @@
 
 #include "core/model/loaded_model.h"
 #include "core/model/tools/synth.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/reference_model.h"
-#include "tests/unit/model/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;

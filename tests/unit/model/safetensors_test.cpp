@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/result.h"
-#include "tests/unit/model/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using Catch::Contains;
 using namespace quire;

@@ -1,4 +1,4 @@
-// The tool format of each family that is served is told from its own chat template.
+// The tool format of each family that is served is recognised from its own chat template.
 #include <catch2/catch.hpp>
 
 #include "core/text/tools/tool_format.h"
@@ -40,7 +40,7 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-TEST_CASE("each family's tool format is told from its template") {
+TEST_CASE("each family's tool format is recognised from its template") {
   QUIRE_REQUIRE_MATERIAL(templates, "chat-templates/templates");
   for (const Family& family : kFamilies) {
     INFO(family.chat_template);

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <span>
+#include <stdexcept>
 #include <string>
 
 namespace quire::test {
@@ -14,7 +14,8 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "quire-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
