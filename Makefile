@@ -2,11 +2,13 @@
 #   make run    installs what is missing, builds, serves the bundled model on 127.0.0.1:8080
 #   make test   installs what is missing, builds and passes every check
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
-  libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev prometheus-cpp-dev \
+  libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev libedit-dev prometheus-cpp-dev \
   zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
 TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
 
 space := $(subst ,, )
+# Counts the steps and the seconds: a build is never silent for long.
+NINJA := NINJA_STATUS="[%f/%t, %es] " ninja
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
 # The compiler cache serves every clone: paths are hashed relative to this folder.
@@ -15,7 +17,7 @@ export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
-  fuzz-packages screenshots docs image deb check-deploy clean
+  fuzz-packages screenshots docs release image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -23,7 +25,7 @@ run: build
 
 build: packages
 	@test -f build/release/build.ninja || cmake --preset release
-	@ninja --quiet -C build/release quire
+	@$(NINJA) -C build/release quire
 
 # In the order in which a mistake shows soonest.
 test: test-packages lint check
@@ -37,7 +39,7 @@ tidy: build/check/build.ninja
 	tests/lint/tidy.sh build/check
 
 check: build/check/build.ninja
-	ninja --quiet -C build/check
+	$(NINJA) -C build/check
 	ctest --test-dir build/check --output-on-failure --parallel 2
 	@tests/skipped.sh build/check
 
@@ -46,21 +48,21 @@ check: build/check/build.ninja
 ASAN_UNITS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
 TSAN_UNITS := engine_tests server_tests
 asan-units: build/asan/build.ninja
-	ninja --quiet -C build/asan $(ASAN_UNITS) fuzzers
+	$(NINJA) -C build/asan $(ASAN_UNITS) fuzzers
 	ctest --test-dir build/asan --output-on-failure --parallel 2 -R '^($(subst $(space),|,$(ASAN_UNITS))|fuzz_.*)$$'
 
 tsan-units: build/tsan/build.ninja
-	ninja --quiet -C build/tsan $(TSAN_UNITS)
+	$(NINJA) -C build/tsan $(TSAN_UNITS)
 	ctest --test-dir build/tsan --output-on-failure --parallel 2 -R '^($(subst $(space),|,$(TSAN_UNITS)))$$'
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 asan: build/asan/build.ninja
-	ninja --quiet -C build/asan
+	$(NINJA) -C build/asan
 	ctest --test-dir build/asan --output-on-failure --parallel 2
 
 # ThreadSanitizer over what has threads: engine, server, and the whole program.
 tsan: build/tsan/build.ninja
-	ninja --quiet -C build/tsan quire engine_tests server_tests e2e_scripts
+	$(NINJA) -C build/tsan quire engine_tests server_tests e2e_scripts
 	ctest --test-dir build/tsan --output-on-failure --parallel 2 --label-regex threads
 
 build/fuzz/build.ninja: | fuzz-packages
@@ -80,6 +82,7 @@ test-packages:
 
 # build/quire_*.deb
 deb: build
+	@$(NINJA) -C build/release quire_pages
 	cpack --config build/release/CPackConfig.cmake -B build
 
 # Operations and whole models against what this machine can do; models are made in build/bench. Takes minutes.
@@ -88,19 +91,19 @@ bench: build
 
 # The server's own figures: connections, streams, overhead, time to ready.
 bench-server: build/check/build.ninja
-	ninja --quiet -C build/check quire bench_server bench_daemon
+	$(NINJA) -C build/check quire bench_server bench_daemon
 	tests/bench/server.sh build/check build/bench
 
 # Hostile load under AddressSanitizer, then checks of what it left.
 MINUTES ?= 30
 hostile: build/asan/build.ninja
-	ninja --quiet -C build/asan quire
+	$(NINJA) -C build/asan quire
 	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES) --patience 20
 
 # Every fuzz target with libFuzzer, from its committed corpus; what it finds new stays in build/fuzz.
 SECONDS ?= 60
 fuzz: build/fuzz/build.ninja
-	ninja --quiet -C build/fuzz fuzzers
+	$(NINJA) -C build/fuzz fuzzers
 	tests/fuzz/run.sh build/fuzz $(SECONDS)
 
 # What takes root, the network and minutes: the chart rendered, the container image built and run.
@@ -111,7 +114,7 @@ check-deploy: test-packages build
 
 # The pictures in the documents, of the page with the bundled model. Takes a minute and a half.
 screenshots: build/check/build.ninja
-	ninja --quiet -C build/check quire e2e_scripts
+	$(NINJA) -C build/check quire e2e_scripts
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
 	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
 
@@ -119,6 +122,10 @@ screenshots: build/check/build.ninja
 docs:
 	@deploy/install-packages.sh mkdocs mkdocs-material python3
 	python3 deploy/site/build.py build/docs
+
+# build/release-VERSION: source archive, Debian package, image where buildah or docker is, SBOM, checksums.
+release: deb
+	deploy/release/release.sh build/release
 
 # The container image; needs Docker. `make check-deploy` builds and runs it without.
 image:

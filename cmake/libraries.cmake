@@ -10,6 +10,7 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
 
@@ -46,7 +47,7 @@ quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB)
+quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT)
 
 # It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -18,6 +18,6 @@ else
   exit 1
 fi
 echo "installing:$missing"
-$sudo apt-get update -qq
+$sudo apt-get update -q
 # shellcheck disable=SC2086 # one word per package
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Dpkg::Use-Pty=0 --no-install-recommends $missing

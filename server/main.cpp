@@ -8,7 +8,10 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/model/model_path.h"
 #include "server/cli/commands.h"
+#include "server/cli/line/help_format.h"
+#include "server/cli/line/suggestions.h"
 
 namespace {
 
@@ -30,11 +33,14 @@ void add_serve(CLI::App& app) {
   command->callback([flags] {
     const quire::Config config = flags->resolve();
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
-    if (flags->check_only()) return fmt::print("the configuration is good\n");
-    if (config.serve.model.path.empty() && config.serve.models.empty())
+    const bool has_model = !config.serve.model.path.empty() || !config.serve.models.empty();
+    if (flags->check_only())
+      return fmt::print("the configuration is good{}\n", has_model ? "" : "; it names no model, which MODEL has to");
+    if (!has_model)
       throw quire::StartupError(
           "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), or set model.path or models in "
           "--config");
+    if (!config.serve.model.path.empty()) quire::require_model_path(config.serve.model.path);
     quire::log::configure(config.log);
     throw CLI::RuntimeError(quire::serve(config.serve, read_again(flags, config)));
   });
@@ -45,32 +51,57 @@ void add_configuration(CLI::App& app) {
       ->callback([] { fmt::print("{}", quire::render_reference()); });
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Quire serves large language models over HTTP with continuous batching.");
-  app.set_version_flag("--version", "quire " QUIRE_VERSION);
-  app.require_subcommand(1);
-  quire::cli::add_bench(app);
-  quire::cli::add_grammar(app);
-  quire::cli::add_architectures(app);
-  quire::cli::add_inspect(app);
-  quire::cli::add_probe(app);
-  quire::cli::add_simulate(app);
-  quire::cli::add_render(app);
-  quire::cli::add_parse_tools(app);
-  quire::cli::add_synth(app);
-  quire::cli::add_tokenize(app);
-  add_configuration(app);
-  add_serve(app);
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
+void add_commands(CLI::App& app) {
+  const auto group = [&app](const char* name, std::initializer_list<void (*)(CLI::App&)> commands) {
+    for (const auto& add : commands) {
+      add(app);
+      app.get_subcommands([](const CLI::App*) { return true; }).back()->group(name);
+    }
+  };
+  namespace cli = quire::cli;
+  group("Serve", {add_serve, cli::add_run, cli::add_probe});
+  group("Models", {cli::add_inspect, cli::add_tokenize, cli::add_architectures, cli::add_synth});
+  group("Measure and plan", {cli::add_bench, cli::add_simulate});
+  group("Texts, as JSON lines", {cli::add_grammar, cli::add_render, cli::add_parse_tools});
+  group("Help", {cli::add_help, add_configuration, cli::add_completion, cli::add_man});
+}
+
+int parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
+  } catch (const CLI::ExtrasError&) {
+    fmt::print(stderr, "{}\n", quire::cli::complain_of_rest(app));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitBadInput;
   }
+  return kExitBadInput;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Quire serves large language models over HTTP with continuous batching.", "quire");
+  app.formatter(std::make_shared<quire::cli::HelpFormat>());
+  app.set_version_flag("--version", "quire " QUIRE_VERSION);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    return quire::cli::complain_of_arguments(*failed, error.what()) + "\n";
+  });
+  app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
+  app.require_subcommand(0, 1);  // behind the first, a command's name is an argument like others
+  add_commands(app);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return kExitBadInput;
+  }
+  const std::string complaint = quire::cli::complain_of_command(app, words);
+  if (!complaint.empty()) {
+    fmt::print(stderr, "{}\n", complaint);
+    return kExitBadInput;
+  }
+  if (words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
+  return parse(app, argc, argv);
 }
 
 }  // namespace

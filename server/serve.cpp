@@ -31,6 +31,8 @@ void print_hint(const ServerOptions& options, std::uint16_t port) {
       "http://{0}:{1}/v1/chat/completions "
       R"(-H 'Content-Type: application/json' -d '{{"messages":[{{"role":"user","content":"What is a KV block?"}}]}}')",
       reachable, port);
+  log::info("Ctrl-C drains: requests in progress have {} s to finish; a second Ctrl-C ends at once",
+            std::chrono::duration_cast<std::chrono::seconds>(options.drain.deadline).count());
 }
 
 // Each connection is a descriptor, and the usual soft limit of 1,024 is less than what can be served.

@@ -47,6 +47,20 @@ void check_options(const KvCacheOptions& options) {
   }
 }
 
+// In the unit that was asked for.
+std::string kv_shortage(const MemoryPlan& plan, const KvCacheOptions& options, std::uint64_t fixed,
+                        std::uint64_t left) {
+  const std::string machine = fmt::format("beside {} for the model, and {} has {} left", format_bytes(fixed),
+                                          plan.machine.limited_by, format_bytes(plan.machine.available));
+  if (options.num_blocks == 0) {
+    return fmt::format("the KV cache does not fit: kv_cache.memory is {} {}; set it to at most {}MiB",
+                       format_bytes(static_cast<std::uint64_t>(options.memory)), machine, left >> 20);
+  }
+  return fmt::format("the KV cache does not fit: {} blocks of {} {}; set kv_cache.num_blocks to at most {}",
+                     plan.num_blocks, format_bytes(plan.needs.kv_block_bytes), machine,
+                     left / plan.needs.kv_block_bytes);
+}
+
 }  // namespace
 
 std::string format_bytes(std::uint64_t bytes) {
@@ -110,11 +124,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
   }
   // Compared in blocks: the product in bytes might not fit 64 bits.
   if (static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes) {
-    throw MemoryShortage(
-        fmt::format("the KV cache does not fit: {} blocks of {} beside {} for the model, and {} has {} left; "
-                    "lower kv_cache.num_blocks or kv_cache.memory to at most {} blocks",
-                    plan.num_blocks, format_bytes(needs.kv_block_bytes), format_bytes(fixed), machine.limited_by,
-                    format_bytes(machine.available), left / needs.kv_block_bytes));
+    throw MemoryShortage(kv_shortage(plan, options, fixed, left));
   }
   return plan;
 }

@@ -11,11 +11,15 @@ namespace quire::cli {
 
 void add_architectures(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_completion(CLI::App& app);
 void add_grammar(CLI::App& app);
+void add_help(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_man(CLI::App& app);
 void add_probe(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_render(CLI::App& app);
+void add_run(CLI::App& app);
 void add_parse_tools(CLI::App& app);
 void add_synth(CLI::App& app);
 void add_tokenize(CLI::App& app);

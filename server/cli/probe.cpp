@@ -32,10 +32,11 @@ Result<int> probed_status(const ProbeArguments& arguments) {
 
 void add_probe(CLI::App& app) {
   auto arguments = std::make_shared<ProbeArguments>();
-  CLI::App* probe = app.add_subcommand("probe", "exit 0 where a GET of the URL answers 200 (container health checks)");
-  probe->add_option("url", arguments->url, "such as http://127.0.0.1:8080/readyz")->required();
-  probe->add_option("--ca", arguments->trust.ca, "PEM file of the authorities to believe; without it the system's");
-  probe->add_flag("--insecure", arguments->trust.any, "believe any certificate");
+  CLI::App* probe =
+      app.add_subcommand("probe", "Exit with 0 if a GET of the URL answers 200 (container health checks)");
+  probe->add_option("url", arguments->url, "Such as http://127.0.0.1:8080/readyz")->required();
+  probe->add_option("--ca", arguments->trust.ca, "PEM file of the authorities to trust; default: the system's");
+  probe->add_flag("--insecure", arguments->trust.any, "Accept any certificate");
   probe->callback([arguments] {
     const auto status = probed_status(*arguments);
     if (status && *status == 200) return;

@@ -58,10 +58,10 @@ void write_file(const std::string& path, const std::string& text) {
 StepPrice read_price(const std::string& cost) {
   if (!cost.ends_with(".json")) return require(sim::parse_price(cost));
   std::ifstream file(cost);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto measured = nlohmann::json::parse(file, nullptr, false);
   std::vector<sim::MeasuredStep> steps;
   try {
-    for (const auto& step : json.at("steps")) {
+    for (const auto& step : measured.at("steps")) {
       const double ms = step.at("ms");
       steps.push_back({.terms = {step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"),
                                  step.at("prompt_ktokens")},
@@ -119,9 +119,10 @@ void add_simulate(CLI::App& app) {
   const auto asked = std::make_shared<Asked>();
   auto* source = command->add_option_group("traffic", "One of:")->require_option(1);
   source->add_option("--trace", asked->trace, "A trace: Azure CSV or Mooncake JSON lines, .gz too");
-  source->add_option(
-      "--synthetic", asked->synthetic,
-      "Made-up traffic: requests=,rate=,cv=,prompt=,prompt_cv=,output=,output_cv=,max=,shared=,groups=,keys=,seed=");
+  source->add_option("--synthetic", asked->synthetic,
+                     "Made-up traffic, name=number items with commas and no spaces: requests rate cv prompt prompt_cv "
+                     "output output_cv "
+                     "max shared groups keys seed");
   command->add_option("--speed", asked->speed, "Replay a trace so many times faster")->check(CLI::PositiveNumber);
   command->add_option("--cost", asked->cost,
                       "A file of quire bench steps --json, or milliseconds: base=8,stream=0.3,prompt=1,context=0.05,"

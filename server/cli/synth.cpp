@@ -33,15 +33,15 @@ void run_synth(const SynthArguments& arguments) {
 void add_synth(CLI::App& app) {
   auto arguments = std::make_shared<SynthArguments>();
   CLI::App* synth =
-      app.add_subcommand("synth", "write a GGUF of random weights in a real model's shape, to measure speed");
-  synth->add_option("--shape", arguments->shape, "the model whose shape it has")
+      app.add_subcommand("synth", "Write a GGUF of random weights in a real model's shape, to measure speed");
+  synth->add_option("--shape", arguments->shape, "The model whose shape it has")
       ->required()
       ->check(CLI::IsMember(synth_shape_names()));
-  synth->add_option("--type", arguments->type, "type of the weights")
+  synth->add_option("--type", arguments->type, "Type of the weights")
       ->check(CLI::IsMember(synth_type_names(), CLI::ignore_case))
       ->capture_default_str();
-  synth->add_option("--seed", arguments->seed)->capture_default_str();
-  synth->add_option("output", arguments->output, "the file to write")->required();
+  synth->add_option("--seed", arguments->seed, "Seed of the weights")->capture_default_str();
+  synth->add_option("output", arguments->output, "The file to write")->required();
   synth->callback([arguments] { run_synth(*arguments); });
 }
 

@@ -4,9 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "core/base/result.h"
 #include "core/model/loaded_model.h"
+#include "core/model/model_path.h"
 #include "core/model/tools/inspect.h"
 #include "core/model/tools/models_page.h"
 #include "kernels/registry.h"
@@ -24,33 +27,50 @@ namespace {
 struct InspectArguments {
   std::string path;
   BackendOptions backend;
+  InspectOptions shown;
+  bool as_json = false;
 };
+
+void inspect(const InspectArguments& arguments) {
+  require_model_path(arguments.path);
+  const auto backend = create_backend(arguments.backend);
+  const MachineMemory machine = machine_memory();
+  if (arguments.as_json) {
+    return fmt::print("{}",
+                      inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine));
+  }
+  fmt::print("{}",
+             inspect_model(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine, arguments.shown));
+}
 
 }  // namespace
 
 void add_architectures(CLI::App& app) {
-  app.add_subcommand("architectures", "the model families that are served, as the page deploy/docs/models.md")
+  app.add_subcommand("architectures", "Print the supported model families, the page deploy/docs/models.md")
       ->callback([] { fmt::print("{}", models_page()); });
 }
 
 void add_inspect(CLI::App& app) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* inspect =
-      app.add_subcommand("inspect", "a model's metadata, tensors, and the memory that serving it takes");
-  inspect->add_option("model", arguments->path, "GGUF file or Hugging Face directory")->required();
-  add_cpu_flags(*inspect, arguments->backend.cpu);
-  inspect->callback([arguments] {
-    const auto backend = create_backend(arguments->backend);
-    fmt::print("{}", inspect_model(arguments->path, *backend, KvCacheOptions{}, ServingLimits{}, machine_memory()));
-  });
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "Describe a model: what it is, and the memory that serving it takes");
+  inspect_command->add_option("MODEL", arguments->path, "GGUF file or Hugging Face directory")
+      ->type_name("")
+      ->required();
+  inspect_command->add_flag("--metadata", arguments->shown.metadata, "List all keys of the file's metadata");
+  inspect_command->add_flag("--tensors", arguments->shown.tensors, "List all tensors with type, shape and size");
+  inspect_command->add_flag("--json", arguments->as_json, "Print all of it as a JSON object");
+  add_cpu_flags(*inspect_command, arguments->backend.cpu);
+  inspect_command->callback([arguments] { inspect(*arguments); });
 }
 
 void add_grammar(CLI::App& app) {
   auto path = std::make_shared<std::string>();
   CLI::App* grammar = app.add_subcommand(
-      "grammar", R"(structured output: {"schema":...,"instances":[...]} to {"compiled":...,"accepted":[...]})");
+      "grammar",
+      R"(Compile schemas and check instances: {"schema":...,"instances":[...]} to {"compiled":...,"accepted":[...]})");
   grammar->add_option("--model,--tokenizer", *path,
-                      "measure masks for this model's vocabulary (default: one token per byte)");
+                      "Measure masks for this model's vocabulary; default: one token per byte");
   grammar->callback([path] {
     std::shared_ptr<const TokenVocabulary> vocabulary;
     if (!path->empty()) vocabulary = std::make_shared<TokenVocabulary>(*open_tokenizer(*path));
@@ -59,35 +79,54 @@ void add_grammar(CLI::App& app) {
 }
 
 void add_render(CLI::App& app) {
-  app.add_subcommand("render", R"(chat templates: {"template":...,"context":{...}} to {"text":...} or {"error":...})")
+  app.add_subcommand("render",
+                     R"(Render chat templates: {"template":...,"context":{...}} to {"text":...} or {"error":...})")
       ->callback([] { run_render(std::cin, std::cout); });
 }
 
 void add_parse_tools(CLI::App& app) {
-  app.add_subcommand("parse-tools",
-                     R"(a model's output: {"format" or "template":...,"tools":...,"text":...} to its message)")
+  app.add_subcommand(
+         "parse-tools",
+         R"(Parse tool calls in a model's output: {"format" or "template":...,"tools":...,"text":...} to its message)")
       ->callback([] { run_parse_tools(std::cin, std::cout); });
 }
 
+namespace {
+
+struct TokenizeArguments {
+  std::string path;
+  std::optional<std::string> text;
+  bool reverse = false;
+  TokenizeOptions options;
+};
+
+void tokenize(const TokenizeArguments& arguments) {
+  require_model_path(arguments.path);
+  const auto tokenizer = open_tokenizer(arguments.path);
+  if (arguments.text && arguments.reverse) throw StartupError("tokenize: --reverse reads JSON lines, not TEXT");
+  if (arguments.text) return show_tokens(*arguments.text, std::cout, *tokenizer, arguments.options);
+  const auto convert = arguments.reverse ? detokenize_lines : tokenize_lines;
+  if (convert(std::cin, std::cout, *tokenizer, arguments.options) > 0) throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
 void add_tokenize(CLI::App& app) {
-  struct Arguments {
-    std::string path;
-    bool reverse = false;
-    TokenizeOptions options;
-  };
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App* tokenize = app.add_subcommand("tokenize", R"(JSON lines {"text":...} to {"ids":[...]})");
-  tokenize->add_option("--model", arguments->path, "GGUF file, or a folder with tokenizer.json")->required();
-  tokenize->add_flag("--reverse", arguments->reverse, R"(from {"ids":[...]} to {"text":...})");
-  tokenize->add_flag("--add-special", arguments->options.add_special,
-                     "put what the model's file asks for around the text");
-  tokenize->add_flag("--parse-special", arguments->options.parse_special, "take special tokens in the text as such");
-  tokenize->add_flag("--skip-special", arguments->options.skip_special, "leave special tokens out of decoded text");
-  tokenize->callback([arguments] {
-    const auto tokenizer = open_tokenizer(arguments->path);
-    const auto convert = arguments->reverse ? detokenize_lines : tokenize_lines;
-    if (convert(std::cin, std::cout, *tokenizer, arguments->options) > 0) throw CLI::RuntimeError(1);
-  });
+  auto arguments = std::make_shared<TokenizeArguments>();
+  CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text: quire tokenize MODEL \"text\"");
+  command->add_option("MODEL,--model", arguments->path, "GGUF file, or a folder with tokenizer.json")
+      ->type_name("")
+      ->required();
+  command
+      ->add_option("TEXT", arguments->text, R"(The text; without it, JSON lines {"text": ...} become {"ids": [...]})")
+      ->type_name("");
+  command->add_flag("--reverse", arguments->reverse, R"(JSON lines {"ids": [...]} become {"text": ...})");
+  command->add_flag("--add-special", arguments->options.add_special,
+                    "Add the tokens that the model's file puts around a text (BOS, EOS)");
+  command->add_flag("--parse-special", arguments->options.parse_special,
+                    "Read control tokens that are written out in the text as such");
+  command->add_flag("--skip-special", arguments->options.skip_special, "Leave control tokens out of decoded text");
+  command->callback([arguments] { tokenize(*arguments); });
 }
 
 }  // namespace quire::cli

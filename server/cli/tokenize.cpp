@@ -78,7 +78,7 @@ std::size_t map_lines(std::istream& in, std::ostream& out, const Map& map) {
     if (!mapped) ++num_errors;
     const json& shown = mapped ? *mapped : json{{"error", mapped.error().message}};
     out << shown.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
-    // Somebody may be waiting for this line before writing the next.
+    // The writer may wait for this line before it writes the next one.
     if (in.rdbuf()->in_avail() <= 0) out.flush();
   }
   out.flush();
@@ -95,6 +95,18 @@ std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer&
 std::size_t detokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
                              const TokenizeOptions& options) {
   return map_lines(in, out, [&](const std::string& line) { return detokenize_line(line, tokenizer, options); });
+}
+
+void show_tokens(const std::string& text, std::ostream& out, const Tokenizer& tokenizer,
+                 const TokenizeOptions& options) {
+  const auto ids = tokenizer.encode(text, options.add_special, options.parse_special);
+  Detokenizer detokenizer(tokenizer, {.skip_special_tokens = false, .at_text_start = true});
+  for (const TokenId id : ids) {
+    const json piece = detokenizer.push(id);
+    out << fmt::format("{:>8}  {}\n", id.value, piece.dump(-1, ' ', false, json::error_handler_t::replace));
+  }
+  out << fmt::format("{} token{}\n", ids.size(), ids.size() == 1 ? "" : "s");
+  out.flush();
 }
 
 }  // namespace quire::cli

@@ -1,5 +1,6 @@
-// `quire tokenize`: JSON lines of texts to JSON lines of token ids, and back. One thread at a time.
-// Invariant: one line out for each line in, in order; a line that cannot be honoured becomes {"error": ...}.
+// `quire tokenize`: a text's tokens, shown; JSON lines of texts to JSON lines of token ids, and back. One thread at a
+// time. Invariant of JSON lines: one line out for each line in, in order; a line that cannot be honoured becomes
+// {"error": ...}.
 #pragma once
 
 #include <iosfwd>
@@ -22,5 +23,9 @@ std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer&
 // {"ids": [...]} becomes {"text": "..."}. Returns how many lines were errors.
 std::size_t detokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
                              const TokenizeOptions& options);
+
+// A line for each token, its id and its text as a JSON string, then their number.
+void show_tokens(const std::string& text, std::ostream& out, const Tokenizer& tokenizer,
+                 const TokenizeOptions& options);
 
 }  // namespace quire::cli

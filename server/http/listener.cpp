@@ -11,6 +11,7 @@
 #include <charconv>
 
 #include "core/base/result.h"
+#include "server/ops/port_owner.h"
 
 namespace quire {
 
@@ -40,6 +41,13 @@ bool is_abandoned(asio::io_context& context, const asio::local::stream_protocol:
   return error == asio::error::connection_refused;
 }
 
+std::string describe_port_in_use(const std::string& where, std::uint16_t port) {
+  const std::string owner = process_listening_on(port);
+  return fmt::format(
+      "cannot listen on {}: the port is in use by {}; end that, or choose another with --port (0: any free)", where,
+      owner.empty() ? "another user's process" : owner);
+}
+
 }  // namespace
 
 std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::string& host, std::uint16_t port) {
@@ -53,8 +61,8 @@ std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::st
   check(error, "open a socket for", where);
   listener->acceptor_.set_option(asio::socket_base::reuse_address(true), error);
   listener->acceptor_.bind(endpoint, error);
-  check(error, "bind to", where);
-  listener->acceptor_.listen(kBacklog, error);
+  if (!error) listener->acceptor_.listen(kBacklog, error);
+  if (error == asio::error::address_in_use) throw StartupError(describe_port_in_use(where, port));
   check(error, "listen on", where);
   listener->name_ = fmt::format("{}:{}", host, listener->port());
   return listener;

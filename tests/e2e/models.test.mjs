@@ -1,5 +1,5 @@
 // Several models in one real daemon: load, unload, sleep, wake by request, replace under load, one memory plan.
-// A second model comes from `quire synth`: it is told from the bundled one by what it says.
+// A second model comes from `quire synth`: its texts differ from the bundled one's.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -82,7 +82,7 @@ test("a model that was not preloaded is there, and wakes with its first request"
 
 test("a model that sleeps gives its memory back, and says the same when it is woken", async () => {
   const said = await text_of(await ask("lazy"));
-  // A long prompt touches what is behind it: a pool that nobody wrote to is not resident.
+  // A long prompt touches what is behind it: a pool that was not written to is not resident.
   await Promise.all([...Array(40)].map((_, i) => ask("lazy", { prompt: `${i} ${"Once upon a time ".repeat(90)}` }).then(text_of)));
   const awake = resident_mib();
   const pool_mib = (await models()).lazy.memory_bytes / kMiB;
@@ -237,7 +237,7 @@ test("what does not fit is refused with the numbers: at run time, and at the sta
   const large = await admin("load", { name: "large", path: demo, kv_memory: 2 ** 46 });
   assert.equal(large.status, 507);
   assert.equal(large.body.error.code, "insufficient_memory");
-  assert.match(large.body.error.message, /the KV cache does not fit.*blocks of .* beside .*left/);
+  assert.match(large.body.error.message, /the KV cache does not fit.* beside .*left/);
   assert.equal((await models()).large, undefined);
   const refused = join(folder, "refused.yaml");
   const start = (models) => {

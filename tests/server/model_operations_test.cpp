@@ -16,7 +16,7 @@ TEST_CASE("what does not fit into memory is refused with the numbers, and in pla
   REQUIRE(second);
   CHECK(second->kind == ErrorKind::kNoMemory);
   CHECK(second->message.find("'two'") != std::string::npos);
-  CHECK(second->message.find("16 blocks of 1.0 MiB beside 293.0 MiB") != std::string::npos);
+  CHECK(second->message.find("kv_cache.memory is 16.0 MiB beside 293.0 MiB") != std::string::npos);
   CHECK(server.models().report().size() == 1);
   const auto beside = server.replace("one", "other");
   REQUIRE(beside);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -16,6 +17,8 @@
 namespace quire {
 
 namespace {
+
+using nlohmann::json;
 
 constexpr std::size_t kShownElements = 6;
 
@@ -45,41 +48,113 @@ std::string show(const std::vector<T>& values) {
   return out + "]";
 }
 
-std::string tensor_line(std::string_view name, std::string_view type, const std::vector<std::int64_t>& shape,
-                        std::size_t bytes) {
-  const std::string dims = fmt::format("[{}]", fmt::join(shape, ", "));
-  return fmt::format("  {:<44} {:<6} {:<18} {}\n", printable(name), type, dims, format_bytes(bytes));
+// A key of the file's metadata, as text and as JSON.
+struct Entry {
+  std::string key;
+  std::string text;
+  json value;
+};
+
+struct Tensor {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;
+};
+
+// What the files hold, whatever their format.
+struct Contents {
+  std::string format;
+  std::string order;  // of a shape's dimensions
+  std::uint64_t bytes = 0;
+  std::vector<Entry> metadata;
+  std::vector<Tensor> tensors;
+};
+
+// Long lists, such as vocabularies, are given by their length.
+template <class T>
+json to_json_value(const T& value) {
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    return printable(value);
+  } else {
+    return value;
+  }
 }
 
-std::string describe_gguf(const std::filesystem::path& path) {
+template <class T>
+json to_json_value(const std::vector<T>& values) {
+  if (values.size() > kShownElements) return {{"num_elements", values.size()}};
+  json list = json::array();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T value = values[i];
+    list.push_back(to_json_value(value));
+  }
+  return list;
+}
+
+Contents read_gguf(const std::filesystem::path& path) {
   const auto file = open_gguf(path);
-  std::string out = fmt::format("{}: GGUF v{}, {}\n\nmetadata: {} keys\n", path.string(), file->version(),
-                                format_bytes(file->file_bytes()), file->metadata().size());
+  Contents contents{fmt::format("GGUF v{}", file->version()), "innermost", file->file_bytes(), {}, {}};
   for (const auto& [key, value] : file->metadata()) {
-    out += fmt::format("  {} = {}\n", printable(key), std::visit([](const auto& v) { return show(v); }, value));
+    contents.metadata.push_back({printable(key), std::visit([](const auto& v) { return show(v); }, value),
+                                 std::visit([](const auto& v) { return to_json_value(v); }, value)});
   }
-  out += fmt::format("\ntensors: {}, dimensions innermost first\n", file->tensors().size());
   for (const GgufTensor& tensor : file->tensors()) {
-    const std::string type =
+    std::string type =
         tensor.type ? std::string(dtype_info(*tensor.type).name) : fmt::format("type {}", tensor.ggml_type);
-    out += tensor_line(tensor.name, type, tensor.shape, tensor.data.size());
+    contents.tensors.push_back({printable(tensor.name), std::move(type), tensor.shape, tensor.data.size()});
   }
-  return out;
+  return contents;
 }
 
-std::string describe_directory(const std::filesystem::path& path) {
-  std::string out = fmt::format("{}: Hugging Face directory\n\nconfig.json:\n", path.string());
+Contents read_directory(const std::filesystem::path& path) {
+  Contents contents{"Hugging Face directory", "outermost", 0, {}, {}};
   const auto config = read_json_file(path / "config.json");
   if (!config) throw StartupError(fmt::format("{}: is missing", (path / "config.json").string()));
-  for (const auto& [key, value] : config->items()) {
-    out += fmt::format("  {} = {}\n", printable(key), printable(value.dump()));
-  }
+  for (const auto& [key, value] : config->items())
+    contents.metadata.push_back({printable(key), printable(value.dump()), value});
   for (const auto& file : open_safetensors_directory(path)) {
-    out += fmt::format("\ntensors: {} in {}, dimensions outermost first\n", file->tensors().size(),
-                       format_bytes(file->mapping().bytes().size()));
+    contents.bytes += file->mapping().bytes().size();
     for (const StoredTensor& tensor : file->tensors()) {
-      out += tensor_line(tensor.name, tensor.type_name, tensor.shape, tensor.data.size());
+      contents.tensors.push_back(
+          {printable(tensor.name), std::string(tensor.type_name), tensor.shape, tensor.data.size()});
     }
+  }
+  return contents;
+}
+
+Contents read_contents(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? read_directory(path) : read_gguf(path);
+}
+
+// "tensors: 40 (Q8_0 29: 4.8 MiB, F32 9: 9.0 KiB)"
+std::string summary(const std::vector<Tensor>& tensors) {
+  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> types;
+  for (const Tensor& tensor : tensors) {
+    auto& [count, bytes] = types[tensor.type];
+    ++count;
+    bytes += tensor.bytes;
+  }
+  std::string out;
+  for (const auto& [type, total] : types)
+    out += fmt::format("{}{} {}: {}", out.empty() ? "" : ", ", type, total.first, format_bytes(total.second));
+  return fmt::format("tensors: {}{}\n", tensors.size(), out.empty() ? "" : " (" + out + ")");
+}
+
+std::string describe_contents(const std::filesystem::path& path, const Contents& contents,
+                              const InspectOptions& shown) {
+  std::string out = fmt::format("{}: {}, {}\n", path.string(), contents.format, format_bytes(contents.bytes));
+  if (shown.metadata) {
+    out += fmt::format("\nmetadata: {} keys\n", contents.metadata.size());
+    for (const Entry& entry : contents.metadata)
+      out += fmt::format("  {} = {}\n", entry.key, entry.text);
+  }
+  if (!shown.tensors) return out + summary(contents.tensors);
+  out += fmt::format("\ntensors: {}, dimensions {} first\n", contents.tensors.size(), contents.order);
+  for (const Tensor& tensor : contents.tensors) {
+    const std::string dims = fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+    out += fmt::format("  {:<44} {:<6} {:<18} {}\n", tensor.name, tensor.type, dims, format_bytes(tensor.bytes));
   }
   return out;
 }
@@ -96,12 +171,39 @@ std::string describe_model(const ModelInfo& info) {
                         info.kv_layout.head_dim, info.vocab_size, info.max_context);
 }
 
+json model_to_json(const ModelInfo& info) {
+  return {{"name", printable(info.name)},
+          {"architecture", info.architecture},
+          {"file_type", info.file_type},
+          {"num_parameters", info.num_parameters},
+          {"num_layers", info.kv_layout.num_layers},
+          {"hidden_size", info.hidden_size},
+          {"num_kv_heads", info.kv_layout.num_kv_heads},
+          {"head_dim", info.kv_layout.head_dim},
+          {"vocab_size", info.vocab_size},
+          {"max_context", info.max_context},
+          {"generates", info.has_head && info.is_causal},
+          {"parts_left_out", info.parts_left_out}};
+}
+
+json plan_to_json(const MemoryPlan& plan, const std::string& backend) {
+  return {{"backend", backend},
+          {"weight_bytes", plan.needs.weight_bytes},
+          {"activation_bytes", plan.needs.activation_bytes},
+          {"kv_bytes", plan.kv_bytes()},
+          {"state_bytes", plan.states_bytes()},
+          {"total_bytes", plan.total_bytes()},
+          {"available_bytes", plan.machine.available},
+          {"num_blocks", plan.num_blocks},
+          {"block_size", plan.block_size},
+          {"kv_tokens", plan.kv_tokens()}};
+}
+
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
-                          const ServingLimits& limits, const MachineMemory& machine) {
-  std::error_code ignored;
-  std::string out = std::filesystem::is_directory(path, ignored) ? describe_directory(path) : describe_gguf(path);
+                          const ServingLimits& limits, const MachineMemory& machine, const InspectOptions& shown) {
+  std::string out = describe_contents(path, read_contents(path), shown);
   try {
     const auto model = open_model(path);
     out += "\n" + describe_model(model->info());
@@ -111,6 +213,29 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
     out += fmt::format("\ncannot be served: {}\n", error.what());
   }
   return out;
+}
+
+std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
+                                  const KvCacheOptions& options, const ServingLimits& limits,
+                                  const MachineMemory& machine) {
+  const Contents contents = read_contents(path);
+  json out = {{"path", path.string()}, {"format", contents.format}, {"bytes", contents.bytes}};
+  for (const Entry& entry : contents.metadata)
+    out["metadata"][entry.key] = entry.value;
+  out["tensors"] = json::array();
+  for (const Tensor& tensor : contents.tensors) {
+    out["tensors"].push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+  }
+  try {
+    const auto model = open_model(path);
+    out["model"] = model_to_json(model->info());
+    const MemoryPlan plan = plan_memory(memory_needs(*model, backend, options, limits), options, machine);
+    out["plan"] = plan_to_json(plan, backend.name());
+  } catch (const StartupError& error) {
+    out["refusal"] = error.what();
+  }
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace quire

@@ -8,9 +8,21 @@
 
 namespace quire {
 
-// Metadata, tensors, and the memory plan on this backend and machine; where the model cannot be served or does not fit,
-// the reason in the plan's place. Throws StartupError where the files themselves cannot be read.
+// What the text shows beside the model's description and the memory plan.
+struct InspectOptions {
+  bool metadata = false;  // every key
+  bool tensors = false;   // every tensor; else their number and bytes by type
+};
+
+// The model and the memory plan on this backend and machine; where the model cannot be served or does not fit, the
+// reason in the plan's place. Throws StartupError where the files themselves cannot be read.
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
-                          const ServingLimits& limits, const MachineMemory& machine);
+                          const ServingLimits& limits, const MachineMemory& machine, const InspectOptions& shown = {});
+
+// The same with all metadata and tensors, as a JSON object: path, format, bytes, metadata, tensors, model, and plan or
+// refusal.
+std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
+                                  const KvCacheOptions& options, const ServingLimits& limits,
+                                  const MachineMemory& machine);
 
 }  // namespace quire

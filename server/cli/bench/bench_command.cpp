@@ -59,28 +59,29 @@ void run_serve(ServeArguments& arguments) {
 void add_bench_serve(CLI::App& bench) {
   auto arguments = std::make_shared<ServeArguments>();
   CLI::App* serve =
-      bench.add_subcommand("serve", "load any OpenAI-compatible server and measure what its users would see");
-  serve->add_option("--url", arguments->run.url, "the server")->capture_default_str();
-  serve->add_option("--model", arguments->run.model, "model name (default: the first one listed)");
-  serve->add_option("--api-key", arguments->run.api_key, "sent as a bearer token");
-  serve->add_option("--concurrency", arguments->run.concurrency, "closed loop: requests under way at any time")
+      bench.add_subcommand("serve", "Load any OpenAI-compatible server and measure what its users would see");
+  serve->add_option("--url", arguments->run.url, "The server")->capture_default_str();
+  serve->add_option("--model", arguments->run.model, "Model name; default: the first that is listed");
+  serve->add_option("--api-key", arguments->run.api_key, "Sent as a bearer token");
+  serve->add_option("--concurrency", arguments->run.concurrency, "Closed loop: requests in progress at any time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  serve->add_option("--requests", arguments->workload.num_requests, "requests in all")
+  serve->add_option("--requests", arguments->workload.num_requests, "Requests in all")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  serve->add_option("--prompt", arguments->prompt, "words per prompt, N or LOW-HIGH")->capture_default_str();
-  serve->add_option("--output", arguments->output, "tokens per answer, N or LOW-HIGH")->capture_default_str();
-  serve->add_option("--shared-prefix", arguments->workload.shared_prefix_words, "the same first words in every prompt");
-  serve->add_option("--rate", arguments->workload.requests_per_second, "open loop: Poisson arrivals per second");
+  serve->add_option("--prompt", arguments->prompt, "Words per prompt, N or LOW-HIGH")->capture_default_str();
+  serve->add_option("--output", arguments->output, "Tokens per answer, N or LOW-HIGH")->capture_default_str();
+  serve->add_option("--shared-prefix", arguments->workload.shared_prefix_words,
+                    "Number of words that begin every prompt alike");
+  serve->add_option("--rate", arguments->workload.requests_per_second, "Open loop: Poisson arrivals per second");
   serve->add_option("--trace", arguments->workload.trace,
-                    "open loop: recorded arrivals (Azure .csv, Mooncake .jsonl[.gz])");
-  serve->add_option("--trace-speed", arguments->workload.trace_speed, "play the trace that many times faster")
+                    "Open loop: recorded arrivals (Azure .csv, Mooncake .jsonl[.gz])");
+  serve->add_option("--trace-speed", arguments->workload.trace_speed, "Speed-up of the trace")
       ->check(CLI::PositiveNumber);
-  serve->add_option("--temperature", arguments->run.temperature)->capture_default_str();
-  serve->add_option("--seed", arguments->workload.seed, "of prompts, lengths and arrivals")->capture_default_str();
-  serve->add_option("--timeout", arguments->run.timeout_seconds, "seconds for one request")->capture_default_str();
-  serve->add_option("--json", arguments->json_path, "also write the figures to this file");
+  serve->add_option("--temperature", arguments->run.temperature, "Sampling temperature")->capture_default_str();
+  serve->add_option("--seed", arguments->workload.seed, "Seed of prompts, lengths and arrivals")->capture_default_str();
+  serve->add_option("--timeout", arguments->run.timeout_seconds, "Seconds for one request")->capture_default_str();
+  serve->add_option("--json", arguments->json_path, "Also write the figures to this file");
   serve->callback([arguments] { run_serve(*arguments); });
 }
 
@@ -116,21 +117,25 @@ void run_throughput(const ThroughputArguments& arguments) {
 void add_bench_throughput(CLI::App& bench) {
   auto arguments = std::make_shared<ThroughputArguments>();
   CLI::App* command =
-      bench.add_subcommand("throughput", "offline batches of equal requests: the engine without a network");
+      bench.add_subcommand("throughput", "Measure the engine without a network: batches of equal requests");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
   add_cpu_flags(*command, arguments->run.backend.cpu);
-  command->add_option("--prompt", arguments->run.prompt_tokens)->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--output", arguments->run.output_tokens)->check(CLI::Range(2, 1 << 20))->capture_default_str();
-  command->add_option("--sequences", arguments->run.batch_sizes, "batch sizes, comma-separated")
+  command->add_option("--prompt", arguments->run.prompt_tokens, "Tokens per prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--output", arguments->run.output_tokens, "Tokens per answer")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--sequences", arguments->run.batch_sizes, "Batch sizes, comma-separated")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--max-num-batched-tokens", arguments->run.max_num_batched_tokens)
+  command->add_option("--max-num-batched-tokens", arguments->run.max_num_batched_tokens, "Tokens computed in one step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--repeats", arguments->run.repeats, "passes; medians are printed")
+  command->add_option("--repeats", arguments->run.repeats, "Passes; medians are printed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--json", arguments->json_path, "also write the figures to this file");
+  command->add_option("--json", arguments->json_path, "Also write the figures to this file");
   command->callback([arguments] { run_throughput(*arguments); });
 }
 
@@ -165,25 +170,25 @@ void run_kernel(KernelArguments& arguments) {
 void add_bench_kernel(CLI::App& bench) {
   auto arguments = std::make_shared<KernelArguments>();
   CLI::App* command =
-      bench.add_subcommand("kernel", "single operations beside what this machine can do at most, measured as well");
+      bench.add_subcommand("kernel", "Measure single operations, and the limits of this machine beside them");
   const auto list = [&](const char* flag, auto& values, const char* what) {
     command->add_option(flag, values, what)->delimiter(',')->capture_default_str();
   };
-  list("--isa", arguments->run.levels, "levels, comma-separated, or all");
-  list("--type", arguments->run.types, "types of weights, comma-separated");
-  list("--operation", arguments->run.operations, "what to measure, comma-separated");
-  list("--rows", arguments->run.rows, "rows of activations");
-  list("--shape", arguments->run.shapes, "outputs x inputs of weights");
-  list("--context", arguments->run.contexts, "tokens of context");
+  list("--isa", arguments->run.levels, "Levels, comma-separated, or all");
+  list("--type", arguments->run.types, "Types of weights, comma-separated");
+  list("--operation", arguments->run.operations, "Operations, comma-separated");
+  list("--rows", arguments->run.rows, "Rows of activations");
+  list("--shape", arguments->run.shapes, "Outputs x inputs of weights");
+  list("--context", arguments->run.contexts, "Tokens of context");
   for (const char* flag : {"--rows", "--context"})
     command->get_option(flag)->check(CLI::Range(1, 1 << 17));
   command->get_option("--operation")
       ->check(CLI::IsMember({"linear", "attention", "elementwise", "experts", "masked-attention", "recurrent"}));
-  command->add_option("--threads", arguments->run.cpu.threads, "compute threads; 0: all cores")->capture_default_str();
-  command->add_option("--passes", arguments->run.passes, "medians over these")
+  command->add_option("--threads", arguments->run.cpu.threads, "Compute threads; 0: all cores")->capture_default_str();
+  command->add_option("--passes", arguments->run.passes, "Passes; medians are printed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--json", arguments->json_path, "also write the figures to this file");
+  command->add_option("--json", arguments->json_path, "Also write the figures to this file");
   command->callback([arguments] { run_kernel(*arguments); });
 }
 
@@ -222,25 +227,29 @@ void run_steps(const StepsArguments& arguments) {
 
 void add_bench_steps(CLI::App& bench) {
   auto arguments = std::make_shared<StepsArguments>();
-  CLI::App* command = bench.add_subcommand("steps", "what one step costs, by what is in it: for quire simulate");
+  CLI::App* command = bench.add_subcommand("steps", "Measure what a step costs, as a price for quire simulate");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
   add_cpu_flags(*command, arguments->run.backend.cpu);
-  command->add_option("--max-streams", arguments->run.max_streams)->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--max-prompt", arguments->run.max_prompt)->check(CLI::Range(16, 8192))->capture_default_str();
-  command->add_option("--max-context", arguments->run.max_context)
+  command->add_option("--max-streams", arguments->run.max_streams, "Most decoding streams of a step")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--max-prompt", arguments->run.max_prompt, "Longest prompt chunk of a step")
+      ->check(CLI::Range(16, 8192))
+      ->capture_default_str();
+  command->add_option("--max-context", arguments->run.max_context, "Longest context of a stream")
       ->check(CLI::Range(1024, 1 << 20))
       ->capture_default_str();
-  command->add_option("--repeats", arguments->run.repeats, "passes; the fastest counts")
+  command->add_option("--repeats", arguments->run.repeats, "Passes; the fastest counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--json", arguments->json_path, "also write the steps here, for quire simulate --cost");
+  command->add_option("--json", arguments->json_path, "Also write the steps here, for quire simulate --cost");
   command->callback([arguments] { run_steps(*arguments); });
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "measure this machine, this engine, or any server");
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine, this engine, or any server");
   bench->require_subcommand(1);
   add_bench_serve(*bench);
   add_bench_throughput(*bench);

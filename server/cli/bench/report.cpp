@@ -81,6 +81,13 @@ ServeReport make_report(const std::vector<RequestRecord>& records) {
 }
 
 std::string to_table(const ServeReport& report) {
+  if (report.num_requests > 0 && report.num_errors == report.num_requests) {
+    std::string text = fmt::format("every request failed, of {} in {:.2f} s: nothing was measured\n",
+                                   report.num_requests, report.seconds);
+    for (const std::string& error : report.sample_errors)
+      text += "error: " + error + '\n';
+    return text;
+  }
   std::string text = fmt::format(
       "requests {}   errors {}   seconds {:.2f}\n"
       "output tokens {} ({:.1f}/s)   prompt tokens {} ({:.1f}/s)   cached {}   requests/s {:.2f}\n",

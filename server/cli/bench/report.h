@@ -1,4 +1,4 @@
-// What a load run measured, and how it is told: a table for people, JSON for scripts. Plain values; one thread at a
+// The results of a load run, as a table and as JSON. Plain values; one thread at a
 // time.
 #pragma once
 

@@ -38,7 +38,7 @@ struct ThroughputReport {
   std::vector<ThroughputRow> rows;
 };
 
-// Throws StartupError for a bad model. `progress` is told what is being measured.
+// Throws StartupError for a bad model. `progress` receives what is being measured.
 ThroughputReport run_throughput(const ThroughputOptions& options,
                                 const std::function<void(const std::string&)>& progress);
 

@@ -1,6 +1,8 @@
 #include "core/model/tools/inspect.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "kernels/registry.h"
 #include "tests/support/material.h"
@@ -10,9 +12,11 @@ using namespace quire;
 
 namespace {
 
-std::string inspect(const std::filesystem::path& path, std::uint64_t available) {
+std::string inspect(const std::filesystem::path& path, std::uint64_t available,
+                    const InspectOptions& shown = {true, true}) {
   const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
-  return inspect_model(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "the machine"});
+  return inspect_model(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "the machine"},
+                       shown);
 }
 
 }  // namespace
@@ -37,4 +41,28 @@ TEST_CASE("inspect shows a Hugging Face directory", "[inspect]") {
 TEST_CASE("inspect says why a vocabulary-only file cannot be served", "[inspect]") {
   QUIRE_REQUIRE_MATERIAL(path, "tokenizers/llamacpp-vocab/ggml-vocab-llama-spm.gguf");
   CHECK_THAT(inspect(path, std::uint64_t{4} << 30), Contains("tensors: 0") && Contains("cannot be served"));
+}
+
+TEST_CASE("inspect is brief where nothing more is asked for", "[inspect]") {
+  const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
+  const std::string text = inspect(path, std::uint64_t{4} << 30, {});
+  CHECK_THAT(text, Contains("tensors: 39 (F32 9: ") && Contains("memory plan on cpu/scalar:"));
+  CHECK_THAT(text, !Contains("blk.0") && !Contains("tokenizer.ggml"));
+  CHECK(std::count(text.begin(), text.end(), '\n') < 15);
+}
+
+TEST_CASE("inspect's JSON has metadata, tensors, model and plan, or the refusal", "[inspect]") {
+  const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const auto inspected = [&](std::uint64_t available) {
+    return nlohmann::json::parse(
+        inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "test"}));
+  };
+  const auto json = inspected(std::uint64_t{4} << 30);
+  CHECK(json["metadata"]["general.architecture"] == "llama");
+  CHECK(json["metadata"]["tokenizer.ggml.tokens"] == nlohmann::json{{"num_elements", 3072}});
+  CHECK(json["tensors"].size() == 39);
+  CHECK(json["model"]["max_context"] == 2048);
+  CHECK(json["plan"]["kv_tokens"] > 0);
+  CHECK(inspected(1)["refusal"].get<std::string>().find("does not fit") != std::string::npos);
 }

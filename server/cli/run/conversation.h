@@ -1,0 +1,35 @@
+// Conversation: the messages and settings of one terminal chat, and the commands that change them. One thread at a
+// time. Invariant: messages alternate between user and assistant, after at most one system message.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace quire::cli {
+
+class Conversation {
+ public:
+  // What `/help` prints.
+  static std::string help();
+
+  // `/set`'s part: "temperature", "0.2". The error names what would be right.
+  Result<void> set(std::string_view name, std::string_view value);
+  std::string settings() const;  // one line each
+
+  // The request for an answer to `question`; the question is kept once the answer is.
+  nlohmann::json body(const std::string& model, const std::string& question) const;
+  void add(const std::string& question, const std::string& answer);
+  // Takes the last question back, with its answer; empty where there is none.
+  std::string take_back();
+  void clear();
+
+ private:
+  std::string system_;
+  nlohmann::json fields_ = nlohmann::json::object();  // of the request
+  nlohmann::json messages_ = nlohmann::json::array();
+};
+
+}  // namespace quire::cli
