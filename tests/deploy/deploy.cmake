@@ -13,4 +13,5 @@ deploy_test(compose)
 deploy_test(helm)
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
+  deploy_test(release)
 endif()

@@ -7,6 +7,7 @@ build=$(dirname "$(realpath "$1")")
 for tool in dpkg-deb dpkg-shlibdeps cpack; do
   command -v $tool >/dev/null || { echo "skipped: $tool is absent (Debian packages dpkg-dev, cmake)"; exit 77; }
 done
+here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 server=
 trap 'kill ${server:-} 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -23,7 +24,9 @@ expect '^ Depends: .*libc6 \(>= .*libssl3' "$work/info"
 expect '^ Depends: .*libyaml-cpp' "$work/info"
 expect '/etc/quire/quire.yaml' "$work/contents"
 for path in ./usr/bin/quire ./lib/systemd/system/quire.service ./lib/systemd/system/quire.socket ./etc/quire/quire.yaml \
-    ./usr/share/quire/quire-demo.gguf ./usr/share/man/man1/quire.1 ./usr/share/doc/quire/copyright ./usr/share/doc/quire/reference.yaml; do
+    ./usr/share/quire/quire-demo.gguf ./usr/share/man/man1/quire.1 ./usr/share/man/man1/quire-serve.1 ./usr/share/man/man1/quire-bench-serve.1 ./usr/share/doc/quire/copyright \
+    ./usr/share/doc/quire/changelog.gz ./usr/share/bash-completion/completions/quire ./usr/share/zsh/vendor-completions/_quire \
+    ./usr/share/fish/vendor_completions.d/quire.fish ./usr/share/doc/quire/reference.yaml; do
   expect "^-r[w-]xr?-?x?.*root/root .* $path\$|^-rw-r--r-- root/root .* $path\$" "$work/contents"
 done
 dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./conffiles | grep -qx /etc/quire/quire.yaml
@@ -33,6 +36,22 @@ size=$(stat -c %s "$deb")
 [ "$size" -lt 40000000 ] || { echo "the package is $size bytes"; exit 1; }
 
 dpkg-deb --extract "$deb" "$work/root"
+# No link of the installed documents is dead.
+(cd "$work/root/usr/share/doc/quire" && python3 "$here/../lint/documents.py" .) || { echo "dead links in the installed documents"; exit 1; }
+# The completion of bash, where bash is: commands at first, then flags.
+completed() { # words...
+  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _quire; printf "%s\n" "${COMPREPLY[@]}"' - \
+    "$work/root/usr/share/bash-completion/completions/quire" "$@"
+}
+completed quire se | grep -qx serve
+completed quire bench thr | grep -qx throughput
+completed quire serve model.gguf --max-num-s | grep -qx -- --max-num-seqs
+if command -v man >/dev/null; then
+  for page in "$work"/root/usr/share/man/man1/*.1*; do
+    warnings=$(man --warnings=w -E UTF-8 -l "$page" 2>&1 >/dev/null)
+    [ -z "$warnings" ] || { echo "$page: $warnings"; exit 1; }
+  done
+fi
 sed -i "s|/usr/share/quire|$work/root/usr/share/quire|" "$work/root/etc/quire/quire.yaml"
 "$work/root/usr/bin/quire" serve --config "$work/root/etc/quire/quire.yaml" --check-config
 "$work/root/usr/bin/quire" serve --config "$work/root/etc/quire/quire.yaml" --port 0 --kv-cache.num-blocks 256 2> "$work/served" &

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every Markdown page of the tree: links to files and anchors that exist, tables whose rows have as many cells as their
+"""Checks every Markdown page of the tree, or below a folder: documents.py [FOLDER]: links to files and anchors that exist, tables whose rows have as many cells as their
 head, closed code blocks. Prints one line per finding; exit 1 if there is any."""
 import os
 import re
@@ -69,8 +69,12 @@ class Page:
 
 
 def main():
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"], check=True, capture_output=True, text=True)
-    pages = {path: Page(path) for path in listed.stdout.split("\n") if path and os.path.exists(path)}
+    if len(sys.argv) > 1:
+        listed = [os.path.relpath(os.path.join(folder, name), ".") for folder, _, names in os.walk(sys.argv[1]) for name in names]
+    else:
+        command = ["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"]
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+    pages = {path: Page(path) for path in listed if path.endswith(".md") and os.path.exists(path)}
     findings = []
     for path, page in pages.items():
         findings += page.findings
