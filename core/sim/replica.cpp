@@ -1,7 +1,6 @@
 #include "core/sim/replica.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "kernels/check.h"
@@ -76,10 +75,6 @@ void Replica::run_until(double time_s) {
     if (clock_s_ + output_.seconds > time_s) return;
     end_step();
   }
-}
-
-void Replica::run_to_end() {
-  run_until(std::numeric_limits<double>::infinity());
 }
 
 void Replica::begin_step() {

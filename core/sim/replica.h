@@ -21,7 +21,7 @@ class Replica {
 
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
-  void run_to_end();
+  bool has_work() const { return in_step_ || !lives_.empty(); }
   // A request arrives at its time, up to which run_until() has been called. As in the engine, it is taken in between
   // two steps, and may end the one in progress early.
   void arrive(const TraceRequest& request, std::int64_t number);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -46,7 +47,7 @@ std::string plot(const std::string& title, const std::string& x_name, const std:
   }
   std::string out = fmt::format("<figure><figcaption>{}", escaped(title));
   for (const Series& each : series)
-    out += fmt::format(R"( <b style="color:{}">{}</b>)", each.color, each.name);
+    out += fmt::format(R"( <b style="color:{}">{}</b>)", each.color, escaped(each.name));
   out += fmt::format(R"(</figcaption><svg viewBox="0 0 {} {}" role="img">)", kWidth, kHeight);
   const double bottom = kHeight - 20.0;
   out += fmt::format(R"(<path class="axis" d="M{0} 6V{1}H{2}"/><text x="{3}" y="14" text-anchor="end">{4:.4g}</text>)",
@@ -99,6 +100,32 @@ std::string case_section(const SimCase& each) {
   return out;
 }
 
+// What a sweep compares, each measure in one plot with a line for each case.
+std::string comparison(const std::vector<SimCase>& cases) {
+  static constexpr std::array kColors = {"#c33", "#39c", "#393", "#c83", "#639", "#366", "#a06", "#777"};
+  const auto overlay = [&](const std::string& title, const char* x_name, const auto& series_of) {
+    std::vector<Series> series;
+    for (std::size_t i = 0; i < cases.size(); ++i)
+      series.push_back(series_of(cases[i].name.c_str(), kColors[i % kColors.size()], cases[i].report));
+    return plot(title, x_name, series);
+  };
+  const auto timed = [](double TimelinePoint::*field) {
+    return [field](const char* name, const char* color, const SimReport& report) {
+      return over_time(name, color, report, field);
+    };
+  };
+  const auto ranked = [](Distribution SimReport::*field) {
+    return [field](const char* name, const char* color, const SimReport& report) {
+      return percentiles(name, color, report.*field);
+    };
+  };
+  return "<h2>All cases</h2>\n" + overlay("Time to first token, s, by percentile:", "%", ranked(&SimReport::ttft_s)) +
+         overlay("Inter-token latency, s, by percentile:", "%", ranked(&SimReport::itl_s)) +
+         overlay("Sequences waiting:", "s", timed(&TimelinePoint::num_waiting)) +
+         overlay("Sequences running:", "s", timed(&TimelinePoint::num_running)) +
+         overlay("Blocks used, share of the pool:", "s", timed(&TimelinePoint::blocks_used));
+}
+
 std::string summary_row(const SimCase& each) {
   const SimReport& r = each.report;
   std::string out = fmt::format("<tr><td>{}</td>", escaped(each.name));
@@ -120,10 +147,11 @@ std::string summary_row(const SimCase& each) {
 
 constexpr const char* kStyle =
     "body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2em .6em;border-bottom:1px solid "
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}td,th{padding:.2em "
+    ".4em;border-bottom:1px solid "
     "#ddd;"
     "text-align:right}td:first-child,th:first-child{text-align:left}figure{margin:1em 0}svg{width:100%}"
-    "text{font-size:11px;fill:#666}.axis{fill:none;stroke:#999}";
+    ".wide{overflow-x:auto}td,th{white-space:nowrap}text{font-size:11px;fill:#666}.axis{fill:none;stroke:#999}";
 
 }  // namespace
 
@@ -131,14 +159,16 @@ std::string to_html(const std::vector<SimCase>& cases, const std::string& title)
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta "
       "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n"
-      "<h1>{0}</h1>\n<table><tr><th>case</th><th>requests</th><th>output tok/s</th><th>token hits</th><th>block "
+      "<h1>{0}</h1>\n<div class=\"wide\"><table><tr><th>case</th><th>requests</th><th>output tok/s</th><th>token "
+      "hits</th><th>block "
       "hits</th>"
       "<th>TTFT p50 s</th><th>p90</th><th>p99</th><th>ITL p50 ms</th><th>p90</th><th>p99</th><th>e2e p50 s</th>"
       "<th>preemptions</th><th>fairness</th><th>busy</th></tr>\n",
       escaped(title), kStyle);
   for (const SimCase& each : cases)
     out += summary_row(each);
-  out += "</table>\n";
+  out += "</table></div>\n";
+  if (cases.size() > 1) out += comparison(cases);
   for (const SimCase& each : cases)
     out += case_section(each);
   return out + "</body></html>\n";

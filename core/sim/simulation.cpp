@@ -42,6 +42,8 @@ class Timeline {
     next_s_ = time_s + distance_s_;
   }
 
+  double next_s() const { return next_s_; }  // when the next point is due
+
  private:
   void thin_out() {
     std::size_t kept = 0;
@@ -52,7 +54,7 @@ class Timeline {
   }
 
   std::vector<TimelinePoint>& points_;
-  double distance_s_ = 1.0;
+  double distance_s_ = 0.01;
   double next_s_ = 0.0;
 };
 
@@ -66,15 +68,13 @@ class Fleet {
   }
 
   void arrive(const TraceRequest& request, std::int64_t number) {
-    for (const auto& replica : replicas_)
-      replica->run_until(request.arrival_s);
+    run_until(request.arrival_s);
     timeline_.observe(request.arrival_s, replicas_);
     choose(request, number).arrive(request, number);
   }
 
   void run_to_end(SimReport& report) {
-    for (const auto& replica : replicas_)
-      replica->run_to_end();
+    run_until(std::numeric_limits<double>::infinity());
     timeline_.observe(report.duration_s, replicas_);
     for (const auto& replica : replicas_) {
       report.num_blocks += replica->kv().pool().num_blocks();
@@ -83,6 +83,19 @@ class Fleet {
   }
 
  private:
+  // With a point of the timeline at each time where one is due: a backlog is seen between arrivals and behind the last.
+  void run_until(double time_s) {
+    const auto has_work = [](const auto& replica) { return replica->has_work(); };
+    while (timeline_.next_s() < time_s && std::any_of(replicas_.begin(), replicas_.end(), has_work)) {
+      const double due_s = timeline_.next_s();
+      for (const auto& replica : replicas_)
+        replica->run_until(due_s);
+      timeline_.observe(due_s, replicas_);
+    }
+    for (const auto& replica : replicas_)
+      replica->run_until(time_s);
+  }
+
   Replica& choose(const TraceRequest& request, std::int64_t number) {
     if (options_.route == Route::kRoundRobin || replicas_.size() == 1) {
       return *replicas_[static_cast<std::size_t>(number) % replicas_.size()];

@@ -1,5 +1,6 @@
 #include "core/sim/simulation.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <list>
@@ -228,6 +229,22 @@ TEST_CASE("a sweep is every combination", "[sim]") {
   CHECK((*cases)[3].options.scheduler.policy == SchedulerPolicy::kFair);
 }
 
+TEST_CASE("the timeline is sampled by time: a backlog behind the last arrival is seen", "[sim]") {
+  SimOptions slow = fast(50'000, 16);
+  slow.scheduler.max_num_seqs = 4;
+  const SimReport report = simulated(slow, "requests=400,rate=1000,prompt=50,output=200");
+  REQUIRE(report.timeline.size() > 50);
+  const auto last_arrival_s = 400.0 / 1000.0 * 2.0;
+  REQUIRE(report.duration_s > 4.0 * last_arrival_s);
+  const auto behind = std::count_if(report.timeline.begin(), report.timeline.end(),
+                                    [&](const TimelinePoint& point) { return point.time_s > last_arrival_s; });
+  CHECK(behind * 2 > static_cast<std::ptrdiff_t>(report.timeline.size()));
+  // It sinks: no point repeats the backlog of the last arrival until the end.
+  CHECK(report.timeline[report.timeline.size() / 2].num_waiting > report.timeline.back().num_waiting);
+  for (std::size_t i = 1; i < report.timeline.size(); ++i)
+    CHECK(report.timeline[i].time_s > report.timeline[i - 1].time_s);
+}
+
 TEST_CASE("reports are valid JSON and one self-contained page", "[sim]") {
   SimCase each{"quotes \" and <tags>", {}, simulated(fast(5'000, 16), "requests=50,rate=10,keys=2")};
   const auto json = nlohmann::json::parse(to_json({each, each}));
@@ -240,6 +257,11 @@ TEST_CASE("reports are valid JSON and one self-contained page", "[sim]") {
   CHECK(html.find("http") == std::string::npos);
   CHECK(html.find("src=") == std::string::npos);
   CHECK(html.find("<tags>") == std::string::npos);
+  CHECK(html.find("All cases") == std::string::npos);
+  // A sweep is compared in common plots, with the name of each case.
+  const std::string sweep = to_html({each, each}, "a title");
+  CHECK(sweep.find("All cases") != std::string::npos);
+  CHECK(sweep.find("<tags>") == std::string::npos);
   CHECK(to_table({each}).find("quotes") != std::string::npos);
 }
 
