@@ -36,6 +36,14 @@ bool is_numeric_address(std::string_view name) {
          (!last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
+// Lower case, without parameters.
+std::string bare_type(std::string_view content_type) {
+  std::string type = lowered(content_type.substr(0, content_type.find(';')));
+  while (type.ends_with(' ') || type.ends_with('\t'))
+    type.pop_back();
+  return type;
+}
+
 }  // namespace
 
 bool is_trusted_host(std::string_view host, const std::vector<std::string>& allowed) {
@@ -69,10 +77,20 @@ std::optional<Response> cross_site_refusal(const RequestHead& head) {
   return std::nullopt;
 }
 
+bool is_from_browser(const RequestHead& head) {
+  return std::any_of(head.fields.begin(), head.fields.end(), [](const HeaderField& field) {
+    const std::string_view name = field.name;
+    return name == "origin" || name == "referer" || name == "cookie" || name.starts_with("sec-") ||
+           (name == "user-agent" && field.value.starts_with("Mozilla/"));
+  });
+}
+
+bool is_form_type(std::string_view content_type) {
+  return bare_type(content_type) == "application/x-www-form-urlencoded";
+}
+
 bool is_json_type(std::string_view content_type) {
-  std::string type = lowered(content_type.substr(0, content_type.find(';')));
-  while (type.ends_with(' ') || type.ends_with('\t'))
-    type.pop_back();
+  const std::string type = bare_type(content_type);
   const bool suffix =
       type.size() > 5 && type.rfind("application/", 0) == 0 && type.compare(type.size() - 5, 5, "+json") == 0;
   return type.empty() || type == "application/json" || type == "text/json" || suffix;

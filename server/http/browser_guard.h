@@ -22,6 +22,13 @@ bool is_cross_site(const RequestHead& head);
 // Why a web page may have made this request of an /admin path; nothing where none can have.
 std::optional<Response> cross_site_refusal(const RequestHead& head);
 
+// Whether the request bears marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's User-Agent. Every
+// request that a page can send to another site has one of them.
+bool is_from_browser(const RequestHead& head);
+
+// What a program such as curl calls a body without a given type: application/x-www-form-urlencoded.
+bool is_form_type(std::string_view content_type);
+
 // application/json, text/json and application/...+json, with or without parameters.
 bool is_json_type(std::string_view content_type);
 

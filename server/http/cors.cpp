@@ -36,8 +36,13 @@ std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHe
       {"Access-Control-Allow-Origin", allows_any(options) ? "*" : std::string(origin)},
       {"Access-Control-Expose-Headers",
        "X-Request-Id, Retry-After, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
-       "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"},
+       "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, "
+       "X-Quire-Warning"},
       {"Vary", "Origin"}};
+}
+
+bool has_allowed_origin(const CorsOptions& options, const RequestHead& head) {
+  return is_allowed(options, head.field("origin"));
 }
 
 bool is_preflight(const RequestHead& head) {

@@ -13,6 +13,8 @@ namespace quire {
 
 // What lets the requesting page read the response; nothing where its origin is not allowed or there is none.
 std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHead& head);
+// Whether the request comes from a page of a listed origin.
+bool has_allowed_origin(const CorsOptions& options, const RequestHead& head);
 // A browser's question before the request itself.
 bool is_preflight(const RequestHead& head);
 // `allow`: the methods that the path answers. 204 where the origin may, 403 where it may not.

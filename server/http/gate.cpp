@@ -100,17 +100,23 @@ std::optional<Response> check_key(ServerState& state, const Settings& settings, 
   return std::nullopt;
 }
 
-std::optional<Response> media_refusal(const RequestHead& head) {
+std::optional<Response> media_refusal(const CorsOptions& cors, const RequestHead& head) {
   const std::string encoding = lowered(head.field("content-encoding"));
-  if (is_json_type(head.field("content-type")) && (encoding.empty() || encoding == "identity")) return std::nullopt;
+  const std::string_view type = head.field("content-type");
+  // curl names a form where a script gives no type. A page can send both, and no type, to any site without asking
+  // first.
+  const bool is_json = type.empty()         ? !is_cross_site(head) || has_allowed_origin(cors, head)
+                       : is_form_type(type) ? !is_from_browser(head)
+                                            : is_json_type(type);
+  if (is_json && (encoding.empty() || encoding == "identity")) return std::nullopt;
   return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
 }
 
-std::optional<Response> endpoint_refusal(ServerState& state, const RequestHead& head, bool resumes,
-                                         Admission& admission) {
+std::optional<Response> endpoint_refusal(ServerState& state, const Settings& settings, const RequestHead& head,
+                                         bool resumes, Admission& admission) {
   if (auto refusal = phase_refusal(state, resumes)) return refusal;
   if (admission.route->method != "POST") return std::nullopt;
-  if (auto refusal = media_refusal(head)) return refusal;
+  if (auto refusal = media_refusal(settings.options.cors, head)) return refusal;
   if (admission.key == nullptr || resumes) return std::nullopt;
   const auto now = Clock::now();
   auto lease = state.quotas.admit(*admission.key, now);
@@ -138,7 +144,7 @@ Admission pass_gate(ServerState& state, const Settings& settings, const RequestH
   admission.route = match.route;
   admission.refusal = check_key(state, settings, head, arrival, admission);
   if (!admission.refusal && match.route->is_api()) {
-    admission.refusal = endpoint_refusal(state, head, arrival.resumes, admission);
+    admission.refusal = endpoint_refusal(state, settings, head, arrival.resumes, admission);
   }
   return admission;
 }

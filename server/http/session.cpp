@@ -430,6 +430,8 @@ void Session::note_outcome(const Operation& operation, const OperationDriver::Ou
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
+  for (const std::string& warning : operation->warnings())
+    admission_.fields.push_back({"X-Quire-Warning", warning});
   OperationDriver::Outcome outcome;
   {
     std::shared_ptr<SavedStream> saved;

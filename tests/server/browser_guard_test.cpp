@@ -51,6 +51,30 @@ TEST_CASE("names that an outsider cannot have made lead here are trusted, others
   CHECK_FALSE(is_trusted_host("llm.example.org", {"llm.example.com"}));
 }
 
+TEST_CASE("a JSON body without a type, or with curl's, is read where no page can have sent it") {
+  TestServer server;
+  const auto ask = [&](const std::string& fields) {
+    const std::string body = R"({"prompt":"x","max_tokens":1})";
+    return status_of(server.port(), "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n" + fields +
+                                        "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  };
+  const std::string form = "Content-Type: application/x-www-form-urlencoded\r\n";
+  CHECK(ask("") == 200);
+  CHECK(ask("User-Agent: curl/7.88.1\r\nAccept: */*\r\n" + form) == 200);
+  CHECK(ask("Content-Type: Application/X-WWW-Form-Urlencoded; charset=UTF-8\r\n") == 200);
+  for (const char* mark :
+       {"Origin: https://evil.example.com\r\n", "Origin: null\r\n", "Referer: https://evil.example.com/\r\n",
+        "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Mode: no-cors\r\n", "Cookie: a=b\r\n",
+        "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n"}) {
+    INFO(mark);
+    CHECK(ask(mark + form) == 415);
+  }
+  CHECK(ask("Origin: https://evil.example.com\r\n") == 415);
+  CHECK(ask("Sec-Fetch-Site: cross-site\r\n") == 415);
+  CHECK(ask("Content-Type: text/plain\r\n") == 415);
+  CHECK(ask("Content-Type: multipart/form-data\r\n") == 415);
+}
+
 TEST_CASE("a rebound host name does not read a keyless API; with a key the name does not matter") {
   const std::string ask = "GET /v1/models HTTP/1.1\r\nHost: evil.example.com\r\n";
   {

@@ -54,6 +54,27 @@ TEST_CASE("returned token ids hold the token that ended the text, whole and stre
   CHECK(answer(client, "/v1/completions", "{" + text + R"(,"max_tokens":1})")["choices"][0]["token_ids"] == cut);
 }
 
+TEST_CASE("a field that looks misspelt is named in a header, and only such a one") {
+  TestServer server(says("ab"));
+  HttpClient client(server.port());
+  const auto warned = [&](const std::string& path, const std::string& fields) {
+    const HttpReply reply =
+        client.post(path, R"({"prompt":"x","input":"x","messages":[{"role":"user","content":"x"}],)" + fields + "}");
+    CHECK(reply.status == 200);
+    const auto found = reply.fields.find("x-quire-warning");
+    return found == reply.fields.end() ? std::string() : found->second;
+  };
+  const std::string chat = "/v1/chat/completions";
+  CHECK(warned("/v1/completions", R"("max_tokns":1)") == "unknown field 'max_tokns'; did you mean 'max_tokens'?");
+  CHECK(warned(chat, R"("temprature":1)") == "unknown field 'temprature'; did you mean 'temperature'?");
+  CHECK(warned(chat, R"("stream":true,"temprature":1)") == "unknown field 'temprature'; did you mean 'temperature'?");
+  CHECK(warned("/v1/embeddings", R"("dimension":1)") == "unknown field 'dimension'; did you mean 'dimensions'?");
+  CHECK(warned(chat, R"("my_own_field":1,"x":2,"max_tokens":1)").empty());
+  // Nothing of a client's choice gets into the head but letters of a field's name.
+  CHECK(warned(chat, R"("max_tokens\r\nSet-Cookie: a":1)").empty());
+  CHECK(warned(chat, R"("max_tokens\u00e9":1)").empty());
+}
+
 TEST_CASE("a request's own id ends the response's, and two at once may share it") {
   TestServer server(says("ab"));
   HttpClient client(server.port());

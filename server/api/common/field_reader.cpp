@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "core/base/nearest_name.h"
+
 namespace quire {
 
 namespace {
@@ -32,6 +34,15 @@ std::optional<std::int64_t> whole_number(const Json& value) {
   return static_cast<std::int64_t>(number);
 }
 
+// Of unknown fields: shorter names are near to everything, longer ones are none of ours.
+constexpr std::size_t kMostWarnings = 4;
+constexpr std::size_t kShortestMisspelling = 4;
+constexpr std::size_t kLongestMisspelling = 48;
+
+bool is_field_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
 }  // namespace
 
 FieldReader::FieldReader(const Json& object, std::string path) : path_(std::move(path)) {
@@ -42,8 +53,23 @@ FieldReader::FieldReader(const Json& object, std::string path) : path_(std::move
 }
 
 const Json* FieldReader::find(std::string_view name) const {
+  asked_.emplace_back(name);
   const auto found = members_.find(name);
   return found == members_.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> FieldReader::misspelt() const {
+  std::vector<std::string> warnings;
+  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
+  for (const auto& [name, value] : members_) {
+    if (warnings.size() == kMostWarnings) break;
+    const bool is_plain = name.size() >= kShortestMisspelling && name.size() <= kLongestMisspelling &&
+                          std::all_of(name.begin(), name.end(), is_field_letter);
+    if (!is_plain || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto likely = likely_name(name, known);
+    if (likely) warnings.push_back(fmt::format("unknown field '{}'; did you mean '{}'?", path(name), *likely));
+  }
+  return warnings;
 }
 
 void FieldReader::fail(std::string_view name, std::string message, std::string code) {

@@ -1,6 +1,7 @@
 // FieldReader: takes typed values out of a JSON object and remembers the first that is wrong, named by its path.
 // One thread at a time. null counts as absent everywhere, as OpenAI's clients send it so.
-// A field that Quire knows and cannot honour is refused by name with refuse(); members nobody asks for are ignored.
+// A field that Quire knows and cannot honour is refused by name with refuse(); members that are not asked for are
+// ignored, and named by misspelt() where they look like one that was.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +55,9 @@ class FieldReader {
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
   const std::optional<Error>& error() const { return error_; }
+  // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each member that was not asked for and is near to a
+  // name that was; a few at most, in printable ASCII. After everything was read.
+  std::vector<std::string> misspelt() const;
   // Of costly work on what is read.
   const WorkLimit& limit() const { return limit_; }
   void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
@@ -64,6 +68,7 @@ class FieldReader {
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
 
   std::unordered_map<std::string_view, const Json*> members_;
+  mutable std::vector<std::string> asked_;  // names, as they were asked for
   std::string path_;
   std::optional<Error> error_;
   WorkLimit limit_;
