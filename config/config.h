@@ -35,10 +35,10 @@ void load_config_text(Config& config, std::string_view text, const std::string& 
 // Overrides one key: what a flag gives. `flag` stands for the place in messages.
 void set_config_value(Config& config, std::string_view key, const std::vector<std::string>& values,
                       const std::string& flag);
-// What no single key can tell: values that exclude each other.
+// Checks across keys: values that exclude each other.
 void check_config(const Config& config);
 
-// What is different in `next`. Secrets are told as changed, never what they are.
+// The differences of `next`. Secrets are reported as changed, without their values.
 std::vector<ConfigChange> compare_configs(const Config& current, const Config& next);
 
 // The whole configuration as a commented file that load_config_text reads back. Of a default Config it is the file that

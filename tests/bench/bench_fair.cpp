@@ -68,7 +68,7 @@ void measure_itl(BenchModel& model) {
     }
     std::printf(
         "itl: target %6.1f ms: between tokens p50 %.1f, p90 %.1f, p99 %.1f ms; %zu prompts of %d beside, first token "
-        "after %.0f ms; with nobody streaming such a prompt takes %llu step(s)\n",
+        "after %.0f ms; with no stream beside it such a prompt takes %llu step(s)\n",
         options.scheduler.target_itl_ms, percentile(gaps, 50), percentile(gaps, 90), percentile(gaps, 99), first.size(),
         kLongTokens, 1e3 * percentile(first, 50), static_cast<unsigned long long>(steps_alone));
   }
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_fair MODEL [itl|fair]...\n");
     return 2;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is told although the run be cut
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is printed even if the run is cut
   BenchModel model(argv[1]);
   for (const auto& [name, measure] : all) {
     if (argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc) measure(model);

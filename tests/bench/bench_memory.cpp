@@ -141,7 +141,7 @@ void measure_pools(BenchModel& model) {
   }
 }
 
-// The step of eight streams, with nobody and with ten thousand behind them.
+// The step of eight streams, with none and with ten thousand requests waiting behind them.
 void measure_waiting(BenchModel& model) {
   constexpr int kSteps = 200;
   for (const int num_waiting : {0, 10'000, 0, 10'000}) {
@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_memory MODEL [shared|pools|waiting]...\n");
     return 2;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is told although the run be cut
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is printed even if the run is cut
   BenchModel model(argv[1]);
   for (const auto& [name, measure] : all) {
     const bool asked = argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc;

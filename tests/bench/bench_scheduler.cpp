@@ -115,7 +115,7 @@ int main() {
        {Named{"fcfs", SchedulerPolicy::kFcfs}, Named{"priority", SchedulerPolicy::kPriority},
         Named{"fair", SchedulerPolicy::kFair}}) {
     std::printf("%s\n", name);
-    measure("nobody comes", {.num_blocks = 1'000'000, .min_output = 10'000, .max_output = 10'000, .policy = policy});
+    measure("no arrivals", {.num_blocks = 1'000'000, .min_output = 10'000, .max_output = 10'000, .policy = policy});
     measure("choices take turns", {.num_keys = 1000, .num_choices = 8, .policy = policy});
     measure("memory is short", {.num_running = 1400, .num_blocks = 48'000, .max_output = 2000, .policy = policy});
   }

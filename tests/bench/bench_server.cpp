@@ -81,7 +81,7 @@ std::string request_of(bool chat, int max_tokens, bool stream) {
          "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-// A rate is offered, not the most that can be had: a delay means something only while the engine waits for nobody.
+// A fixed rate is offered instead of the highest one: a delay is meaningful only while the engine does not wait.
 void measure_streams(int io_threads, bool chat) {
   for (const int rate : {100'000, 150'000, 200'000, 250'000}) {
     const std::chrono::nanoseconds period(std::int64_t{1'000'000'000} * kStreams / rate);

@@ -111,7 +111,7 @@ def serve_once(args, who, command, port, ready, concurrency, folder):
 
 
 def serve(args):
-    peer_port = args.port + 1  # a port that was just left may not be free for everybody
+    peer_port = args.port + 1  # a port that was just closed may not be free yet
     with tempfile.TemporaryDirectory() as folder:
         for concurrency in [int(text) for text in args.concurrency.split(",")]:
             if args.who in ("both", "quire"):

@@ -19,7 +19,7 @@ systemd-analyze security --offline=true --threshold=20 --no-pager "$work/quire.s
   { cat "$work/exposure"; exit 1; }
 grep 'Overall exposure' "$work/exposure"
 
-# What the unit promises to supervise, the daemon is told to do within: its default drain ends before systemd loses patience.
+# The daemon's default drain ends before the unit's stop timeout.
 grace=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/quire.service")
 drain=$("$quire" serve --print-config | awk '/^drain:/ { on = 1; next } /^[a-z]/ { on = 0 } on && /delay:|deadline:/ { sum += $2 } END { print sum }')
 [ "$grace" -gt "$drain" ] || { echo "TimeoutStopSec=$grace is not longer than a drain of $drain s"; exit 1; }

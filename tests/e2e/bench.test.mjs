@@ -57,7 +57,7 @@ test("a closed loop counts what the server counts", async () => {
   assert.match(table, /^time to first token( +[\d.]+){4}$/m);
 });
 
-test("a shared prefix is shared, and its cached tokens are told", async () => {
+test("a shared prefix is shared, and its cached tokens are reported", async () => {
   const { figures } = await serve("--concurrency", "1", "--requests", "4", "--prompt", "8", "--output", "4", "--shared-prefix", "100");
   assert.equal(figures.errors, 0);
   assert.ok(figures.cached_tokens > 200, `${figures.cached_tokens} cached`);

@@ -44,7 +44,7 @@ test("a request is one line of JSON with its key, tokens and times", async () =>
 });
 
 test("what is refused is logged with its reason, and a head that is none without a path", async () => {
-  assert.equal((await ask("nobody", { user: "unknown-key" })).status, 401);
+  assert.equal((await ask("unknown", { user: "unknown-key" })).status, 401);
   assert.equal((await logged((each) => each.request_id === "unknown-key")).error, "invalid_api_key");
   const socket = net.connect(Number(new URL(server.url).port), "127.0.0.1");
   socket.end("GET /\x1b[31mred HTTP/1.1\r\nHost: a\r\n\r\n");

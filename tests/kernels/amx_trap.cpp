@@ -194,8 +194,8 @@ Fault execute(const AmxInstruction& in) {
   return nullptr;
 }
 
-// An instruction that is none of ours, or that the processor would refuse, is met again by whoever handled the signal
-// before.
+// An instruction that is none of ours, or that the processor would refuse, is raised again for the previous handler of
+// the signal before.
 void on_illegal_instruction(int, siginfo_t*, void* context) {
   mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
   AmxInstruction instruction;

@@ -1,4 +1,4 @@
-// PieceRanges: each piece once, in order within a range, whoever claims.
+// PieceRanges: each piece once, in order within a range, for any order of claims.
 #include "kernels/cpu/piece_ranges.h"
 
 #include <atomic>

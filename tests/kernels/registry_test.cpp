@@ -86,7 +86,7 @@ TEST_CASE("of two hyper-threads of a core one is counted") {
   write(2, "0,2");
   write(3, "1,3");
   CHECK(one_per_core({0, 1, 2, 3}, cpus) == std::vector<int>{0, 1});
-  CHECK(one_per_core({2, 3}, cpus) == std::vector<int>{2, 3});  // whose siblings belong to somebody else
+  CHECK(one_per_core({2, 3}, cpus) == std::vector<int>{2, 3});  // whose siblings are not ours
   CHECK(one_per_core({1, 3, 7, 8}, cpus) == std::vector<int>{1, 7, 8});
   std::filesystem::remove_all(cpus);
 }

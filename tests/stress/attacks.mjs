@@ -189,7 +189,7 @@ async function over_quota({ port }) {
 }
 
 async function wrong_key({ port }) {
-  const client = new RawClient(port).send(post("/v1/completions", "{}", { key: "nobody" }));
+  const client = new RawClient(port).send(post("/v1/completions", "{}", { key: "unknown" }));
   const status = await client.status();
   assert.ok([401, 429].includes(status), `status ${status}`);  // one address may fail sixty times a minute
   client.close();

@@ -9,7 +9,7 @@ struct Cases {
   std::string schema;
   std::vector<std::string> valid;
   std::vector<std::string> invalid;
-  std::vector<std::string> lost{};  // what no valid text begins with
+  std::vector<std::string> lost{};  // beginnings of no valid text
 };
 
 void check(const Cases& cases) {
