@@ -19,6 +19,8 @@ process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 const scale = Number(values.scale);
 const kLarge = 15 << 20;
+// server.text_threads, each with the values of a body of server.max_body_bytes (deploy/docs/security.md), at their defaults.
+const kReadMib = 3 * (32 + 2 * 16);
 const kLargeBytes = Buffer.alloc(kLarge, "x");
 
 const head = (path, framing) =>
@@ -80,16 +82,17 @@ const aborts = (port, count) => times(count, (index) => {
 });
 
 // Each opens what it opens at once, and again until the attack is over; returns the clients to close. `with_keys`: the daemon has
-// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more.
+// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more. `is_read`: bodies
+// arrive whole, so that the text threads read them.
 const kAttacks = {
   declared_bodies: { open: (port) => times(17 * scale, () =>
     new RawClient(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
   unfinished_chunks: { open: (port) => times(100 * scale, () => new RawClient(port)
     .send(`${head("/v1/completions", "Transfer-Encoding: chunked")}${kLarge.toString(16)}\r\n`).send(kLargeBytes)) },
   lists: { open: (port) => lists(port, 2 * scale) },
-  long_prompts: { open: (port) => long_prompts(port, 8 * scale, kLarge) },
-  texts: { open: (port) => texts(port, 8 * scale) },
-  biases: { open: (port) => biases(port, 4 * scale) },
+  long_prompts: { is_read: true, open: (port) => long_prompts(port, 8 * scale, kLarge) },
+  texts: { is_read: true, open: (port) => texts(port, 8 * scale) },
+  biases: { is_read: true, open: (port) => biases(port, 4 * scale) },
   costly_schemas: { open: (port) => schemas(port, 4 * scale) },
   wrong_keys: { with_keys: true, open: (port) => wrong_keys(port, 10 * scale) },
   tenant: { with_keys: true, is_quota: true, open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
@@ -156,8 +159,8 @@ async function measure(name, attack, folder) {
   const server = await QuireServer.start(config_of(attack, folder));
   try {
     const alone = await ask_chats(server.url);
-    // What bodies may take beside what the daemon has at rest: server.max_queued_bytes, at its default.
-    const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256);
+    // What bodies may take beside what the daemon has at rest, server.max_queued_bytes, and the text threads with what they read.
+    const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256 + (attack.is_read ? kReadMib : 0));
     const besieger = spawn(process.execPath, [process.argv[1], "--attack", name, "--port", new URL(server.url).port,
       "--scale", values.scale, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
     await pause(300);
