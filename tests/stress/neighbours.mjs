@@ -1,7 +1,8 @@
 // What a neighbour feels of each attack, on a daemon with its defaults: neighbours.mjs [--binary PATH] [--seconds N] [--scale N]
-// [--only NAME]. A client asks short chats one after another, undisturbed and beside each attack. Printed is a table of the time
+// [--only NAME] [--from ADDRESS]. A client asks short chats one after another, undisturbed and beside each attack. Printed is a table of the time
 // to the first token, errors and the most memory that the daemon had, each beside what it must be; the exit code is 1 where a
-// must is missed. A benchmark: it wants a machine to itself. The attackers run at a low priority, for theirs are other machines.
+// must is missed. A benchmark: it wants a machine to itself. The attackers run at a low priority and have an address of their own
+// (--from 127.0.0.1: the neighbour's), for theirs are other machines.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,7 +15,7 @@ import { pause, RawClient } from "./raw_client.mjs";
 
 const { values } = parseArgs({ options: { binary: { type: "string", default: process.env.QUIRE_BINARY },
   seconds: { type: "string", default: "5" }, scale: { type: "string", default: "10" }, only: { type: "string" },
-  attack: { type: "string" }, port: { type: "string" }, context: { type: "string" } } });
+  from: { type: "string", default: "127.0.0.2" }, attack: { type: "string" }, port: { type: "string" }, context: { type: "string" } } });
 process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 const scale = Number(values.scale);
@@ -28,6 +29,8 @@ const head = (path, framing) =>
 const times = (count, make) => Array.from({ length: count }, (_, index) => make(index));
 let number = 0;  // makes what is sent new each time
 
+const attacker = (port) => new RawClient(port, values.from);
+
 // A large body is made once: what the attacker pays for it is no part of the measurement.
 const bodies = new Map();
 function shared_body(name, make) {
@@ -35,7 +38,7 @@ function shared_body(name, make) {
   return bodies.get(name);
 }
 function post(port, path, body) {
-  return new RawClient(port).send(head(path, `Content-Length: ${body.length}`)).send(body);
+  return attacker(port).send(head(path, `Content-Length: ${body.length}`)).send(body);
 }
 const json = (port, path, body) => post(port, path, Buffer.from(JSON.stringify(body)));
 
@@ -74,7 +77,7 @@ const slow_reads = (port, count) => times(count, () => {
 const biases = (port, count) => times(count, () => post(port, "/v1/completions", shared_body("biases", () =>
   ({ prompt: "Once", max_tokens: 64, ignore_eos: true, logit_bias: Array(kLarge >> 4).fill([300, 0.25]) }))));
 const wrong_keys = (port, count) => times(count, (index) =>
-  new RawClient(port).send(`GET /v1/models HTTP/1.1\r\nHost: a\r\nx-api-key: guess ${index}\r\n\r\n`.repeat(10)));
+  attacker(port).send(`GET /v1/models HTTP/1.1\r\nHost: a\r\nx-api-key: guess ${index}\r\n\r\n`.repeat(10)));
 const aborts = (port, count) => times(count, (index) => {
   const client = json(port, "/v1/completions", { prompt: `Once ${++number}`, max_tokens: 500, stream: true });
   setTimeout(() => client.reset(), 20 + index);
@@ -86,8 +89,8 @@ const aborts = (port, count) => times(count, (index) => {
 // arrive whole, so that the text threads read them.
 const kAttacks = {
   declared_bodies: { open: (port) => times(17 * scale, () =>
-    new RawClient(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
-  unfinished_chunks: { open: (port) => times(100 * scale, () => new RawClient(port)
+    attacker(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
+  unfinished_chunks: { open: (port) => times(100 * scale, () => attacker(port)
     .send(`${head("/v1/completions", "Transfer-Encoding: chunked")}${kLarge.toString(16)}\r\n`).send(kLargeBytes)) },
   lists: { open: (port) => lists(port, 2 * scale) },
   long_prompts: { is_read: true, open: (port) => long_prompts(port, 8 * scale, kLarge) },
@@ -162,7 +165,7 @@ async function measure(name, attack, folder) {
     // What bodies may take beside what the daemon has at rest, server.max_queued_bytes, and the text threads with what they read.
     const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256 + (attack.is_read ? kReadMib : 0));
     const besieger = spawn(process.execPath, [process.argv[1], "--attack", name, "--port", new URL(server.url).port,
-      "--scale", values.scale, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
+      "--scale", values.scale, "--from", values.from, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
     await pause(300);
     const beside = await ask_chats(server.url);
     besieger.kill("SIGKILL");
