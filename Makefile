@@ -15,7 +15,7 @@ export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
-  fuzz-packages screenshots image deb check-deploy clean
+  fuzz-packages screenshots docs image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -115,6 +115,12 @@ screenshots: build/check/build.ninja
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
 	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
 
+# The guide as a site: build/docs/index.html. Fails on a dead link.
+docs:
+	@deploy/install-packages.sh mkdocs mkdocs-material python3
+	python3 deploy/site/build.py build/docs
+
+# The container image; needs Docker. `make check-deploy` builds and runs it without.
 image:
 	docker build -t quire .
 
