@@ -235,8 +235,11 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
       kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
     if (sequence.prompt_computed()) {
-      kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      if (sequence.borders.empty()) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      // Of a preempted sequence that came back at once, the pending token may have been computed, too.
+      const std::int64_t num_known = sequence.num_known_computed();
+      kv_.enter_partial(sequence.table, sequence.tokens, num_known);
+      if (sequence.borders.empty() && num_known == sequence.num_computed)
+        kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
       blocked_need_ = 0;
     }
