@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "server/api/errors.h"
+#include "server/api/common/errors.h"
 #include "server/http/request_head.h"
 
 namespace quire {

@@ -3,7 +3,7 @@
 #include <regex>
 #include <set>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 
@@ -75,7 +75,7 @@ TEST_CASE("every field that the code reads is on the API page") {
   const std::regex read(R"(\breader_?\.\w+\(\s*\"([a-z_]+)\")");
   // Their fields are llama-server's and vLLM's own.
   const std::set<std::string> elsewhere = {"text_endpoints.cpp"};
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() / "server/api")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_folder() / "server/api")) {
     if (entry.path().extension() != ".cpp" || elsewhere.count(entry.path().filename().string()) != 0) continue;
     const std::string source = read_file(entry.path());
     for (std::sregex_iterator match(source.begin(), source.end(), read), end; match != end; ++match) {

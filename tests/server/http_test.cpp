@@ -4,7 +4,7 @@
 #include <map>
 #include <regex>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/http/raw_head.h"
 #include "server/http/request_parser.h"
 #include "tests/server/test_server.h"

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "server/api/json.h"
-#include "server/api/llama_completion.h"
+#include "server/api/common/json.h"
+#include "server/api/llama/llama_completion.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/server/test_server.h"
 #include "tests/support/ready_table.h"

@@ -1,0 +1,147 @@
+#include "server/api/models/text_endpoints.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "core/text/detokenizer.h"
+#include "server/api/conversation/chat_prompt.h"
+
+namespace quire {
+
+namespace {
+
+// The parameters for which the model's files have a default of their own.
+Json default_sampling(const GenerationDefaults& defaults) {
+  Json json = Json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) json[name] = std::round(*value * 1e6) / 1e6;
+  };
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  if (defaults.top_k) json["top_k"] = *defaults.top_k;
+  return json;
+}
+
+Json model_json(const TableEntry& model) {
+  Json json{{"id", model.name},
+            {"object", "model"},
+            {"created", model.created},
+            {"owned_by", "quire"},
+            {"root", model.name},
+            {"parent", nullptr},
+            {"state", model_state_name(model.state)},
+            {"aliases", model.aliases}};
+  if (!model.info) return json;  // nobody has looked into its file yet
+  json["max_model_len"] = model.max_model_len;
+  json["meta"] = {{"architecture", model.info->architecture},
+                  {"vocab_size", model.info->vocab_size},
+                  {"n_params", model.info->num_parameters},
+                  {"size", model.info->file_bytes},
+                  {"file_type", model.info->file_type}};
+  if (model.served) json["meta"]["default_sampling"] = default_sampling(model.served->defaults);
+  return json;
+}
+
+std::unique_ptr<Operation> ready(const Json& body) {
+  return std::make_unique<ReadyOperation>(dump_json(body));
+}
+
+// The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
+
+Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model) {
+  if (reader.has("messages")) {
+    const ChatPromptFields fields = read_chat_prompt_fields(reader);
+    if (reader.error()) return tl::make_unexpected(*reader.error());
+    const auto pieces = render_chat(model, fields);
+    if (!pieces) return tl::make_unexpected(pieces.error());
+    return encode_chat(model, fields, *pieces);
+  }
+  const bool from_content = reader.has("content");
+  const auto text = reader.string(from_content ? "content" : "prompt");
+  if (!text) reader.missing("prompt");
+  // llama-server adds special tokens only when asked to, vLLM unless told not to.
+  const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
+  const bool parse_special = reader.boolean("parse_special", false);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  return model.tokenizer->encode(*text, add_special, parse_special);
+}
+
+// A token's own text; bytes that are no text are listed, as llama-server does.
+Json piece_json(const Tokenizer& tokenizer, TokenId token) {
+  const std::string_view bytes = tokenizer.token_bytes(token);
+  const Json text = std::string(bytes);
+  if (Json::parse(dump_json(text)) == text) return text;
+  Json list = Json::array();
+  for (const char c : bytes)
+    list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call&) {
+  Json body{{"object", "list"}, {"data", Json::array()}};
+  for (const TableEntry& model : models.entries()) {
+    if (model.state != ModelState::kUnloaded) body["data"].push_back(model_json(model));
+  }
+  return ready(body);
+}
+
+Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call) {
+  const std::size_t at = call.path.find("/models/");
+  const auto model = models.entry(std::string_view(call.path).substr(at + 8));
+  if (!model) return tl::make_unexpected(model.error());
+  return ready(model_json(**model));
+}
+
+Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const bool with_pieces = reader.boolean("with_pieces", false);
+  const bool with_strings = reader.boolean("return_token_strs", false);
+  const auto tokens = tokens_of(reader, *model);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  const Tokenizer& tokenizer = *model->tokenizer;
+  Json list = Json::array();
+  Json strings = Json::array();
+  for (const TokenId token : *tokens) {
+    if (with_strings) strings.push_back(piece_json(tokenizer, token));
+    list.push_back(with_pieces ? Json{{"id", token.value}, {"piece", piece_json(tokenizer, token)}}
+                               : Json(token.value));
+  }
+  Json answer{{"count", tokens->size()}, {"max_model_len", model->max_model_len}, {"tokens", std::move(list)}};
+  if (with_strings) answer["token_strs"] = std::move(strings);
+  return ready(answer);
+}
+
+Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const Tokenizer& tokenizer = *model->tokenizer;
+  const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1);
+  if (!ids) reader.missing("tokens");
+  const bool skip_special = reader.boolean("skip_special_tokens", true);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});
+  std::string text;
+  for (const std::int32_t id : *ids)
+    text += detokenizer.push(TokenId{id});
+  text += detokenizer.finish();
+  // vLLM's name and llama-server's.
+  return ready(Json{{"prompt", text}, {"content", text}});
+}
+
+Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const ChatPromptFields fields = read_chat_prompt_fields(reader);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const auto pieces = render_chat(*model, fields);
+  if (!pieces) return tl::make_unexpected(pieces.error());
+  std::string prompt;
+  for (const TextPiece& piece : *pieces)
+    prompt += piece.text;
+  return ready(Json{{"prompt", prompt}});
+}
+
+}  // namespace quire
