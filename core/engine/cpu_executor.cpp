@@ -27,7 +27,7 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStora
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
   model_.reserve(limits.max_rows, max_logit_rows);
-  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences);
+  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences + kMostDraftsOfStep);
   output_.entries.reserve(max_draws);
   output_.tokens.reserve(max_draws);
   output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));

@@ -86,6 +86,7 @@ class Engine::Impl {
   void submit(Step& step) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
+  std::span<std::uint32_t> next_mask(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_forks(Step& step, std::size_t parent) QUIRE_REQUIRES(kEngineThread);
   void add_draw(Step& step, std::size_t part, std::int64_t logit_row) QUIRE_REQUIRES(kEngineThread);
   bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -98,6 +99,19 @@ class Engine::Impl {
   void refuse_all(const Error& error) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+
+  // engine_drafts.cpp
+  bool can_draft() const;
+  void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
+  void propose_drafts() QUIRE_REQUIRES(kEngineThread);
+  void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
+  void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
+  void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void verify_drafts(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  std::int64_t num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const
+      QUIRE_REQUIRES(kEngineThread);
+  void note_verified(const StepPart& part, std::int64_t num_rows) QUIRE_REQUIRES(kEngineThread);
+  void take_draws(const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_;
   const std::vector<TokenId> end_of_generation_;

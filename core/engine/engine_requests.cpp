@@ -121,6 +121,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   }
   if (request.pooling != Pooling::kNone && request.pooling != Pooling::kLast) sequence.max_cached_tokens = 0;
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
+  if (can_draft()) begin_drafting(*generation);
   return generation;
 }
 

@@ -56,7 +56,9 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
+  if (can_draft()) propose_drafts();
   scheduler_.schedule(step.plan, step_limits);
+  note_unused_drafts(step.plan);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
   if (step.plan.empty()) return false;
@@ -84,9 +86,11 @@ void Engine::Impl::submit(Step& step) {
   for (const StepEntry& entry : step.plan.entries) {
     Generation& generation = Generation::of(*entry.sequence);
     StepPart part{.generation = &generation, .begin = generation.num_computed};
-    part.end = part.begin + entry.num_tokens;
-    part.is_last = entry.num_tokens == generation.num_remaining();
-    part.wanted = generation.wanted_rows(entry.num_tokens, part.is_last);
+    part.end = part.begin + entry.num_known();
+    part.num_drafts = entry.num_drafts;
+    part.is_last = entry.num_known() == generation.num_remaining();
+    part.wanted = generation.wanted_rows(entry.num_known(), part.is_last);
+    part.wanted.count += entry.num_drafts;
     part.first_index = step.input.add(entry, part.wanted, generation.pending_place);
     step.parts.push_back(part);
   }
@@ -136,7 +140,8 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
     part.num_scores = generation.request->scored_tokens.size();
   }
   if (!part.is_last || !generation.draws() || part.end != generation.num_tokens()) return;
-  add_draw(step, index, part.first_index + part.wanted.count - 1);
+  add_draw(step, index, part.first_index + part.wanted.count - 1 - part.num_drafts);
+  if (part.num_drafts > 0) add_draft_draws(step, index);
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
@@ -156,29 +161,36 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   live.num_unforked = 0;
   step.parts[parent].generation->num_pending = 0;
   for (const auto& forked : others) {
-    step.parts.push_back({.generation = forked.get(), .forked_from = parent});
+    const std::int64_t end = step.parts[parent].end;
+    step.parts.push_back({.generation = forked.get(), .begin = end, .end = end, .forked_from = parent});
     guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
 
 void Engine::Impl::add_draw(Step& step, std::size_t part, std::int64_t logit_row) {
   Generation& generation = *step.parts[part].generation;
-  const auto num_words = static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32);
-  const std::size_t place = step.draws.size();
   DrawRow row{.logit_row = logit_row,
               .state = &generation.sampler,
               .tokens = generation.tokens,
               .num_prompt_tokens = generation.num_prompt_tokens};
   if (generation.grammar != nullptr) {
-    if (step.masks.size() <= place) step.masks.resize(place + 1);
-    step.masks[place].resize(num_words);
-    if (generation.fill_mask(step.masks[place])) row.mask = step.masks[place];
+    const std::span<std::uint32_t> mask = next_mask(step);
+    if (generation.fill_mask(mask)) row.mask = mask;
   }
+  step.parts[part].draw = step.draws.size();
+  step.parts[part].num_draws = 1;
   step.draws.push_back(row);
-  step.parts[part].draw = place;
-  generation.pending_place = static_cast<std::int32_t>(place);
+  generation.pending_place = static_cast<std::int32_t>(step.draws.size() - 1);
   // The last token that may be drawn is not computed.
   generation.num_pending = generation.num_generated + 1 < generation.request->sampling.max_tokens ? 1 : 0;
+}
+
+// Of the next draw.
+std::span<std::uint32_t> Engine::Impl::next_mask(Step& step) {
+  const std::size_t place = step.draws.size();
+  if (step.masks.size() <= place) step.masks.resize(place + 1);
+  step.masks[place].resize(static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32));
+  return step.masks[place];
 }
 
 // False where the device has failed.
@@ -187,6 +199,7 @@ bool Engine::Impl::finish(Step& step) {
   try {
     output = &step.ticket->wait();
   } catch (const std::exception& error) {
+    forget_drafts(step);
     if (latest_ != &step) wait_in_vain(*latest_);
     device_failed(error.what());
     return false;
@@ -194,6 +207,8 @@ bool Engine::Impl::finish(Step& step) {
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
   if (output->seconds == 0.0) output->seconds = measured;
+  forget_drafts(step);
+  if (step.plan.num_drafts > 0) verify_drafts(step, *output);
   if (executor_->depth() == 1) {
     scheduler_.commit(step.plan, *output);
   } else {
@@ -218,7 +233,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     const std::int64_t num_computed = part.forked_from ? 0 : output.of(step.plan, i).num_computed;
     num_tokens += num_computed;
     part.is_complete =
-        part.forked_from ? step.parts[*part.forked_from].is_complete : part.begin + num_computed == part.end;
+        part.forked_from ? step.parts[*part.forked_from].is_complete : part.begin + num_computed >= part.end;
     Generation& generation = *part.generation;
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
@@ -255,7 +270,7 @@ void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOu
   }
   if (!part.is_complete || generation.finish) return;
   if (part.draw) {
-    generation.take(output.tokens[*part.draw], end_of_generation_);
+    take_draws(part, output);
     part.has_news = true;
   } else if (part.is_last && !generation.draws()) {
     generation.finish_prompt();

@@ -3,6 +3,7 @@
 // memory included, is thrown or noted here and ends that generation alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/draft/draft_record.h"
+#include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_input.h"
 #include "core/grammar/grammar.h"
@@ -21,6 +24,20 @@
 namespace quire {
 
 struct LiveRequest;
+
+// What a generation remembers of its drafts; all of it keeps its memory from step to step.
+struct Drafting {
+  std::unique_ptr<Drafter> drafter;  // null: it is not drafted
+  std::int32_t max_tokens = 0;       // in one step
+  std::array<DraftRecord, kNumDraftStrengths> records{DraftRecord(0.4), DraftRecord(0.8)};
+  DraftStrength strength = DraftStrength::kWeak;  // of the drafts at hand
+  std::uint32_t forced = 0;                       // bit i: the grammar forces draft i after those before it
+  std::vector<TokenId> proposed;
+
+  // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
+  std::unique_ptr<GrammarState> grammar;
+  std::vector<TokenId> forced_ahead;
+};
 
 struct Generation : Sequence {
   Generation(LiveRequest& owner, std::int32_t number, SamplerState sampler_state)
@@ -37,6 +54,18 @@ struct Generation : Sequence {
   WantedRows wanted_rows(std::int64_t num_tokens, bool ends) const;
   // A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
   bool fill_mask(std::span<std::uint32_t> mask);
+
+  // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where
+  // drafting does not pay now. read_budget: of Drafter::propose(). What goes wrong only ends drafting.
+  void propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation);
+  // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the
+  // next draft (false: it cannot), and fills the mask of the token after the first `num_tokens`.
+  void begin_lookahead();
+  bool look_over(TokenId draft);
+  bool fill_mask_ahead(std::int64_t num_tokens, std::span<std::uint32_t> mask);
+  // Takes drafts out of `tokens` again.
+  void forget_tokens_after(std::int64_t num_kept);
+  bool is_draft_forced(std::int64_t draft) const { return ((drafting.forced >> draft) & 1U) != 0; }
 
   // Hidden states of rows from `first_position` on. Row by row in the order of positions, each once, so that chunks and
   // preemptions do not change the sum.
@@ -57,9 +86,10 @@ struct Generation : Sequence {
   SamplerState sampler;
   std::unique_ptr<GrammarState> grammar;  // null: none
   std::vector<TokenId> forced;            // what must be sampled next, last first; where the model is asked for it
-  OutputEvent event;                      // what this step will send
-  std::optional<FinishInfo> finish;       // decided, not yet sent
-  std::int32_t pending_place = 0;         // of the pending token among the draws of the step before
+  Drafting drafting;
+  OutputEvent event;                 // what this step will send
+  std::optional<FinishInfo> finish;  // decided, not yet sent
+  std::int32_t pending_place = 0;    // of the pending token among the draws of the step before
 
   // Of the prompt's rows that are wanted themselves.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
@@ -76,9 +106,15 @@ struct Generation : Sequence {
   void append_forced(std::span<const TokenId> end_of_generation);
   bool is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const;
   bool forbids(TokenId token) const;
+  bool can_draft() const;
+  bool draws_forced() const { return request->sampling.num_logprobs.has_value(); }
+  void keep_allowed_drafts(std::size_t most, std::span<const TokenId> end_of_generation);
+  bool keep_draft(TokenId token, std::span<const TokenId> end_of_generation);
   Error why_no_token(const DrawnToken& drawn) const;
 };
 
+// The mask of one token.
+void allow_only(TokenId token, std::span<std::uint32_t> mask);
 Error out_of_memory();
 // Calls `work`, which is the generation's own: what it throws ends this generation.
 template <class Work>

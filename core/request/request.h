@@ -15,6 +15,7 @@
 #include "core/base/result.h"
 #include "core/grammar/grammar.h"
 #include "core/request/sampling_params.h"
+#include "core/request/speculation_options.h"
 #include "core/request/token_run.h"
 
 namespace quire {
@@ -28,10 +29,11 @@ struct Request {
   std::vector<TokenId> prompt;
   std::int64_t second_text = 0;  // of a pair: where its second text begins in the prompt; 0: one text
   SamplingParams sampling;
-  std::int32_t num_choices = 1;            // n: sequences that share the prompt's blocks
-  std::int32_t priority = 0;               // lower runs earlier
-  std::shared_ptr<const Grammar> grammar;  // may be null
-  Pooling pooling = Pooling::kNone;        // not kNone: no token is generated
+  std::optional<SpeculationOptions> speculation;  // absent: the server's
+  std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
+  std::int32_t priority = 0;                      // lower runs earlier
+  std::shared_ptr<const Grammar> grammar;         // may be null
+  Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
   std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;

@@ -42,6 +42,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(op
   const auto max_num_seqs = static_cast<std::size_t>(options.max_num_seqs);
   running_.reserve(max_num_seqs);
   shares_.reserve(max_num_seqs);
+  drafted_.reserve(max_num_seqs);
   next_to_start_.reserve(kNextToStart);
   collected_.reserve(kMostCollected);
   candidates_.reserve(kMostCollected);
@@ -104,6 +105,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   choose_streams();
   place_streaming(plan);
   const bool is_short_of_memory = plan.preempted.size() > num_displaced;
+  if (!is_short_of_memory) place_drafts(plan);
   std::erase_if(shares_, [](const Share& share) { return share.sequence->state != Sequence::State::kRunning; });
   set_prompt_budget(plan);
   if (!is_short_of_memory) admit_waiting(plan);
@@ -219,7 +221,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
-    const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
+    const std::int64_t num_kept = done.num_kept(entry);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
     sequence.num_scheduled = 0;
@@ -233,8 +235,11 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
       kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
     if (sequence.prompt_computed()) {
-      kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      if (sequence.borders.empty()) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      // Of a preempted sequence that came back at once, the pending token may have been computed, too.
+      const std::int64_t num_known = sequence.num_known_computed();
+      kv_.enter_partial(sequence.table, sequence.tokens, num_known);
+      if (sequence.borders.empty() && num_known == sequence.num_computed)
+        kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
       blocked_need_ = 0;
     }

@@ -3,6 +3,7 @@
 // Invariants: entries that continue a generation come first; copies are done before the entries are computed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -23,8 +24,10 @@ inline constexpr AdapterId kNoAdapter{-1};
 struct StepEntry {
   Sequence* sequence;
   std::int64_t num_tokens;      // from sequence->num_computed on
-  std::int64_t num_drafts = 0;  // of them, the last ones: proposed tokens that this step verifies
+  std::int64_t num_drafts = 0;  // of them, the last ones: the sequence's first drafts, which this step verifies
   AdapterId adapter = kNoAdapter;
+
+  std::int64_t num_known() const { return num_tokens - num_drafts; }
 };
 
 // Blocks that move beside a step.
@@ -41,6 +44,7 @@ struct StepPlan {
   std::vector<Sequence*> started;  // for the first time
   std::int64_t num_tokens = 0;
   std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
+  std::int64_t num_drafts = 0;         // of num_tokens, in those entries
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
 
   // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
@@ -66,6 +70,7 @@ struct StepPlan {
     started.clear();
     num_tokens = 0;
     num_streaming = 0;
+    num_drafts = 0;
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
@@ -77,7 +82,11 @@ struct StepPlan {
 // What of an entry was computed.
 struct EntryOutput {
   std::int64_t num_computed;      // of its num_tokens; fewer where the step ended early
-  std::int64_t num_accepted = 0;  // of its num_drafts
+  std::int64_t num_accepted = 0;  // of its num_drafts, those that were computed and found right
+
+  std::int64_t num_kept(const StepEntry& entry) const {
+    return std::min(num_computed, entry.num_known()) + num_accepted;
+  }
 };
 
 struct StepOutput {

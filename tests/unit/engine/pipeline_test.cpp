@@ -70,6 +70,7 @@ class FailingGrammar : public Grammar {
   class State : public GrammarState {
    public:
     explicit State(const FailingGrammar& grammar) : grammar_(grammar) {}
+    void assign(const GrammarState& other) override { num_calls_ = static_cast<const State&>(other).num_calls_; }
     void fill_mask(std::span<std::uint32_t> mask) override {
       if (grammar_.notes_ != nullptr) grammar_.notes_->push_back("mask");
       at(Place::kFillMask);

@@ -55,6 +55,7 @@ class EvenGrammar : public Grammar {
  private:
   class State : public GrammarState {
    public:
+    void assign(const GrammarState&) override {}
     void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), 0x55555555U); }
     bool accept(TokenId) override { return true; }
     bool finished() const override { return false; }
