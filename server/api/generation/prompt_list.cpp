@@ -4,6 +4,7 @@
 
 #include "core/text/detokenizer.h"
 #include "server/api/generation/generation_fields.h"
+#include "server/api/generation/prompt_fit.h"
 
 namespace quire {
 

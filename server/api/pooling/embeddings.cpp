@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/pooling/pooled_operation.h"
 #include "server/api/pooling/probabilities.h"
@@ -61,7 +62,7 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;
     }
-    auto tokens = encode_chat(model, chat, *pieces);
+    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
     if (!tokens) {
       reader.fail("messages", tokens.error().message, tokens.error().code);
       return texts;
