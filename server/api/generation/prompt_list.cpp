@@ -4,6 +4,7 @@
 
 #include "core/text/detokenizer.h"
 #include "server/api/generation/generation_fields.h"
+#include "server/api/generation/prompt_fit.h"
 
 namespace quire {
 
@@ -53,10 +54,10 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 }  // namespace
 
 std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
-                                 const std::string& prefix) {
+                                 const std::string& prefix, bool truncated) {
   std::vector<Prompt> prompts;
   const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false),
-                            reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
+                            truncated || reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {
     reader.missing(field);

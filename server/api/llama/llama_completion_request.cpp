@@ -1,4 +1,5 @@
 #include "server/api/llama/llama_completion_request.h"
+#include "server/api/generation/prompt_fit.h"
 
 #include <algorithm>
 #include <iterator>

@@ -6,7 +6,7 @@
 
 #include "core/text/detokenizer.h"
 #include "server/api/conversation/chat_prompt.h"
-#include "server/api/generation/generation_fields.h"
+#include "server/api/generation/prompt_fit.h"
 
 namespace quire {
 
@@ -60,7 +60,7 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
     if (reader.error()) return tl::make_unexpected(*reader.error());
     const auto pieces = render_chat(model, fields);
     if (!pieces) return tl::make_unexpected(pieces.error());
-    return encode_chat(model, fields, *pieces);
+    return encode_prompt(*pieces, fields.add_special_tokens, !fields.is_bounded, model, "messages");
   }
   const bool from_content = reader.has("content");
   const auto text = reader.string(from_content ? "content" : "prompt");

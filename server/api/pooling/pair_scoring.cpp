@@ -4,6 +4,7 @@
 #include <array>
 
 #include "server/api/generation/generation_fields.h"
+#include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/pooling/probabilities.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/api/pooling/pooled_operation.h"
+#include "server/api/common/pooled_operation.h"
 
 namespace quire {
 
