@@ -19,11 +19,13 @@ constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
 }  // namespace
 
 CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states)
+                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states,
+                         std::unique_ptr<KvStorage> window_storage)
     : model_(model),
       backend_(backend),
       storage_(std::move(storage)),
       states_(std::move(states)),
+      window_storage_(std::move(window_storage)),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
   model_.reserve(limits.max_rows, max_logit_rows);
@@ -39,15 +41,16 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   output_.clear();
   try {
     for (const BlockCopy& copy : plan.transfers.copies) {
-      if (copy.of == BlockCopy::Of::kState) {
-        states_->copy_state(copy.source.value, copy.destination.value);
-      } else {
-        storage_->copy_block(copy.source.value, copy.destination.value);
+      switch (copy.of) {
+        case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;
+        case BlockCopy::Of::kPart: window_storage_->copy_block(copy.source.value, copy.destination.value); break;
+        case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
       }
     }
-    StepArrays with_states = arrays;
-    with_states.state_storage = states_.get();
-    computed_ = model_.forward(with_states, *storage_);
+    StepArrays with_storages = arrays;
+    with_storages.state_storage = states_.get();
+    with_storages.window_storage = window_storage_.get();
+    computed_ = model_.forward(with_storages, *storage_);
     note_computed(plan, arrays);
   } catch (...) {
     failure_ = std::current_exception();
@@ -120,7 +123,7 @@ StepOutput& CpuExecutor::wait() {
 }
 
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                               const SchedulerOptions& scheduler, std::int64_t num_states) {
+                                               const SchedulerOptions& scheduler, const KvCounts& counts) {
   const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
   const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
   ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
@@ -131,10 +134,20 @@ std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, s
   if (model.state_floats() > 0) {
     if (backend.recurrent() == nullptr)
       throw StartupError(backend.name() + " does not compute the model's recurrent layers");
-    const std::int64_t num_wanted = num_states > 0 ? num_states : kStatesPerSequence * scheduler.max_num_seqs;
+    const std::int64_t num_wanted =
+        counts.num_states > 0 ? counts.num_states : kStatesPerSequence * scheduler.max_num_seqs;
     states = backend.recurrent()->allocate_states({.num_states = num_wanted, .floats = model.state_floats()});
   }
-  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states));
+  std::unique_ptr<KvStorage> window_storage;
+  if (counts.num_window_parts > 0) {
+    KvLayout layout = model.kv_split().windowed;
+    layout.num_blocks = counts.num_window_parts;
+    layout.block_size = storage->layout().block_size;
+    layout.dtype = storage->layout().dtype;
+    window_storage = backend.allocate_kv(layout);
+  }
+  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states),
+                                       std::move(window_storage));
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -34,6 +35,12 @@ std::int64_t num_states(Executor& executor) {
   return executor.states() == nullptr ? 0 : executor.states()->layout().num_states;
 }
 
+KvWindow window_of(Executor& executor) {
+  if (executor.window_storage() == nullptr) return {};
+  return {.num_tokens = executor.model().kv_split().window,
+          .num_parts = executor.window_storage()->layout().num_blocks};
+}
+
 std::uint64_t first_seed(std::uint64_t configured) {
   if (configured != 0) return configured;
   std::random_device device;
@@ -43,7 +50,7 @@ std::uint64_t first_seed(std::uint64_t configured) {
 Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
   return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
-          max_num_seqs * kv.blocks_for(scheduler.max_model_len())};
+          max_num_seqs * kv.blocks_for(scheduler.max_model_len()), kv.has_window() ? &kv.window() : nullptr};
 }
 
 // What the model and its memory make of the options.
@@ -72,7 +79,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
                       executor_->storage().block_bytes(),
                       executor_->states() == nullptr ? 0 : executor_->states()->state_bytes()),
-          num_states(*executor_)),
+          num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
   KvStorage& storage = executor_->storage();
@@ -86,10 +93,12 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                        [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
+    QUIRE_CHECK(!kv_.has_window(), "with a tier below the pool all layers keep all tokens");
     lower_tier_ = std::make_unique<LowerTier>(kv_, storage, executor_->states(), host_.get(), disk_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
+  stats_.num_parts = kv_.window().num_parts();
   board.publish(stats_);
 }
 
@@ -169,7 +178,8 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : Engine(executor_for(model, backend, std::move(storage), options.scheduler, options.num_states),
+    : Engine(executor_for(model, backend, std::move(storage), options.scheduler,
+                          {.num_states = options.num_states, .num_window_parts = options.num_window_parts}),
              std::move(end_of_generation), options) {}
 
 Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)

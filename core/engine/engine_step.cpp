@@ -338,6 +338,9 @@ void Engine::Impl::publish() {
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();
+  stats_.num_parts_used = kv_.window().num_pinned();
+  stats_.num_parts_cached = kv_.window().num_cached();
+  stats_.num_parts_used_peak = kv_.window().peak_pinned();
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();

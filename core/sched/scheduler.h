@@ -106,6 +106,7 @@ class Scheduler {
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
+  void keep_windows(Sequence& sequence, std::int64_t num_computed);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
   void reserve_room(Sequence& sequence) const;
@@ -152,11 +153,12 @@ class Scheduler {
   std::int64_t alike_until(const Sequence& sequence, const Sequence& other) const;
   bool parks(Sequence& sequence, const PrefixMatch& match);
   void find_head();
-  std::int64_t room_needed(const Candidate& candidate) const;
+  std::int64_t parts_of_step() const;
+  KvRoom room_needed(const Candidate& candidate) const;
   bool may_bypass(const Sequence& sequence) const;
   bool try_start(StepPlan& plan, Sequence& sequence);
   void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
-  std::int64_t most_room(const Sequence& sequence) const;
+  KvRoom most_room(const Sequence& sequence) const;
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -178,12 +180,12 @@ class Scheduler {
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;
-  Sequence* head_ = nullptr;              // of the candidates, the first in policy order
-  Sequence* blocked_ = nullptr;           // the head, where there is no room for it
-  std::int64_t room_beside_blocked_ = 0;  // blocks that those which start before it may come to need
+  Sequence* head_ = nullptr;      // of the candidates, the first in policy order
+  Sequence* blocked_ = nullptr;   // the head, where there is no room for it
+  KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
   double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::int64_t blocked_need_ = 0;        // > 0: nothing starts before so many blocks are available
+  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
   std::int64_t num_started_ = 0;         // each time that a sequence began to run
   std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
   std::uint64_t num_preemptions_ = 0;

@@ -61,7 +61,7 @@ struct StepPlan {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    transfers.copies.reserve(2 * num_sequences);  // a shared tail and a recurrent state of each
+    transfers.copies.reserve(4 * num_sequences);  // of each a shared tail, its part for windows, a recurrent state
   }
   void clear() {
     entries.clear();

@@ -21,7 +21,11 @@ namespace quire::test {
 class DeferredExecutor final : public Executor {
  public:
   DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
-      : device_(std::move(device)), storage_(*this), states_(*this), random_(seed) {}
+      : device_(std::move(device)),
+        storage_(*this, false),
+        window_storage_(*this, true),
+        states_(*this),
+        random_(seed) {}
 
   std::int64_t depth() const override { return 2; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
@@ -35,6 +39,7 @@ class DeferredExecutor final : public Executor {
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
+  KvStorage* window_storage() override { return device_->window_storage() == nullptr ? nullptr : &window_storage_; }
   std::string name() const override { return device_->name(); }
   StateStorage* states() override { return device_->states() == nullptr ? nullptr : &states_; }
 
@@ -47,15 +52,26 @@ class DeferredExecutor final : public Executor {
   // A copy of what the arrays view.
   struct ArraysCopy {
     std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, adapters,
-        states, logit_rows, hidden_rows, label_rows;
+        states, window_tables, window_slots, logit_rows, hidden_rows, label_rows;
     bool operator==(const ArraysCopy&) const = default;
   };
   static ArraysCopy copy_of(const StepArrays& arrays) {
     const auto copy = [](std::span<const std::int32_t> from) { return std::vector(from.begin(), from.end()); };
     const AttentionBatch& batch = arrays.attention;
-    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start),  copy(batch.context_len),
-            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots),        copy(arrays.adapters),
-            copy(arrays.states),           copy(arrays.logit_rows),  copy(arrays.hidden_rows), copy(arrays.label_rows)};
+    return {copy(arrays.token_ids),
+            copy(arrays.positions),
+            copy(batch.query_start),
+            copy(batch.context_len),
+            copy(batch.block_table_start),
+            copy(batch.block_tables),
+            copy(batch.slots),
+            copy(arrays.adapters),
+            copy(arrays.states),
+            copy(arrays.window.block_tables),
+            copy(arrays.window.slots),
+            copy(arrays.logit_rows),
+            copy(arrays.hidden_rows),
+            copy(arrays.label_rows)};
   }
   struct DrawCopy {
     std::int64_t logit_row;
@@ -156,7 +172,7 @@ class DeferredExecutor final : public Executor {
   // The host's reads and writes of blocks come after everything that was submitted before.
   class Storage final : public KvStorage {
    public:
-    explicit Storage(DeferredExecutor& executor) : executor_(executor) {}
+    Storage(DeferredExecutor& executor, bool has_windows) : executor_(executor), has_windows_(has_windows) {}
     const KvLayout& layout() const override { return device().layout(); }
     std::size_t block_bytes() const override { return device().block_bytes(); }
     void copy_block(std::int32_t source, std::int32_t destination) override {
@@ -173,8 +189,11 @@ class DeferredExecutor final : public Executor {
     }
 
    private:
-    KvStorage& device() const { return executor_.device_->storage(); }
+    KvStorage& device() const {
+      return has_windows_ ? *executor_.device_->window_storage() : executor_.device_->storage();
+    }
     DeferredExecutor& executor_;
+    const bool has_windows_;
   };
 
   class States final : public StateStorage {
@@ -224,6 +243,7 @@ class DeferredExecutor final : public Executor {
 
   std::unique_ptr<Executor> device_;
   Storage storage_;
+  Storage window_storage_;
   States states_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;

@@ -32,7 +32,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   rotate(layer, q, k);
   if (attention.norm_after_rope) norm_queries_and_keys(layer, q, k);
   if (attention.temperature != 0.0) scale_by_temperature(layer, q);
-  if (has_kv) backend_.store_kv(*layer.slice.kv, kv_layer(layer.index), layer.slice.attention, k, v);
+  if (has_kv) backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch, k, v);
   run_attention(layer, q, attended);
   if (attention.value_scale != 1.0) graph().scale(attended, static_cast<float>(attention.value_scale));
   if (gate_size > 0) graph().gate(Nonlinearity::kSigmoid, columns(qkv, query_size, gate_size), attended);
@@ -104,7 +104,7 @@ void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out
                         attention.alibi == 0.0 && attention.value_dim == attention.key_dim &&
                         (attention.chunk == 0 || attention.chunk >= spec_.config.max_context);
   if (is_plain)
-    return backend_.attention(*layer.slice.kv, source, layer.slice.attention, q, attention.num_heads, scale, out);
+    return backend_.attention(kept(layer).kv, source, kept(layer).batch, q, attention.num_heads, scale, out);
   const AttentionOptions options{.num_heads = attention.num_heads,
                                  .scale = scale,
                                  .causal = spec_.is_causal,
@@ -113,7 +113,7 @@ void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out
                                  .softcap = static_cast<float>(attention.softcap),
                                  .sinks = layer.weights.vector(Role::kSinks),
                                  .alibi = static_cast<float>(attention.alibi)};
-  graph().attention(*layer.slice.kv, source, layer.slice.attention, q, options, out);
+  graph().attention(kept(layer).kv, source, kept(layer).batch, q, options, out);
 }
 
 // Queries meet the latent rows themselves: k_b is applied to the query instead of the keys, v_b to the sum of rows.

@@ -25,6 +25,7 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
       keeps_one_layer_(quire::keeps_one_layer(spec)),
+      kept_windows_(kept_windows(spec)),
       eps_(static_cast<float>(spec.config.rms_eps)),
       widths_(widths(spec)) {
   for (const RopeConfig& rope : spec_.ropes)
@@ -271,6 +272,13 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
                      .block_tables = whole.block_tables,
                      .slots = whole.slots.subspan(at(begin), at(end - begin)),
                      .causal = spec_.is_causal};
+  if (arrays.window_storage != nullptr) {
+    slice.window = slice.attention;
+    slice.window.block_table_start = arrays.window.block_table_start.subspan(at(first), at(sequence - first + 1));
+    slice.window.block_tables = arrays.window.block_tables;
+    slice.window.slots = arrays.window.slots.subspan(at(begin), at(end - begin));
+    slice.window_kv = arrays.window_storage;
+  }
   slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
   slice.states = arrays.state_storage;
   if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/architectures/kv_groups.h"
 #include "core/model/layers/packed_layers.h"
 #include "core/model/model.h"
 
@@ -34,6 +35,7 @@ class Transformer final : public Model {
   std::int64_t num_labels() const override { return spec_.num_labels; }
   std::int64_t state_floats() const override { return quire::state_floats(spec_); }
   KvLayout kv_layout() const override { return kv_layout_of(spec_); }
+  KvSplit kv_split() const override { return kv_split_of(spec_); }
 
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   static std::size_t activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows);
@@ -86,7 +88,9 @@ class Transformer final : public Model {
     std::span<const std::int32_t> positions;
     StateStorage* states = nullptr;
     KvStorage* kv = nullptr;
-    MatrixView per_layer;  // [rows, layers * per_layer_size]
+    AttentionBatch window;           // as `attention`, of parts of blocks
+    KvStorage* window_kv = nullptr;  // of those; null: all layers keep all tokens
+    MatrixView per_layer;            // [rows, layers * per_layer_size]
   };
   struct Rotation {
     MatrixView cos;
@@ -142,6 +146,16 @@ class Transformer final : public Model {
   GraphOps& graph() const;
   RecurrentOps& recurrent() const;
   StatePart state_of(const Layer& layer, bool behind_conv) const;
+  // Where a layer's K and V are kept.
+  struct Kept {
+    KvStorage& kv;
+    const AttentionBatch& batch;
+  };
+  Kept kept(const Layer& layer) const {
+    const Slice& slice = layer.slice;
+    const bool has_parts = slice.window_kv != nullptr && kept_windows_[static_cast<std::size_t>(layer.index)] > 0;
+    return has_parts ? Kept{*slice.window_kv, slice.window} : Kept{*slice.kv, slice.attention};
+  }
   std::int64_t kv_layer(std::int64_t layer) const { return keeps_one_layer_ ? 0 : layer; }  // of the KV storage
 
   ModelSpec spec_;
@@ -151,6 +165,7 @@ class Transformer final : public Model {
   std::vector<RopeFrequencies> ropes_;
   std::vector<StatePlace> state_places_;
   const bool keeps_one_layer_;
+  const std::vector<std::int64_t> kept_windows_;
   std::unique_ptr<Buffer> ones_;  // the weight of norms without one
   float eps_;
   Widths widths_;

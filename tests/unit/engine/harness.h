@@ -69,7 +69,8 @@ inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, s
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
                                                std::optional<std::uint32_t> interrupt_seed = {}) {
-  auto executor = executor_for(model, backend, std::move(storage), options.scheduler, options.num_states);
+  auto executor = executor_for(model, backend, std::move(storage), options.scheduler,
+                               {.num_states = options.num_states, .num_window_parts = options.num_window_parts});
   if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
@@ -79,6 +80,7 @@ struct HarnessOptions {
   std::int64_t num_blocks = 64;
   std::int64_t block_size = 4;
   std::int64_t vocab = 64;
+  std::int64_t window = 0;  // of the model; with engine.num_window_parts it keeps no more than that
   std::vector<TokenId> eos = {};
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
@@ -115,7 +117,7 @@ inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
 class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
-      : model(options.vocab),
+      : model(options.vocab, 100'000, options.window),
         depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,
