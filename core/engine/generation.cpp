@@ -17,14 +17,6 @@ Error too_costly() {
 
 }  // namespace
 
-Error out_of_memory() {
-  return {ErrorKind::kNoMemory,
-          "The request needs more memory than there is. Please retry later.",
-          "out_of_memory",
-          {},
-          {}};
-}
-
 // Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
 // with.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
@@ -177,7 +169,7 @@ double Generation::pooled_scale(std::span<const double> vector) const {
   return square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
 }
 
-void Generation::fail(Error error) {
+void Generation::fail(SharedError error) noexcept {
   finish = finish_info(FinishReason::kError);
   finish->error = std::move(error);
 }

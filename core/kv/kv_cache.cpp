@@ -37,7 +37,9 @@ KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_p
       prefix_caching_(enable_prefix_caching),
       pool_(num_blocks),
       index_(num_blocks, block_size, hash, std::move(identity)),
-      states_(num_states) {}
+      states_(num_states) {
+  due_copies_.reserve(as_size(num_states));  // each state is copied to once
+}
 
 void KvCache::open(BlockTable& table, const std::string& salt) {
   table.root = table.node = index_.acquire_root(salt);
