@@ -83,7 +83,11 @@ void CpuExecutor::draw(const DrawBatch& batch) {
 
 // Before drawing overwrites the logits.
 void CpuExecutor::score(std::span<const ScoreRow> scores) {
-  output_.logprobs.resize(scores.size());
+  try {
+    output_.logprobs.resize(scores.size());
+  } catch (const std::bad_alloc&) {
+    return;  // StepOutput::logprob(): none of them could be computed
+  }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {
       if (scores[i].logit_row >= computed_.logits.rows) continue;

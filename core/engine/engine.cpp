@@ -111,7 +111,7 @@ void Engine::Impl::run() {
     log::error("the engine failed, no more requests are served: {}", error.what());
     for (Step& step : steps_)
       scheduler_.abandon(step.plan);
-    refuse_all({ErrorKind::kInternal, "The engine failed while serving the request.", "engine_failed", {}, {}});
+    refuse_all("The engine failed while serving the request.", "engine_failed");
   }
   shut_down();
 }
@@ -150,7 +150,7 @@ void Engine::Impl::loop() {
 void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
-  cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
+  cut_all(FinishReason::kAbort, drained_error());
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
     if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)

@@ -41,7 +41,7 @@ class Engine::Impl {
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   // Every request that is left, queued ones included, ends with an error.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
-  void cut_all(FinishReason reason, const Error& error) QUIRE_REQUIRES(kEngineThread);
+  void cut_all(FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
   RequestQueue queue;
@@ -69,7 +69,9 @@ class Engine::Impl {
   // engine_requests.cpp
   void receive(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void accept(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  Result<std::unique_ptr<LiveRequest>> admit(Submission& submission) QUIRE_REQUIRES(kEngineThread);
+  Result<void> admit(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  Result<void> check(const Request& request) const QUIRE_REQUIRES(kEngineThread);
+  std::unique_ptr<LiveRequest> make_live(Submission& submission) QUIRE_REQUIRES(kEngineThread);
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
   void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
@@ -77,8 +79,8 @@ class Engine::Impl {
   void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
-  void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error)
-      QUIRE_REQUIRES(kEngineThread);
+  void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
+  SharedError drained_error() const;
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
   // engine_step.cpp, in the order of a step
@@ -96,7 +98,7 @@ class Engine::Impl {
   void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
   void wait_in_vain(Step& step) QUIRE_REQUIRES(kEngineThread);
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void refuse_all(const Error& error) QUIRE_REQUIRES(kEngineThread);
+  void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
@@ -116,6 +118,7 @@ class Engine::Impl {
   const std::unique_ptr<Executor> executor_;
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
+  const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   StepTurns::Member turns_{options_.turns.get()};
   std::uint64_t next_seed_;
 

@@ -67,14 +67,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   step.record.num_tokens = step.plan.num_tokens;
   step.record.num_sequences = static_cast<std::int64_t>(step.plan.entries.size());
   step.record.num_prompt_tokens = prompt_tokens(step.plan);
-  step.record.entries.clear();
-  if (trace.active()) {
-    for (const StepEntry& entry : step.plan.entries) {
-      const Generation& generation = Generation::of(*entry.sequence);
-      step.record.entries.push_back({generation.request->id, generation.choice, entry.num_tokens,
-                                     generation.num_computed < generation.num_prompt_tokens});
-    }
-  }
+  trace.note_entries(step.record, step.plan);
   meter_.end_phase(step.record, StepPhase::kSchedule);
   return true;
 }
@@ -219,7 +212,7 @@ bool Engine::Impl::finish(Step& step) {
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
-  if (!step.record.entries.empty()) trace.add(std::move(step.record));
+  if (!step.record.entries.empty()) trace.add(step.record);
   if (latest_ == &step) latest_ = nullptr;
   step.plan.clear();
   step.ended.clear();
@@ -261,12 +254,12 @@ void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOu
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
     if (scores_tokens) {
-      if (part.is_complete) generation.add_scored_token(output.logprobs[part.first_score + i]);
+      if (part.is_complete) generation.add_scored_token(output.take_logprob(part.first_score + i));
       continue;
     }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     if (position > part.begin + num_computed) return;
-    generation.add_prompt_logprob(position, std::move(output.logprobs[part.first_score + i]));
+    generation.add_prompt_logprob(position, output.take_logprob(part.first_score + i));
   }
   if (!part.is_complete || generation.finish) return;
   if (part.draw) {
@@ -287,7 +280,7 @@ bool Engine::Impl::fork(Step& step, const StepPart& part) {
     ++live.num_unforked;
     return false;
   }
-  scheduler_.fork(parent, child);
+  guarded(child, [&] { scheduler_.fork(parent, child); });
   return true;
 }
 
@@ -319,12 +312,13 @@ void Engine::Impl::device_failed(const std::string& what) {
   log::error("the device failed, no more requests are served: {}", what);
   for (Step& step : steps_)
     scheduler_.abandon(step.plan);
-  refuse_all({ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}});
+  refuse_all("The device failed while computing the request.", "device_failed");
   latest_ = nullptr;
 }
 
 // Every request, present or future, ends with the error.
-void Engine::Impl::refuse_all(const Error& error) {
+void Engine::Impl::refuse_all(const char* message, const char* code) {
+  const SharedError error = attempt(no_memory_, [&] { return failure(ErrorKind::kInternal, message, code); });
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
@@ -347,7 +341,12 @@ void Engine::Impl::publish() {
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
   const Clock::time_point now = Clock::now();
-  if (view.wants_sequences(now, !live_.empty())) list_sequences(now);
+  if (!view.wants_sequences(now, !live_.empty())) return;
+  try {
+    list_sequences(now);
+  } catch (const std::bad_alloc&) {
+    log::warn("no memory to list the sequences for the status page");
+  }
 }
 
 void Engine::Impl::list_sequences(Clock::time_point now) {

@@ -69,13 +69,11 @@ Result<void> Scheduler::check(const Request& request) const {
 void Scheduler::add(Sequence& sequence) {
   QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
               "a sequence is added once, with tokens");
-  kv_.open(sequence.table, sequence.cache_salt);
   sequence.borders = kv_.snapshot_borders(sequence.num_prompt_tokens, sequence.message_ends);
   sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
   sequence.num_started_before = num_started_;
-  kv_.reserve(sequence.table, sequence.most_tokens());  // starting allocates nothing
-  waiting_.began(sequence);
+  begin(sequence);
   waiting_.add(sequence);
   blocked_need_.reset();
 }
@@ -196,10 +194,16 @@ bool Scheduler::swaps(const Sequence& victim) const {
   return static_cast<double>(num_own) * *limits_.swap_block_s <= cost_.prompt_seconds(0, num_own * kv_.block_size());
 }
 
-// All that the sequence can grow to, so that growing allocates nothing.
-void Scheduler::reserve_room(Sequence& sequence) const {
-  sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
+// Takes all the memory that it needs here until it ends, or none.
+void Scheduler::begin(Sequence& sequence) {
   kv_.reserve(sequence.table, sequence.most_tokens());
+  kv_.open(sequence.table, sequence.cache_salt);
+  try {
+    waiting_.began(sequence);
+  } catch (...) {
+    kv_.close(sequence.table);
+    throw;
+  }
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
@@ -245,8 +249,6 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       blocked_need_.reset();
     }
   }
-  for (Sequence* sequence : plan.started)
-    reserve_room(*sequence);
   observe(plan, output.seconds);
 }
 
@@ -269,13 +271,12 @@ void Scheduler::abandon(StepPlan& plan) {
 
 void Scheduler::fork(Sequence& parent, Sequence& child) {
   QUIRE_CHECK(child.state == Sequence::State::kNew, "a new sequence is forked");
-  kv_.open(child.table, parent.cache_salt);
+  child.cache_salt = parent.cache_salt;
+  begin(child);
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
   child.is_choice = true;
   child.level = parent.level;
-  reserve_room(child);
-  waiting_.began(child);
   child.num_started_before = num_started_;
   const std::int64_t num_shared = std::min(parent.num_computed, child.num_tokens());
   const bool can_share =

@@ -32,7 +32,8 @@ class Scheduler {
   // Refuses what could never run: longer than max_model_len, or more choices than sequences.
   Result<void> check(const Request& request) const;
 
-  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
+  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish(). Where
+  // memory fails, here and in fork(), that is thrown and nothing has changed.
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
   std::span<Sequence* const> next_to_start();
@@ -109,7 +110,7 @@ class Scheduler {
   void keep_windows(Sequence& sequence, std::int64_t num_computed);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
-  void reserve_room(Sequence& sequence) const;
+  void begin(Sequence& sequence);
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }

@@ -61,7 +61,8 @@ struct StepPlan {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    transfers.copies.reserve(4 * num_sequences);  // of each a shared tail, its part for windows, a recurrent state
+    transfers.copies.reserve(5 *
+                             num_sequences);  // of each a shared tail and its part for windows, a state, two snapshots
   }
   void clear() {
     entries.clear();
@@ -94,7 +95,7 @@ struct StepOutput {
   double seconds = 0.0;                // that the step took; 0: not known to its executor, or not yet
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
-  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
+  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens; empty where there was no memory for them
   std::span<const float> hidden{};                      // the wanted hidden states, row after row
   std::span<const float> labels{};                      // the wanted scores of the model's classifier, row after row
 
@@ -107,6 +108,10 @@ struct StepOutput {
     labels = {};
   }
 
+  // The next that was asked for, once; nothing where memory failed.
+  std::optional<TokenLogprob> take_logprob(std::size_t index) {
+    return index < logprobs.size() ? std::move(logprobs[index]) : std::nullopt;
+  }
   // Only the first `num_rows` of the plan's rows were computed.
   void end_early(const StepPlan& plan, std::int64_t num_rows);
   EntryOutput of(const StepPlan& plan, std::size_t index) const {
