@@ -47,8 +47,10 @@ class ReservedSink final : public OutputSink {
   std::vector<Choice> choices;
 };
 
-struct Scene {
-  explicit Scene(SchedulerPolicy policy) : harness(options(policy)) { harness.model.sequences_a_step.reserve(10'000); }
+struct MemoryScene {
+  explicit MemoryScene(SchedulerPolicy policy) : harness(options(policy)) {
+    harness.model.sequences_a_step.reserve(10'000);
+  }
   static HarnessOptions options(SchedulerPolicy policy) {
     HarnessOptions options{.num_blocks = 60, .vocab = 257, .eos = {TokenId{256}}};
     options.engine.scheduler.policy = policy;
@@ -125,14 +127,14 @@ TEST_CASE("memory that is exhausted anywhere in a step ends what needed it, and 
           "type":"boolean"}},"minProperties":2,"additionalProperties":{"type":"string"}})"},
       Case{SchedulerPolicy::kPriority, Kind::kRegex, R"((?!cad)([a-d]{3} )*)"},
       Case{SchedulerPolicy::kFcfs, Kind::kEbnf, "root ::= w root | w\nw ::= \"(\" w \")\" | [ab] w | [ab] \" \"\n"});
-  Scene whole(policy);
+  MemoryScene whole(policy);
   whole.submit_all(compiled(kind, text));
   whole.run();
   std::int64_t num_errors = 0;
   std::int64_t num_before = 0;
   for (bool has_failed = true; has_failed; ++num_before) {
     INFO("allocation " << num_before);
-    Scene scene(policy);
+    MemoryScene scene(policy);
     scene.submit_all(compiled(kind, text));
     fail_next_allocation(num_before);
     scene.run();
