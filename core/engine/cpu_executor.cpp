@@ -38,6 +38,7 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
+    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
         states_->copy_state(copy.source.value, copy.destination.value);
@@ -45,6 +46,8 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
         storage_->copy_block(copy.source.value, copy.destination.value);
       }
     }
+    computed_ = {};
+    if (plan.empty()) return *this;
     StepArrays with_states = arrays;
     with_states.state_storage = states_.get();
     computed_ = model_.forward(with_states, *storage_);

@@ -57,9 +57,10 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
   scheduler_.schedule(step.plan, step_limits);
+  if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
-  if (step.plan.empty()) return false;
+  if (!step.plan.has_work()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
@@ -101,7 +102,7 @@ void Engine::Impl::draw(Step& step) {
   step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
-    if (!generation.has_ended()) guarded(generation, [&] { add_draws(step, i); });
+    if (!generation.has_ended()) guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { add_draws(step, i); });
   }
   step.ticket->draw({step.draws, step.scores});
   meter_.end_phase(step.record, StepPhase::kSample);
@@ -150,7 +151,7 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   step.parts[parent].generation->num_pending = 0;
   for (const auto& forked : others) {
     step.parts.push_back({.generation = forked.get(), .forked_from = parent});
-    guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
+    guarded(*forked, [&]() QUIRE_REQUIRES(kEngineThread) { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
 
@@ -186,22 +187,27 @@ bool Engine::Impl::finish(Step& step) {
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
-  if (output->seconds == 0.0) output->seconds = measured;
+  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
+  if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
+  if (!step.plan.empty()) finish_entries(step, *output);
+  if (latest_ == &step) latest_ = nullptr;
+  step.plan.clear();
+  step.ended.clear();
+  return true;
+}
+
+void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   if (executor_->depth() == 1) {
-    scheduler_.commit(step.plan, *output);
+    scheduler_.commit(step.plan, output);
   } else {
-    scheduler_.observe(step.plan, output->seconds);
+    scheduler_.observe(step.plan, output.seconds);
   }
-  commit(step, *output);
+  commit(step, output);
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
   if (!step.record.entries.empty()) trace.add(step.record);
-  if (latest_ == &step) latest_ = nullptr;
-  step.plan.clear();
-  step.ended.clear();
-  return true;
 }
 
 void Engine::Impl::commit(Step& step, StepOutput& output) {
@@ -216,7 +222,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
     const std::int32_t num_before = generation.num_generated;
-    guarded(generation, [&] { commit_part(part, num_computed, output); });
+    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(part, num_computed, output); });
     stats_.generation_tokens += static_cast<std::uint64_t>(generation.num_generated - num_before);
     part.has_news = part.has_news || generation.finish.has_value();
   }
@@ -265,7 +271,7 @@ bool Engine::Impl::fork(Step& step, const StepPart& part) {
     ++live.num_unforked;
     return false;
   }
-  guarded(child, [&] { scheduler_.fork(parent, child); });
+  guarded(child, [&]() QUIRE_REQUIRES(kEngineThread) { scheduler_.fork(parent, child); });
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_input.h"
 #include "core/grammar/grammar.h"
@@ -83,7 +84,7 @@ struct Generation : Sequence {
 // Calls `work`, which returns a Result<void>; what it returns or throws as an error, `no_memory` where memory is
 // exhausted.
 template <class Work>
-SharedError attempt(const SharedError& no_memory, const Work& work) noexcept {
+SharedError attempt(const SharedError& no_memory, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
   try {
     try {
       Result<void> done = work();
@@ -114,8 +115,8 @@ struct LiveRequest {
 
 // Calls `work`, which is the generation's own: what it throws ends this generation.
 template <class Work>
-void guarded(Generation& generation, const Work& work) noexcept {
-  SharedError error = attempt(generation.live->no_memory, [&]() -> Result<void> {
+void guarded(Generation& generation, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
+  SharedError error = attempt(generation.live->no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
     work();
     return {};
   });
