@@ -40,6 +40,7 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
+    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
       switch (copy.of) {
         case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;
@@ -47,6 +48,8 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
         case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
       }
     }
+    computed_ = {};
+    if (plan.empty()) return *this;
     StepArrays with_storages = arrays;
     with_storages.state_storage = states_.get();
     with_storages.window_storage = window_storage_.get();

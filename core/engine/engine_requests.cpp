@@ -29,7 +29,8 @@ void Engine::Impl::receive(Clock::time_point now) {
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   const std::shared_ptr<const Request> request = submission.request;
   const std::shared_ptr<OutputSink> sink = submission.sink;
-  const SharedError error = attempt(no_memory_, [&] { return admit(std::move(submission), now); });
+  const SharedError error =
+      attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) { return admit(std::move(submission), now); });
   if (error == nullptr) return;
   for (std::int32_t choice = 0; choice < request->num_choices; ++choice) {
     OutputEvent event{.choice = choice};

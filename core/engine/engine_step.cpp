@@ -59,9 +59,10 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   if (can_draft()) propose_drafts();
   scheduler_.schedule(step.plan, step_limits);
   note_unused_drafts(step.plan);
+  if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
-  if (step.plan.empty()) return false;
+  if (!step.plan.has_work()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
@@ -105,7 +106,7 @@ void Engine::Impl::draw(Step& step) {
   step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
-    if (!generation.has_ended()) guarded(generation, [&] { add_draws(step, i); });
+    if (!generation.has_ended()) guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { add_draws(step, i); });
   }
   step.ticket->draw({step.draws, step.scores});
   meter_.end_phase(step.record, StepPhase::kSample);
@@ -156,7 +157,7 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   for (const auto& forked : others) {
     const std::int64_t end = step.parts[parent].end;
     step.parts.push_back({.generation = forked.get(), .begin = end, .end = end, .forked_from = parent});
-    guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
+    guarded(*forked, [&]() QUIRE_REQUIRES(kEngineThread) { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
 
@@ -199,24 +200,29 @@ bool Engine::Impl::finish(Step& step) {
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
-  if (output->seconds == 0.0) output->seconds = measured;
+  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
+  if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
+  if (!step.plan.empty()) finish_entries(step, *output);
+  if (latest_ == &step) latest_ = nullptr;
+  step.plan.clear();
+  step.ended.clear();
+  return true;
+}
+
+void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   forget_drafts(step);
-  if (step.plan.num_drafts > 0) verify_drafts(step, *output);
+  if (step.plan.num_drafts > 0) verify_drafts(step, output);
   if (executor_->depth() == 1) {
-    scheduler_.commit(step.plan, *output);
+    scheduler_.commit(step.plan, output);
   } else {
-    scheduler_.observe(step.plan, output->seconds);
+    scheduler_.observe(step.plan, output.seconds);
   }
-  commit(step, *output);
+  commit(step, output);
   emit(step);
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
   if (!step.record.entries.empty()) trace.add(step.record);
-  if (latest_ == &step) latest_ = nullptr;
-  step.plan.clear();
-  step.ended.clear();
-  return true;
 }
 
 void Engine::Impl::commit(Step& step, StepOutput& output) {
@@ -231,7 +237,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
     const std::int32_t num_before = generation.num_generated;
-    guarded(generation, [&] { commit_part(part, num_computed, output); });
+    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(part, num_computed, output); });
     stats_.generation_tokens += static_cast<std::uint64_t>(generation.num_generated - num_before);
     part.has_news = part.has_news || generation.finish.has_value();
   }
@@ -280,7 +286,7 @@ bool Engine::Impl::fork(Step& step, const StepPart& part) {
     ++live.num_unforked;
     return false;
   }
-  guarded(child, [&] { scheduler_.fork(parent, child); });
+  guarded(child, [&]() QUIRE_REQUIRES(kEngineThread) { scheduler_.fork(parent, child); });
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/draft/draft_record.h"
 #include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
@@ -119,7 +120,7 @@ void allow_only(TokenId token, std::span<std::uint32_t> mask);
 // Calls `work`, which returns a Result<void>; what it returns or throws as an error, `no_memory` where memory is
 // exhausted.
 template <class Work>
-SharedError attempt(const SharedError& no_memory, const Work& work) noexcept {
+SharedError attempt(const SharedError& no_memory, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
   try {
     try {
       Result<void> done = work();
@@ -150,8 +151,8 @@ struct LiveRequest {
 
 // Calls `work`, which is the generation's own: what it throws ends this generation.
 template <class Work>
-void guarded(Generation& generation, const Work& work) noexcept {
-  SharedError error = attempt(generation.live->no_memory, [&]() -> Result<void> {
+void guarded(Generation& generation, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
+  SharedError error = attempt(generation.live->no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
     work();
     return {};
   });

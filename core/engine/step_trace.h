@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
 #include "core/sched/step_plan.h"
@@ -50,8 +51,8 @@ class StepTrace {
   }
   bool active() const { return active_.load(std::memory_order_acquire); }
   // A step without memory for its record is not recorded.
-  void note_entries(StepRecord& record, const StepPlan& plan) const noexcept;
-  void add(StepRecord& record) noexcept;
+  void note_entries(StepRecord& record, const StepPlan& plan) const noexcept QUIRE_REQUIRES(kEngineThread);
+  void add(StepRecord& record) noexcept QUIRE_REQUIRES(kEngineThread);
 
  private:
   std::atomic<bool> active_{false};

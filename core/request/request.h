@@ -13,6 +13,7 @@
 #include "core/base/ids.h"
 #include "core/base/pooling.h"
 #include "core/base/result.h"
+#include "core/base/thread_role.h"
 #include "core/grammar/grammar.h"
 #include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
@@ -83,7 +84,7 @@ struct OutputEvent {
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  virtual void send(OutputEvent event) noexcept = 0;  // Engine thread only
+  virtual void send(OutputEvent event) noexcept QUIRE_REQUIRES(kEngineThread) = 0;
 };
 
 }  // namespace quire

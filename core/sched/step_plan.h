@@ -1,6 +1,7 @@
 // StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
 // what became of it. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
-// Invariants: entries that continue a generation come first; copies are done before the entries are computed.
+// Invariants: entries that continue a generation come first; moves are done before copies, and those before the entries
+// are computed. A plan may have moves alone.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/kv/block_move.h"
 #include "core/kv/block_table.h"
 #include "core/request/request.h"
 #include "core/sched/sequence.h"
@@ -32,9 +34,13 @@ struct StepEntry {
 
 // Blocks that move beside a step.
 struct Transfers {
-  std::vector<BlockCopy> copies;
+  std::vector<BlockMove> moves;   // from and to host memory, each bounded in bytes per step
+  std::vector<BlockCopy> copies;  // within the pool
 
-  void clear() { copies.clear(); }
+  void clear() {
+    moves.clear();
+    copies.clear();
+  }
 };
 
 struct StepPlan {
@@ -56,6 +62,7 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
+  bool has_work() const { return !entries.empty() || !transfers.moves.empty(); }
   // Room for steps of so many sequences.
   void reserve(std::size_t num_sequences) {
     entries.reserve(num_sequences);
@@ -92,7 +99,8 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took; 0: not known to its executor, or not yet
+  double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
+  MoveTimes moved{};                   // that its moves took
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
   std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens; empty where there was no memory for them
@@ -102,6 +110,7 @@ struct StepOutput {
   void clear() {
     entries.clear();
     seconds = 0.0;
+    moved = {};
     tokens.clear();
     logprobs.clear();
     hidden = {};
