@@ -182,6 +182,23 @@ void read_routing(FieldReader& reader, GenerationFields& fields) {
   }
 }
 
+// "off", or vLLM's object. Drafting changes no answer: a draft model that is not there is refused all the same.
+void read_speculation(FieldReader& reader, GenerationFields& fields) {
+  const Json* config = reader.find("speculative_config");
+  if (config == nullptr) return;
+  SpeculationOptions& speculation = fields.speculation.emplace();
+  if (*config == "off") return;
+  if (!reader.is_object("speculative_config", *config)) return;
+  FieldReader inner(*config, "speculative_config.");
+  for (const std::string_view name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
+    inner.refuse(name, "drafts are those of the method 'ngram', whose length follows from how often they are right");
+  const auto method = inner.word("method", {"ngram", "prompt_lookup", "none", "off"});
+  if (!method && !inner.error()) inner.missing("method");
+  if (method == "ngram" || method == "prompt_lookup") speculation.method = SpeculationMethod::kPromptLookup;
+  set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
+  if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);
+}
+
 void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   if (const auto count = reader.integer("max_tokens", 0, kMaxInt32))
     fields.max_tokens = static_cast<std::int32_t>(*count);
@@ -272,6 +289,7 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_stream(reader, fields);
   read_routing(reader, fields);
   read_truncation(reader, fields);
+  read_speculation(reader, fields);
   fields.return_token_ids = reader.boolean("return_token_ids", false);
   fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
   refuse_known(reader);

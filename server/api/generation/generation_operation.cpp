@@ -35,6 +35,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->id = engine_id_ + "-" + std::to_string(requests_.size());
   request->key_name = call.key_name;
   request->cache_salt = fields_.cache_salt;
+  request->speculation = fields_.speculation;
   request->prompt = std::move(prompt);
   request->sampling = fields_.sampling;
   request->sampling.max_tokens = max_tokens;
