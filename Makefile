@@ -44,8 +44,8 @@ check: build/check/build.ninja
 	@tests/skipped.sh build/check
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer: the
-# part of asan and tsan below that takes minutes.
-ASAN_UNITS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
+# part of asan and tsan below that continuous integration runs. Of models their files' parsers are among the fuzzers.
+ASAN_UNITS := kernel_tests text_tests grammar_tests engine_tests config_tests server_tests
 TSAN_UNITS := engine_tests server_tests
 asan-units: build/asan/build.ninja
 	$(NINJA) -C build/asan $(ASAN_UNITS) fuzzers

@@ -286,6 +286,25 @@ Keys scheduler_keys() {
   };
 }
 
+Keys speculation_keys() {
+  return {
+      types::choice<SpeculationMethod>(
+          {"speculation.method",
+           "Where drafts come from: nowhere, or from what followed the last tokens when they stood in the prompt or "
+           "the "
+           "answer before. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
+           {"--speculation"}},
+          [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
+          {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
+      types::integer<std::int32_t>({"speculation.max_tokens",
+                                    "Drafted tokens of one sequence that a step verifies at most; fewer where they are "
+                                    "often wrong, or where the "
+                                    "step is better used otherwise"},
+                                   [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
+                                   {1, kMostDraftsOfSequence}),
+  };
+}
+
 Keys kv_cache_keys() {
   return {
       types::integer<std::int32_t>({"kv_cache.block_size", "Tokens in one block", {"--block-size"}},
@@ -455,9 +474,9 @@ bool is_live(const std::string& path) {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section :
-       {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys,
-        scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
+  for (const auto section : {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys,
+                             resume_keys, security_keys, scheduler_keys, speculation_keys, kv_cache_keys, engine_keys,
+                             queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -471,12 +490,6 @@ Keys make_keys() {
 const std::vector<ConfigKey>& config_keys() {
   static const Keys kKeys = make_keys();
   return kKeys;
-}
-
-const ConfigKey* find_config_key(std::string_view path) {
-  const Keys& keys = config_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == path; });
-  return found == keys.end() ? nullptr : &*found;
 }
 
 }  // namespace quire

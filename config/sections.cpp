@@ -1,5 +1,7 @@
 #include "config/keys.h"
 
+#include <algorithm>
+
 namespace quire {
 
 const std::vector<ConfigSection>& config_sections() {
@@ -12,6 +14,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.resume", "Streams that a client can continue after its connection was lost."},
       {"security", "API keys, quotas and browser access."},
       {"scheduler", "The composition of the engine's steps."},
+      {"speculation", "Several tokens a step where the next ones can be guessed: the model verifies them."},
       {"kv_cache", "The KV cache: memory for keys and values."},
       {"engine", "The engine loop."},
       {"queue", "Limits of the waiting queue; a request that would exceed one is refused immediately."},
@@ -22,6 +25,12 @@ const std::vector<ConfigSection>& config_sections() {
       {"tracing", "Export of spans to a distributed trace."},
   };
   return kSections;
+}
+
+const ConfigKey* find_config_key(std::string_view path) {
+  const std::vector<ConfigKey>& keys = config_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == path; });
+  return found == keys.end() ? nullptr : &*found;
 }
 
 }  // namespace quire
