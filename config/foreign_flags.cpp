@@ -10,6 +10,8 @@ constexpr std::string_view kNoDownload = "models are not downloaded: give the pa
 constexpr std::string_view kAlwaysOn = "always on; leave it out";
 constexpr std::string_view kFilePrecision = "weights keep the precision of their file";
 constexpr std::string_view kPerRequest = "sampling is set per request; defaults come from the model's file";
+constexpr std::string_view kNoDraftModel =
+    "draft models are not served; drafts from the text itself: use --speculation";
 constexpr std::string_view kOneProcess = "one process uses one device; run several behind a proxy (fleet.md)";
 
 constexpr std::array kFlags = std::to_array<ForeignFlag>({
@@ -57,9 +59,9 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--enable-lora", "adapters are not served"},
     {"--lora-modules", "adapters are not served"},
     {"--mmproj", "vision and audio towers are not served"},
-    {"--model-draft", "draft models are not served"},
-    {"-md", "draft models are not served"},
-    {"--speculative-config", "draft models are not served"},
+    {"--model-draft", kNoDraftModel},
+    {"-md", kNoDraftModel},
+    {"--speculative-config", kNoDraftModel},
     {"--api-key-file", "use security.keys with 'file'"},
     {"--ssl-key-file", "use --server.tls.key"},
     {"--ssl-cert-file", "use --server.tls.certificate"},

@@ -290,18 +290,16 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "Where drafts come from: nowhere, or from what followed the last tokens when they stood in the prompt or "
-           "the "
-           "answer before. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
+           "The source of drafted tokens: none, or the tokens that followed the last ones earlier in the prompt or the "
+           "answer. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
-      types::integer<std::int32_t>({"speculation.max_tokens",
-                                    "Drafted tokens of one sequence that a step verifies at most; fewer where they are "
-                                    "often wrong, or where the "
-                                    "step is better used otherwise"},
-                                   [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
-                                   {1, kMostDraftsOfSequence}),
+      types::integer<std::int32_t>(
+          {"speculation.max_tokens",
+           "The most drafted tokens of one sequence that a step verifies; fewer where they are often wrong, or where "
+           "the step's time is better used otherwise"},
+          [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; }, {1, kMostDraftsOfSequence}),
   };
 }
 

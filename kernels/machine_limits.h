@@ -45,7 +45,7 @@ class MachineMeter {
   MachineMeter(const MachineMeter&) = delete;
   MachineMeter& operator=(const MachineMeter&) = delete;
 
-  // Everything, medians of several passes. `progress` is told what is measured.
+  // Everything, medians of several passes. `progress` receives what is measured.
   MachineLimits measure(const std::function<void(const std::string&)>& progress);
   // One of them at this moment, in a twentieth of a second: neighbours change what a shared machine can do.
   double read_rate_now(std::size_t bytes);

@@ -1,5 +1,5 @@
 // ModelHost: what serves one model, from its files to its engine, in the order in which the parts need each other. As
-// RunningModel says; step_trace() and the engine's queue belong to whoever holds the model.
+// RunningModel says; step_trace() and the engine's queue belong to the holder of the model.
 #pragma once
 
 #include <memory>

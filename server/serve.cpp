@@ -94,7 +94,7 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options)
     if (model.served) names += (names.empty() ? "" : ", ") + model.name;
   }
   if (!options.models.empty()) names = "the server with " + (names.empty() ? "no model yet" : names);
-  // Only now: whoever reads it is served.
+  // Only now: readers of this line are served.
   log::info("{} is ready after {} ms", names,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
   print_hint(options.server, server.port());
@@ -117,7 +117,7 @@ void check_exposure(const ServerOptions& options) {
       !options.tls.client_ca.empty() && options.tls.client_certificate == ClientCertificate::kRequired;
   const SecurityOptions& security = options.security;
   if (is_local || asks_certificate || !security.keys.empty() || security.keyless == Exposure::kAllow) return;
-  const std::string what = "everybody who reaches " + host + " may use this server: configure security.keys";
+  const std::string what = "every client that reaches " + host + " may use this server: configure security.keys";
   if (security.keyless == Exposure::kRefuse) throw StartupError(what + " (security.keyless is refuse)");
   log::warn("{}, or set security.keyless to allow", what);
 }

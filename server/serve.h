@@ -27,7 +27,7 @@ struct ServeOptions {
 
 // The engines' options as they result from all of it.
 EngineOptions engine_options(const ServeOptions& options);
-// Says so, or throws StartupError, where everybody in the network may use the server.
+// Warns, or throws StartupError, where every client in the network may use the server.
 void check_exposure(const ServerOptions& options);
 
 // All that is to be served, with the general sections' values where an entry has none of its own.

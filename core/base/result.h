@@ -1,4 +1,4 @@
-// Result<T>: the value, or an Error that a client can be told. Value types; any thread.
+// Result<T>: the value, or an Error fit for a client. Value types; any thread.
 // An Error carries what every API shape needs: its kind decides the HTTP status, code and param are OpenAI's.
 #pragma once
 

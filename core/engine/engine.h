@@ -70,7 +70,7 @@ class Engine {
   RequestQueue& queue();
   const EngineLimits& limits() const;
   EngineStats stats() const;
-  // What each step does, for whoever asks.
+  // What each step does, for traces.
   StepTrace& step_trace();
   // Its last steps and its sequences, for a status page. Any thread.
   EngineView::Reading view();

@@ -1,4 +1,4 @@
-// EngineStats: what the engine tells the outside about itself. The engine thread writes, any thread reads, nobody
+// EngineStats: the engine's counters for other threads. The engine thread writes, any thread reads, no thread
 // waits: each figure is exact, a snapshot's figures may be one step apart.
 #pragma once
 

@@ -1,6 +1,6 @@
 // EngineView: an engine's inside as a status page shows it: its last steps, and which sequences hold the pool's blocks.
 // The engine thread writes, any thread reads. Invariant: a step costs the engine one uncontended lock; sequences are
-// listed only while somebody reads, four times a second at most.
+// listed only while it is read, four times a second at most.
 #pragma once
 
 #include <array>

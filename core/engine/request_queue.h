@@ -85,8 +85,8 @@ class RequestQueue {
 
   // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining,
   // failed, or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
-  // Where the bound on tokens is reached already, nobody is tokenized to find that out. What is larger than a bound by
-  // itself is kInvalidRequest: waiting would not help.
+  // Where the bound on tokens is reached already, no prompt is tokenized to find that out. What is larger than a bound
+  // by itself is kInvalidRequest: waiting would not help.
   Result<QueueTicket> reserve(const std::string& key_name, std::int64_t body_bytes);
   // Hands the request to the engine; refuses as reserve() does, now with its number of tokens known.
   Result<void> submit(Submission submission);

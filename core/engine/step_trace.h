@@ -1,5 +1,5 @@
-// StepTrace: what the engine did in each step, recorded while somebody asks for it. start() and stop(): Any thread.
-// Others: Engine thread only. While nobody asks it costs the engine one atomic read per step.
+// StepTrace: what the engine did in each step, recorded while a trace is asked for. start() and stop(): Any thread.
+// Others: Engine thread only. Otherwise it costs the engine one atomic read per step.
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ struct StepRecord {
   std::int64_t num_tokens = 0;
   std::int64_t num_prompt_tokens = 0;  // of them
   std::int64_t num_sequences = 0;
-  std::vector<Entry> entries;  // only while somebody traces
+  std::vector<Entry> entries;  // only while tracing
 };
 
 class StepTrace {
  public:
-  // Forgets what was recorded and records from now on, up to `max_steps`. False where somebody is recording already.
+  // Forgets what was recorded and records from now on, up to `max_steps`. False where a recording is in progress.
   bool start(std::size_t max_steps) {
     const std::lock_guard lock(mutex_);
     if (active_.load(std::memory_order_relaxed)) return false;

@@ -1,5 +1,5 @@
 // BlockPool: metadata of every KV block: who refers to it, and the order in which blocks are handed out. Engine thread
-// only. A block is free (nothing in it), cached (nobody refers to it, its content is kept) or referenced. Cached blocks
+// only. A block is free (nothing in it), cached (unreferenced, its content is kept) or referenced. Cached blocks
 // leave least recently used first; a part of them, those of conversations that came back, leaves after the others.
 // Invariants: free + cached + referenced = total; an allocation takes all or nothing; each operation is O(1) per block
 // and allocates no memory.
@@ -27,7 +27,8 @@ class BlockPool {
   void retain(BlockId block);
   // Drops a reference. The last one frees the block, or keeps it as the most recently used cached one.
   void release(BlockId block, bool keep);
-  // From now on the block leaves after those that nobody favoured. Whoever favours a block favours those before it.
+  // From now on the block leaves after those that were not favoured. A caller that favours a block favours those before
+  // it.
   void favour(BlockId block) { links_[index(block)].is_favoured = true; }
   // Says of a block, until it is shared or released again, that its content is cheaper made anew than kept elsewhere.
   void set_forgettable(BlockId block, bool forgettable) { links_[index(block)].is_forgettable = forgettable; }

@@ -57,7 +57,7 @@ class LoadedModel {
   virtual std::size_t weight_bytes(const Backend& backend) const = 0;
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   virtual std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const = 0;
-  // Packs all weights, or takes them from the cache of packed weights; `progress` is told bytes done of bytes in all.
+  // Packs all weights, or takes them from the cache of packed weights; `progress` receives bytes done of bytes in all.
   virtual std::unique_ptr<Model> build(Backend& backend,
                                        const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                                        const PackedCacheOptions& cache = {}) const = 0;

@@ -63,7 +63,7 @@ struct MemoryPlan {
 
 // What the process takes beside weights, activations and KV: tokenizer, requests, buffers, code.
 inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
-// Percent of what the weights leave that KV takes where nobody says how much.
+// Default size of the KV pool, in percent of what the weights leave.
 inline constexpr std::uint64_t kDefaultKvShare = 40;
 
 // The same for recurrent states, which are allocated beside it.

@@ -17,7 +17,7 @@ constexpr double kAutoStepOfFixed =
 constexpr std::size_t kNextToStart = 8;  // waiting sequences that are made ready before they start
 
 // Under kPriority the level ages as the order of waiting does, so that the most important sequence there is stays so
-// whoever comes later: nobody is preempted for ever.
+// later ones: no sequence is preempted for ever.
 std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
 }
@@ -184,7 +184,7 @@ void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   blocked_need_.reset();
 }
 
-// Only what nobody shares is lost, and of a block that is not full at most its tokens: those are computed either way.
+// Only unshared blocks are lost, and of a block that is not full at most its tokens: those are computed either way.
 bool Scheduler::swaps(const Sequence& victim) const {
   if (!limits_.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;

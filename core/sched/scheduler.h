@@ -64,7 +64,7 @@ class Scheduler {
   // What a tier below may take to bring a token of the sequence back, which is what computing it takes; 0: as long as
   // it likes, or not known yet.
   double most_restore_seconds(const Sequence& sequence) const;
-  // What no step is predicted to exceed while anybody waits or streams; infinite where that is off.
+  // The longest predicted time of a step while a request waits or streams; infinite where that is off.
   double max_step_seconds() const;
   bool idle() const { return running_.empty() && waiting_.empty(); }
 

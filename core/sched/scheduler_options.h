@@ -33,8 +33,8 @@ struct SchedulerOptions {
   bool prefix_aware = true;  // among the first waiting requests, those with more of their prompt cached first
   Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while someone streams, so that steps take this long
-  // No step is predicted to take longer while anybody waits or streams; 0: off. kAutoStepTime: the longer of 250 ms and
-  // four times a step's fixed price.
+  // No step is predicted to take longer while a request waits or streams; 0: off. kAutoStepTime: the longer of 250 ms
+  // and four times a step's fixed price.
   double max_step_time_ms = 0.0;
   static constexpr double kAutoStepTime = -1.0;
 };

@@ -251,7 +251,7 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
     const std::int64_t head = group * call.group + (first + i) % call.group;
     rows[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
     out.visible[i] = seen_by(*call.options, item.first_position + row, item.context).end;
-    // Rows come from the caches of whoever computed them: all are on their way before the first is waited for.
+    // Rows come from the caches of the cores that computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
       __builtin_prefetch(rows[i] + d);
   }

@@ -1,6 +1,6 @@
 // AttentionRunner: shares paged attention out over the compute threads. One thread at a time.
-// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, whoever computes them;
-// which of the two ways of sharing is taken changes no bit of the result.
+// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, independent of the
+// thread; which of the two ways of sharing is taken changes no bit of the result.
 #pragma once
 
 #include <vector>

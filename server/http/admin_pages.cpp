@@ -46,7 +46,7 @@ Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
   const std::vector<ReadyEngine> engines = ready_engines(state);
   if (engines.empty()) return failure(ErrorKind::kUnavailable, "No model is ready to be traced", "model_loading");
   if (!state.request_trace.start()) {
-    return failure(ErrorKind::kRateLimited, "Somebody else is tracing the engines now", "trace_running");
+    return failure(ErrorKind::kRateLimited, "The engines are being traced already", "trace_running");
   }
   for (const ReadyEngine& engine : engines) {
     if (const auto running = engine.running.lock()) running->step_trace()->start(kMostTracedSteps);

@@ -31,7 +31,7 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
 
 std::optional<Response> phase_refusal(const ServerState& state, bool resumes) {
   const ServerPhase phase = state.phase.load();
-  // What still comes in by connections from before a handover has nobody else to go to.
+  // What still comes in by connections from before a handover cannot go to another process.
   if (phase == ServerPhase::kRefusing && (state.handing_over.load() || resumes)) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());

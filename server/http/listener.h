@@ -19,7 +19,7 @@ class Listener {
 
   // Each throws StartupError where the address cannot be had.
   static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
-  // Takes the place of a socket that nobody listens on any more. `mode`: octal digits.
+  // Takes the place of a socket without a listener. `mode`: octal digits.
   static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& path,
                                              const std::string& mode);
   // "ADDRESS:PORT" ("[::1]:9090") or a path that begins with '/'.
@@ -32,7 +32,7 @@ class Listener {
   std::uint16_t port() const;                        // 0: not TCP
   const std::string& name() const { return name_; }  // "127.0.0.1:8080", "/run/quire.sock"
   bool is_tcp() const { return is_tcp_; }
-  // Connections that arrive from now on wait for whoever else has the socket.
+  // Connections that arrive from now on wait for another holder of the socket.
   bool is_adopted() const { return is_adopted_; }
   void close();
 

@@ -26,7 +26,7 @@ class Mailbox {
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
-  // Ends the wait for good: with an error to tell the client, or without where there is nobody left to tell.
+  // Ends the wait for good: with an error to tell the client, or without one where the client has left.
   void interrupt(std::optional<Error> error);
 
   struct Batch {

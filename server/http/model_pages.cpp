@@ -176,7 +176,7 @@ Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool wa
   const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
   if (waits)
     return AdminTask{.until = [&state, order](auto told) { state.admin.order(order, told); }, .finish = finish};
-  // Shared, for it may be told long after this response.
+  // Shared: the report may come long after this response.
   const auto refused = std::make_shared<std::pair<std::mutex, std::optional<Error>>>();
   state.admin.order(order, [refused](std::optional<Error> error) {
     const std::lock_guard lock(refused->first);

@@ -158,7 +158,7 @@ void OperationDriver::keep(std::shared_ptr<SavedStream> saved, std::chrono::mill
 
 namespace {
 
-// Looks again for as long as somebody reads.
+// Looks again while the stream is read.
 void expire(std::shared_ptr<asio::steady_timer> timer, std::shared_ptr<Mailbox> mailbox,
             std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
   timer->expires_after(window);

@@ -50,8 +50,8 @@ class OperationDriver {
   // Whose quota its sequences count for, the place in the queue that it has already, if any, and how many sequences of
   // a list may wait or run at once. Before run().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
-  // Keeps the stream's events. A client that goes away does not end it then, but only once nobody has come back for it
-  // within `window`. Before run().
+  // Keeps the stream's events. A client that goes away does not end it then, but only once no client has come back for
+  // it within `window`. Before run().
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;

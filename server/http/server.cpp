@@ -256,7 +256,7 @@ class Server::Impl {
     io_.release();
   }
 
-  // A socket that was handed over belongs to whoever runs next: what arrives from now on waits for them, and clients
+  // A socket that was handed over belongs to the next process: what arrives from now on waits for them, and clients
   // move over with their next request.
   void hand_back() {
     for (const auto& listener : listeners_) {

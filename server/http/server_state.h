@@ -101,7 +101,7 @@ struct ServerState {
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
-  std::atomic<bool> handing_over{false};   // a drain whose listening sockets somebody else goes on with
+  std::atomic<bool> handing_over{false};   // a drain whose listening sockets another process takes over
   std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;

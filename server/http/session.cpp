@@ -357,7 +357,7 @@ std::optional<Error> Session::full_queues() const {
   return refusal;
 }
 
-// Before the body is parsed. What cannot be told yet takes its place when it is submitted.
+// Before the body is parsed. A request whose model is not known yet takes its place when it is submitted.
 Result<void> Session::reserve_place(const ModelTable& models, const Call& call) {
   if (!takes_place() || place_.has()) return {};
   const TableEntry* const model = peek_model(models, call.body);

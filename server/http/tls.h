@@ -1,5 +1,5 @@
 // TlsContext: the server's certificate, its key, and whose client certificates are believed. Immutable after
-// construction; any thread. TlsStream: one connection's TLS over a non-blocking socket that somebody else waits on, so
+// construction; any thread. TlsStream: one connection's TLS over a non-blocking socket that its owner waits on, so
 // that TLS and plain connections are the same everywhere else. One thread at a time. Must not outlive its socket.
 #pragma once
 

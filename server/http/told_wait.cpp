@@ -18,7 +18,7 @@ Error waited_too_long() {
 asio::awaitable<Waited> wait_until_told(ServerState& state, Transport& transport,
                                         std::function<void(std::function<void(std::optional<Error>)>)> begin,
                                         std::optional<std::chrono::milliseconds> longest) {
-  // Nothing is ever put into it: it is interrupted, by whoever is first.
+  // Nothing is ever put into it: it is interrupted by the first caller.
   const auto mailbox = std::make_shared<Mailbox>(transport.executor());
   Waited waited;
   asio::steady_timer timer(transport.executor());

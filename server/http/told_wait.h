@@ -14,10 +14,10 @@ namespace quire {
 
 struct Waited {
   bool client_gone = false;
-  std::optional<Error> error;  // what it was told, or why it waits no more
+  std::optional<Error> error;  // the reported error, or why the wait ended
 };
 
-// `begin` starts it and may tell at once, from any thread, and later than anybody waits.
+// `begin` starts it and may call back immediately, from any thread, even after the wait ended.
 boost::asio::awaitable<Waited> wait_until_told(ServerState& state, Transport& transport,
                                                std::function<void(std::function<void(std::optional<Error>)>)> begin,
                                                std::optional<std::chrono::milliseconds> longest);

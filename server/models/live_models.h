@@ -40,14 +40,14 @@ class LiveModels {
              const std::function<bool()>& interrupted);
   // Tells of the table now, and from now on whenever it changed.
   void publish_to(Publish publish);
-  // Ends all engines' threads: nothing is sent, nobody told any more.
+  // Ends all engines' threads: nothing is sent or reported any more.
   void stop();
 
   // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
   // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
   // files are no model, 507 where it does not fit.
   void load(const ModelEntry& model, Done done);  // takes it into service, or back
-  // Takes it out of service, once its requests have ended. A load that is under way is given up: who ordered it is told
+  // Takes it out of service, once its requests have ended. A load that is under way is given up: its caller gets
   // 409, and this is done once its memory is back.
   void unload(const std::string& name, Done done);
   // Gives its memory back, once its requests have ended. A load that no request waits for is given up as well.
@@ -68,7 +68,7 @@ class LiveModels {
   // How long a request may wait so; nothing: as long as it takes.
   std::optional<std::chrono::milliseconds> longest_wait(const std::string& name) const;
 
-  // The server drains: gives up the loads that no request waits for. Who ordered them is told 503.
+  // The server drains: gives up the loads that no request waits for. Their callers get 503.
   void abandon_loads();
 
   std::vector<ModelReport> report() const;
@@ -117,7 +117,7 @@ class LiveModels {
     std::shared_ptr<const ServedModel> served;
     std::uint64_t promised = 0;
   };
-  // What is to be told or dropped once the mutex is free.
+  // Reports to send, and objects to drop, once the mutex is free.
   struct Outcome {
     std::vector<std::pair<Done, std::optional<Error>>> told;
     std::vector<std::shared_ptr<RunningModel>> dropped;
@@ -126,7 +126,7 @@ class LiveModels {
     void tell(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
-  // A model that nobody holds any more, and what was promised to it.
+  // A model without holders, and the memory that was promised to it.
   struct Ended {
     std::unique_ptr<RunningModel> model;
     std::shared_ptr<const std::uint64_t> promise;
@@ -138,7 +138,7 @@ class LiveModels {
   // Each requires mutex_.
   EntryPtr find(const std::string& name) const;
   bool is_taken(const HostedModelSpec& spec, const Entry* but) const;
-  static Error not_loaded(const Entry& entry);  // what requests are told
+  static Error not_loaded(const Entry& entry);  // for requests
   void begin_load(const EntryPtr& entry, ModelState state);
   void begin_drain(Entry& entry, After after, Outcome& outcome);
   void abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome);
@@ -171,7 +171,7 @@ class LiveModels {
   Publish publish_;
   EngineOptions general_;
   std::vector<EntryPtr> entries_;
-  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded ones that somebody may hold still
+  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded ones that may still have holders
   std::atomic<bool> ending_{false};
   std::shared_ptr<WorkThread> thread_;
 };

@@ -15,7 +15,7 @@ Error load_refusal(const std::string& name, ErrorKind kind, const char* code, co
   return Error{kind, "The model '" + name + "' was not loaded: " + why, code, "", std::nullopt};
 }
 
-// What `work` throws, as what an admin is told; nothing where it did what it should. Interrupted passes.
+// What `work` throws, as the error for an admin; nothing where it succeeded. Interrupted passes.
 template <class Work>
 std::optional<Error> refused_by(const std::string& name, const Work& work) {
   try {
@@ -36,7 +36,7 @@ std::string advice(const std::string& name, const char* operation) {
   return fmt::format("POST /admin/models/{} with {{\"name\": \"{}\"}}", operation, name);
 }
 
-// A share was planned before anybody knew how much the model can use.
+// A share was planned before the model's needs were known.
 KvCacheOptions pool_of(const HostedModelSpec& spec, const MemoryNeeds& needs) {
   KvCacheOptions pool = spec.engine.kv_cache;
   const bool is_share = !spec.is_only && spec.kv_memory == 0 && pool.memory > 0;

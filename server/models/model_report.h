@@ -1,4 +1,4 @@
-// ModelReport: what an admin is told of a model. Value type; any thread.
+// ModelReport: a model's state, for an admin. Value type; any thread.
 #pragma once
 
 #include <chrono>

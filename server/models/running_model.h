@@ -1,5 +1,5 @@
 // RunningModel: a model with its engine, as those see it who do not care what it is made of. Any thread, except stop()
-// and the destructor: One thread at a time, when nobody holds it any more. OpenedModel: a model that was opened and
+// and the destructor: One thread at a time, when it has no other holder. OpenedModel: a model that was opened and
 // checked while nothing is allocated for it yet; One thread at a time.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Thrown out of a model's loading when the server is told to end meanwhile.
+// Thrown out of a model's loading when the server is asked to end meanwhile.
 struct Interrupted {};
 
 // How a model's KV cache is laid out, as dashboards ask for it.

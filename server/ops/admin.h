@@ -15,7 +15,7 @@ namespace quire {
 
 struct AdminTask {
   std::chrono::milliseconds wait{0};
-  // Something that goes on elsewhere: called first, on the session's thread, with what is to be told of its end.
+  // Something that goes on elsewhere: called first, on the session's thread, with the callback that reports its end.
   std::function<void(std::function<void(std::optional<Error>)> told)> until = nullptr;
   std::function<Result<std::string>()> finish;  // the response's body, JSON
   int status = 200;

@@ -14,10 +14,10 @@ namespace quire {
 inline constexpr std::size_t kMostTracedSteps = 200'000;
 inline constexpr std::size_t kMostTracedRequests = 20'000;
 
-// Requests that ended while somebody records; nothing is kept otherwise.
+// Requests that ended during a recording; nothing is kept otherwise.
 class RequestTrace {
  public:
-  // Forgets what was recorded. False where somebody is recording already.
+  // Forgets what was recorded. False where a recording is in progress.
   bool start();
   std::vector<RequestRecord> stop();
   void add(const RequestRecord& record);

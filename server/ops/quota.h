@@ -1,6 +1,6 @@
 // QuotaTable: how much each API key has used of what it may. Any thread. Rates are token buckets that hold a minute's
 // worth: a key that was idle may use all of it at once. Prompt tokens are taken before a request is queued, generated
-// ones when it ends, for nobody knows them earlier; they may leave a debt, which later requests wait for.
+// ones when it ends, because they are not known earlier; they may leave a debt, which later requests wait for.
 // Lease: one admitted request's share, given back when destroyed. One thread at a time. Must not outlive its table.
 #pragma once
 

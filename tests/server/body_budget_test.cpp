@@ -93,7 +93,7 @@ ServerOptions small_budget() {
 
 }  // namespace
 
-TEST_CASE("declared lengths reserve nothing: seventeen heads without a body hold nobody up") {
+TEST_CASE("declared lengths reserve nothing: seventeen heads without a body delay no other client") {
   TestServer server(says("x"), small_budget());
   std::deque<HttpClient> attackers;
   for (int i = 0; i < 17; ++i)

@@ -104,7 +104,7 @@ TEST_CASE("a key that cannot be had is refused by name") {
   CHECK(startup_error({hashed("a", kAliceHash + "0")}).find("64 hexadecimal digits") != std::string::npos);
 }
 
-TEST_CASE("without a key nobody is served where there are keys") {
+TEST_CASE("where there are keys, a request without one is refused") {
   TestServer server({}, with_keys({hashed("alice", kAliceHash)}));
   HttpClient client(server.port());
   for (const std::string fields :
@@ -204,7 +204,7 @@ TEST_CASE("concurrent requests are given back") {
   CHECK(table.admit(key, now));
 }
 
-TEST_CASE("a key's rates are told as OpenAI tells them") {
+TEST_CASE("a key's rates are reported in OpenAI's headers") {
   QuotaTable table;
   const ApiKey key = limited({.requests_per_minute = 60, .tokens_per_minute = 600});
   const Clock::time_point now{1000s};

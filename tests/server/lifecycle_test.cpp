@@ -143,7 +143,7 @@ TEST_CASE("a server that has no model yet can be stopped, by a signal too") {
   }
 }
 
-TEST_CASE("a client that takes its time over a head or a body is told so and left") {
+TEST_CASE("a slow head or body is answered with 408 and the connection closed") {
   ServerOptions options = test_options();
   options.timeout.header = options.timeout.body = std::chrono::milliseconds(20);
   TestServer server({}, options);

@@ -105,7 +105,7 @@ TEST_CASE("llama-server's completion is answered in its own shape") {
   CHECK(sampling.penalty_last_n == 64);
 }
 
-TEST_CASE("its ends are told apart: the model's, a stop string's, the context's") {
+TEST_CASE("its ends are distinguished: the model's, a stop string's, the context's") {
   TestServer server;
   HttpClient client(server.port());
   CHECK(completion(client, R"({"prompt":"hello"})")["stop_type"] == "eos");

@@ -209,7 +209,7 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
   const MachineMemory machine{1024 * kMegabyte, "the machine"};
   const auto megabytes = [](std::uint64_t count) { return static_cast<std::int64_t>(count * kMegabyte); };
   std::vector<KvClaim> claims = {{"big", 0, 3.0, needs}, {"small", 0, 1.0, needs}};
-  // An explicit budget is divided by the shares, and nobody gets more than it can use.
+  // An explicit budget is divided by the shares, and no model gets more than it can use.
   CHECK(share_kv(claims, megabytes(40), 16, machine) == std::vector{megabytes(30), megabytes(10)});
   CHECK(share_kv(claims, megabytes(200), 16, machine) == std::vector{megabytes(100), megabytes(50)});
   // Without one it is 40% of what the models leave: 1024 - 2 * 293 = 438.
@@ -324,5 +324,5 @@ TEST_CASE("the admin's pages move models for admins only") {
   refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"aliases", {"b c"}}}, 400, "aliases");
   refused("/admin/models/replace", {{"name", "one"}}, 400, "path");
   refused("/admin/models/replace", {{"name", "one"}, {"path", "x"}, {"mode", "quickly"}}, 400, "mode");
-  refused("/admin/models/unload", {{"name", "nobody"}}, 404, "name");
+  refused("/admin/models/unload", {{"name", "unknown"}}, 404, "name");
 }

@@ -16,7 +16,7 @@ TEST_CASE("several models answer by their names, and the first where none is giv
   CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
   CHECK(text_of(client.post("/v1/completions", R"({"prompt":"x","max_tokens":5})")) == "first");
   CHECK(client.post("/v1/completions", completion("three", 5)).status == 404);
-  // Each model's requests are its own in the metrics, and a family is told once.
+  // Each model's requests are its own in the metrics, and a family is listed once.
   const std::string metrics = client.get("/metrics").body;
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"one\"} 2") != std::string::npos);
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"two\"} 1") != std::string::npos);
@@ -39,7 +39,7 @@ TEST_CASE("a request for a sleeping model wakes it, and many wake it once") {
   }
   server.fakes.wait_loading(2);
   CHECK(server.state("two") == ModelState::kWaking);
-  // Nobody who waits keeps others from being served.
+  // Waiting requests do not keep others from being served.
   HttpClient other(server.port());
   CHECK(text_of(other.post("/v1/completions", completion("one", 5))) == "first");
   CHECK(Json::parse(other.get("/v1/models/two").body)["state"] == "waking");
@@ -132,7 +132,7 @@ TEST_CASE("a conversation is known by what its client calls it") {
   CHECK(place(R"({"messages":"no list","input":[1,{"role":2}],"metadata":3,"user":4})") >= 0.0);
 }
 
-TEST_CASE("a request waits again where its model fell asleep after it was woken, and is refused where nobody wakes") {
+TEST_CASE("a request waits again where its model fell asleep after it was woken, and is refused where none wakes it") {
   FakeEngine engine(says("awake"));
   const auto model = fake_model(engine.queue());
   const auto service = [&](bool awake) {

@@ -31,7 +31,7 @@ class Collector {
   explicit Collector(bool secure = false)
       : secure_(secure), acceptor_(context_, {boost::asio::ip::address_v4::any(), 0}), thread_([this] { run(); }) {}
   ~Collector() {
-    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // where nobody came
+    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // where no client came
     thread_.join();
   }
   std::string url(const std::string& host = "127.0.0.1") const {
@@ -216,7 +216,7 @@ TEST_CASE("a collector's address is one that can be spoken to") {
   }
 }
 
-TEST_CASE("a collector behind TLS is told only where it shows a certificate for its name that is believed") {
+TEST_CASE("spans are sent over TLS only to a collector with a trusted certificate for its name") {
   Collector good(true);
   const auto open = [](const std::string& url, const std::string& ca) {
     return open_collector(TracingOptions{.endpoint = url, .ca = ca});
@@ -275,7 +275,7 @@ TEST_CASE("a trace shows of a request that came before it only what lies in it")
   CHECK((*named(events, "decode"))["ts"] == 0.0);
 }
 
-TEST_CASE("admin pages are closed to everybody where nobody is an admin") {
+TEST_CASE("admin pages are closed where there is no admin key") {
   TestServer server;
   HttpClient client(server.port());
   CHECK(client.post("/admin/reload", "").status == 403);

@@ -103,7 +103,7 @@ TEST_CASE("a stream whose connection broke is gone on with, token by token") {
     server.engine().allow_steps(3);
     CHECK(client.receive_until("id: 3\n"));
   }
-  // Nobody aborts it: it waits for its client.
+  // It is not aborted: it waits for its client.
   server.engine().allow_steps(2);
   HttpClient again(server.port());
   again.send(stream_request("r-1", "Last-Event-ID: 2\r\n"));
@@ -144,7 +144,7 @@ TEST_CASE("who comes back for a stream needs no second place beside it") {
   CHECK(text_of_stream(again.receive().body) == "cdefghij");
 }
 
-TEST_CASE("a stream that nobody comes back for ends after its window") {
+TEST_CASE("a stream that is not taken up again ends after its window") {
   TestServer server(&letters, resumable(1ms));
   server.engine().hold(true);
   {

@@ -124,7 +124,7 @@ class Builder {
                                         : shapes.numbers.language;
     if (numbers == nullptr) return std::make_shared<Dfa>(std::move(dfa));
     if (shapes.numbers.integral) {
-      // "1.5e1" is an integer that nobody means to write: digits after the point are offered as zeros only.
+      // "1.5e1" is an integer in an unusual form: digits after the point are offered as zeros only.
       const DfaPtr tidy = lexicon_.dfa("tidy integers", [&] {
         const Expr spelled = parse_regex(R"(-?(0|[1-9][0-9]*)(\.0+)?|-?[1-9](\.0+)?[eE][+]?[0-9]+)", budget_);
         return std::make_shared<Dfa>(build_full(spelled, budget_));

@@ -39,7 +39,7 @@ struct NameSet {
   std::vector<DfaPtr> patterns;
   bool negated = false;
   bool contains(const std::u32string& name) const;
-  // Whether all names of `other` are in this set, as far as it can be told without a product of patterns.
+  // Whether all names of `other` are in this set, as far as can be decided without a product of patterns.
   bool covers(const NameSet& other) const;
   bool operator==(const NameSet&) const = default;
 };

@@ -69,7 +69,7 @@ class ByteLexer {
   std::uint32_t step_escape(std::uint32_t code, std::uint8_t byte);
   std::uint32_t step_hex(const Partial& from, std::uint8_t byte);
   std::uint32_t complete(std::uint32_t code, char32_t c) const;
-  // States for a range of code points still to be told apart; 0 where none of them is live.
+  // States for a range of code points still to be distinguished; 0 where none of them is live.
   std::uint32_t open_utf8(std::uint32_t code, std::uint32_t value, std::uint8_t left);
   std::uint32_t open_hex(std::uint32_t code, std::uint32_t value, std::uint8_t left, Stage stage);
   std::uint32_t intern(const Partial& partial);

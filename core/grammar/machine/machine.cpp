@@ -176,7 +176,7 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
                    .shape = node_index,
                    .state = node.strings[i].lexer->start(),
                    .frame = frame};
-      // Strings are told from other items that spell the same by what their text begins with.
+      // Strings differ from other items of the same spelling by the beginning of their text.
       const Supply& supply = node.strings[i].supply;
       if (supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
       if (supply == nullptr || supply_live(begun, *node.strings[i].lexer, supply)) push(out, begun);

@@ -52,7 +52,7 @@ struct Choice {
   std::uint64_t marks = 0;
 };
 
-// Keys that an object treats alike. A named class is one key; others are told apart by their text.
+// Keys that an object treats alike. A named class is one key; others are distinguished by their text.
 struct KeyClass {
   std::vector<Choice> choices;
   bool is_named = false;

@@ -1,5 +1,5 @@
 // Dfa: a deterministic automaton over Unicode code points, the exact language of a pattern, name or rule.
-// Immutable after construction. State 0 is dead (no way to acceptance); class 0 holds what no text can contain.
+// Immutable after construction. State 0 is dead (no way to acceptance); class 0 holds the bytes that occur in no text.
 // Invariant after trim(): every other state reaches acceptance, so a live prefix can always be completed.
 #pragma once
 

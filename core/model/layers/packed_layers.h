@@ -40,7 +40,7 @@ struct PackedModel {
   PackedGroup model;
 };
 
-// Packs every weight. `packed` is told the source of each matrix once it is packed and its file pages are not needed
+// Packs every weight. `packed` receives the source of each matrix once it is packed and its file pages are not needed
 // any more. `cached` (may be null): weights packed before, taken instead of packing. `writer` (may be null) keeps what
 // was packed.
 PackedModel pack_weights(const WeightSources& sources, Backend& backend,

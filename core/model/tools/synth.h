@@ -41,7 +41,7 @@ struct SynthSpec {
 std::optional<SynthSpec> find_synth_shape(std::string_view name);
 std::vector<std::string> synth_shape_names();
 
-// Writes the file, streaming. `progress` (may be empty) is told tensors done of tensors in all. Where a type's block
+// Writes the file, streaming. `progress` (may be empty) receives tensors done of tensors in all. Where a type's block
 // does not divide a matrix's rows, the next larger type that fits is used, as published files do. Throws StartupError
 // where the spec cannot be (vocabulary below kMinSynthVocab, an impossible shape) or the file cannot be written.
 void write_synthetic_gguf(const SynthSpec& spec, const std::filesystem::path& path,

@@ -68,7 +68,7 @@ AddedTokens added_tokens(const VocabularyData& data) {
 
 TokenKind kind_of(const VocabularyData& data, std::size_t id) {
   const TokenKind kind = data.kinds.empty() ? TokenKind::kNormal : data.kinds[id];
-  // Some published files leave these as plain text, which would let anybody write them.
+  // Some published files leave these as plain text, which would let a client write them.
   return is_end_of_generation_text(data.tokens[id]) ? TokenKind::kControl : kind;
 }
 
@@ -160,7 +160,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const VocabularyData& data) 
   return std::make_shared<TextTokenizer>(std::move(parts));
 }
 
-// The merges, without those that would make a control token out of what somebody wrote: as bytes, or as they are
+// The merges, without those that would make a control token out of a client's text: as bytes, or as they are
 // written.
 std::vector<std::pair<std::string, std::string>> read_merges(const VocabularyData& data, bool byte_level) {
   std::unordered_set<std::string_view> control;

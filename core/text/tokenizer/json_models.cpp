@@ -34,7 +34,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const json& merges,
         right = text.substr(space + 1);
       }
     }
-    // Nothing that somebody wrote may merge to a control token.
+    // No text of a client may merge to a control token.
     if (control.count(left + right) != 0) continue;
     auto left_bytes = byte_level ? unicode::bytes_from_alphabet(left) : std::optional(std::move(left));
     auto right_bytes = byte_level ? unicode::bytes_from_alphabet(right) : std::optional(std::move(right));

@@ -190,7 +190,7 @@ class MarkedState final : public OutputParser::State {
            (format_.reasoning_anywhere || (!content_begun_ && !any_calls_));
   }
 
-  // Models that are told not to think may begin with the end of a reasoning all the same.
+  // Models asked not to think may begin with the end of a reasoning all the same.
   bool reasoning_may_end() const { return reasoning_may_begin() && !content_begun_ && !any_calls_; }
 
   void consider(Marker& best, MarkerKind kind, std::string_view text) const {

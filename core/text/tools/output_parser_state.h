@@ -29,7 +29,7 @@ class OutputParser::State {
   virtual bool in_reasoning() const = 0;
 
  protected:
-  // Turns as much of pending_ as can be told into delta_; all of it where `final`.
+  // Turns the part of pending_ whose meaning is certain into delta_; all of it where `final`.
   virtual void process(bool final) = 0;
 
   // Emits what is new in `calls`, the message's calls from number `first` on.

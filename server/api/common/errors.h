@@ -15,7 +15,7 @@ const char* error_type(int status);
 // The code that stands for a kind where an error brings none.
 const char* default_code(ErrorKind kind);
 
-// What nobody can be served with before all is loaded, and once the server drains.
+// Refusals before all is loaded, and once the server drains.
 Error still_starting();
 Error shutting_down();
 

@@ -36,7 +36,7 @@ struct ModelCall {
   std::shared_ptr<const ServedModel> model;
 };
 
-// A model that is not ready: somebody has to wake it before it can be asked.
+// A model that is not ready: it must be woken before it can be asked.
 struct AsleepModel {
   std::string name;
 };
@@ -50,7 +50,7 @@ struct TableEntry {
   std::optional<ModelInfo> info;              // absent: it was never loaded
   std::int64_t max_model_len = 0;             // 0: it was never loaded
   std::shared_ptr<const ServedModel> served;  // null: not ready
-  std::shared_ptr<RunningModel> running;      // null: not ready, or nobody's to watch
+  std::shared_ptr<RunningModel> running;      // null: not ready, or not watched
   double canary_share = 0.0;                  // of its conversations, that the model canary_name() gets
 };
 

@@ -1,6 +1,6 @@
 // Operation: one API call after parsing: what it asks of the engine, and how the engine's events become its response.
 // It knows no socket: a driver submits `requests`, feeds the events and writes what comes out. One thread at a time.
-// Call: everything an endpoint is told about the HTTP request it serves. Endpoint: a pure function from there to an
+// Call: everything an endpoint knows about the HTTP request it serves. Endpoint: a pure function from there to an
 // Operation.
 #pragma once
 

@@ -25,7 +25,7 @@ SamplingParams llama_defaults() {
   return sampling;
 }
 
-// One prompt of texts and token ids in turn. Special tokens in texts are read as such: whoever uses this endpoint
+// One prompt of texts and token ids in turn. Special tokens in texts are read as such: a client of this endpoint
 // writes the whole prompt, control tokens included.
 void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
   Prompt prompt;

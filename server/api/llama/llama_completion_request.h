@@ -16,7 +16,7 @@ struct LlamaCompletionRequest {
   std::vector<Prompt> prompts;               // text: with its special tokens written out
   bool wants_list = false;                   // several prompts, or n: the results stand in an array
   std::int32_t num_predict = -1;             // -1: to the context's end
-  std::int32_t num_probs = 0;                // likely tokens to be told with each token
+  std::int32_t num_probs = 0;                // likely tokens to report with each token
   bool return_tokens = false;                // ids in a whole result; a stream has them always
   bool timings_per_token = false;            // in each event of a stream
   std::vector<std::string> response_fields;  // of the result, "a/b" for a member of a member; empty: all

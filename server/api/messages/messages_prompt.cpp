@@ -62,7 +62,7 @@ std::string text_blocks(FieldReader& owner, const char* field) {
   return text;
 }
 
-// A tool's failure is told in the text, the only place where a template shows a result.
+// A tool's failure is written into the text, the only place where a template shows a result.
 std::string result_text(FieldReader& block) {
   std::string text = text_blocks(block, "content");
   if (!block.boolean("is_error", false)) return text;

@@ -35,7 +35,7 @@ Json model_json(const TableEntry& model) {
             {"parent", nullptr},
             {"state", model_state_name(model.state)},
             {"aliases", model.aliases}};
-  if (!model.info) return json;  // nobody has looked into its file yet
+  if (!model.info) return json;  // its file was not opened yet
   json["max_model_len"] = model.max_model_len;
   json["meta"] = {{"architecture", model.info->architecture},
                   {"vocab_size", model.info->vocab_size},

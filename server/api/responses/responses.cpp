@@ -81,7 +81,7 @@ Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& c
   if (rest == kItems) return list_input_items(call, *stored);
   const auto query = read_query(call.query);
   if (const auto stream = query.find("stream"); stream != query.end() && stream->second != "false")
-    return invalid("'stream' is not supported: the events of a response are told once", "stream",
+    return invalid("'stream' is not supported: the events of a response are sent once", "stream",
                    "unsupported_parameter");
   return ready_response(stored->body);
 }

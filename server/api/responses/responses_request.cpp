@@ -99,7 +99,7 @@ class RequestReader {
     request_.echo["truncation"] = truncation.value_or("disabled");
     for (const auto& [name, value] :
          {std::pair{"temperature", request_.fields.sampling.temperature}, {"top_p", request_.fields.sampling.top_p}}) {
-      // A default is a float: its shortest decimal is what somebody wrote, not what a double makes of it.
+      // A default is a float: its shortest decimal is the configured text, unlike its value as a double.
       const Json* given = reader_.find(name);
       request_.echo[name] = given != nullptr ? *given : Json(std::stod(fmt::format("{}", value)));
     }

@@ -223,7 +223,7 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
   CHECK(third.tier.num_records() == 4);
 }
 
-TEST_CASE("equal tokens behind different prefixes are never mixed, whoever wrote them", "[tier]") {
+TEST_CASE("equal tokens behind different prefixes are never mixed, for any writer", "[tier]") {
   const TemporaryFolder folder;
   const std::vector<TokenId> shared = made_tokens(4, 99);
   for (const int prefix : {1, 2}) {  // each begins to count anew

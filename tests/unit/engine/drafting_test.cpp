@@ -233,7 +233,7 @@ TEST_CASE("devices with two steps in flight, and recurrent states, are not draft
   CHECK(with.choices[0].tokens == texts.begin()->second);
 }
 
-TEST_CASE("a step with drafts in which nobody comes or goes allocates nothing", "[engine][draft][steady]") {
+TEST_CASE("a step with drafts, without arrivals and ends, allocates nothing", "[engine][draft][steady]") {
   HarnessOptions options = one_in_flight();
   options.num_blocks = 4000;
   options.engine.scheduler.max_num_seqs = 8;

@@ -222,7 +222,7 @@ TEST_CASE("forced text survives preemption", "[engine]") {
   CHECK(other->choices[0].tokens.size() == 60);
 }
 
-TEST_CASE("constraints that leave no token are the request's error, nobody else's", "[engine]") {
+TEST_CASE("constraints that leave no token are the request's own error", "[engine]") {
   Harness harness;
   Request request = constrained(50);
   request.sampling.allowed_token_ids = tokens_of({1});

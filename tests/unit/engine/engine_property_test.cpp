@@ -97,7 +97,7 @@ class Life {
     }
     for (const Served& each : served_)
       compare(each);
-    if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held by nobody");
+    if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held without a holder");
   }
 
   EngineStats stats() const { return harness_.engine.stats(); }
@@ -269,7 +269,7 @@ int setting(const char* name, int otherwise) {
 
 }  // namespace
 
-TEST_CASE("whatever a request asks for and whoever it meets, it says what it says alone", "[engine][property]") {
+TEST_CASE("a request with any fields has the same text alone and beside any others", "[engine][property]") {
   std::uint64_t num_preemptions = 0;
   std::uint64_t num_swaps = 0;
   std::uint64_t num_hits = 0;

@@ -33,7 +33,7 @@ TEST_CASE("a request gets max_tokens tokens and one finish event", "[engine]") {
   CHECK(harness.engine.stats().num_blocks_used == 0);
 }
 
-TEST_CASE("who is told of an end finds it counted") {
+TEST_CASE("an end is counted before it is reported") {
   class AskingSink : public OutputSink {
    public:
     explicit AskingSink(const Engine& engine) : engine_(engine) {}
@@ -71,7 +71,7 @@ TEST_CASE("logits are asked for where a token is drawn, and nowhere else", "[eng
   CHECK(harness.model.num_logit_rows == 3 * 5);
 }
 
-TEST_CASE("a trace holds every step with what it computed, and nothing while nobody asks", "[engine]") {
+TEST_CASE("a trace holds every step with what it computed, and nothing while it is off", "[engine]") {
   Harness harness;
   harness.submit(request_of(made_tokens(10, 1), 3));
   harness.run();
@@ -311,7 +311,7 @@ TEST_CASE("a deadline cuts a request with a timeout", "[engine]") {
   }
 }
 
-TEST_CASE("what can never fit is refused by name, and hurts nobody", "[engine]") {
+TEST_CASE("what can never fit is refused by name, and affects no other request", "[engine]") {
   Harness harness({.num_blocks = 8});
   const auto fits = harness.submit(request_of(made_tokens(8, 1), 24));
   const auto too_long = harness.submit(request_of(made_tokens(8, 1), 25));

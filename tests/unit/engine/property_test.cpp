@@ -77,14 +77,14 @@ class Shadow {
     check_state();
   }
 
-  // Nobody starves: without new ones, all that is there comes to its end.
+  // No starvation: without new requests, all running ones end.
   void finish_all() {
     for (int i = 0; i < 20'000 && !scheduler_.idle(); ++i)
       step();
     if (!scheduler_.idle()) FAIL("sequences are left that never end");
     check_state();
-    if (kv_.pool().num_referenced() != 0) FAIL("blocks are held by nobody");
-    if (kv_.window().num_pinned() + kv_.window().num_promised() != 0) FAIL("parts are held by nobody");
+    if (kv_.pool().num_referenced() != 0) FAIL("blocks are held without a holder");
+    if (kv_.window().num_pinned() + kv_.window().num_promised() != 0) FAIL("parts are held without a holder");
   }
 
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
@@ -292,12 +292,12 @@ class Shadow {
         }
       }
     }
-    if (std::cmp_not_equal(pinned.size(), kv_.window().num_pinned())) FAIL("parts are pinned by nobody");
-    if (num_promised != kv_.window().num_promised()) FAIL("parts are promised to nobody");
+    if (std::cmp_not_equal(pinned.size(), kv_.window().num_pinned())) FAIL("parts are pinned without a holder");
+    if (num_promised != kv_.window().num_promised()) FAIL("parts are promised without a holder");
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
     if (kv_.has_states() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
     if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
-    if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held by nobody");
+    if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held without a holder");
     for (const auto& [block, count] : references) {
       if (kv_.pool().num_references(block) != count) FAIL("a wrong number of references");
     }

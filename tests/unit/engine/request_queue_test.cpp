@@ -90,7 +90,7 @@ TEST_CASE("retry-after is what waits divided by the measured rate", "[queue]") {
   CHECK(queue.overloaded().retry_after == std::chrono::seconds(600));
 }
 
-TEST_CASE("where the bound on tokens is reached nobody is tokenized to find that out", "[queue]") {
+TEST_CASE("where the bound on tokens is reached no prompt is tokenized to find that out", "[queue]") {
   RequestQueue queue({.max_queued_tokens = 100, .max_queued_tokens_per_key = 60});
   CHECK(queue.submit(submission(60, "a")));
   CHECK(queue.reserve("a", 10).error().kind == ErrorKind::kRateLimited);
@@ -99,7 +99,7 @@ TEST_CASE("where the bound on tokens is reached nobody is tokenized to find that
   CHECK(queue.reserve("c", 10).error().kind == ErrorKind::kUnavailable);
 }
 
-TEST_CASE("what is larger than a bound by itself is told that waiting does not help", "[queue]") {
+TEST_CASE("a request larger than a bound by itself is refused without a time to try again", "[queue]") {
   RequestQueue queue({.max_queued_tokens = 100, .max_queued_bytes = 1000, .max_queued_tokens_per_key = 60});
   CHECK(queue.submit(submission(61, "a")).error().kind == ErrorKind::kInvalidRequest);
   CHECK(queue.reserve("a", 1001).error().kind == ErrorKind::kInvalidRequest);

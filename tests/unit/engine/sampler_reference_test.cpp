@@ -246,7 +246,7 @@ TEST_CASE("logprobs are the log-softmax of the model's logits", "[sampler]") {
   }
 }
 
-TEST_CASE("logits that are no numbers are told from constraints that leave nothing", "[sampler]") {
+TEST_CASE("logits that are no numbers differ from constraints that leave nothing", "[sampler]") {
   FakeBackend backend;
   Sampler sampler(backend);
   const std::vector<TokenId> tokens = tokens_of({0});

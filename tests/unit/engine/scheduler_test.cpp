@@ -143,7 +143,7 @@ TEST_CASE("without room the youngest gives its blocks back and keeps its place",
 TEST_CASE("one preempted without room lets those start that leave it room, and starts as soon as without them",
           "[scheduler]") {
   struct Others {
-    int max_tokens;  // 0: nobody comes
+    int max_tokens;  // 0: no arrival
     std::size_t num_started;
   };
   const auto [max_tokens, num_others_started] = GENERATE(Others{0, 0}, Others{3, 7}, Others{30, 0});
@@ -391,7 +391,7 @@ TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[
   CHECK(last >= chunk * 9 / 10);
   CHECK(last <= chunk);
   scene.scheduler.finish(scene.sequences[0]);
-  CHECK(step() == 1000);  // nobody streams: the whole budget
+  CHECK(step() == 1000);  // no stream: the whole budget
 }
 
 TEST_CASE("prompts that are computed whole share a step as far as they fit, and one alone may be longer",

@@ -1,4 +1,4 @@
-// What must not grow with load or time: the allocations of a schedule, and of a whole step in which nobody comes or
+// What must not grow with load or time: the allocations of a schedule, and of a whole step in which no request comes or
 // goes.
 #include <catch2/catch.hpp>
 
@@ -101,7 +101,7 @@ TEST_CASE("a schedule that admits and preempts allocates nothing", "[scheduler][
   CHECK(scheduler.scheduler().num_waiting() >= 1000);
 }
 
-TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][steady]") {
+TEST_CASE("a step without arrivals and ends allocates nothing", "[engine][steady]") {
   const SchedulerPolicy policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
   HarnessOptions options{.num_blocks = 4000};
   options.engine.scheduler.policy = policy;

@@ -195,8 +195,8 @@ TEST_CASE("tags around the answer go where the reasoning is taken out") {
 TEST_CASE("what only looks like a call stays content") {
   CHECK(parse("hermes", "a <tool_call> tag").content == "a <tool_call> tag");
   CHECK(parse("llama3_json", "{\"answer\": 42}").content == "{\"answer\": 42}");
-  CHECK(parse("llama3_json", "{\"name\": \"nobody\", \"parameters\": {}}").content ==
-        "{\"name\": \"nobody\", \"parameters\": {}}");
+  CHECK(parse("llama3_json", "{\"name\": \"unknown\", \"parameters\": {}}").content ==
+        "{\"name\": \"unknown\", \"parameters\": {}}");
   CHECK(parse("pythonic", "[1, 2] and [a link](url)").content == "[1, 2] and [a link](url)");
   OutputParserOptions no_tools;
   no_tools.parse_tools = false;
