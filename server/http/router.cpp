@@ -137,6 +137,7 @@ Result<ReadCall> read_call(const Route& route, const ModelTable& models, const C
     ModelCall& asked = std::get<ModelCall>(*opened);
     asked.reader.set_limit(limit);
     operation = std::get<ModelEndpoint>(route.answer)(asked, call);
+    if (operation) (*operation)->set_warnings(asked.reader.take_warnings());
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);

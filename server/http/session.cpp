@@ -269,6 +269,10 @@ asio::awaitable<bool> Session::call_api() {
     Response response = error_response(parsed->error());
     co_return co_await respond(std::move(response));
   }
+  for (const std::string& warning : (**parsed)->warnings()) {
+    log::warn("request {}: {}", request_id_, warning);
+    admission_.fields.push_back({"Quire-Warning", warning});
+  }
   if (const auto taken = take_prompt_quota(***parsed); !taken) {
     Response response = error_response(taken.error());
     co_return co_await respond(std::move(response));

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/base/work_limit.h"
@@ -20,6 +21,9 @@ inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max
 
 class FieldReader {
  public:
+  static constexpr std::size_t kMaxWarnings = 8;
+  static constexpr std::size_t kMaxWarningBytes = 200;
+
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
   explicit FieldReader(const Json& object, std::string path = {});
 
@@ -53,12 +57,17 @@ class FieldReader {
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
+  // Notes what is left out of a request that is answered all the same; the response's header and the log say it. At
+  // most kMaxWarnings are kept, each a line of printable ASCII.
+  void warn(std::string_view text);
+  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+
   const std::optional<Error>& error() const { return error_; }
   // Of costly work on what is read.
   const WorkLimit& limit() const { return limit_; }
   void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
-  // Notes the error of a reader of something inside, if it has one.
-  friend void take_error(FieldReader& reader, const FieldReader& inner);
+  // Notes the error and the warnings of a reader of something inside, if it has any.
+  friend void take_error(FieldReader& reader, FieldReader& inner);
 
  private:
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
@@ -66,6 +75,7 @@ class FieldReader {
   std::unordered_map<std::string_view, const Json*> members_;
   std::string path_;
   std::optional<Error> error_;
+  std::vector<std::string> warnings_;
   WorkLimit limit_;
 };
 

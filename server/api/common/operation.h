@@ -65,6 +65,10 @@ class Operation {
   // Streams only: the error in the stream's own form, and its end.
   virtual void fail(const Error& error, std::string& out) = 0;
 
+  // What was left out of the request.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
+
   // An error that events brought; the operation is over.
   const std::optional<Error>& error() const { return error_; }
   virtual OperationSummary summary() const = 0;
@@ -74,6 +78,7 @@ class Operation {
   std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
   bool streams_ = false;
   StreamForm stream_form_ = StreamForm::kEvents;
+  std::vector<std::string> warnings_;
   std::optional<Error> error_;
 };
 
