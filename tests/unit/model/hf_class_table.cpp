@@ -314,7 +314,7 @@ const std::vector<HfClass> kHfEncodersClasses{
      "^roberta.embeddings.word_embeddings=token_embd ^roberta.embeddings.token_type_embeddings=token_types "
      "^roberta.emb_ln=token_embd_norm mixer.Wqkv=attn_qkv mixer.out_proj=attn_output norm1=attn_output_norm "
      "norm2=layer_output_norm mlp.fc1=ffn_up mlp.fc2=ffn_down"},
-    {"modernbert", "tiny-modern-bert", "", "", kHfModern + "}", "model.layers", modern_names},
+    {"modernbert", "tiny-modern-bert", "", "", kHfModern + "}", "model.layers", kHfModernNames},
     {"modernbert", "tiny-modern-reranker", "", "", kHfModern + R"(, "classifier_pooling": "mean"})", "model.layers",
      kHfModernNames + "^head.dense=cls ^head.norm=cls.norm ^classifier=cls.output"},
 };
