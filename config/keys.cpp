@@ -259,8 +259,7 @@ Keys scheduler_keys() {
       types::milliseconds(
           {"scheduler.target_itl",
            "While somebody streams, shorten prompt chunks so that a step takes about this long, or twice as long as "
-           "the "
-           "streams alone; 0s: off"},
+           "the streams alone; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
       types::milliseconds_or_auto(
           {"scheduler.max_step_time",
@@ -275,18 +274,13 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "Where drafts come from: nowhere, or from what followed the last tokens when they stood in the prompt or "
-           "the "
-           "answer before. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
+           "Draft what followed the last tokens where they stood before; not on GPUs, nor for recurrent layers",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
-      types::integer<std::int32_t>({"speculation.max_tokens",
-                                    "Drafted tokens of one sequence that a step verifies at most; fewer where they are "
-                                    "often wrong, or where the "
-                                    "step is better used otherwise"},
-                                   [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
-                                   {1, kMostDraftsOfSequence}),
+      types::integer<std::int32_t>(
+          {"speculation.max_tokens", "Drafts of a sequence in a step; fewer where they are wrong or cost too much"},
+          [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; }, {1, kMostDraftsOfSequence}),
   };
 }
 
@@ -484,7 +478,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.resume", "Streams that can be taken up again after their connection broke."},
       {"security", "Who may use the server, and how much of it."},
       {"scheduler", "What goes into a step of the engine."},
-      {"speculation", "Several tokens a step where the next ones can be guessed: the model verifies them."},
+      {"speculation", "Several tokens in one step where the next ones can be guessed; no answer depends on it."},
       {"kv_cache", "The memory of attention."},
       {"engine", "The loop that computes."},
       {"queue", "What may wait to be computed; what would exceed a bound is refused at once."},
