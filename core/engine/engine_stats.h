@@ -33,6 +33,11 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
+  // Parts of blocks, which layers with a window keep; 0: the model has none, or they keep as much as the others.
+  std::int64_t num_parts = 0;
+  std::int64_t num_parts_used = 0;  // seen by a sequence through its window
+  std::int64_t num_parts_cached = 0;
+  std::int64_t num_parts_used_peak = 0;
   double predicted_step_s = 0.0;   // of the step that runs; 0: not yet known
   double tokens_per_second = 0.0;  // computed lately while there was work, prompt and generated
 

@@ -59,22 +59,16 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   const bool has_drafts = can_draft() && propose_drafts();
   scheduler_.schedule(step.plan, step_limits);
   if (has_drafts) note_unused_drafts(step.plan);
+  if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
-  if (step.plan.empty()) return false;
+  if (!step.plan.has_work()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
   step.record.num_sequences = static_cast<std::int64_t>(step.plan.entries.size());
   step.record.num_prompt_tokens = prompt_tokens(step.plan);
-  step.record.entries.clear();
-  if (trace.active()) {
-    for (const StepEntry& entry : step.plan.entries) {
-      const Generation& generation = Generation::of(*entry.sequence);
-      step.record.entries.push_back({generation.request->id, generation.choice, entry.num_tokens,
-                                     generation.num_computed < generation.num_prompt_tokens});
-    }
-  }
+  trace.note_entries(step.record, step.plan);
   meter_.end_phase(step.record, StepPhase::kSchedule);
   return true;
 }
@@ -112,7 +106,7 @@ void Engine::Impl::draw(Step& step) {
   step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
-    if (!generation.has_ended()) guarded(generation, [&] { add_draws(step, i); });
+    if (!generation.has_ended()) guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { add_draws(step, i); });
   }
   step.ticket->draw({step.draws, step.scores});
   meter_.end_phase(step.record, StepPhase::kSample);
@@ -163,7 +157,7 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   for (const auto& forked : others) {
     const std::int64_t end = step.parts[parent].end;
     step.parts.push_back({.generation = forked.get(), .begin = end, .end = end, .forked_from = parent});
-    guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
+    guarded(*forked, [&]() QUIRE_REQUIRES(kEngineThread) { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
 
@@ -206,24 +200,29 @@ bool Engine::Impl::finish(Step& step) {
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
-  if (output->seconds == 0.0) output->seconds = measured;
-  forget_drafts(step);
-  if (step.plan.num_drafts > 0) verify_drafts(step, *output);
-  if (executor_->depth() == 1) {
-    scheduler_.commit(step.plan, *output);
-  } else {
-    scheduler_.observe(step.plan, output->seconds);
-  }
-  commit(step, *output);
-  emit(step);
-  meter_.end_phase(step.record, StepPhase::kEmit);
-  if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
-  view.add_step(meter_.summary(step.record));
-  if (!step.record.entries.empty()) trace.add(std::move(step.record));
+  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
+  if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
+  if (!step.plan.empty()) finish_entries(step, *output);
   if (latest_ == &step) latest_ = nullptr;
   step.plan.clear();
   step.ended.clear();
   return true;
+}
+
+void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
+  forget_drafts(step);
+  if (step.plan.num_drafts > 0) verify_drafts(step, output);
+  if (executor_->depth() == 1) {
+    scheduler_.commit(step.plan, output);
+  } else {
+    scheduler_.observe(step.plan, output.seconds);
+  }
+  commit(step, output);
+  emit(step);
+  meter_.end_phase(step.record, StepPhase::kEmit);
+  if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
+  view.add_step(meter_.summary(step.record));
+  if (!step.record.entries.empty()) trace.add(step.record);
 }
 
 void Engine::Impl::commit(Step& step, StepOutput& output) {
@@ -238,7 +237,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
     const std::int32_t num_before = generation.num_generated;
-    guarded(generation, [&] { commit_part(part, num_computed, output); });
+    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(part, num_computed, output); });
     stats_.generation_tokens += static_cast<std::uint64_t>(generation.num_generated - num_before);
     part.has_news = part.has_news || generation.finish.has_value();
   }
@@ -261,12 +260,12 @@ void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOu
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
     if (scores_tokens) {
-      if (part.is_complete) generation.add_scored_token(output.logprobs[part.first_score + i]);
+      if (part.is_complete) generation.add_scored_token(output.take_logprob(part.first_score + i));
       continue;
     }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     if (position > part.begin + num_computed) return;
-    generation.add_prompt_logprob(position, std::move(output.logprobs[part.first_score + i]));
+    generation.add_prompt_logprob(position, output.take_logprob(part.first_score + i));
   }
   if (!part.is_complete || generation.finish) return;
   if (part.draw) {
@@ -287,7 +286,7 @@ bool Engine::Impl::fork(Step& step, const StepPart& part) {
     ++live.num_unforked;
     return false;
   }
-  scheduler_.fork(parent, child);
+  guarded(child, [&]() QUIRE_REQUIRES(kEngineThread) { scheduler_.fork(parent, child); });
   return true;
 }
 
@@ -319,12 +318,13 @@ void Engine::Impl::device_failed(const std::string& what) {
   log::error("the device failed, no more requests are served: {}", what);
   for (Step& step : steps_)
     scheduler_.abandon(step.plan);
-  refuse_all({ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}});
+  refuse_all("The device failed while computing the request.", "device_failed");
   latest_ = nullptr;
 }
 
 // Every request, present or future, ends with the error.
-void Engine::Impl::refuse_all(const Error& error) {
+void Engine::Impl::refuse_all(const char* message, const char* code) {
+  const SharedError error = attempt(no_memory_, [&] { return failure(ErrorKind::kInternal, message, code); });
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
@@ -338,13 +338,21 @@ void Engine::Impl::publish() {
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();
+  stats_.num_parts_used = kv_.window().num_pinned();
+  stats_.num_parts_cached = kv_.window().num_cached();
+  stats_.num_parts_used_peak = kv_.window().peak_pinned();
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
   const Clock::time_point now = Clock::now();
-  if (view.wants_sequences(now, !live_.empty())) list_sequences(now);
+  if (!view.wants_sequences(now, !live_.empty())) return;
+  try {
+    list_sequences(now);
+  } catch (const std::bad_alloc&) {
+    log::warn("no memory to list the sequences for the status page");
+  }
 }
 
 void Engine::Impl::list_sequences(Clock::time_point now) {

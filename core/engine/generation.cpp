@@ -23,14 +23,6 @@ void allow_only(TokenId token, std::span<std::uint32_t> mask) {
   mask[id / 32] = 1U << (id % 32);
 }
 
-Error out_of_memory() {
-  return {ErrorKind::kNoMemory,
-          "The request needs more memory than there is. Please retry later.",
-          "out_of_memory",
-          {},
-          {}};
-}
-
 // Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
 // with.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
@@ -183,7 +175,7 @@ double Generation::pooled_scale(std::span<const double> vector) const {
   return square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
 }
 
-void Generation::fail(Error error) {
+void Generation::fail(SharedError error) noexcept {
   finish = finish_info(FinishReason::kError);
   finish->error = std::move(error);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/draft/draft_record.h"
 #include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
@@ -78,7 +79,8 @@ struct Generation : Sequence {
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
   // The prompt is computed, and that is all that was asked for.
   void finish_prompt();
-  void fail(Error error);
+  void fail(Error error) { fail(std::make_shared<const Error>(std::move(error))); }
+  void fail(SharedError error) noexcept;
   FinishInfo finish_info(FinishReason reason) const;
 
   LiveRequest* const live;
@@ -115,16 +117,21 @@ struct Generation : Sequence {
 
 // The mask of one token.
 void allow_only(TokenId token, std::span<std::uint32_t> mask);
-Error out_of_memory();
-// Calls `work`, which is the generation's own: what it throws ends this generation.
+// Calls `work`, which returns a Result<void>; what it returns or throws as an error, `no_memory` where memory is
+// exhausted.
 template <class Work>
-void guarded(Generation& generation, const Work& work) {
+SharedError attempt(const SharedError& no_memory, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
   try {
-    work();
-  } catch (const std::bad_alloc&) {
-    generation.fail(out_of_memory());
-  } catch (const std::exception& error) {
-    generation.fail({ErrorKind::kInternal, error.what(), "request_failed", {}, {}});
+    try {
+      Result<void> done = work();
+      return done ? nullptr : std::make_shared<const Error>(std::move(done.error()));
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return std::make_shared<const Error>(Error{ErrorKind::kInternal, error.what(), "request_failed", {}, {}});
+    }
+  } catch (...) {
+    return no_memory;
   }
 }
 
@@ -139,6 +146,17 @@ struct LiveRequest {
   std::int32_t num_unforked = 0;  // choices that begin once the first one's prompt is computed
   std::optional<Clock::time_point> started_at;
   std::optional<Clock::time_point> queue_deadline;  // until it has started
+  SharedError no_memory;                            // made before there is none
 };
+
+// Calls `work`, which is the generation's own: what it throws ends this generation.
+template <class Work>
+void guarded(Generation& generation, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
+  SharedError error = attempt(generation.live->no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+    work();
+    return {};
+  });
+  if (error != nullptr) generation.fail(std::move(error));
+}
 
 }  // namespace quire

@@ -36,8 +36,9 @@ struct StepPart {
 };
 
 struct Step {
-  Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks)
-      : input(block_size, max_rows, max_sequences, max_table_blocks) {
+  Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
+       const WindowPool* windows = nullptr)
+      : input(block_size, max_rows, max_sequences, max_table_blocks, windows) {
     plan.reserve(static_cast<std::size_t>(max_sequences));
     const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
     parts.reserve(most_parts);

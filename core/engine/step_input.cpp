@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
+
 namespace quire {
 
 namespace {
@@ -18,8 +20,8 @@ std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_
 }  // namespace
 
 StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
-                     std::int64_t max_table_blocks)
-    : block_size_(block_size) {
+                     std::int64_t max_table_blocks, const WindowPool* parts)
+    : block_size_(block_size), parts_(parts) {
   for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_, &label_rows_})
     rows->reserve(static_cast<std::size_t>(max_rows));
   for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &adapters_, &states_}) {
@@ -27,12 +29,16 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
   }
   token_types_.reserve(static_cast<std::size_t>(max_rows));
   block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
+  if (parts_ != nullptr) {
+    window_slots_.reserve(static_cast<std::size_t>(max_rows));
+    window_tables_.reserve(block_tables_.capacity());
+  }
   clear();
 }
 
 void StepInput::clear() {
   for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &adapters_, &states_,
-                      &logit_rows_, &hidden_rows_, &label_rows_})
+                      &logit_rows_, &hidden_rows_, &label_rows_, &window_tables_, &window_slots_})
     array->clear();
   token_types_.clear();
   query_start_.assign(1, 0);
@@ -58,6 +64,7 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
   for (std::int64_t i = 0; i < num_blocks; ++i)
     block_tables_.push_back(blocks[static_cast<std::size_t>(i)].value);
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
+  if (parts_ != nullptr) add_parts(sequence.table, sequence.num_computed, end);
   adapters_.push_back(entry.adapter.value);
   states_.push_back(sequence.table.state.value);
   std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits   ? logit_rows_
@@ -68,6 +75,23 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
     rows.push_back(first_row + static_cast<std::int32_t>(row));
   }
   return first_index;
+}
+
+// For a block behind the window stands the first part that is kept: what a kernel reads there, beside what it uses, are
+// numbers of the sequence itself.
+void StepInput::add_parts(const BlockTable& table, std::int64_t begin, std::int64_t end) {
+  const auto part_at = [&](std::int64_t i) {
+    const PartId part = parts_->part_of(table.blocks[static_cast<std::size_t>(i)]);
+    QUIRE_CHECK(part != kNoPart, "what a window shows is kept");
+    return part.value;
+  };
+  const std::int64_t num_blocks = (end + block_size_ - 1) / block_size_;
+  for (std::int64_t i = 0; i < num_blocks; ++i)
+    window_tables_.push_back(part_at(std::max<std::int64_t>(i, table.pinned_begin)));
+  const auto* const own = window_tables_.data() + std::ssize(window_tables_) - num_blocks;
+  for (std::int64_t position = begin; position < end; ++position)
+    window_slots_.push_back(own[position / block_size_] * block_size_ +
+                            static_cast<std::int32_t>(position % block_size_));
 }
 
 StepArrays StepInput::arrays() const {
@@ -81,6 +105,11 @@ StepArrays StepInput::arrays() const {
           .adapters = adapters_,
           .token_types = token_types_,
           .states = states_,
+          .window = {.query_start = query_start_,
+                     .context_len = context_len_,
+                     .block_table_start = block_table_start_,
+                     .block_tables = window_tables_,
+                     .slots = window_slots_},
           .logit_rows = logit_rows_,
           .hidden_rows = hidden_rows_,
           .label_rows = label_rows_};

@@ -32,7 +32,8 @@ class Scheduler {
   // Refuses what could never run: longer than max_model_len, or more choices than sequences.
   Result<void> check(const Request& request) const;
 
-  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
+  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish(). Where
+  // memory fails, here and in fork(), that is thrown and nothing has changed.
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
   std::span<Sequence* const> next_to_start();
@@ -106,9 +107,10 @@ class Scheduler {
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
+  void keep_windows(Sequence& sequence, std::int64_t num_computed);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
-  void reserve_room(Sequence& sequence) const;
+  void begin(Sequence& sequence);
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }
@@ -152,11 +154,12 @@ class Scheduler {
   std::int64_t alike_until(const Sequence& sequence, const Sequence& other) const;
   bool parks(Sequence& sequence, const PrefixMatch& match);
   void find_head();
-  std::int64_t room_needed(const Candidate& candidate) const;
+  std::int64_t parts_of_step() const;
+  KvRoom room_needed(const Candidate& candidate) const;
   bool may_bypass(const Sequence& sequence) const;
   bool try_start(StepPlan& plan, Sequence& sequence);
   void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
-  std::int64_t most_room(const Sequence& sequence) const;
+  KvRoom most_room(const Sequence& sequence) const;
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -178,12 +181,12 @@ class Scheduler {
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;
-  Sequence* head_ = nullptr;              // of the candidates, the first in policy order
-  Sequence* blocked_ = nullptr;           // the head, where there is no room for it
-  std::int64_t room_beside_blocked_ = 0;  // blocks that those which start before it may come to need
+  Sequence* head_ = nullptr;      // of the candidates, the first in policy order
+  Sequence* blocked_ = nullptr;   // the head, where there is no room for it
+  KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
   double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::int64_t blocked_need_ = 0;        // > 0: nothing starts before so many blocks are available
+  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
   std::int64_t num_started_ = 0;         // each time that a sequence began to run
   std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
   std::uint64_t num_preemptions_ = 0;

@@ -51,8 +51,8 @@ struct Sequence {
   std::vector<TokenId> drafts;
   double draft_rate = 0.0;  // how likely each is right if those before it are
 
-  // Of models with recurrent layers: the tokens up to the end of each of the prompt's messages, and where its states
-  // are kept.
+  // The tokens up to the end of each of the prompt's messages; where its recurrent states are kept, or the parts of its
+  // windows for longer than others.
   std::vector<std::int64_t> message_ends;
   std::vector<std::int64_t> borders;
 

@@ -30,11 +30,10 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
     : options_(options),
       report_(report),
       kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states),
-      storage_({.num_layers = 1, .num_blocks = num_blocks, .block_size = options.block_size}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {
   if (options.tier_blocks == 0) return;
-  lower_tier_.emplace(kv_, storage_, nullptr, &tier_, nullptr);
+  lower_tier_.emplace(kv_, 0, 0, &tier_, nullptr);  // blocks without bytes: where they are is all that counts here
   lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
@@ -95,6 +94,7 @@ void Replica::begin_step() {
   if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
   propose_drafts();
   scheduler_.schedule(plan_, limits);
+  if (lower_tier_) lower_tier_->take_moves(plan_.transfers.moves);
   QUIRE_CHECK(!plan_.empty() || lower_tier_, "what waits can start, or its prefix is being restored");
   for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
@@ -121,6 +121,7 @@ void Replica::end_early(double time_s) {
 
 void Replica::end_step() {
   in_step_ = false;
+  if (lower_tier_) lower_tier_->finish_moves(plan_.transfers.moves, {});
   if (options_.keeps_steps && !plan_.empty()) keep_step();
   clock_s_ += output_.seconds;
   if (plan_.empty()) return;

@@ -55,24 +55,9 @@ class Replica {
   void verify_drafts();
   void take_token(Live& live);
 
-  // Blocks without bytes: where they are is all that counts here.
-  class NoStorage final : public KvStorage {
-   public:
-    explicit NoStorage(const KvLayout& layout) : layout_(layout) {}
-    const KvLayout& layout() const override { return layout_; }
-    std::size_t block_bytes() const override { return 0; }
-    void copy_block(std::int32_t, std::int32_t) override {}
-    void read_block(std::int32_t, std::span<std::byte>) const override {}
-    void write_block(std::int32_t, std::span<const std::byte>) override {}
-
-   private:
-    const KvLayout layout_;
-  };
-
   const SimOptions& options_;
   SimReport& report_;
   KvCache kv_;
-  NoStorage storage_;
   HostTier tier_;
   std::optional<LowerTier> lower_tier_;  // where there is one
   Scheduler scheduler_;

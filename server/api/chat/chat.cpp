@@ -6,6 +6,7 @@
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/generation/constraints.h"
+#include "server/api/generation/prompt_fit.h"
 
 namespace quire {
 

@@ -78,15 +78,18 @@ Json openai_error(const Failure& failure) {
                 {"code", failure.code}}}};
 }
 
-// Anthropic's form has no place for the field at fault but the message.
-Json anthropic_error(const Failure& failure, const std::string& request_id) {
+// The message, for forms that have no other place for the field at fault.
+std::string message_with_param(const Failure& failure) {
   const bool named = failure.message.find(failure.param) != std::string::npos;
-  return Json{{"type", "error"},
-              {"error",
-               {{"type", anthropic_type(failure.status)},
-                {"message", named ? failure.message : failure.param + ": " + failure.message},
-                {"code", failure.code}}},
-              {"request_id", request_id}};
+  return named ? failure.message : failure.param + ": " + failure.message;
+}
+
+Json anthropic_error(const Failure& failure, const std::string& request_id) {
+  return Json{
+      {"type", "error"},
+      {"error",
+       {{"type", anthropic_type(failure.status)}, {"message", message_with_param(failure)}, {"code", failure.code}}},
+      {"request_id", request_id}};
 }
 
 }  // namespace
@@ -97,12 +100,17 @@ Failure failure_of(const Error& error) {
 }
 
 ErrorForm error_form(std::string_view path) {
-  constexpr std::string_view kMessages = "/v1/messages";
-  return path.substr(0, kMessages.size()) == kMessages ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
+  if (path.starts_with("/v1/messages")) return ErrorForm::kAnthropic;
+  return path.starts_with("/api/") ? ErrorForm::kOllama : ErrorForm::kOpenAi;
 }
 
 std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id) {
-  return dump_json(form == ErrorForm::kAnthropic ? anthropic_error(failure, request_id) : openai_error(failure));
+  switch (form) {
+    case ErrorForm::kOpenAi: break;
+    case ErrorForm::kAnthropic: return dump_json(anthropic_error(failure, request_id));
+    case ErrorForm::kOllama: return dump_json(Json{{"error", message_with_param(failure)}});
+  }
+  return dump_json(openai_error(failure));
 }
 
 std::string error_body(const Error& error) {

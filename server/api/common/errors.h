@@ -1,5 +1,5 @@
 // Errors as clients expect them. OpenAI's: {"error":{"message","type","param","code"}}, code always a string.
-// Anthropic's: {"type":"error","error":{"type","message"},"request_id"}. Any thread.
+// Anthropic's: {"type":"error","error":{"type","message"},"request_id"}. Ollama's: {"error":message}. Any thread.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Failure {
 };
 Failure failure_of(const Error& error);
 
-enum class ErrorForm { kOpenAi, kAnthropic };
+enum class ErrorForm { kOpenAi, kAnthropic, kOllama };
 // The form that the API at this path has.
 ErrorForm error_form(std::string_view path);
 std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id);

@@ -36,6 +36,8 @@ Result<const TableEntry*> ModelTable::entry(std::string_view name) const {
       return &entry;
     }
   }
+  constexpr std::string_view kTag = ":latest";
+  if (name.size() > kTag.size() && name.ends_with(kTag)) return entry(name.substr(0, name.size() - kTag.size()));
   return tl::make_unexpected(not_served(name));
 }
 

@@ -59,7 +59,8 @@ class ModelTable {
   explicit ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {}
 
   const std::vector<TableEntry>& entries() const { return entries_; }
-  // By name or alias; the first where the name is empty. Errors: 404 "model_not_found", also for the unloaded.
+  // By name or alias; the first where the name is empty. What is not there is looked for without the tag ":latest",
+  // which Ollama's clients add. Errors: 404 "model_not_found", also for the unloaded.
   Result<const TableEntry*> entry(std::string_view name) const;
   // The same models with contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;

@@ -43,6 +43,9 @@ enum class Wanted {
   kNothing,
 };
 
+// What a stream consists of: server-sent events, or lines of JSON (Ollama).
+enum class StreamForm { kEvents, kLines };
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -51,6 +54,7 @@ class Operation {
   const std::vector<std::shared_ptr<const Request>>& requests() const { return requests_; }
   const std::shared_ptr<RequestQueue>& queue() const { return queue_; }
   bool streams() const { return streams_; }
+  StreamForm stream_form() const { return stream_form_; }
 
   // Streams only: what opens the stream, appended to `out` before the first event.
   virtual void begin(std::string& out) = 0;
@@ -69,6 +73,7 @@ class Operation {
   std::vector<std::shared_ptr<const Request>> requests_;
   std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
   bool streams_ = false;
+  StreamForm stream_form_ = StreamForm::kEvents;
   std::optional<Error> error_;
 };
 

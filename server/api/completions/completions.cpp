@@ -8,6 +8,7 @@
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/logprobs.h"
+#include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
 
 namespace quire {
@@ -221,12 +222,11 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
   std::int64_t num_tokens = 0;
   for (Prompt& prompt : prompts) {
     const std::size_t before = prompt.tokens.size();
-    prompt.tokens = truncate_prompt(std::move(prompt.tokens), fields, *model);
+    auto fitted = fit_prompt(std::move(prompt.tokens), fields, *model, "prompt");
+    if (!fitted) return tl::make_unexpected(fitted.error());
+    prompt.tokens = std::move(fitted->tokens);
     if (completion.echo && prompt.tokens.size() != before) prompt.text = decoded(*model->tokenizer, prompt.tokens);
-    const auto limit =
-        resolve_max_tokens(static_cast<std::int64_t>(prompt.tokens.size()), fields.max_tokens, *model, "prompt");
-    if (!limit) return tl::make_unexpected(limit.error());
-    max_tokens.push_back(*limit);
+    max_tokens.push_back(fitted->max_tokens);
     num_tokens += static_cast<std::int64_t>(prompt.tokens.size());
   }
   const auto bounded =

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include "server/api/generation/generation_fields.h"
 
 namespace quire {
 
@@ -250,11 +249,6 @@ Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatP
   }
   if (!fields.continue_final_message) return pieces;
   return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
-}
-
-Result<std::vector<TokenId>> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                         const std::vector<TextPiece>& pieces) {
-  return encode_prompt(pieces, fields.add_special_tokens, !fields.is_bounded, model, fields.param);
 }
 
 }  // namespace quire

@@ -48,7 +48,4 @@ inline constexpr std::size_t kMaxMessages = 16384;
 // limits.
 Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
 
-Result<std::vector<TokenId>> encode_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                         const std::vector<TextPiece>& pieces);
-
 }  // namespace quire

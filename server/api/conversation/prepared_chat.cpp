@@ -1,6 +1,7 @@
 #include "server/api/conversation/prepared_chat.h"
 
 #include "core/grammar/thinking.h"
+#include "server/api/generation/prompt_fit.h"
 
 namespace quire {
 
@@ -8,13 +9,6 @@ namespace {
 
 // Enough of a prompt to see whether it leaves a reasoning section open.
 constexpr std::size_t kPromptEnd = 512;
-
-bool writes_reasoning(const ServedModel& model) {
-  const std::string_view source = model.chat_template->source();
-  const ToolFormat& format = model.tool_format;
-  return format.starts_in_reasoning || source.find(format.think_begin) != std::string_view::npos ||
-         source.find(format.think_end) != std::string_view::npos;
-}
 
 ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool reasons, std::string prompt_end) {
   ChatReading reading;
@@ -78,6 +72,23 @@ void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, c
 
 }  // namespace
 
+bool writes_reasoning(const ServedModel& model) {
+  const std::string_view source = model.chat_template->source();
+  const ToolFormat& format = model.tool_format;
+  return format.starts_in_reasoning || source.find(format.think_begin) != std::string_view::npos ||
+         source.find(format.think_end) != std::string_view::npos;
+}
+
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar) {
+  const std::string param = prompt.param;
+  prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
+  auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
+  if (!prepared || !fit_chat(reader, model, fields, param, *prepared)) return std::nullopt;
+  return prepared;
+}
+
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
                                                 const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
   PreparedChat prepared;
@@ -99,7 +110,7 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
     return std::nullopt;
   }
   place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
-  auto tokens = encode_chat(model, prompt, *pieces);
+  auto tokens = encode_prompt(*pieces, prompt.add_special_tokens, !prompt.is_bounded, model, prompt.param);
   if (!tokens) {
     reader.fail(tokens.error().param, tokens.error().message, tokens.error().code);
     return std::nullopt;
@@ -108,24 +119,18 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   return prepared;
 }
 
-std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
-                                         ChatPromptFields prompt, const ToolFields& tools,
-                                         std::shared_ptr<const Grammar> grammar) {
-  const std::string param = prompt.param;
-  prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
-  auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
-  if (!prepared) return std::nullopt;
-  // Calls and reasoning are marked by tokens that a plain text would not show.
-  if (prepared->reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
-  prepared->prompt = truncate_prompt(std::move(prepared->prompt), fields, model);
-  const auto limit =
-      resolve_max_tokens(static_cast<std::int64_t>(prepared->prompt.size()), fields.max_tokens, model, param);
-  if (!limit) {
-    reader.fail(limit.error().param, limit.error().message, limit.error().code);
-    return std::nullopt;
+bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
+              PreparedChat& chat) {
+  auto fitted = fit_prompt(std::move(chat.prompt), fields, model, param);
+  if (!fitted) {
+    reader.fail(fitted.error().param, fitted.error().message, fitted.error().code);
+    return false;
   }
-  prepared->max_tokens = *limit;
-  return prepared;
+  chat.prompt = std::move(fitted->tokens);
+  chat.max_tokens = fitted->max_tokens;
+  // Calls and reasoning are marked by tokens that a plain text would not show.
+  if (chat.reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
+  return true;
 }
 
 }  // namespace quire

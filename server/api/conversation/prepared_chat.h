@@ -1,10 +1,12 @@
 // From a conversation's typed fields to what the engine computes: its prompt's tokens, its grammar, and how the
-// answer's text is read. Chat, messages and responses share it. Pure functions; any thread; meant for text threads.
+// answer's text is read. Every API of conversations goes through it: constrain, render, place the reasoning, encode,
+// fit. Pure functions; any thread; meant for text threads.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "server/api/conversation/chat_prompt.h"
@@ -22,15 +24,23 @@ struct PreparedChat {
   ChatReading reading;
 };
 
-// Renders the conversation, compiles what constrains it, and decides how its text is read; max_tokens is left open, and
-// the prompt may be longer than the context. `grammar` is what the request itself demanded; null where it demanded
-// nothing. Errors stay in the reader.
-std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
-                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar);
-
-// The same, cut as truncate_prompt_tokens says and checked against the context.
+// encode_conversation() and fit_chat().
 std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
                                          ChatPromptFields prompt, const ToolFields& tools,
                                          std::shared_ptr<const Grammar> grammar);
+
+// Compiles what constrains the conversation, renders and encodes it, and decides how the answer's text is read;
+// max_tokens is left open, and the prompt may be longer than the context. `grammar` is what the request itself
+// demanded; null where it demanded nothing. Errors stay in the reader.
+std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
+                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar);
+
+// Cuts the prompt as truncate_prompt_tokens says, checks it against the context and sets max_tokens. False: it does not
+// fit; the error, about `param`, is in the reader.
+bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
+              PreparedChat& chat);
+
+// Whether the model's template, or the way it writes, has a section of reasoning.
+bool writes_reasoning(const ServedModel& model);
 
 }  // namespace quire

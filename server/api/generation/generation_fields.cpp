@@ -12,8 +12,8 @@ namespace quire {
 
 namespace {
 
-// A response of so many entries takes some hundred megabytes while it is put together.
-constexpr std::int64_t kMaxPromptLogprobEntries = 1 << 18;
+// A word that may not be written, or that ends a repetition.
+constexpr std::size_t kMostWordTokens = 1024;
 
 void set(float& target, std::optional<double> value) {
   if (value) target = static_cast<float>(*value);
@@ -41,6 +41,16 @@ void read_filters(FieldReader& reader, SamplingParams& sampling) {
   set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
 }
 
+// The tokens of one of a field's words; empty where it has too many.
+std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std::string& word,
+                               const Tokenizer& tokenizer) {
+  const TextPiece piece{word, false};
+  auto tokens = tokenizer.encode_at_most({&piece, 1}, false, kMostWordTokens);
+  if (tokens) return *std::move(tokens);
+  reader.fail(field, fmt::format("'{}' holds a text of more than {} tokens", field, kMostWordTokens));
+  return {};
+}
+
 void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
   set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
@@ -57,13 +67,17 @@ void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokeniz
   if (sampling.dry.multiplier == 0.0F) return;
   if (!breakers) breakers = std::vector<std::string>{"\n", ":", "\"", "*"};
   for (const std::string& text : *breakers) {
-    auto tokens = tokenizer.encode(text, false, false);
+    auto tokens = read_word(reader, "dry_sequence_breakers", text, tokenizer);
     if (!tokens.empty()) sampling.dry.breakers.push_back(std::move(tokens));
   }
 }
 
 // llama-server's form: [[token id or text, bias], ...], where false forbids.
 void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  // They are applied in each step: no more than there are tokens.
+  if (pairs.size() > static_cast<std::size_t>(tokenizer.vocab_size())) {
+    return reader.fail("logit_bias", fmt::format("'logit_bias' holds more than {} pairs", tokenizer.vocab_size()));
+  }
   for (const Json& pair : pairs) {
     const bool is_pair = pair.is_array() && pair.size() == 2 && (pair[0].is_string() || pair[0].is_number_integer()) &&
                          (pair[1].is_number() || pair[1] == false);
@@ -71,13 +85,15 @@ void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sam
     const float value = pair[1].is_number() ? pair[1].get<float>() : -std::numeric_limits<float>::infinity();
     std::vector<TokenId> tokens;
     if (pair[0].is_string()) {
-      tokens = tokenizer.encode(pair[0].get_ref<const std::string&>(), false, false);
+      tokens = read_word(reader, "logit_bias", pair[0].get_ref<const std::string&>(), tokenizer);
     } else if (pair[0] >= 0 && pair[0] < tokenizer.vocab_size()) {
       tokens = {TokenId{pair[0].get<std::int32_t>()}};
     } else {
       return reader.fail("logit_bias",
                          fmt::format("'logit_bias' names a token that is not below {}", tokenizer.vocab_size()));
     }
+    if (sampling.logit_bias.size() + tokens.size() > static_cast<std::size_t>(tokenizer.vocab_size()))
+      return reader.fail("logit_bias", "'logit_bias' names more tokens than there are");
     for (const TokenId token : tokens)
       sampling.logit_bias.emplace_back(token, value);
   }
@@ -115,16 +131,18 @@ std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
 
 void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   const std::int32_t last = tokenizer.vocab_size() - 1;
-  if (const auto ids = reader.integers("stop_token_ids", 0, last)) sampling.stop_token_ids = to_token_ids(*ids);
-  if (const auto ids = reader.integers("allowed_token_ids", 0, last)) {
+  const auto most = static_cast<std::size_t>(tokenizer.vocab_size());
+  if (const auto ids = reader.integers("stop_token_ids", 0, last, most)) sampling.stop_token_ids = to_token_ids(*ids);
+  if (const auto ids = reader.integers("allowed_token_ids", 0, last, most)) {
     sampling.allowed_token_ids = to_token_ids(*ids);
     if (ids->empty()) reader.fail("allowed_token_ids", "'allowed_token_ids' must not be empty");
   }
   for (const std::string& word : reader.strings("bad_words", 1024).value_or(std::vector<std::string>{})) {
     if (word.empty()) return reader.fail("bad_words", "'bad_words' must not hold an empty string");
     // The word at the start of a text and after a space are different tokens; both are forbidden.
-    auto plain = tokenizer.encode(word, false, false);
-    auto spaced = tokenizer.encode(" " + word, false, false);
+    auto plain = read_word(reader, "bad_words", word, tokenizer);
+    auto spaced = read_word(reader, "bad_words", " " + word, tokenizer);
+    if (reader.error()) return;
     if (spaced != plain) sampling.bad_words.push_back(std::move(spaced));
     sampling.bad_words.push_back(std::move(plain));
   }
@@ -295,66 +313,8 @@ Json read_metadata(FieldReader& reader) {
   return *metadata;
 }
 
-std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
-                                     const ServedModel& model) {
-  if (!fields.truncate_prompt_tokens) return tokens;
-  const std::int64_t room = model.max_model_len - std::max(1, fields.max_tokens.value_or(1));
-  const std::int64_t keep =
-      *fields.truncate_prompt_tokens < 0 ? std::max<std::int64_t>(1, room) : *fields.truncate_prompt_tokens;
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count <= keep) return tokens;
-  const auto first = fields.truncate_end ? tokens.begin() + keep : tokens.begin();
-  tokens.erase(first, first + (count - keep));
-  return tokens;
-}
-
 std::string response_id(std::string_view prefix, const GenerationFields& fields) {
   return fields.request_id.empty() ? make_id(prefix) : std::string(prefix) + fields.request_id;
-}
-
-Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
-                                   const std::string& param) {
-  if (!fields.sampling.num_prompt_logprobs) return {};
-  const std::int64_t count = num_prompt_tokens * (*fields.sampling.num_prompt_logprobs + 1);
-  if (count <= kMaxPromptLogprobEntries) return {};
-  return invalid(fmt::format("'{}' asks for {} log probabilities of {} prompt tokens; at most {} are given at once",
-                             param, count, num_prompt_tokens, kMaxPromptLogprobEntries),
-                 param);
-}
-
-std::int64_t most_counted_tokens(const ServedModel& model) {
-  return 2 * model.max_model_len;
-}
-
-Error far_too_long(const ServedModel& model, const std::string& prompt_param) {
-  return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has more than {} "
-                             "tokens. Please shorten it.",
-                             model.max_model_len, most_counted_tokens(model)),
-                 prompt_param, "context_length_exceeded")
-      .value();
-}
-
-Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
-                                           const ServedModel& model, const std::string& prompt_param) {
-  if (truncated) return model.tokenizer->encode(pieces, add_special);
-  const auto most = static_cast<std::size_t>(most_counted_tokens(model));
-  auto tokens = model.tokenizer->encode_at_most(pieces, add_special, most);
-  if (!tokens) return tl::make_unexpected(far_too_long(model, prompt_param));
-  return *std::move(tokens);
-}
-
-Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
-                                        const ServedModel& model, const std::string& prompt_param) {
-  if (num_prompt_tokens == 0) return invalid("The prompt is empty: it has no tokens", prompt_param);
-  const std::int64_t room = model.max_model_len - num_prompt_tokens;
-  if (room < 1) {
-    return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has {} tokens. "
-                               "Please shorten it.",
-                               model.max_model_len, num_prompt_tokens),
-                   prompt_param, "context_length_exceeded");
-  }
-  // An upper bound beyond the context is honoured by the context's end: the choice then finishes with "length".
-  return static_cast<std::int32_t>(std::min<std::int64_t>(asked.value_or(static_cast<std::int32_t>(kMaxInt32)), room));
 }
 
 }  // namespace quire

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -52,30 +51,7 @@ void refuse_native_fields(FieldReader& reader);
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
 
-// Keeps a prompt's last, or first, tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for
-// max_tokens).
-std::vector<TokenId> truncate_prompt(std::vector<TokenId> tokens, const GenerationFields& fields,
-                                     const ServedModel& model);
-
 // The response's id: the request's own, or a fresh one.
 std::string response_id(std::string_view prefix, const GenerationFields& fields);
-
-// Refuses log probabilities of more prompt tokens than a response should hold, naming `param`.
-Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
-                                   const std::string& param);
-
-// Prompts of up to this many tokens are encoded whole, so that the refusal of one that is too long says by how much.
-std::int64_t most_counted_tokens(const ServedModel& model);
-// The refusal of a prompt of more: 400 "context_length_exceeded".
-Error far_too_long(const ServedModel& model, const std::string& prompt_param);
-
-// The tokens of a prompt. Unless it is cut to a length later (`truncated`), one of more than most_counted_tokens() is
-// refused before it is encoded whole.
-Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
-                                           const ServedModel& model, const std::string& prompt_param);
-
-// max_tokens for a prompt of that length, or the error "context_length_exceeded".
-Result<std::int32_t> resolve_max_tokens(std::int64_t num_prompt_tokens, std::optional<std::int32_t> asked,
-                                        const ServedModel& model, const std::string& prompt_param);
 
 }  // namespace quire

@@ -55,7 +55,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
 }
 
 Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
-  if (event.finish && event.finish->error) error_ = event.finish->error;
+  if (event.finish && event.finish->error) error_ = *event.finish->error;
   if (event.finish && !error_ && event.finish->reason == FinishReason::kError) {
     error_ = Error{ErrorKind::kInternal, "The generation failed", "internal_error", "", std::nullopt};
   }

@@ -17,8 +17,9 @@ struct Prompt {
 };
 
 // Errors stay in the reader, named by their place ("prompt[2][0]"). `prefix` is put before each that is a text.
+// `truncated`: they are cut later, so that none is too long.
 std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
-                                 const std::string& prefix = {});
+                                 const std::string& prefix = {}, bool truncated = false);
 
 // The text that tokens stand for, from a text's beginning.
 std::string decoded(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, bool skip_special_tokens = true);

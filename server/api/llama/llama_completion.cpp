@@ -7,6 +7,7 @@
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/logprobs.h"
+#include "server/api/generation/prompt_fit.h"
 #include "server/api/llama/llama_completion_request.h"
 
 namespace quire {
@@ -167,19 +168,16 @@ Result<std::unique_ptr<Operation>> parse_with(PromptReader read_prompt, ModelCal
   read_prompt(reader, *model, request);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::int32_t> max_tokens;
+  std::vector<FittedPrompt> prompts;
   for (Prompt& prompt : request.prompts) {
-    prompts.push_back(truncate_prompt(std::move(prompt.tokens), request.fields, *model));
-    const auto num_tokens = static_cast<std::int64_t>(prompts.back().size());
-    const auto limit = resolve_max_tokens(num_tokens, request.fields.max_tokens, *model, "prompt");
-    if (!limit) return tl::make_unexpected(limit.error());
-    max_tokens.push_back(*limit);
+    auto fitted = fit_prompt(std::move(prompt.tokens), request.fields, *model, "prompt");
+    if (!fitted) return tl::make_unexpected(fitted.error());
+    prompts.push_back(*std::move(fitted));
   }
   ResponseHeader header{response_id("cmpl-", request.fields), call.created, model->name};
   auto operation = std::make_unique<LlamaCompletion>(model, std::move(request), std::move(header));
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    operation->add_prompt(std::move(prompts[i]), max_tokens[i], grammar, call, false);
+  for (FittedPrompt& prompt : prompts)
+    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar, call, false);
   return operation;
 }
 

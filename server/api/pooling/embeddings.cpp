@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "server/api/common/pooled_operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
-#include "server/api/pooling/pooled_operation.h"
 #include "server/api/pooling/probabilities.h"
 
 namespace quire {
@@ -61,7 +61,7 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;
     }
-    auto tokens = encode_chat(model, chat, *pieces);
+    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
     if (!tokens) {
       reader.fail("messages", tokens.error().message, tokens.error().code);
       return texts;
@@ -97,20 +97,6 @@ VectorForm read_form(FieldReader& reader, const ServedModel& model) {
   return form;
 }
 
-// The first dimensions, of length 1 again: what OpenAI's models do.
-std::vector<float> shortened(std::vector<float> vector, const VectorForm& form) {
-  if (vector.size() <= form.dimensions) return vector;
-  vector.resize(form.dimensions);
-  double square = 0.0;
-  for (const float value : vector)
-    square += static_cast<double>(value) * static_cast<double>(value);
-  if (square > 0.0 && form.normalize) {
-    for (float& value : vector)
-      value = static_cast<float>(static_cast<double>(value) / std::sqrt(square));
-  }
-  return vector;
-}
-
 PooledOutput output_of(const VectorForm& form) {
   return form.normalize ? PooledOutput::kUnitVector : PooledOutput::kVector;
 }
@@ -143,9 +129,10 @@ Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call
   const auto render = [form](const PooledAnswer& answer) {
     Json data = Json::array();
     for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
-      data.push_back(Json{{"object", "embedding"},
-                          {"index", i},
-                          {"embedding", vector_json(shortened(answer.outputs[i], form), form.base64)}});
+      data.push_back(
+          Json{{"object", "embedding"},
+               {"index", i},
+               {"embedding", vector_json(shortened(answer.outputs[i], form.dimensions, form.normalize), form.base64)}});
     }
     return Json{{"object", "list"}, {"data", std::move(data)}, {"model", answer.model}, {"usage", answer.usage()}};
   };
@@ -172,10 +159,11 @@ Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& c
     Json data = Json::array();
     for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
       const std::vector<float>& output = answer.outputs[i];
-      data.push_back(Json{{"object", "pooling"},
-                          {"index", i},
-                          {"data", width > 0 ? rows_json(output, width, form.base64)
-                                             : vector_json(shortened(output, form), form.base64)}});
+      data.push_back(
+          Json{{"object", "pooling"},
+               {"index", i},
+               {"data", width > 0 ? rows_json(output, width, form.base64)
+                                  : vector_json(shortened(output, form.dimensions, form.normalize), form.base64)}});
     }
     Json answered = list_head(answer);
     answered["data"] = std::move(data);

@@ -2,9 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "server/api/common/item_pages.h"
+#include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/responses/responses_operation.h"
 
@@ -39,40 +38,12 @@ Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const Stor
   return ready_response(dump_json(*page));
 }
 
-// Leaves out a conversation's oldest turns, as few as make it fit; the system's message and the last turn stay.
-void leave_out_oldest(FieldReader& reader, const ServedModel& model, ResponsesRequest& request) {
-  Json& messages = request.prompt.messages;
-  std::vector<std::size_t> turns;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i]["role"] == "user") turns.push_back(i);
-  }
-  if (turns.empty()) return;
-  const std::int64_t room = model.max_model_len - request.fields.max_tokens.value_or(1);
-  const auto from_turn = [&](std::size_t turn) {
-    ChatPromptFields kept = request.prompt;
-    kept.messages.erase(kept.messages.begin() + static_cast<std::ptrdiff_t>(turns.front()),
-                        kept.messages.begin() + static_cast<std::ptrdiff_t>(turn));
-    kept.is_bounded = true;
-    return kept;
-  };
-  const Json no_fields = Json::object();
-  const auto is_too_long = [&](std::size_t turn) {
-    FieldReader attempt(no_fields);
-    attempt.set_limit(reader.limit());
-    const auto encoded = encode_conversation(attempt, model, from_turn(turn), request.tools, request.grammar);
-    if (encoded) return static_cast<std::int64_t>(encoded->prompt.size()) > room;
-    if (attempt.error()->code == "context_length_exceeded") return true;
-    take_error(reader, attempt);
-    return false;
-  };
-  const auto first = std::partition_point(turns.begin(), turns.end() - 1, is_too_long);
-  request.prompt = from_turn(*first);
-}
-
 // What both ways to use a request begin with. Errors stay in the reader.
 Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& model, const Call& call) {
   ResponsesRequest request = read_responses_request(reader, model, call);
-  if (!reader.error() && request.truncates) leave_out_oldest(reader, model, request);
+  if (!reader.error() && request.truncates) {
+    leave_out_oldest(reader, model, request.fields, request.prompt, request.tools, request.grammar);
+  }
   if (reader.error()) return tl::make_unexpected(*reader.error());
   return request;
 }

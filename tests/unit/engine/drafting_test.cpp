@@ -14,6 +14,7 @@ namespace {
 HarnessOptions one_in_flight() {
   HarnessOptions options{.num_blocks = 400};
   options.deferred_seed.reset();
+  options.price = {.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001};
   return options;
 }
 

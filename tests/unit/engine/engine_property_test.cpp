@@ -235,7 +235,7 @@ class Life {
     CHECK(finish.reason == expected.finishes[0].reason);
     CHECK(finish.stop_token == expected.finishes[0].stop_token);
     CHECK(finish.num_generated_tokens == expected.finishes[0].num_generated_tokens);
-    CHECK(finish.error.has_value() == expected.finishes[0].error.has_value());
+    CHECK((finish.error == nullptr) == (expected.finishes[0].error == nullptr));
     if (finish.error && expected.finishes[0].error) CHECK(finish.error->code == expected.finishes[0].error->code);
     CHECK(got.embedding == expected.embedding);
     compare(got.logprobs, expected.logprobs);

@@ -71,6 +71,9 @@ TextTruncation read_text_truncation(FieldReader& reader);
 Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTruncation& truncation,
                                     const ServedModel& model, const std::string& param);
 
+// A vector's first dimensions, of length 1 again where `normalize` is set: what OpenAI's models do.
+std::vector<float> shortened(std::vector<float> vector, std::size_t dimensions, bool normalize);
+
 // A vector as numbers, or as OpenAI's clients decode it: base64 of little-endian 32-bit floats.
 Json vector_json(std::span<const float> vector, bool base64);
 

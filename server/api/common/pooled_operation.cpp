@@ -1,8 +1,9 @@
-#include "server/api/pooling/pooled_operation.h"
+#include "server/api/common/pooled_operation.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -38,7 +39,7 @@ Wanted PooledOperation::on_event(std::size_t index, OutputEvent event, std::stri
   std::vector<float>& output = answer_.outputs[index];
   if (!event.embedding.empty()) output = std::move(event.embedding);
   if (!event.finish) return Wanted::kMore;
-  if (event.finish->error) error_ = event.finish->error;
+  if (event.finish->error) error_ = *event.finish->error;
   if (!error_ && output.empty()) {
     error_ = Error{ErrorKind::kInternal, "The model gave no result for a text", "internal_error", "", std::nullopt};
   }
@@ -89,6 +90,19 @@ Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTrunc
                              "Please shorten it, or have it truncated.",
                              model.max_model_len, tokens.size()),
                  param, "context_length_exceeded");
+}
+
+std::vector<float> shortened(std::vector<float> vector, std::size_t dimensions, bool normalize) {
+  if (vector.size() <= dimensions) return vector;
+  vector.resize(dimensions);
+  double square = 0.0;
+  for (const float value : vector)
+    square += static_cast<double>(value) * static_cast<double>(value);
+  if (square > 0.0 && normalize) {
+    for (float& value : vector)
+      value = static_cast<float>(static_cast<double>(value) / std::sqrt(square));
+  }
+  return vector;
 }
 
 Json vector_json(std::span<const float> vector, bool base64) {
