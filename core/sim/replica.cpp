@@ -29,7 +29,8 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
 Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
     : options_(options),
       report_(report),
-      kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states),
+      kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states,
+          {options.window_tokens, options.num_window_parts}),
       storage_({.num_layers = 1, .num_blocks = num_blocks, .block_size = options.block_size}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {

@@ -117,6 +117,16 @@ std::optional<Error> nonsense(const SimOptions& options) {
   }
   if (options.num_states < 0 || (options.num_states > 0 && options.tier_blocks > 0))
     return refuse("simulate: num_states must not be negative, and a tier below keeps no states");
+  if (options.num_window_parts < 0 || options.window_tokens < 0)
+    return refuse("simulate: window_tokens and num_window_parts must not be negative");
+  if (options.num_window_parts > 0) {
+    if (options.num_states > 0 || options.tier_blocks > 0)
+      return refuse("simulate: with num_states or tier_blocks no window parts are kept; leave one of them out");
+    const std::int64_t least = WindowPool::least_parts(options.window_tokens, options.block_size);
+    if (options.window_tokens == 0 || options.num_window_parts < least)
+      return invalid(fmt::format("simulate: num_window_parts must be at least {}, and window_tokens be given", least))
+          .value();
+  }
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");

@@ -78,7 +78,7 @@ class MazeGrammar : public Grammar {
 
 class Life {
  public:
-  explicit Life(std::uint32_t seed) : random_(seed), harness_(random_options()) {}
+  explicit Life(std::uint32_t seed) : random_(seed), options_(random_options()), harness_(options_) {}
 
   void live() {
     const int num_requests = 12 + below(20);
@@ -91,6 +91,7 @@ class Life {
     for (const Served& each : served_)
       compare(each);
     if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held by nobody");
+    if (harness_.engine.stats().num_parts_used != 0) FAIL("parts are held by nobody");
   }
 
   EngineStats stats() const { return harness_.engine.stats(); }
@@ -120,6 +121,11 @@ class Life {
     engine.kv_cache.isolate_by_key = one_in(4);
     if (one_in(2)) options.deferred_seed = random_();
     if (one_in(3)) options.interrupt_seed = random_();
+    if (engine.kv_cache.host_tier_bytes == 0 && one_in(2)) {  // below the pool layers keep all tokens
+      options.window = 1 + below(30);
+      engine.num_window_parts =
+          std::min(options.num_blocks, WindowPool::least_parts(options.window, options.block_size) + below(12));
+    }
     return options;
   }
 
@@ -188,7 +194,8 @@ class Life {
   }
 
   void compare(const Served& served) {
-    HarnessOptions roomy{.num_blocks = 400, .block_size = 16, .vocab = kWideVocab, .eos = {kEnd}};
+    HarnessOptions roomy{
+        .num_blocks = 400, .block_size = 16, .vocab = kWideVocab, .window = options_.window, .eos = {kEnd}};
     roomy.engine.kv_cache.enable_prefix_caching = false;
     Harness harness(roomy);
     const auto alone = harness.submit(served.request);
@@ -234,6 +241,7 @@ class Life {
   }
 
   std::mt19937 random_;
+  const HarnessOptions options_;
   Harness harness_;
   std::vector<Served> served_;
   int num_errors_ = 0;
