@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "server/api/errors.h"
-#include "server/api/json.h"
+#include "server/api/common/errors.h"
+#include "server/api/common/json.h"
 
 namespace quire {
 

@@ -29,7 +29,7 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStora
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
   model_.reserve(limits.max_rows, max_logit_rows);
-  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences);
+  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences + kMostDraftsOfStep);
   output_.entries.reserve(max_draws);
   output_.tokens.reserve(max_draws);
   output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));
@@ -40,6 +40,7 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
+    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
       switch (copy.of) {
         case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;
@@ -47,6 +48,8 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
         case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
       }
     }
+    computed_ = {};
+    if (plan.empty()) return *this;
     StepArrays with_storages = arrays;
     with_storages.state_storage = states_.get();
     with_storages.window_storage = window_storage_.get();
@@ -83,7 +86,11 @@ void CpuExecutor::draw(const DrawBatch& batch) {
 
 // Before drawing overwrites the logits.
 void CpuExecutor::score(std::span<const ScoreRow> scores) {
-  output_.logprobs.resize(scores.size());
+  try {
+    output_.logprobs.resize(scores.size());
+  } catch (const std::bad_alloc&) {
+    return;  // StepOutput::logprob(): none of them could be computed
+  }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {
       if (scores[i].logit_row >= computed_.logits.rows) continue;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/request/speculation_options.h"
+
 namespace quire {
 
 // Upper bounds of the buckets of tokens per step; one more bucket holds what is above.
@@ -48,8 +50,12 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
   std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;
-  std::uint64_t num_blocks_copied = 0;                                             // copy-on-write
-  std::uint64_t num_blocks_restored = 0;                                           // from a tier below
+  std::uint64_t num_drafts = 0;           // times that a sequence's drafts were verified
+  std::uint64_t num_draft_tokens = 0;     // that were verified
+  std::uint64_t num_accepted_tokens = 0;  // of them, those that were right
+  std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // the same by their place among the drafts
+  std::uint64_t num_blocks_copied = 0;                                      // copy-on-write
+  std::uint64_t num_blocks_restored = 0;                                    // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
   std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps

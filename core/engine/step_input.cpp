@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, of memory only what is used
 
+std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_t pending_place) {
+  const Sequence& sequence = *entry.sequence;
+  const std::int64_t past_known = position - sequence.num_tokens();
+  if (past_known < 0) return sequence.tokens[static_cast<std::size_t>(position)].value;
+  return entry.num_drafts > 0 ? sequence.drafts[static_cast<std::size_t>(past_known)].value : -1 - pending_place;
+}
+
 }  // namespace
 
 StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
@@ -45,8 +52,7 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
   const std::int64_t second_text = sequence.request->second_text;
   for (std::int64_t position = sequence.num_computed; position < end; ++position) {
-    const bool is_known = position < sequence.num_tokens();
-    token_ids_.push_back(is_known ? sequence.tokens[static_cast<std::size_t>(position)].value : -1 - pending_place);
+    token_ids_.push_back(token_at(entry, position, pending_place));
     positions_.push_back(static_cast<std::int32_t>(position));
     token_types_.push_back(second_text > 0 && position >= second_text ? 1 : 0);
     const std::int32_t block = blocks[static_cast<std::size_t>(position / block_size_)].value;

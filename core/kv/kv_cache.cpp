@@ -44,6 +44,7 @@ KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_p
                   (!has_states() && window.num_tokens > 0 &&
                    window.num_parts >= std::min(num_blocks, WindowPool::least_parts(window.num_tokens, block_size))),
               "there are parts enough for a sequence alone, and no states beside them");
+  due_copies_.reserve(as_size(num_states));  // each state is copied to once
 }
 
 void KvCache::open(BlockTable& table, const std::string& salt) {

@@ -127,6 +127,9 @@ std::optional<Error> nonsense(const SimOptions& options) {
       return invalid(fmt::format("simulate: num_window_parts must be at least {}, and window_tokens be given", least))
           .value();
   }
+  if (options.max_drafts < 0 || options.max_drafts > kMostDraftsOfSequence || options.draft_acceptance < 0.0 ||
+      options.draft_acceptance > 1.0)
+    return refuse("simulate: max_drafts must be from 0 to 32, and draft_acceptance from 0 to 1");
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");

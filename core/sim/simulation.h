@@ -35,6 +35,8 @@ struct SimOptions {
   std::int64_t num_window_parts = 0;  // of blocks, that those layers keep in each replica; 0: as much as the others
   std::int64_t tier_blocks = 0;       // of each replica, in a tier below the pool: host memory or disk; 0: none
   double tier_block_ms = 0.05;        // a block's way there and back
+  std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
+  double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;
   bool keeps_steps = false;  // in the report
@@ -77,6 +79,8 @@ struct SimReport {
   std::int64_t num_cached_blocks = 0;
   std::int64_t num_output_tokens = 0;
   std::int64_t num_computed_tokens = 0;
+  std::int64_t num_draft_tokens = 0;     // of them, those that were verified
+  std::int64_t num_accepted_tokens = 0;  // of those, the right ones
   std::int64_t num_preemptions = 0;
   std::int64_t num_swaps = 0;            // of them, those that left their blocks to the tier below
   std::int64_t num_restored_blocks = 0;  // from the tier below

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "server/api/errors.h"
+#include "server/api/common/errors.h"
 #include "server/models/running_model.h"
 
 namespace quire {

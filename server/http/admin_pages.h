@@ -1,7 +1,7 @@
 // The pages under /admin: what an admin tells the server to do. Run on a text thread; any thread.
 #pragma once
 
-#include "server/api/operation.h"
+#include "server/api/common/operation.h"
 #include "server/http/server_state.h"
 
 namespace quire {

@@ -1,6 +1,6 @@
 #include "server/http/gate.h"
 
-#include "server/api/errors.h"
+#include "server/api/common/errors.h"
 #include "server/http/browser_guard.h"
 #include "server/http/characters.h"
 #include "server/http/cors.h"

@@ -10,7 +10,7 @@
 
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
-#include "server/api/operation.h"
+#include "server/api/common/operation.h"
 #include "server/ops/request_record.h"
 #include "server/ops/span_exporter.h"
 #include "server/ops/status_history.h"

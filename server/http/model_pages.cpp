@@ -7,7 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/printable.h"
-#include "server/api/errors.h"
+#include "server/api/common/errors.h"
 #include "server/models/running_model.h"
 
 namespace quire {

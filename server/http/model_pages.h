@@ -4,7 +4,7 @@
 // them lead here too: `model` stands for `name`, and without a name the first model is meant.
 #pragma once
 
-#include "server/api/operation.h"
+#include "server/api/common/operation.h"
 #include "server/http/server_state.h"
 
 namespace quire {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "server/api/model_table.h"
+#include "server/api/common/model_table.h"
 
 namespace quire {
 

@@ -188,7 +188,8 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   }
   std::string frame;
   frame.reserve(data.size() + 512);
-  if (!head_sent_) frame = stream_head(kEventStream, framing_);
+  const bool is_events = operation_.stream_form() == StreamForm::kEvents;
+  if (!head_sent_) frame = stream_head(is_events ? kEventStream : kLineStream, framing_);
   head_sent_ = true;
   append_stream_part(frame, data, framing_);
   const bool sent = co_await transport_.write(frame, write_timeout_);

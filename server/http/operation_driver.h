@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/operation.h"
+#include "server/api/common/operation.h"
 #include "server/http/mailbox.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "server/api/errors.h"
+#include "server/api/common/errors.h"
 #include "server/http/request_head.h"
 
 namespace quire {
@@ -43,5 +43,6 @@ std::string stream_head(std::string_view content_type, const ResponseFraming& fr
 // Adds a part of a stream to what is to be written.
 void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing);
 inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
+inline constexpr const char* kLineStream = "application/x-ndjson";
 
 }  // namespace quire

@@ -3,15 +3,18 @@
 #include <array>
 #include <span>
 
-#include "server/api/chat.h"
-#include "server/api/completions.h"
-#include "server/api/embeddings.h"
-#include "server/api/llama_completion.h"
-#include "server/api/messages.h"
-#include "server/api/rerank.h"
-#include "server/api/responses.h"
-#include "server/api/stored_chats.h"
-#include "server/api/text_endpoints.h"
+#include "server/api/chat/chat.h"
+#include "server/api/chat/stored_chats.h"
+#include "server/api/completions/completions.h"
+#include "server/api/llama/llama_completion.h"
+#include "server/api/messages/messages.h"
+#include "server/api/models/text_endpoints.h"
+#include "server/api/ollama/ollama.h"
+#include "server/api/ollama/ollama_embed.h"
+#include "server/api/ollama/ollama_models.h"
+#include "server/api/pooling/embeddings.h"
+#include "server/api/pooling/rerank.h"
+#include "server/api/responses/responses.h"
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
 #include "server/http/status_pages.h"
@@ -82,6 +85,19 @@ constexpr Route kRoutes[] = {
     {"/tokenize", "POST", &tokenize, Access::kKey, false},
     {"/detokenize", "POST", &detokenize, Access::kKey, false},
     {"/apply-template", "POST", &apply_template, Access::kKey, false},
+    {"/api/chat", "POST", &parse_ollama_chat},
+    {"/api/generate", "POST", &parse_ollama_generate},
+    {"/api/embed", "POST", &parse_ollama_embed},
+    {"/api/embeddings", "POST", &parse_ollama_embeddings},
+    {"/api/tags", "GET", &ollama_tags},
+    {"/api/ps", "GET", &ollama_ps},
+    {"/api/show", "POST", &ollama_show},
+    {"/api/version", "GET", &ollama_version},
+    {"/api/pull", "POST", &ollama_pull},
+    {"/api/push", "POST", &refuse_ollama_change},
+    {"/api/create", "POST", &refuse_ollama_change},
+    {"/api/copy", "POST", &refuse_ollama_change},
+    {"/api/delete", "DELETE", &refuse_ollama_change},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {

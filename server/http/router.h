@@ -5,8 +5,8 @@
 #include <string_view>
 #include <variant>
 
-#include "server/api/model_table.h"
-#include "server/api/operation.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/response_store.h"
+#include "server/api/common/response_store.h"
 #include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
 #include "server/ops/span_exporter.h"

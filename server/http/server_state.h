@@ -8,8 +8,8 @@
 #include <mutex>
 #include <unordered_set>
 
-#include "server/api/model_table.h"
-#include "server/api/response_store.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/response_store.h"
 #include "server/http/body_budget.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"

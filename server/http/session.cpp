@@ -434,7 +434,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
   {
     std::shared_ptr<SavedStream> saved;
     const auto now = Clock::now();
-    if (operation->streams() && keeps_stream()) {
+    if (operation->streams() && operation->stream_form() == StreamForm::kEvents && keeps_stream()) {
       saved = state_.streams.open(record_.key_name, request_id_, now);
     }
     const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {

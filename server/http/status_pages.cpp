@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/http/state_metrics.h"
 #include "server/models/running_model.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/http/state_metrics.h"
 #include "server/models/running_model.h"
 

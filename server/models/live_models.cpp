@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "core/base/log.h"
-#include "server/api/canary.h"
-#include "server/api/errors.h"
+#include "server/api/common/canary.h"
+#include "server/api/common/errors.h"
 
 namespace quire {
 

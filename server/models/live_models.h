@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/model_table.h"
+#include "server/api/common/model_table.h"
 #include "server/models/memory_ledger.h"
 #include "server/models/model_report.h"
 #include "server/models/running_model.h"

@@ -2,7 +2,7 @@
 #include <ctime>
 
 #include "core/base/log.h"
-#include "server/api/canary.h"
+#include "server/api/common/canary.h"
 #include "server/models/live_models.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "server/api/model_table.h"
+#include "server/api/common/model_table.h"
 #include "server/models/model_spec.h"
 
 namespace quire {

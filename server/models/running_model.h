@@ -10,7 +10,7 @@
 #include "core/engine/engine_view.h"
 #include "core/engine/step_trace.h"
 #include "core/model/memory_plan.h"
-#include "server/api/served_model.h"
+#include "server/api/common/served_model.h"
 #include "server/models/model_spec.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/request/request.h"
-#include "server/api/operation.h"
+#include "server/api/common/operation.h"
 #include "server/ops/trace_context.h"
 
 namespace quire {

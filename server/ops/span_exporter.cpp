@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/base/log.h"
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 
 #include "core/engine/request_queue.h"
 #include "core/text/tokenizer.h"
-#include "server/api/served_model.h"
+#include "server/api/common/served_model.h"
 
 namespace quire::bench {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/check.h"
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/http/router.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/support/ready_table.h"

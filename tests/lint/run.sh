@@ -30,6 +30,24 @@ report "config/ included outside main.cpp:" \
 report "folders of core/ that include each other in a circle:" \
   "$(grep -rnoE '^#include "core/[a-z]+/' core --include='*.h' --include='*.cpp' |
      sed -E 's,^core/([a-z]+)/[^:]*:[0-9]+:#include "core/([a-z]+)/,\1 \2,' | sort -u | tsort 2>&1 > /dev/null | sed 's/^tsort: -: */ /')"
+forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"
+# common <- generation <- conversation <- one folder per API, which knows no other API's.
+api_includes() { # folder of server/api, the folders that it may include
+  report "forbidden include in server/api/$1/ (it may include: $2):" \
+    "$(grep -rnE '^#include "server/api/' "server/api/$1" --include='*.h' --include='*.cpp' | grep -vE "\"server/api/($2)/")"
+}
+for folder in server/api/*/; do
+  name=$(basename "$folder")
+  case $name in
+    common) api_includes common 'common' ;;
+    generation) api_includes generation 'common|generation' ;;
+    conversation) api_includes conversation 'common|generation|conversation' ;;
+    *) api_includes "$name" "common|generation|conversation|$name" ;;
+  esac
+  [ -f "$folder/README.md" ] || report "missing:" "  ${folder}README.md"
+  report "over 60 lines:" "$([ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  ${folder}README.md")"
+done
+report "sources of server/api/ outside its folders:" "$(ls server/api/*.h server/api/*.cpp 2>/dev/null)"
 report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
 
 report "files over 500 lines:" \
@@ -50,6 +68,7 @@ report "folder READMEs over 60 lines:" \
        [ -f "$folder/README.md" ] || { echo "  $folder/README.md is missing"; continue; }
        [ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  $folder/README.md"
      done)"
+report "dead links, broken tables or open code blocks in documents:" "$(python3 tests/lint/documents.py)"
 report "marks of unfinished work:" \
   "$(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.py' '*.mjs' '*.js' '*.cmake' | xargs -r grep -nE '\b(TODO|FIXME|XXX|HACK|DEFERRED)\b')"
 

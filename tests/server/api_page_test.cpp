@@ -3,7 +3,7 @@
 #include <regex>
 #include <set>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 
@@ -14,6 +14,7 @@ namespace {
 
 struct Row {
   std::string path;
+  std::string inside;  // the member that the field is in; empty: the body
   std::string field;
   bool supported;
   Json example;
@@ -23,13 +24,17 @@ struct Row {
 std::vector<Row> read_rows() {
   std::vector<Row> rows;
   std::string path;
-  const std::regex heading(R"(^## .*: POST (\S+)$)");
+  std::string inside;
+  const std::regex heading(R"(^## .*: (?:(\w+) of )?POST (\S+)$)");
   const std::regex row(R"(^\| (\w+) \| (supported|refused) \| `(.*)` \|)");
   for (const std::string& line : read_lines(source_folder() / "server/API.md")) {
     std::smatch match;
-    if (std::regex_search(line, match, heading)) path = match[1];
+    if (std::regex_search(line, match, heading)) {
+      inside = match[1];
+      path = match[2];
+    }
     if (!std::regex_search(line, match, row)) continue;
-    rows.push_back({path, match[1], match[2] == "supported", Json::parse(match[3].str())});
+    rows.push_back({path, inside, match[1], match[2] == "supported", Json::parse(match[3].str())});
   }
   return rows;
 }
@@ -40,7 +45,9 @@ Json minimal(const std::string& path) {
   if (path == "/v1/chat/completions") return {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}};
   if (path == "/v1/rerank") return {{"query", "x"}, {"documents", {"x"}}};
   if (path == "/v1/score") return {{"text_1", "x"}, {"text_2", "x"}};
-  return {{path == "/v1/completions" || path == "/completion" ? "prompt" : "input", "x"}};
+  if (path == "/api/chat") return {{"messages", Json::array({question})}};
+  const std::set<std::string> prompted = {"/v1/completions", "/completion", "/api/generate", "/api/embeddings"};
+  return {{prompted.count(path) != 0 ? "prompt" : "input", "x"}};
 }
 
 }  // namespace
@@ -53,15 +60,17 @@ TEST_CASE("every field of the API page behaves as its row says") {
   for (const Row& row : rows) {
     INFO(row.path << " " << row.field);
     Json body = minimal(row.path);
-    body[row.field] = row.example;
+    (row.inside.empty() ? body : body[row.inside])[row.field] = row.example;
     const HttpReply reply = client.post(row.path, dump_json(body));
     INFO(reply.body);
     CHECK(reply.status == (row.supported ? 200 : 400));
     if (row.supported || reply.status != 400) continue;
     const Json error = Json::parse(reply.body)["error"];
-    // Anthropic's errors name a field in their message only.
-    if (row.path == "/v1/messages") {
-      CHECK(error["message"].get<std::string>().find("'" + row.field + "'") != std::string::npos);
+    // Anthropic's and Ollama's errors name a field in their message only.
+    const bool is_ollama = row.path.starts_with("/api/");
+    if (row.path == "/v1/messages" || is_ollama) {
+      const auto message = (is_ollama ? error : error["message"]).get<std::string>();
+      CHECK(message.find(row.field + "'") != std::string::npos);
     } else {
       CHECK(error["param"] == row.field);
     }
@@ -75,7 +84,7 @@ TEST_CASE("every field that the code reads is on the API page") {
   const std::regex read(R"(\breader_?\.\w+\(\s*\"([a-z_]+)\")");
   // Their fields are llama-server's and vLLM's own.
   const std::set<std::string> elsewhere = {"text_endpoints.cpp"};
-  for (const auto& entry : std::filesystem::directory_iterator(source_folder() / "server/api")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_folder() / "server/api")) {
     if (entry.path().extension() != ".cpp" || elsewhere.count(entry.path().filename().string()) != 0) continue;
     const std::string source = read_file(entry.path());
     for (std::sregex_iterator match(source.begin(), source.end(), read), end; match != end; ++match) {

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

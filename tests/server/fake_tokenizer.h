@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/text/tokenizer.h"
-#include "server/api/served_model.h"
+#include "server/api/common/served_model.h"
 
 namespace quire::test {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "server/api/json.h"
-#include "server/api/operation.h"
+#include "server/api/common/json.h"
+#include "server/api/common/operation.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

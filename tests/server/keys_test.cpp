@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/ops/quota.h"
 #include "tests/server/test_server.h"
 

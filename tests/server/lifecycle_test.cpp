@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

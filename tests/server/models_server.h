@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/connect_models.h"
 #include "tests/server/fake_models.h"
 #include "tests/server/test_server.h"

@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/ops/engine_trace.h"
 #include "server/ops/span_exporter.h"
 #include "server/ops/trace_context.h"

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "server/api/json.h"
-#include "server/api/response_items.h"
+#include "server/api/common/json.h"
+#include "server/api/responses/response_items.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/ops/stream_store.h"
 #include "tests/server/test_server.h"
 

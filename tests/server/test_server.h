@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "server/api/json.h"
+#include "server/api/common/json.h"
 #include "server/http/server.h"
 #include "tests/server/fake_engine.h"
 #include "tests/server/fake_tokenizer.h"

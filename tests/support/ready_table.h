@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "server/api/model_table.h"
+#include "server/api/common/model_table.h"
 
 namespace quire::test {
 

@@ -13,6 +13,7 @@
 
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/lower_tier.h"
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
@@ -166,8 +167,18 @@ class Harness {
   int num_submitted_ = 0;
 };
 
+// Does what the tier wants moved, as an executor does with a step.
+inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, StateStorage* states = nullptr) {
+  std::vector<BlockMove> moves;
+  tier.take_moves(moves);
+  tier.finish_moves(moves, quire::do_moves(moves, storage, states));
+  return moves;
+}
+
 // A cache of six blocks of four tokens; what a block holds are its tokens.
 struct SmallCache {
+  virtual ~SmallCache() = default;
+
   FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
   KvCache kv{6, 4, true};
 
@@ -178,12 +189,15 @@ struct SmallCache {
     const auto count = static_cast<std::int64_t>(tokens.size());
     kv.open(table, "");
     if (!kv.admit(table, kv.match(table, tokens, count - 1), count, copies)) throw std::runtime_error("no room");
+    before_computing();
     for (std::size_t i = 0; i < tokens.size(); ++i)
       storage.tokens[slot(table, i)] = tokens[i].value;
     kv.commit(table, tokens, count);
     kv.release(table, tokens, count, when_evicted);
     kv.close(table);
   }
+
+  virtual void before_computing() {}
 
   static std::size_t slot(const BlockTable& table, std::size_t position) {
     return static_cast<std::size_t>(table.blocks[position / 4].value) * 4 + position % 4;

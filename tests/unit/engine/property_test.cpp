@@ -61,8 +61,9 @@ class Shadow {
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
     kv_.set_snapshot_interval(16);
-    StateStorage* const states = world.num_states > 0 ? &states_ : nullptr;
-    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, states, &host_, nullptr);
+    const auto state_bytes = static_cast<std::int64_t>(world.num_states > 0 ? states_.state_bytes() : 0);
+    if (world.tier_bytes > 0)
+      lower_tier_.emplace(kv_, static_cast<std::int64_t>(storage_.block_bytes()), state_bytes, &host_, nullptr);
   }
 
   void operate() {
@@ -181,6 +182,7 @@ class Shadow {
   }
 
   void compute() {
+    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_);
     for (const BlockCopy& copy : plan_.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
         states_.copy_state(copy.source.value, copy.destination.value);

@@ -1,0 +1,87 @@
+#include "server/api/chat/chat.h"
+
+#include <limits>
+
+#include "server/api/chat/chat_operation.h"
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/prepared_chat.h"
+#include "server/api/generation/constraints.h"
+#include "server/api/generation/prompt_fit.h"
+
+namespace quire {
+
+namespace {
+
+void refuse_chat_fields(FieldReader& reader) {
+  reader.refuse("audio", "this model writes text only");
+  reader.refuse_unless("modalities", Json::array({"text"}), "this model writes text only");
+  reader.refuse("prediction", "predicted outputs are not served");
+  reader.refuse("web_search_options", "the server has no web search");
+  reader.refuse("moderation", "the server has no moderation model");
+  reader.refuse_unless("verbosity", "medium", "the model has no such control");
+  reader.refuse_unless("prompt_cache_retention", "in_memory", "cached prompts live as long as there is room");
+  reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
+  reader.refuse_unless("echo", false, "a chat's prompt is not shown");
+  refuse_native_fields(reader);
+  reader.word("service_tier", {"auto", "default"});
+  for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"})
+    reader.string(hint);
+}
+
+ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
+  ChatFields chat;
+  chat.logprobs = reader.boolean("logprobs", false);
+  const auto top = reader.integer("top_logprobs", 0, kMaxLogprobs);
+  if (top && *top > 0 && !chat.logprobs) reader.fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  if (chat.logprobs) {
+    chat.top_logprobs = static_cast<std::size_t>(top.value_or(0));
+    fields.sampling.num_logprobs = static_cast<std::int32_t>(chat.top_logprobs);
+  }
+  if (const auto count = reader.integer("max_completion_tokens", 1, std::numeric_limits<std::int32_t>::max())) {
+    fields.max_tokens = static_cast<std::int32_t>(*count);
+  }
+  if (fields.max_tokens == 0) reader.fail("max_tokens", "'max_tokens' must be at least 1");
+  if (const auto best_of = reader.integer("best_of", 1, 128); best_of && *best_of != fields.num_choices) {
+    reader.refuse("best_of", "chat completions return all of their choices");
+  }
+  chat.include_reasoning = reader.boolean("include_reasoning", true);
+  chat.metadata = read_metadata(reader);
+  return chat;
+}
+
+void read_store(FieldReader& reader, const Call& call, const Json& body, ChatFields& chat) {
+  if (!reader.boolean("store", false)) return;
+  if (call.responses == nullptr || !call.responses->enabled())
+    return reader.refuse("store", "this server stores nothing");
+  chat.store = call.responses;
+  chat.owner = call.key_name;
+  chat.messages = body.value("messages", Json::array());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
+  GenerationFields fields = read_generation_fields(reader, *model);
+  ChatFields chat = read_chat_fields(reader, fields);
+  read_store(reader, call, *body, chat);
+  ChatPromptFields prompt = read_chat_prompt_fields(reader);
+  const ToolFields tools = read_tool_fields(reader);
+  chat.calls_as_functions = tools.as_functions;
+  refuse_chat_fields(reader);
+  auto grammar = read_constraint(reader, *model);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+
+  auto prepared = prepare_chat(reader, *model, fields, std::move(prompt), tools, std::move(grammar));
+  if (!prepared) return tl::make_unexpected(*reader.error());
+  const auto bounded =
+      check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
+  if (!bounded) return tl::make_unexpected(bounded.error());
+  ResponseHeader header{response_id(kChatIdPrefix, fields), call.created, model->name};
+  auto operation = std::make_unique<ChatOperation>(model, std::move(fields), std::move(header), std::move(chat),
+                                                   std::move(prepared->reading));
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  return operation;
+}
+
+}  // namespace quire

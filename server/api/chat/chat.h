@@ -1,0 +1,13 @@
+// POST /v1/chat/completions: a request's body to the operation that answers it. Pure functions; any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
+
+namespace quire {
+
+Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call);
+
+}  // namespace quire

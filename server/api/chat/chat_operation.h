@@ -1,0 +1,69 @@
+// ChatOperation: answers a chat in OpenAI's chat.completion shapes, whole or streamed, with tool calls and reasoning
+// taken out of the text. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/conversation/chat_reader.h"
+#include "server/api/generation/generation_operation.h"
+
+namespace quire {
+
+inline constexpr std::string_view kChatIdPrefix = "chatcmpl-";
+
+struct ChatFields {
+  bool logprobs = false;
+  std::size_t top_logprobs = 0;
+  bool include_reasoning = true;
+  bool calls_as_functions = false;  // a call is the message's function_call: there can be one
+  Json metadata;
+  std::shared_ptr<ResponseStore> store;  // where it is to be kept; null: nowhere
+  std::string owner;                     // the API key's name
+  Json messages;                         // as they were given, where it is to be kept
+};
+
+class ChatOperation final : public GenerationOperation {
+ public:
+  ChatOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                ChatFields chat, ChatReading reading);
+
+  void begin(std::string& out) override;
+  void finish(std::string& out) override;
+
+ protected:
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
+  void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) override;
+  Json whole_response() override;
+  Json usage_chunk() override;
+
+ private:
+  struct Reader {
+    ChatReader text;
+    ParsedOutput whole;  // content only where the response is not streamed, or stored
+  };
+
+  OutputDelta read(std::size_t index, const Delta& delta);
+  void append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out);
+  void append_last_chunk(std::size_t index, std::string& out);
+  void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const;
+  void close_chunk(std::size_t index, std::string& out);
+  void write_delta(const OutputDelta& delta);
+  Json whole_choice(std::size_t index) const;
+  Json logprobs_json(std::span<const TokenLogprob> values) const;
+  void store();
+  const char* chat_finish_reason(std::size_t index) const;
+  Reader& reader(std::size_t index);
+
+  ChatFields chat_;
+  ChatReading reading_;
+  std::vector<Reader> readers_;  // by choice
+  std::string prefix_;
+  std::string scratch_;
+  bool sent_prompt_ids_ = false;
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
+};
+
+}  // namespace quire

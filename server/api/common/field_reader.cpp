@@ -1,0 +1,205 @@
+#include "server/api/common/field_reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+namespace quire {
+
+namespace {
+
+const char* type_name(const Json& value) {
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a decimal";
+  if (value.is_string()) return "a string";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  return "null";
+}
+
+std::optional<std::int64_t> whole_number(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (std::trunc(number) != number || std::abs(number) > 9.0e15) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+}  // namespace
+
+FieldReader::FieldReader(const Json& object, std::string path) : path_(std::move(path)) {
+  members_.reserve(object.size());
+  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
+    if (!value.is_null()) members_.emplace(name, &value);
+  }
+}
+
+const Json* FieldReader::find(std::string_view name) const {
+  const auto found = members_.find(name);
+  return found == members_.end() ? nullptr : found->second;
+}
+
+void FieldReader::fail(std::string_view name, std::string message, std::string code) {
+  if (error_) return;
+  error_ = Error{ErrorKind::kInvalidRequest, std::move(message), std::move(code), path(name), std::nullopt};
+}
+
+void FieldReader::wrong_type(std::string_view name, std::string_view wanted, const Json& value) {
+  fail(name,
+       fmt::format("Invalid type for '{}': expected {}, but got {} instead", path(name), wanted, type_name(value)),
+       "invalid_type");
+}
+
+void FieldReader::missing(std::string_view name) {
+  fail(name, fmt::format("Missing required parameter: '{}'", path(name)), "missing_required_parameter");
+}
+
+bool FieldReader::is_object(std::string_view name, const Json& value) {
+  if (!value.is_object()) wrong_type(name, "an object", value);
+  return value.is_object();
+}
+
+std::optional<bool> FieldReader::boolean(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>();
+  wrong_type(name, "a boolean", *value);
+  return std::nullopt;
+}
+
+std::optional<double> FieldReader::number(std::string_view name, double low, double high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    wrong_type(name, "a number", *value);
+    return std::nullopt;
+  }
+  const auto number = value->get<double>();
+  if (number >= low && number <= high) return number;
+  const std::string range =
+      std::isinf(high) ? fmt::format("at least {}", low) : fmt::format("between {} and {}", low, high);
+  fail(name, fmt::format("Invalid value for '{}': {} is not {}", path(name), number, range));
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> FieldReader::integer(std::string_view name, std::int64_t low, std::int64_t high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    wrong_type(name, "an integer", *value);
+    return std::nullopt;
+  }
+  const auto number = whole_number(*value);
+  if (!number && value->is_number_float()) {
+    wrong_type(name, "an integer", *value);
+    return std::nullopt;
+  }
+  if (number && *number >= low && *number <= high) return number;
+  fail(name,
+       fmt::format("Invalid value for '{}': {} is not between {} and {}", path(name), dump_json(*value), low, high));
+  return std::nullopt;
+}
+
+std::optional<std::string> FieldReader::string(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return value->get<std::string>();
+  wrong_type(name, "a string", *value);
+  return std::nullopt;
+}
+
+std::optional<std::string> FieldReader::word(std::string_view name, std::initializer_list<std::string_view> words) {
+  auto value = string(name);
+  if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
+  std::string known;
+  for (const auto candidate : words)
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", candidate);
+  fail(name, fmt::format("Invalid value for '{}': '{}' is not one of {}", path(name), *value, known));
+  return std::nullopt;
+}
+
+const Json* FieldReader::object(std::string_view name) {
+  const Json* value = find(name);
+  return value != nullptr && is_object(name, *value) ? value : nullptr;
+}
+
+const Json* FieldReader::array(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr || value->is_array()) return value;
+  wrong_type(name, "an array", *value);
+  return nullptr;
+}
+
+const Json* FieldReader::short_array(std::string_view name, std::size_t max_count) {
+  const Json* value = array(name);
+  if (value == nullptr || value->size() <= max_count) return value;
+  fail(name, fmt::format("Invalid value for '{}': more than {} elements", path(name), max_count));
+  return nullptr;
+}
+
+std::optional<std::vector<std::string>> FieldReader::strings(std::string_view name, std::size_t max_count) {
+  const Json* value = short_array(name, max_count);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> list;
+  for (const Json& element : *value) {
+    if (!element.is_string()) {
+      wrong_type(fmt::format("{}[{}]", name, list.size()), "a string", element);
+      return std::nullopt;
+    }
+    list.push_back(element.get<std::string>());
+  }
+  return list;
+}
+
+std::optional<std::vector<std::string>> FieldReader::string_or_strings(std::string_view name, std::size_t max_count) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return std::vector<std::string>{value->get<std::string>()};
+  if (value->is_array()) return strings(name, max_count);
+  wrong_type(name, "a string or an array of strings", *value);
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view name, std::int32_t low,
+                                                               std::int32_t high, std::size_t max_count) {
+  const Json* value = short_array(name, max_count);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::int32_t> list;
+  list.reserve(value->size());
+  for (const Json& element : *value) {
+    const auto number = whole_number(element);
+    if (!element.is_number() || !number) {
+      wrong_type(fmt::format("{}[{}]", name, list.size()), "an integer", element);
+      return std::nullopt;
+    }
+    if (*number < low || *number > high) {
+      fail(fmt::format("{}[{}]", name, list.size()),
+           fmt::format("Invalid value in '{}': {} is not between {} and {}", path(name), *number, low, high));
+      return std::nullopt;
+    }
+    list.push_back(static_cast<std::int32_t>(*number));
+  }
+  return list;
+}
+
+void FieldReader::refuse(std::string_view name, std::string_view reason) {
+  if (has(name)) fail(name, fmt::format("'{}' is not supported: {}", path(name), reason), "unsupported_parameter");
+}
+
+void FieldReader::refuse_unless(std::string_view name, const Json& neutral, std::string_view reason) {
+  const Json* value = find(name);
+  if (value != nullptr && *value != neutral) refuse(name, reason);
+}
+
+void take_error(FieldReader& reader, const FieldReader& inner) {
+  if (!reader.error_) reader.error_ = inner.error_;  // which names its field by the whole path
+}
+
+}  // namespace quire

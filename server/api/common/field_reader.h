@@ -1,0 +1,74 @@
+// FieldReader: takes typed values out of a JSON object and remembers the first that is wrong, named by its path.
+// One thread at a time. null counts as absent everywhere, as OpenAI's clients send it so.
+// A field that Quire knows and cannot honour is refused by name with refuse(); members nobody asks for are ignored.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/work_limit.h"
+#include "server/api/common/json.h"
+
+namespace quire {
+
+inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+
+class FieldReader {
+ public:
+  // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
+  explicit FieldReader(const Json& object, std::string path = {});
+
+  const Json* find(std::string_view name) const;  // nullptr where absent or null
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  std::optional<bool> boolean(std::string_view name);
+  bool boolean(std::string_view name, bool fallback) { return boolean(name).value_or(fallback); }
+  std::optional<double> number(std::string_view name, double low, double high);
+  // Whole numbers, also written as 3.0.
+  std::optional<std::int64_t> integer(std::string_view name, std::int64_t low, std::int64_t high);
+  std::optional<std::string> string(std::string_view name);
+  // One of the listed words.
+  std::optional<std::string> word(std::string_view name, std::initializer_list<std::string_view> words);
+  const Json* object(std::string_view name);
+  const Json* array(std::string_view name);
+  std::optional<std::vector<std::string>> strings(std::string_view name, std::size_t max_count);
+  // One string or an array of them.
+  std::optional<std::vector<std::string>> string_or_strings(std::string_view name, std::size_t max_count);
+  std::optional<std::vector<std::int32_t>> integers(std::string_view name, std::int32_t low, std::int32_t high,
+                                                    std::size_t max_count);
+
+  // Refuses the field where it is present.
+  void refuse(std::string_view name, std::string_view reason);
+  // Refuses the field where it is present with any value but `neutral`.
+  void refuse_unless(std::string_view name, const Json& neutral, std::string_view reason);
+
+  // Notes an error about a member found elsewhere.
+  void fail(std::string_view name, std::string message, std::string code = "invalid_value");
+  void missing(std::string_view name);
+  // Whether a member found elsewhere is an object; notes an error where it is not.
+  bool is_object(std::string_view name, const Json& value);
+  std::string path(std::string_view name) const { return path_ + std::string(name); }
+
+  const std::optional<Error>& error() const { return error_; }
+  // Of costly work on what is read.
+  const WorkLimit& limit() const { return limit_; }
+  void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
+  // Notes the error of a reader of something inside, if it has one.
+  friend void take_error(FieldReader& reader, const FieldReader& inner);
+
+ private:
+  const Json* short_array(std::string_view name, std::size_t max_count);
+  void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
+
+  std::unordered_map<std::string_view, const Json*> members_;
+  std::string path_;
+  std::optional<Error> error_;
+  WorkLimit limit_;
+};
+
+}  // namespace quire

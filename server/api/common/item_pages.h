@@ -1,0 +1,27 @@
+// What the endpoints that read stored things share: ids in paths, members of query strings, and lists cut into pages as
+// OpenAI's are. Pure functions; any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "server/api/common/json.h"
+
+namespace quire {
+
+// "/v1/responses/resp_1/input_items" behind "/responses/": the id, and the rest with its slash.
+struct StoredPath {
+  std::string id;
+  std::string rest;
+};
+StoredPath split_stored_path(std::string_view path, std::string_view prefix);
+
+// Not percent-decoded: the names and values here are plain words and ids.
+std::map<std::string, std::string> read_query(std::string_view query);
+
+// The page of `items`, an array in the order they came, that `limit`, `order` and `after` of the query ask for.
+Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default);
+
+}  // namespace quire

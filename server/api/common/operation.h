@@ -1,0 +1,100 @@
+// Operation: one API call after parsing: what it asks of the engine, and how the engine's events become its response.
+// It knows no socket: a driver submits `requests`, feeds the events and writes what comes out. One thread at a time.
+// Call: everything an endpoint is told about the HTTP request it serves. Endpoint: a pure function from there to an
+// Operation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/engine/request_queue.h"
+#include "core/request/request.h"
+#include "server/api/common/response_store.h"
+
+namespace quire {
+
+struct Call {
+  std::string body;
+  std::string path;
+  std::string query;
+  std::string request_id;  // X-Request-Id, made up where the client sent none
+  std::string key_name;
+  Clock::time_point arrival{};
+  std::int64_t created = 0;                  // Unix seconds
+  std::shared_ptr<ResponseStore> responses;  // null: none are stored
+};
+
+// What metrics and the access log want to know of a finished operation.
+struct OperationSummary {
+  std::int64_t num_prompt_tokens = 0;
+  std::int64_t num_cached_tokens = 0;
+  std::int64_t num_generated_tokens = 0;
+  std::string finish;  // the first choice's finish reason; empty where there is none
+  std::string model;
+};
+
+// What an operation still wants of a request after one of its events.
+enum class Wanted {
+  kMore,
+  kOtherChoices,  // this event's choice is over, though the engine does not know it
+  kNothing,
+};
+
+// What a stream consists of: server-sent events, or lines of JSON (Ollama).
+enum class StreamForm { kEvents, kLines };
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // What to submit; empty where the response is known already. `queue` is where.
+  const std::vector<std::shared_ptr<const Request>>& requests() const { return requests_; }
+  const std::shared_ptr<RequestQueue>& queue() const { return queue_; }
+  bool streams() const { return streams_; }
+  StreamForm stream_form() const { return stream_form_; }
+
+  // Streams only: what opens the stream, appended to `out` before the first event.
+  virtual void begin(std::string& out) = 0;
+  // Takes one event of requests()[index]; a stream appends what is to be sent now.
+  virtual Wanted on_event(std::size_t index, OutputEvent event, std::string& out) = 0;
+  // After all requests ended: what closes the stream, or the whole response's body.
+  virtual void finish(std::string& out) = 0;
+  // Streams only: the error in the stream's own form, and its end.
+  virtual void fail(const Error& error, std::string& out) = 0;
+
+  // An error that events brought; the operation is over.
+  const std::optional<Error>& error() const { return error_; }
+  virtual OperationSummary summary() const = 0;
+
+ protected:
+  std::vector<std::shared_ptr<const Request>> requests_;
+  std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
+  bool streams_ = false;
+  StreamForm stream_form_ = StreamForm::kEvents;
+  std::optional<Error> error_;
+};
+
+// An operation whose response is known after parsing: tokenizing and the like.
+class ReadyOperation : public Operation {
+ public:
+  explicit ReadyOperation(std::string body) : body_(std::move(body)) {}
+  void begin(std::string&) override {}
+  Wanted on_event(std::size_t, OutputEvent, std::string&) override { return Wanted::kNothing; }
+  void finish(std::string& out) override { out += body_; }
+  void fail(const Error&, std::string&) override {}
+  OperationSummary summary() const override { return {}; }
+
+ private:
+  std::string body_;
+};
+
+// A fresh id: the prefix and 24 random letters and digits ("chatcmpl-...").
+std::string make_id(std::string_view prefix);
+
+// One server-sent event. `name` may be empty.
+void append_sse(std::string& out, std::string_view name, std::string_view data);
+
+}  // namespace quire

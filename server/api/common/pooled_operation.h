@@ -1,0 +1,80 @@
+// PooledOperation: a call that asks the engine for no new tokens: a vector, scores or logits of each of its texts, and
+// one body made of them all. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/common/operation.h"
+#include "server/api/common/served_model.h"
+
+namespace quire {
+
+// What is wanted of each text.
+struct PooledWants {
+  Pooling pooling = Pooling::kNone;
+  PooledOutput output = PooledOutput::kUnitVector;
+  std::vector<TokenId> scored_tokens = {};
+};
+
+// A text, or a pair of texts as one.
+struct PooledText {
+  std::vector<TokenId> tokens;
+  std::int64_t second_text = 0;  // where the second one begins; 0: there is none
+};
+
+struct PooledAnswer {
+  std::string id;
+  std::int64_t created = 0;  // Unix seconds
+  std::string model;
+  std::int64_t num_tokens = 0;              // of all texts
+  std::vector<std::vector<float>> outputs;  // one per text
+  Json usage() const { return {{"prompt_tokens", num_tokens}, {"total_tokens", num_tokens}}; }
+};
+
+using PooledRender = std::function<Json(const PooledAnswer& answer)>;
+
+class PooledOperation final : public Operation {
+ public:
+  PooledOperation(const ServedModel& model, std::vector<PooledText> texts, const PooledWants& wants, const Call& call,
+                  std::string_view id_prefix, PooledRender render);
+
+  void begin(std::string&) override {}
+  Wanted on_event(std::size_t index, OutputEvent event, std::string&) override;
+  void finish(std::string& out) override { out += dump_json(render_(answer_)); }
+  void fail(const Error&, std::string&) override {}
+  OperationSummary summary() const override { return {answer_.num_tokens, 0, 0, "", answer_.model}; }
+
+ private:
+  PooledAnswer answer_;
+  PooledRender render_;
+};
+
+// How much of a text that is too long is kept, and which end.
+struct TextTruncation {
+  enum class Keep : std::uint8_t { kAll, kTokens, kWhatFits };
+  Keep keep = Keep::kAll;
+  std::int64_t num_tokens = 0;                         // with kTokens
+  std::optional<bool> keeps_first;                     // absent: as the model reads texts best
+  std::int64_t limit(const ServedModel& model) const;  // tokens that are kept at most
+};
+
+// truncate_prompt_tokens and truncation_side as vLLM has them; truncate: true as text-embeddings-inference and "START"
+// or "END" as Cohere has it.
+TextTruncation read_text_truncation(FieldReader& reader);
+
+// Cuts the text: an encoder's keeps the special tokens around it. Errors: it is empty, or longer than the model's
+// context: `param` is named.
+Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTruncation& truncation,
+                                    const ServedModel& model, const std::string& param);
+
+// A vector's first dimensions, of length 1 again where `normalize` is set: what OpenAI's models do.
+std::vector<float> shortened(std::vector<float> vector, std::size_t dimensions, bool normalize);
+
+// A vector as numbers, or as OpenAI's clients decode it: base64 of little-endian 32-bit floats.
+Json vector_json(std::span<const float> vector, bool base64);
+
+}  // namespace quire

@@ -1,0 +1,254 @@
+#include "server/api/conversation/chat_prompt.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace quire {
+
+namespace {
+
+// OpenAI sends a call's arguments as JSON text, templates iterate over the object.
+Json read_tool_calls(FieldReader& message) {
+  const Json* calls = message.array("tool_calls");
+  if (calls == nullptr || calls->empty()) return nullptr;
+  Json list = Json::array();
+  for (const Json& call : *calls) {
+    const std::string path = fmt::format("tool_calls[{}].", list.size());
+    if (!call.is_object()) {
+      message.fail(path.substr(0, path.size() - 1), "A tool call must be an object", "invalid_type");
+      return nullptr;
+    }
+    FieldReader fields(call, message.path(path));
+    fields.word("type", {"function"});
+    const Json* function = fields.object("function");
+    if (function == nullptr) {
+      message.fail(path + "function", fields.error() ? fields.error()->message : "A tool call needs a 'function'");
+      return nullptr;
+    }
+    FieldReader inner(*function, message.path(path + "function."));
+    const auto name = inner.string("name");
+    if (!name) inner.fail("name", "A tool call's function needs a 'name'");
+    Json arguments = Json::object();
+    if (const Json* given = inner.find("arguments"); given != nullptr && given->is_object()) {
+      arguments = *given;
+    } else if (const auto text = inner.string("arguments")) {
+      arguments = parse_arguments(*text);
+    }
+    if (inner.error()) {
+      take_error(message, inner);
+      return nullptr;
+    }
+    Json entry{{"id", fields.string("id").value_or("")}, {"type", "function"}};
+    take_error(message, fields);
+    entry["function"] = {{"name", *name}, {"arguments", std::move(arguments)}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// OpenAI's first form of a call has no id, and its result is the message after it. Templates that show ids want both to
+// have the same; some take nine letters only.
+std::string function_call_id(std::size_t index) {
+  return fmt::format("call{:05}", index);
+}
+
+Json read_function_call(FieldReader& message, std::size_t index) {
+  const Json* call = message.object("function_call");
+  if (call == nullptr) return nullptr;
+  FieldReader fields(*call, message.path("function_call."));
+  const auto name = fields.string("name");
+  if (!name) fields.missing("name");
+  Json function{{"name", name.value_or("")}};
+  function["arguments"] = parse_arguments(fields.string("arguments").value_or(""));
+  if (fields.error()) message.fail("function_call", fields.error()->message, fields.error()->code);
+  return Json::array({Json{{"id", function_call_id(index)}, {"type", "function"}, {"function", std::move(function)}}});
+}
+
+Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
+  const std::string path = fmt::format("messages[{}]", index);
+  if (!reader.is_object(path, given)) return nullptr;
+  FieldReader fields(given, path + ".");
+  auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool", "function"});
+  if (!role) fields.missing("role");
+  Json message{{"role", role.value_or("user")}};
+  const auto content = read_content(fields, "content", role == "assistant");
+  message["content"] = content ? Json(*content) : Json(nullptr);
+  if (fields.has("content") && given["content"] == Json::array()) fields.fail("content", "'content' has no parts");
+  for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
+    if (auto value = fields.string(name)) message[name] = std::move(*value);
+  }
+  if (auto reasoning = fields.string("reasoning")) message["reasoning_content"] = std::move(*reasoning);
+  fields.refuse("audio", "this model reads and writes text only");
+  if (role == "function") {
+    message["role"] = "tool";
+    message["tool_call_id"] = function_call_id(index - std::min<std::size_t>(index, 1));
+  }
+  if (role == "assistant") {
+    Json calls = fields.has("function_call") ? read_function_call(fields, index) : read_tool_calls(fields);
+    if (!calls.is_null()) message["tool_calls"] = std::move(calls);
+  }
+  const bool may_be_empty = role == "assistant" && (message.contains("tool_calls") || fields.has("refusal"));
+  if (message["content"].is_null() && !may_be_empty) fields.missing("content");
+  // Templates that read content as a string have no use for null; an empty text renders alike.
+  if (message["content"].is_null())
+    message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
+  take_error(reader, fields);
+  return message;
+}
+
+void read_messages(FieldReader& reader, ChatPromptFields& fields) {
+  const Json* messages = reader.array("messages");
+  if (messages == nullptr) return reader.missing("messages");
+  if (messages->empty()) return reader.fail("messages", "'messages' must not be empty");
+  if (messages->size() > kMaxMessages)
+    return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
+  for (const Json& given : *messages) {
+    fields.messages.push_back(read_message(reader, given, fields.messages.size()));
+    if (reader.error()) return;
+  }
+}
+
+// Cuts what the template put after the last message's own text, so that the model goes on writing that message.
+Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pieces, const std::string& content) {
+  std::string whole;
+  for (const TextPiece& piece : pieces)
+    whole += piece.text;
+  std::size_t trimmed = content.size();
+  while (trimmed > 0 && (content[trimmed - 1] == ' ' || content[trimmed - 1] == '\n'))
+    --trimmed;
+  // Templates often trim a message; the text without its trailing space is then what can be found.
+  for (const std::string& wanted : {content, content.substr(0, trimmed)}) {
+    const std::size_t at = wanted.empty() ? std::string::npos : whole.rfind(wanted);
+    if (at == std::string::npos) continue;
+    std::size_t left = at + wanted.size();
+    std::vector<TextPiece> kept;
+    for (TextPiece& piece : pieces) {
+      if (left == 0) break;
+      if (piece.text.size() > left) piece.text.resize(left);
+      left -= piece.text.size();
+      kept.push_back(std::move(piece));
+    }
+    return kept;
+  }
+  return invalid("The chat template does not show the final message's text, so it cannot be continued",
+                 "continue_final_message");
+}
+
+Json template_context(const ServedModel& model, const ChatPromptFields& fields) {
+  Json context = Json::object();
+  context["messages"] = fields.messages;
+  if (!fields.tools.is_null()) context["tools"] = fields.tools;
+  context["add_generation_prompt"] = fields.add_generation_prompt;
+  const auto bos = model.tokenizer->bos();
+  context["bos_token"] = bos ? std::string(model.tokenizer->token_bytes(*bos)) : std::string();
+  const auto ends = model.tokenizer->end_of_generation();
+  context["eos_token"] = ends.empty() ? std::string() : std::string(model.tokenizer->token_bytes(ends.front()));
+  for (const auto& [name, value] : fields.template_kwargs.items()) {
+    if (!context.contains(name)) context[name] = value;
+  }
+  return context;
+}
+
+}  // namespace
+
+std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals) {
+  const Json* content = message.find(member);
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    message.fail(member,
+                 fmt::format("Invalid type for '{}': expected a string or an array of parts", message.path(member)),
+                 "invalid_type");
+    return std::nullopt;
+  }
+  std::string text;
+  std::size_t index = 0;
+  for (const Json& part : *content) {
+    const std::string name = fmt::format("{}[{}]", member, index++);
+    const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
+    const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
+    const bool refusal = kind == "refusal" && refusals;
+    if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
+      message.fail(name + ".type",
+                   kind.empty()
+                       ? "A content part needs a 'type'"
+                       : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+                   kind.empty() ? "invalid_value" : "unsupported_content");
+      return std::nullopt;
+    }
+    const char* words = refusal ? "refusal" : "text";
+    if (!part.contains(words) || !part[words].is_string()) {
+      message.fail(name + "." + words, fmt::format("A content part of type '{}' needs a string '{}'", kind, words));
+      return std::nullopt;
+    }
+    if (index > 1) text += '\n';
+    text += part[words].get<std::string>();
+  }
+  return text;
+}
+
+Json parse_arguments(const std::string& text) {
+  if (text.empty()) return Json::object();
+  auto parsed = parse_json(text);
+  return parsed ? std::move(*parsed) : Json(text);
+}
+
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields) {
+  auto effort = reader.word(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+  if (!effort) return effort;
+  fields.template_kwargs["reasoning_effort"] = *effort;
+  if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = effort != "none";
+  return effort;
+}
+
+void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
+  fields.add_special_tokens = reader.boolean("add_special_tokens", false);
+  if (const Json* kwargs = reader.object("chat_template_kwargs")) fields.template_kwargs = *kwargs;
+  for (const auto& [name, value] : fields.template_kwargs.items()) {
+    const bool own = name == "messages" || name == "tools" || name == "add_generation_prompt";
+    if (own || is_trusted_variable(name)) {
+      reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
+    }
+  }
+  if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
+  for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
+    // vLLM's -1 is no budget.
+    if (const auto budget = reader.integer(name, -1, std::numeric_limits<std::int32_t>::max()); budget && *budget >= 0)
+      fields.thinking_budget = static_cast<std::int32_t>(*budget);
+  }
+  if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
+  reader.refuse("chat_template", "templates are the server's; an operator can set one");
+}
+
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
+  ChatPromptFields fields;
+  read_messages(reader, fields);
+  fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
+  fields.continue_final_message = reader.boolean("continue_final_message", false);
+  if (fields.continue_final_message && reader.has("add_generation_prompt") && fields.add_generation_prompt) {
+    reader.fail("continue_final_message", "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+  }
+  if (fields.continue_final_message) fields.add_generation_prompt = false;
+  read_template_fields(reader, fields);
+  read_reasoning_effort(reader, "reasoning_effort", fields);
+  return fields;
+}
+
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields) {
+  auto messages = fit_messages(fields.messages, model.template_capabilities);
+  if (!messages) return tl::make_unexpected(messages.error());
+  Json context = template_context(model, fields);
+  context["messages"] = std::move(*messages);
+  auto pieces = model.chat_template->render(context);
+  if (!pieces) {
+    Error error = pieces.error();
+    if (error.param.empty()) error.param = fields.param;
+    return tl::make_unexpected(std::move(error));
+  }
+  if (!fields.continue_final_message) return pieces;
+  return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
+}
+
+}  // namespace quire

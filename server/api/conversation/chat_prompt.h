@@ -1,0 +1,51 @@
+// A chat's messages, checked and put into the form that chat templates expect, and the prompt that a template makes of
+// them. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/common/served_model.h"
+
+namespace quire {
+
+struct ChatPromptFields {
+  Json messages = Json::array();  // normalised: content is a string or null, arguments of tool calls are objects
+  Json tools;                     // null where there are none
+  Json template_kwargs = Json::object();
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+  std::optional<std::int32_t> thinking_budget;  // tokens of reasoning, after which its end is forced
+  bool is_bounded = false;                      // more tokens than the model takes are refused, not counted
+  std::string param = "messages";               // the field that errors about the conversation as a whole name
+};
+
+// Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors
+// stay in the reader, named by their path ("messages[2].content[0].type").
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader);
+
+// The part of it beside the messages, that other conversation APIs share: chat_template_kwargs, enable_thinking, ...
+void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
+
+// How much the model is to think, as templates know it; what `name` says, or nullopt.
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields);
+
+// The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks as
+// vLLM joins them. nullopt where it is absent, or wrong: the error stays in the reader. `refusals`: parts may be those.
+std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals);
+
+// A call's arguments as templates iterate over them. A model's own malformed arguments come back in a history; they are
+// shown to it as the text they were.
+Json parse_arguments(const std::string& text);
+
+inline constexpr std::size_t kMaxMessages = 16384;
+
+// The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its
+// limits.
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
+
+}  // namespace quire

@@ -1,0 +1,31 @@
+#include "server/api/conversation/chat_reader.h"
+
+#include <algorithm>
+
+#include "server/api/common/operation.h"
+
+namespace quire {
+
+ChatReader::ChatReader(const ChatReading& reading) {
+  if (reading.format == nullptr) return;
+  parser_ = std::make_unique<OutputParser>(*reading.format, reading.tools, reading.options);
+}
+
+OutputDelta ChatReader::read(std::string_view text, std::size_t num_tokens, bool last) {
+  if (parser_ == nullptr) return OutputDelta{std::string(text), "", {}};
+  if (parser_->in_reasoning()) num_reasoning_tokens_ += static_cast<std::int64_t>(num_tokens);
+  OutputDelta delta = parser_->push(text);
+  if (last) {
+    OutputDelta rest = parser_->finish();
+    delta.content += rest.content;
+    delta.reasoning += rest.reasoning;
+    std::move(rest.tool_calls.begin(), rest.tool_calls.end(), std::back_inserter(delta.tool_calls));
+  }
+  for (ToolCallDelta& call : delta.tool_calls) {
+    num_calls_ = std::max(num_calls_, call.index + 1);
+    if (!call.name.empty() && call.id.empty()) call.id = make_id("call_");
+  }
+  return delta;
+}
+
+}  // namespace quire

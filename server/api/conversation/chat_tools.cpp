@@ -1,0 +1,212 @@
+#include "server/api/conversation/chat_tools.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxTools = 512;
+
+bool is_tool_name(std::string_view name) {
+  return !name.empty() && name.size() <= 256 && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  });
+}
+
+// Checks one entry of `tools`; returns its name and whether it is strict.
+std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, const std::string& path) {
+  if (!reader.is_object(path, tool)) return {};
+  FieldReader fields(tool, path + ".");
+  if (!fields.word("type", {"function"})) fields.missing("type");
+  const Json* function = fields.object("function");
+  if (function == nullptr) fields.missing("function");
+  take_error(reader, fields);
+  if (reader.error()) return {};
+  FieldReader inner(*function, path + ".function.");
+  const std::string name = inner.string("name").value_or("");
+  if (!is_tool_name(name)) {
+    inner.fail("name", fmt::format("'{}.function.name' must be letters, digits, '_', '-' and '.'", path));
+  }
+  inner.string("description");
+  inner.object("parameters");
+  const bool strict = inner.boolean("strict", false);
+  take_error(reader, inner);
+  return {name, strict};
+}
+
+// The name in {"type":"function","function":{"name":...}}.
+std::optional<std::string> named_function(const Json& choice) {
+  if (!choice.is_object() || choice.value("type", Json("function")) != "function") return std::nullopt;
+  const Json function = choice.value("function", Json());
+  if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) return std::nullopt;
+  return function["name"].get<std::string>();
+}
+
+// {"mode":..., "tools":[...]}: the model may call these only, or must call one of them.
+std::optional<std::set<std::string>> read_allowed(FieldReader& reader, const Json& allowed, ToolFields& fields) {
+  const Json mode = allowed.is_object() ? allowed.value("mode", Json()) : Json();
+  const Json tools = allowed.is_object() ? allowed.value("tools", Json()) : Json();
+  std::set<std::string> names;
+  for (const Json& tool : tools.is_array() ? tools : Json::array()) {
+    const auto name = named_function(tool);
+    if (!name) reader.fail("tool_choice", "'tool_choice' allows something that is not a function");
+    names.insert(name.value_or(""));
+  }
+  if (names.empty() || (mode != "auto" && mode != "required")) {
+    reader.fail("tool_choice", "Allowed tools need a 'mode', 'auto' or 'required', and a list of 'tools'");
+  }
+  if (mode == "required") fields.choice = ToolFields::Choice::kRequired;
+  return names;
+}
+
+// The tools that the choice names; nullopt: any.
+std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields& fields) {
+  const Json* choice = reader.find("tool_choice");
+  if (choice == nullptr) return std::nullopt;
+  if (choice->is_string()) {
+    const auto word = reader.word("tool_choice", {"none", "auto", "required"});
+    if (word == "none") fields.choice = ToolFields::Choice::kNone;
+    if (word == "required") fields.choice = ToolFields::Choice::kRequired;
+    return std::nullopt;
+  }
+  if (choice->is_object() && choice->value("type", Json()) == "allowed_tools") {
+    return read_allowed(reader, choice->value("allowed_tools", Json()), fields);
+  }
+  const auto name = named_function(*choice);
+  if (!name) {
+    reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
+    return std::nullopt;
+  }
+  fields.choice = ToolFields::Choice::kRequired;
+  return std::set<std::string>{*name};
+}
+
+const Json& function_of(const Json& tool) {
+  return tool["function"];
+}
+
+std::string schema_of(const Json& tool) {
+  const Json& function = function_of(tool);
+  const bool has = function.contains("parameters") && !function["parameters"].is_null();
+  return has ? dump_json(function["parameters"]) : R"({"type":"object","properties":{},"additionalProperties":false})";
+}
+
+// The first form says the same in other words: it is read as tools, and errors are told in its own words.
+ToolFields read_functions(FieldReader& reader) {
+  for (const char* name : {"tools", "tool_choice"}) {
+    if (reader.has(name)) reader.fail(name, fmt::format("'{}' and 'functions' exclude each other", name));
+  }
+  Json chat{{"parallel_tool_calls", false}};
+  if (const Json* functions = reader.array("functions")) {
+    chat["tools"] = Json::array();
+    for (const Json& function : *functions)
+      chat["tools"].push_back({{"type", "function"}, {"function", function}});
+  }
+  if (const Json* choice = reader.find("function_call")) {
+    chat["tool_choice"] = choice->is_object() ? Json{{"type", "function"}, {"function", *choice}} : *choice;
+  }
+  if (reader.error()) return {};
+  FieldReader translated(chat);
+  ToolFields fields = read_tool_fields(translated);
+  fields.as_functions = true;
+  if (!translated.error()) return fields;
+  Error error = *translated.error();
+  for (std::string* text : {&error.param, &error.message}) {
+    for (const auto& [tools_word, word] : {std::pair{"tools[", "functions["},
+                                           {"].function", "]"},
+                                           {"tool_choice", "function_call"},
+                                           {"'tools'", "'functions'"}}) {
+      const std::size_t at = text->find(tools_word);
+      if (at != std::string::npos) text->replace(at, std::string_view(tools_word).size(), word);
+    }
+  }
+  reader.fail(error.param, error.message, error.code);
+  return fields;
+}
+
+}  // namespace
+
+ToolFields read_tool_fields(FieldReader& reader) {
+  if (reader.has("functions") || reader.has("function_call")) return read_functions(reader);
+  ToolFields fields;
+  fields.parallel = reader.boolean("parallel_tool_calls", true);
+  const auto allowed = read_choice(reader, fields);
+  const Json* tools = reader.array("tools");
+  if (tools == nullptr || tools->empty()) {
+    if (fields.choice == ToolFields::Choice::kRequired || allowed)
+      reader.fail("tool_choice", "'tool_choice' needs 'tools'");
+    return fields;
+  }
+  if (tools->size() > kMaxTools) reader.fail("tools", fmt::format("'tools' holds more than {} tools", kMaxTools));
+  fields.tools = Json::array();
+  std::set<std::string> names;
+  bool any_strict = false;
+  for (const Json& tool : *tools) {
+    const std::string path = fmt::format("tools[{}]", names.size());
+    const auto [name, strict] = read_tool(reader, tool, path);
+    if (reader.error()) return fields;
+    if (!names.insert(name).second) {
+      reader.fail(path + ".function.name", fmt::format("Two tools are called '{}'", name));
+      return fields;
+    }
+    if (allowed && allowed->count(name) == 0) continue;
+    any_strict = any_strict || strict;
+    fields.tools.push_back(tool);
+  }
+  for (const std::string& name : allowed.value_or(std::set<std::string>{})) {
+    if (names.count(name) != 0) continue;
+    reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
+  }
+  fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
+  if (fields.choice == ToolFields::Choice::kNone) {
+    fields.tools = nullptr;
+    fields.constrained = false;
+  }
+  return fields;
+}
+
+const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields) {
+  static const ToolFormat kGeneric = detect_tool_format("");
+  return fields.constrained && !model.tool_format.json_calls() ? kGeneric : model.tool_format;
+}
+
+std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model,
+                                               const ToolFields& fields) {
+  if (!fields.constrained || reader.error()) return nullptr;
+  const ToolFormat::Frame& frame = call_format(model, fields).frame;
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kStructural;
+  for (const Json& tool : fields.tools) {
+    const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
+    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle), schema_of(tool),
+                                      std::string(frame.end)});
+  }
+  spec.free_text = fields.choice == ToolFields::Choice::kAuto;
+  spec.required = fields.choice == ToolFields::Choice::kRequired;
+  spec.parallel = fields.parallel;
+  spec.triggers = {std::string(frame.trigger)};
+  spec.separator = frame.between;
+  spec.prefix = frame.before;
+  spec.suffix = frame.after;
+  return compile_constraint(reader, model, "tools", spec);
+}
+
+void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages) {
+  if (!fields.offered() || model.chat_template->source().find("tools") != std::string_view::npos) return;
+  std::string text = "You can call these functions:\n";
+  for (const Json& tool : fields.tools)
+    text += dump_json(function_of(tool)) + "\n";
+  text += "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
+  if (!messages.empty() && messages.front()["role"] == "system") {
+    Json& content = messages.front()["content"];
+    content = content.get<std::string>() + "\n\n" + text;
+  } else {
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+  }
+}
+
+}  // namespace quire

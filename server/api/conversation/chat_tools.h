@@ -1,0 +1,40 @@
+// A chat's tools: what the request offers, how the model is made to call them, and how its text is read back. Any
+// thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/text/tools/output_parser.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/common/served_model.h"
+#include "server/api/generation/constraints.h"
+
+namespace quire {
+
+struct ToolFields {
+  enum class Choice { kNone, kAuto, kRequired };
+  Json tools;  // as given, checked; null where none may be called
+  Choice choice = Choice::kAuto;
+  bool parallel = true;
+  bool constrained = false;   // calls must fit their schemas: required, named, or a strict tool
+  bool as_functions = false;  // asked for in OpenAI's first form, `functions` and `function_call`
+  bool offered() const { return !tools.is_null(); }
+};
+
+// Reads tools, tool_choice and parallel_tool_calls, or their first form; a named choice leaves that tool only. Errors
+// stay in the reader.
+ToolFields read_tool_fields(FieldReader& reader);
+
+// The format that calls are written in: the model's own, or JSON where they are constrained and its own is not JSON.
+const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields);
+
+// The grammar that holds constrained calls to their tools' schemas; null where calls are free.
+std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields);
+
+// A system message that explains the tools, for templates that do not render them.
+void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages);
+
+}  // namespace quire

@@ -1,0 +1,136 @@
+#include "server/api/conversation/prepared_chat.h"
+
+#include "core/grammar/thinking.h"
+#include "server/api/generation/prompt_fit.h"
+
+namespace quire {
+
+namespace {
+
+// Enough of a prompt to see whether it leaves a reasoning section open.
+constexpr std::size_t kPromptEnd = 512;
+
+ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool reasons, std::string prompt_end) {
+  ChatReading reading;
+  if (!tools.offered() && !reasons) return reading;
+  reading.format = &call_format(model, tools);
+  if (tools.offered()) reading.tools = read_tool_specs(tools.tools);
+  reading.options.parse_tools = tools.offered();
+  reading.options.parse_reasoning = reasons;
+  reading.options.prompt_end = std::move(prompt_end);
+  return reading;
+}
+
+bool asks_to_think(const ChatPromptFields& prompt) {
+  const Json& kwargs = prompt.template_kwargs;
+  if (kwargs.contains("enable_thinking")) return kwargs["enable_thinking"] == true;
+  return prompt.thinking_budget.value_or(0) > 0;
+}
+
+std::string end_of(const std::vector<TextPiece>& pieces) {
+  std::string end;
+  for (const TextPiece& piece : pieces)
+    end += piece.text;
+  if (end.size() > kPromptEnd) end.erase(0, end.size() - kPromptEnd);
+  return end;
+}
+
+bool leaves_reasoning_open(const ToolFormat& format, const std::string& prompt_end) {
+  OutputParserOptions options;
+  options.prompt_end = prompt_end;
+  return OutputParser(format, {}, std::move(options)).in_reasoning();
+}
+
+bool closes_reasoning(const ToolFormat& format, std::string_view prompt_end) {
+  prompt_end = prompt_end.substr(0, prompt_end.find_last_not_of(" \t\r\n") + 1);
+  return prompt_end.ends_with(format.think_end);
+}
+
+// How the answer's text is read, and its grammar where a reasoning section stands before what is constrained or has a
+// budget. `free_text`: the grammar lets the text begin as it likes. A prompt that says nothing of reasoning gets the
+// section opened where the model was asked to think: a constraint leaves it no other place to begin one.
+void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, const ToolFields& tools, bool free_text,
+                     std::vector<TextPiece>& pieces, PreparedChat& prepared) {
+  const ToolFormat& format = model.tool_format;
+  std::string end = end_of(pieces);
+  bool reasons = writes_reasoning(model);
+  bool open = reasons && leaves_reasoning_open(format, end);
+  const bool marked = !format.think_begin.empty() && !format.think_end.empty();
+  if (reasons && !free_text && !open && marked && asks_to_think(prompt) && !closes_reasoning(format, end)) {
+    pieces.push_back({std::string(format.think_begin) + "\n", true});
+    end = end_of(pieces);
+    open = true;
+  }
+  reasons = reasons && (free_text || open);
+  prepared.reading = reading_of(model, tools, reasons, std::move(end));
+  const bool follows = prepared.grammar != nullptr && open;
+  if (!reasons || !marked || (!follows && !prompt.thinking_budget)) return;
+  const ThinkingSection section{std::string(format.think_begin), std::string(format.think_end), open,
+                                prompt.thinking_budget};
+  prepared.grammar = allow_thinking(model.tokenizer, section, std::move(prepared.grammar));
+}
+
+}  // namespace
+
+bool writes_reasoning(const ServedModel& model) {
+  const std::string_view source = model.chat_template->source();
+  const ToolFormat& format = model.tool_format;
+  return format.starts_in_reasoning || source.find(format.think_begin) != std::string_view::npos ||
+         source.find(format.think_end) != std::string_view::npos;
+}
+
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar) {
+  const std::string param = prompt.param;
+  prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
+  auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
+  if (!prepared || !fit_chat(reader, model, fields, param, *prepared)) return std::nullopt;
+  return prepared;
+}
+
+std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
+                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
+  PreparedChat prepared;
+  const bool demanded = grammar != nullptr;
+  if (demanded && tools.constrained) {
+    reader.fail("tools", "constrained tool calls and a constrained text exclude each other", "unsupported_parameter");
+  }
+  prepared.grammar = demanded ? std::move(grammar) : tool_constraint(reader, model, tools);
+  if (reader.error()) return std::nullopt;
+  const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
+  // A model that must answer in a shape is spared the thinking, unless it was asked to.
+  if (!free_text && !asks_to_think(prompt)) prompt.template_kwargs["enable_thinking"] = false;
+  if (tools.offered()) prompt.tools = tools.tools;
+  explain_tools(tools, model, prompt.messages);
+
+  auto pieces = render_chat(model, prompt);
+  if (!pieces) {
+    reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
+    return std::nullopt;
+  }
+  place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
+  auto tokens = encode_prompt(*pieces, prompt.add_special_tokens, !prompt.is_bounded, model, prompt.param);
+  if (!tokens) {
+    reader.fail(tokens.error().param, tokens.error().message, tokens.error().code);
+    return std::nullopt;
+  }
+  prepared.prompt = *std::move(tokens);
+  return prepared;
+}
+
+bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
+              PreparedChat& chat) {
+  auto fitted = fit_prompt(std::move(chat.prompt), fields, model, param);
+  if (!fitted) {
+    reader.fail(fitted.error().param, fitted.error().message, fitted.error().code);
+    return false;
+  }
+  chat.prompt = std::move(fitted->tokens);
+  chat.max_tokens = fitted->max_tokens;
+  // Calls and reasoning are marked by tokens that a plain text would not show.
+  if (chat.reading.format != nullptr && !fields.sampling.ignore_eos) fields.skip_special_tokens = false;
+  return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,46 @@
+// From a conversation's typed fields to what the engine computes: its prompt's tokens, its grammar, and how the
+// answer's text is read. Every API of conversations goes through it: constrain, render, place the reasoning, encode,
+// fit. Pure functions; any thread; meant for text threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/chat_reader.h"
+#include "server/api/conversation/chat_tools.h"
+#include "server/api/generation/generation_fields.h"
+
+namespace quire {
+
+// A conversation ready for the engine.
+struct PreparedChat {
+  std::vector<TokenId> prompt;
+  std::int32_t max_tokens = 0;
+  std::shared_ptr<const Grammar> grammar;
+  ChatReading reading;
+};
+
+// encode_conversation() and fit_chat().
+std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
+                                         ChatPromptFields prompt, const ToolFields& tools,
+                                         std::shared_ptr<const Grammar> grammar);
+
+// Compiles what constrains the conversation, renders and encodes it, and decides how the answer's text is read;
+// max_tokens is left open, and the prompt may be longer than the context. `grammar` is what the request itself
+// demanded; null where it demanded nothing. Errors stay in the reader.
+std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
+                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar);
+
+// Cuts the prompt as truncate_prompt_tokens says, checks it against the context and sets max_tokens. False: it does not
+// fit; the error, about `param`, is in the reader.
+bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
+              PreparedChat& chat);
+
+// Whether the model's template, or the way it writes, has a section of reasoning.
+bool writes_reasoning(const ServedModel& model);
+
+}  // namespace quire

@@ -1,0 +1,163 @@
+#include "server/api/generation/constraints.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+
+namespace quire {
+
+namespace {
+
+// One demand found in a request: the field that made it and what is to be compiled.
+struct Demand {
+  std::string field;
+  GrammarSpec spec;
+};
+
+GrammarSpec spec_of(GrammarSpec::Kind kind, std::string text = {}) {
+  GrammarSpec spec;
+  spec.kind = kind;
+  spec.text = std::move(text);
+  return spec;
+}
+
+// A schema as an object, as true or false, or as JSON text.
+std::optional<GrammarSpec> schema_spec(FieldReader& reader, const std::string& field, const Json& schema) {
+  if (schema.is_object() || schema.is_boolean()) return spec_of(GrammarSpec::Kind::kJsonSchema, dump_json(schema));
+  if (schema.is_string()) return spec_of(GrammarSpec::Kind::kJsonSchema, schema.get<std::string>());
+  reader.fail(field, fmt::format("'{}' must be a JSON schema", field), "invalid_type");
+  return std::nullopt;
+}
+
+// vLLM's guided_grammar comes in two notations; "::=" is only in one of them.
+GrammarSpec grammar_spec(std::string text) {
+  const bool gbnf = text.find("::=") != std::string::npos;
+  return spec_of(gbnf ? GrammarSpec::Kind::kGbnf : GrammarSpec::Kind::kEbnf, std::move(text));
+}
+
+class DemandReader {
+ public:
+  explicit DemandReader(FieldReader& reader) : reader_(reader) {}
+
+  std::optional<Demand> read() {
+    read_response_format();
+    if (const Json* outputs = reader_.object("structured_outputs")) {
+      FieldReader inner(*outputs, "structured_outputs.");
+      read_kinds(inner, {"json", "regex", "choice", "grammar", "json_object"});
+      inner.refuse("structural_tag", "tags come from 'tools'");
+      inner.refuse("whitespace_pattern", "JSON may have the white space that JSON has");
+      inner.refuse_unless("disable_any_whitespace", false, "JSON may have the white space that JSON has");
+      inner.refuse_unless("disable_additional_properties", false, "the schema says it");
+      take_error(reader_, inner);
+    }
+    read_kinds(reader_, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_json_object"});
+    reader_.refuse("guided_whitespace_pattern", "JSON may have the white space that JSON has");
+    // SGLang's two fields.
+    if (auto text = reader_.string("regex")) add("regex", spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
+    if (auto text = reader_.string("ebnf")) add("ebnf", grammar_spec(std::move(*text)));
+    // llama-server's two fields.
+    if (auto text = reader_.string("grammar"); text && !text->empty()) {
+      add("grammar", spec_of(GrammarSpec::Kind::kGbnf, std::move(*text)));
+    }
+    if (const Json* schema = reader_.find("json_schema")) add_schema(reader_, "json_schema", *schema);
+    return std::move(demand_);
+  }
+
+ private:
+  struct KindNames {
+    const char *schema, *regex, *choice, *grammar, *json_object;
+  };
+
+  void read_kinds(FieldReader& from, const KindNames& names) {
+    if (const Json* schema = from.find(names.schema)) add_schema(from, names.schema, *schema);
+    if (auto text = from.string(names.regex)) {
+      add(from.path(names.regex), spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
+    }
+    if (auto choices = from.strings(names.choice, 4096)) {
+      if (choices->empty()) from.fail(names.choice, fmt::format("'{}' must not be empty", names.choice));
+      GrammarSpec spec = spec_of(GrammarSpec::Kind::kChoice);
+      spec.choices = std::move(*choices);
+      add(from.path(names.choice), std::move(spec));
+    }
+    if (auto text = from.string(names.grammar)) add(from.path(names.grammar), grammar_spec(std::move(*text)));
+    if (from.boolean(names.json_object, false)) {
+      add(from.path(names.json_object), spec_of(GrammarSpec::Kind::kJsonObject));
+    }
+  }
+
+  void read_response_format() {
+    const Json* format = reader_.object("response_format");
+    if (format == nullptr) return;
+    FieldReader inner(*format, "response_format.");
+    const auto type = inner.word("type", {"text", "json_object", "json_schema"});
+    if (!type) inner.missing("type");
+    // llama-server lets a schema stand beside both types.
+    const Json* schema = inner.find("schema");
+    std::string field = "response_format.schema";
+    if (type == "json_schema" && inner.has("json_schema")) {
+      if (const Json* named = inner.object("json_schema")) {
+        FieldReader members(*named, "response_format.json_schema.");
+        members.string("name");
+        members.string("description");
+        members.boolean("strict");
+        schema = members.find("schema");
+        field = "response_format.json_schema.schema";
+        take_error(reader_, members);
+      }
+    }
+    if (type == "json_schema" && schema == nullptr && !inner.error()) {
+      inner.fail("json_schema", "'response_format.json_schema.schema' is required", "missing_required_parameter");
+    }
+    take_error(reader_, inner);
+    if (reader_.error() || type == "text") return;
+    if (schema != nullptr) {
+      add_schema(reader_, field, *schema);
+    } else {
+      add(field, spec_of(GrammarSpec::Kind::kJsonObject));
+    }
+  }
+
+  void add_schema(FieldReader& from, const std::string& field, const Json& schema) {
+    if (auto spec = schema_spec(from, field, schema)) add(from.path(field), std::move(*spec));
+  }
+
+  void add(const std::string& field, GrammarSpec spec) {
+    if (demand_) {
+      return reader_.fail(field, fmt::format("'{}' and '{}' both constrain the text", demand_->field, field));
+    }
+    demand_ = Demand{field, std::move(spec)};
+  }
+
+  FieldReader& reader_;
+  std::optional<Demand> demand_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const ServedModel& model,
+                                                  const std::string& field, const GrammarSpec& spec) {
+  if (model.grammar_compiler == nullptr) {
+    reader.fail(field, "This model has no constrained decoding", "unsupported_parameter");
+    return nullptr;
+  }
+  auto grammar = model.grammar_compiler->compile(spec, reader.limit());
+  if (grammar) return *grammar;
+  const Error& error = grammar.error();
+  if (error.code == WorkLimit::kCode) {
+    reader.fail(field, error.message, error.code);
+    return nullptr;
+  }
+  reader.fail(field + error.param,
+              fmt::format("'{}' cannot be enforced: {}{}{}", field, error.message, error.param.empty() ? "" : " at ",
+                          error.param),
+              error.code.empty() ? "invalid_schema" : error.code);
+  return nullptr;
+}
+
+std::shared_ptr<const Grammar> read_constraint(FieldReader& reader, const ServedModel& model) {
+  const auto demand = DemandReader(reader).read();
+  if (!demand || reader.error()) return nullptr;
+  return compile_constraint(reader, model, demand->field, demand->spec);
+}
+
+}  // namespace quire

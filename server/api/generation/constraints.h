@@ -1,0 +1,22 @@
+// What a request demands of the shape of its text (response_format, structured_outputs, guided_*, grammar), compiled
+// for the model's vocabulary. Pure functions; any thread; meant for text threads, because compiling takes time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/grammar/compiler.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/common/served_model.h"
+
+namespace quire {
+
+// Null where the request leaves its text free. Errors stay in the reader.
+std::shared_ptr<const Grammar> read_constraint(FieldReader& reader, const ServedModel& model);
+
+// Compiles one demand that `field` made; what cannot be enforced is an error naming the field and the JSON pointer in
+// it.
+std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const ServedModel& model,
+                                                  const std::string& field, const GrammarSpec& spec);
+
+}  // namespace quire

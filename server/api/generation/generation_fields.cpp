@@ -1,0 +1,320 @@
+#include "server/api/generation/generation_fields.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "server/api/common/operation.h"
+
+namespace quire {
+
+namespace {
+
+// A word that may not be written, or that ends a repetition.
+constexpr std::size_t kMostWordTokens = 1024;
+
+void set(float& target, std::optional<double> value) {
+  if (value) target = static_cast<float>(*value);
+}
+
+void set(std::int32_t& target, std::optional<std::int64_t> value) {
+  if (value) target = static_cast<std::int32_t>(*value);
+}
+
+void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults) {
+  sampling.temperature = defaults.temperature.value_or(sampling.temperature);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
+void read_filters(FieldReader& reader, SamplingParams& sampling) {
+  set(sampling.temperature, reader.number("temperature", 0.0, 100.0));
+  set(sampling.top_p, reader.number("top_p", 0.0, 1.0));
+  set(sampling.top_k, reader.integer("top_k", -1, kMaxInt32));
+  set(sampling.min_p, reader.number("min_p", 0.0, 1.0));
+  set(sampling.typical_p, reader.number("typical_p", 0.0, 1.0));
+  set(sampling.xtc_probability, reader.number("xtc_probability", 0.0, 1.0));
+  set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
+}
+
+// The tokens of one of a field's words; empty where it has too many.
+std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std::string& word,
+                               const Tokenizer& tokenizer) {
+  const TextPiece piece{word, false};
+  auto tokens = tokenizer.encode_at_most({&piece, 1}, false, kMostWordTokens);
+  if (tokens) return *std::move(tokens);
+  reader.fail(field, fmt::format("'{}' holds a text of more than {} tokens", field, kMostWordTokens));
+  return {};
+}
+
+void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
+  set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
+  set(sampling.repetition_penalty, reader.number("repetition_penalty", 1e-6, 100.0));
+  if (const auto count = reader.integer("repeat_last_n", -1, kMaxInt32))
+    sampling.penalty_last_n = static_cast<std::int32_t>(*count);
+  set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));
+  set(sampling.presence_penalty, reader.number("presence_penalty", -2.0, 2.0));
+  set(sampling.dry.multiplier, reader.number("dry_multiplier", 0.0, 100.0));
+  set(sampling.dry.base, reader.number("dry_base", 1.0, 100.0));
+  set(sampling.dry.allowed_length, reader.integer("dry_allowed_length", 0, kMaxInt32));
+  set(sampling.dry.penalty_last_n, reader.integer("dry_penalty_last_n", -1, kMaxInt32));
+  auto breakers = reader.strings("dry_sequence_breakers", 64);
+  if (sampling.dry.multiplier == 0.0F) return;
+  if (!breakers) breakers = std::vector<std::string>{"\n", ":", "\"", "*"};
+  for (const std::string& text : *breakers) {
+    auto tokens = read_word(reader, "dry_sequence_breakers", text, tokenizer);
+    if (!tokens.empty()) sampling.dry.breakers.push_back(std::move(tokens));
+  }
+}
+
+// llama-server's form: [[token id or text, bias], ...], where false forbids.
+void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  // They are applied in each step: no more than there are tokens.
+  if (pairs.size() > static_cast<std::size_t>(tokenizer.vocab_size())) {
+    return reader.fail("logit_bias", fmt::format("'logit_bias' holds more than {} pairs", tokenizer.vocab_size()));
+  }
+  for (const Json& pair : pairs) {
+    const bool is_pair = pair.is_array() && pair.size() == 2 && (pair[0].is_string() || pair[0].is_number_integer()) &&
+                         (pair[1].is_number() || pair[1] == false);
+    if (!is_pair) return reader.fail("logit_bias", "'logit_bias' must hold pairs of a token, or a text, and its bias");
+    const float value = pair[1].is_number() ? pair[1].get<float>() : -std::numeric_limits<float>::infinity();
+    std::vector<TokenId> tokens;
+    if (pair[0].is_string()) {
+      tokens = read_word(reader, "logit_bias", pair[0].get_ref<const std::string&>(), tokenizer);
+    } else if (pair[0] >= 0 && pair[0] < tokenizer.vocab_size()) {
+      tokens = {TokenId{pair[0].get<std::int32_t>()}};
+    } else {
+      return reader.fail("logit_bias",
+                         fmt::format("'logit_bias' names a token that is not below {}", tokenizer.vocab_size()));
+    }
+    if (sampling.logit_bias.size() + tokens.size() > static_cast<std::size_t>(tokenizer.vocab_size()))
+      return reader.fail("logit_bias", "'logit_bias' names more tokens than there are");
+    for (const TokenId token : tokens)
+      sampling.logit_bias.emplace_back(token, value);
+  }
+}
+
+void read_logit_bias(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  const Json* bias = reader.find("logit_bias");
+  if (bias == nullptr) return;
+  if (bias->is_array()) return read_bias_pairs(reader, *bias, sampling, tokenizer);
+  if (reader.object("logit_bias") == nullptr) return;
+  const std::int32_t vocab_size = tokenizer.vocab_size();
+  for (const auto& [key, value] : bias->items()) {
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
+      return reader.fail("logit_bias",
+                         fmt::format("Invalid key in 'logit_bias': '{}' is not a token id below {}", key, vocab_size));
+    }
+    if (!value.is_number() || value.get<double>() < -100.0 || value.get<double>() > 100.0) {
+      return reader.fail(
+          "logit_bias",
+          fmt::format("Invalid value in 'logit_bias' for token {}: expected a number between -100 and 100", id));
+    }
+    sampling.logit_bias.emplace_back(TokenId{id}, value.get<float>());
+  }
+}
+
+std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
+  std::vector<TokenId> ids;
+  ids.reserve(values.size());
+  for (const std::int32_t value : values)
+    ids.push_back(TokenId{value});
+  return ids;
+}
+
+void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  const std::int32_t last = tokenizer.vocab_size() - 1;
+  const auto most = static_cast<std::size_t>(tokenizer.vocab_size());
+  if (const auto ids = reader.integers("stop_token_ids", 0, last, most)) sampling.stop_token_ids = to_token_ids(*ids);
+  if (const auto ids = reader.integers("allowed_token_ids", 0, last, most)) {
+    sampling.allowed_token_ids = to_token_ids(*ids);
+    if (ids->empty()) reader.fail("allowed_token_ids", "'allowed_token_ids' must not be empty");
+  }
+  for (const std::string& word : reader.strings("bad_words", 1024).value_or(std::vector<std::string>{})) {
+    if (word.empty()) return reader.fail("bad_words", "'bad_words' must not hold an empty string");
+    // The word at the start of a text and after a space are different tokens; both are forbidden.
+    auto plain = read_word(reader, "bad_words", word, tokenizer);
+    auto spaced = read_word(reader, "bad_words", " " + word, tokenizer);
+    if (reader.error()) return;
+    if (spaced != plain) sampling.bad_words.push_back(std::move(spaced));
+    sampling.bad_words.push_back(std::move(plain));
+  }
+}
+
+void read_stops(FieldReader& reader, GenerationFields& fields) {
+  if (auto stop = reader.string_or_strings("stop", kMaxStopStrings)) fields.stop = std::move(*stop);
+  for (const std::string& text : fields.stop) {
+    if (text.empty()) return reader.fail("stop", "'stop' must not hold an empty string");
+  }
+  fields.include_stop_in_output = reader.boolean("include_stop_str_in_output", false);
+  fields.skip_special_tokens = reader.boolean("skip_special_tokens", true);
+  fields.sampling.ignore_eos = reader.boolean("ignore_eos", false);
+  set(fields.sampling.min_tokens, reader.integer("min_tokens", 0, kMaxInt32));
+}
+
+void read_stream(FieldReader& reader, GenerationFields& fields) {
+  fields.stream = reader.boolean("stream", false);
+  const Json* options = reader.object("stream_options");
+  if (options == nullptr) return;
+  if (!fields.stream) return reader.fail("stream_options", "'stream_options' needs 'stream': true");
+  FieldReader inner(*options, "stream_options.");
+  fields.include_usage = inner.boolean("include_usage", false);
+  fields.continuous_usage = inner.boolean("continuous_usage_stats", false) && fields.include_usage;
+  // Padding against traffic analysis; leaving it out is OpenAI's own answer to false, and true cannot be honoured.
+  if (inner.boolean("include_obfuscation", false)) inner.refuse("include_obfuscation", "chunks are not padded");
+  if (inner.error()) reader.fail("stream_options", inner.error()->message, inner.error()->code);
+}
+
+void read_routing(FieldReader& reader, GenerationFields& fields) {
+  set(fields.priority, reader.integer("priority", -kMaxInt32, kMaxInt32));
+  fields.cache_salt = reader.string("cache_salt").value_or("");
+  fields.request_id = reader.string("request_id").value_or("");
+  if (fields.request_id.size() > 256) reader.fail("request_id", "'request_id' is longer than 256 bytes");
+  if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
+    fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
+  }
+}
+
+// "off", or vLLM's object. Drafting changes no answer: a draft model that is not there is refused all the same.
+void read_speculation(FieldReader& reader, GenerationFields& fields) {
+  const Json* config = reader.find("speculative_config");
+  if (config == nullptr) return;
+  SpeculationOptions& speculation = fields.speculation.emplace();
+  if (*config == "off") return;
+  if (!reader.is_object("speculative_config", *config)) return;
+  FieldReader inner(*config, "speculative_config.");
+  for (const std::string_view name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
+    inner.refuse(name, "drafts are those of the method 'ngram', whose length follows from how often they are right");
+  const auto method = inner.word("method", {"ngram", "prompt_lookup", "none", "off"});
+  if (!method && !inner.error()) inner.missing("method");
+  if (method == "ngram" || method == "prompt_lookup") speculation.method = SpeculationMethod::kPromptLookup;
+  set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
+  if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);
+}
+
+void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
+  if (const auto count = reader.integer("max_tokens", 0, kMaxInt32))
+    fields.max_tokens = static_cast<std::int32_t>(*count);
+  // llama-server's name, which it prefers.
+  if (const auto count = reader.integer("n_predict", -2, kMaxInt32)) {
+    fields.to_context_end = *count < 0;
+    fields.max_tokens.reset();
+    if (*count >= 0) fields.max_tokens = static_cast<std::int32_t>(*count);
+  }
+  set(fields.num_choices, reader.integer("n", 1, std::min<std::int64_t>(128, model.max_num_choices)));
+  fields.best_of = fields.num_choices;
+  if (const auto seed =
+          reader.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
+    // -1 is how users of vLLM and llama-server ask for a random one.
+    if (*seed != -1) fields.sampling.seed = static_cast<std::uint64_t>(*seed);
+  }
+  if (const auto count = reader.integer("prompt_logprobs", 0, kMaxLogprobs)) {
+    fields.sampling.num_prompt_logprobs = static_cast<std::int32_t>(*count);
+  }
+}
+
+void refuse_known(FieldReader& reader) {
+  reader.refuse_unless("use_beam_search", false, "only sampling is served");
+  reader.refuse_unless("mirostat", 0, "mirostat sampling is not served");
+  reader.refuse_unless("dynatemp_range", 0, "dynamic temperature is not served");
+  reader.refuse_unless("spaces_between_special_tokens", true, "texts are decoded as the tokenizer defines");
+  reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
+  reader.refuse("logits_processors", "code in requests is not run");
+  reader.refuse("vllm_xargs", "code that would read it is not run");
+  reader.refuse("lora", "adapters are not served");
+  reader.refuse("kv_transfer_params", "disaggregated serving is not available");
+  reader.refuse("ec_transfer_params", "disaggregated serving is not available");
+  reader.refuse("prompt_embeds", "prompts are texts or token ids");
+  reader.refuse("multimodal_data", "only text is served");
+  reader.refuse("repetition_detection", "a text is not watched for repetitions");
+  reader.refuse("logprob_token_ids", "log probabilities are those of the likeliest tokens");
+  reader.refuse_unless("watermarking", false, "texts are not marked");
+  reader.refuse_unless("stream_interval", 1, "every token is sent as it comes");
+  reader.refuse_unless("return_prompt_text", false, "/apply-template shows it");
+  if (const auto sigma = reader.number("top_n_sigma", -1e9, 1e9); sigma && *sigma > 0.0)
+    reader.refuse("top_n_sigma", "this filter is not served");
+  reader.refuse_unless("n_indent", 0, "lines are not indented");
+  reader.refuse_unless("min_keep", 0, "filters keep one token at least");
+  reader.refuse_unless("t_max_predict_ms", 0, "'timeout' bounds a request's time");
+  reader.refuse_unless("post_sampling_probs", false, "probabilities are the model's own");
+  reader.refuse_unless("return_progress", false, "only tokens are streamed");
+}
+
+void read_truncation(FieldReader& reader, GenerationFields& fields) {
+  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
+    fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
+  } else if (keep) {
+    reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
+  }
+  fields.truncate_end = reader.word("truncation_side", {"left", "right"}) == "right";
+}
+
+}  // namespace
+
+void refuse_native_fields(FieldReader& reader) {
+  const std::string elsewhere = "only /completion has it";
+  reader.refuse("samplers", elsewhere);
+  reader.refuse_unless("n_probs", 0, "it is 'logprobs' here");
+  reader.refuse_unless("return_tokens", false, "it is 'return_token_ids' here");
+  reader.refuse_unless("timings_per_token", false, elsewhere);
+  reader.refuse_unless("response_fields", Json::array(), elsewhere);
+}
+
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
+  GenerationFields fields;
+  if (!model.info.has_head) {
+    reader.fail("model",
+                fmt::format("The model '{}' generates no text: it is an encoder, for /v1/embeddings{}", model.name,
+                            model.tasks.num_labels > 0 ? ", /v1/rerank and /classify" : " and /v1/rerank"),
+                "unsupported_operation");
+    return fields;
+  }
+  fields.sampling = neutral;
+  apply_defaults(fields.sampling, model.defaults);
+  read_counts(reader, fields, model);
+  read_filters(reader, fields.sampling);
+  read_penalties(reader, fields.sampling, *model.tokenizer);
+  read_logit_bias(reader, fields.sampling, *model.tokenizer);
+  for (const TokenId token : model.tokenizer->suppressed())
+    fields.sampling.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+  read_token_lists(reader, fields.sampling, *model.tokenizer);
+  read_stops(reader, fields);
+  read_stream(reader, fields);
+  read_routing(reader, fields);
+  read_truncation(reader, fields);
+  read_speculation(reader, fields);
+  fields.return_token_ids = reader.boolean("return_token_ids", false);
+  fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
+  refuse_known(reader);
+  if (fields.max_tokens && fields.sampling.min_tokens > *fields.max_tokens) {
+    reader.fail("min_tokens", "'min_tokens' is larger than the number of tokens to generate");
+  }
+  if (fields.stream && fields.sampling.num_prompt_logprobs) {
+    reader.fail("prompt_logprobs", "'prompt_logprobs' is not available with 'stream': true", "unsupported_parameter");
+  }
+  return fields;
+}
+
+Json read_metadata(FieldReader& reader) {
+  const Json* metadata = reader.object("metadata");
+  if (metadata == nullptr) return nullptr;
+  for (const auto& [name, value] : metadata->items()) {
+    if (!value.is_string())
+      reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
+  }
+  if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
+  return *metadata;
+}
+
+std::string response_id(std::string_view prefix, const GenerationFields& fields) {
+  return fields.request_id.empty() ? make_id(prefix) : std::string(prefix) + fields.request_id;
+}
+
+}  // namespace quire

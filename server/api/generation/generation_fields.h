@@ -1,0 +1,57 @@
+// The fields that completions and chat completions share: OpenAI's sampling fields and the extensions that users of
+// vLLM and llama-server know, read and range-checked into SamplingParams. Pure functions; any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/request/sampling_params.h"
+#include "core/request/speculation_options.h"
+#include "server/api/common/field_reader.h"
+#include "server/api/common/served_model.h"
+
+namespace quire {
+
+inline constexpr std::size_t kMaxStopStrings = 64;
+inline constexpr std::int32_t kMaxLogprobs = 20;
+
+struct GenerationFields {
+  SamplingParams sampling;  // max_tokens is set when the prompt's length is known
+  std::optional<std::int32_t> max_tokens;
+  std::int32_t num_choices = 1;
+  std::int32_t best_of = 1;
+  std::vector<std::string> stop;
+  bool include_stop_in_output = false;
+  bool skip_special_tokens = true;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
+  std::optional<std::int32_t> truncate_prompt_tokens;
+  bool to_context_end = false;  // asked for by name, where max_tokens would have a default
+  bool truncate_end = false;    // a truncated prompt keeps its first tokens
+  std::int32_t priority = 0;
+  std::string cache_salt;
+  std::string request_id;
+  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<SpeculationOptions> speculation;  // absent: the server's
+};
+
+// Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own
+// defaults, which come before `neutral`, those of the API.
+GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model,
+                                        const SamplingParams& neutral = {});
+
+// Refuses the fields of llama-server's /completion that its other endpoints, and the other APIs, have no room for.
+void refuse_native_fields(FieldReader& reader);
+
+// A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
+Json read_metadata(FieldReader& reader);
+
+// The response's id: the request's own, or a fresh one.
+std::string response_id(std::string_view prefix, const GenerationFields& fields);
+
+}  // namespace quire

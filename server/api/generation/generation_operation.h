@@ -1,0 +1,102 @@
+// GenerationOperation: the part that completions and chat completions share: prompts become engine requests, events
+// become each choice's text, and usage is counted. A subclass writes the shape of its API. One thread at a time.
+// Choices are numbered over all prompts: prompt p's choice c is p * n + c, as OpenAI numbers them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/api/common/operation.h"
+#include "server/api/generation/choice_stream.h"
+#include "server/api/generation/generation_fields.h"
+
+namespace quire {
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t reasoning_tokens = 0;
+};
+
+// {"prompt_tokens":..,"completion_tokens":..,"total_tokens":..,"prompt_tokens_details":{..}, ...}
+Json usage_json(const Usage& usage);
+
+Json token_ids_json(std::span<const TokenId> tokens);
+
+// What every response of an operation repeats.
+struct ResponseHeader {
+  std::string id;
+  std::int64_t created = 0;
+  std::string model;
+};
+
+class GenerationOperation : public Operation {
+ public:
+  GenerationOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header);
+
+  // Adds one engine request for this prompt; its length and max_tokens are checked by the caller.
+  void add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens, std::shared_ptr<const Grammar> grammar,
+                  const Call& call, bool at_text_start);
+
+  Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
+  void finish(std::string& out) override;
+  void fail(const Error& error, std::string& out) override;
+  OperationSummary summary() const override;
+
+ protected:
+  struct Choice {
+    explicit Choice(ChoiceStream choice_stream) : stream(std::move(choice_stream)) {}
+    ChoiceStream stream;
+    std::string text;  // whole so far, where the response is not streamed
+    std::vector<TokenId> tokens;
+    std::vector<TokenLogprob> logprobs;
+    std::int64_t reasoning_tokens = 0;
+  };
+  // What one event added to a choice. A view: valid while the event is being handled.
+  struct Delta {
+    std::string_view text;
+    std::span<const TokenId> tokens;
+    std::span<const TokenLogprob> logprobs;
+    bool last = false;  // the choice ended with it
+  };
+
+  // Takes what an event added; a stream appends its chunks.
+  virtual void on_delta(std::size_t choice, const Delta& delta, std::string& out) = 0;
+  virtual void on_prompt_logprobs(std::size_t /*index*/, std::vector<std::optional<TokenLogprob>> /*logprobs*/) {}
+  virtual Json whole_response() = 0;
+  // The chunk that carries only the usage.
+  virtual Json usage_chunk() = 0;
+
+  const ServedModel& model() const { return *model_; }
+  const GenerationFields& fields() const { return fields_; }
+  const ResponseHeader& header() const { return header_; }
+  std::vector<Choice>& choices() { return choices_; }
+  const std::vector<Choice>& choices() const { return choices_; }
+  // Chunks are most of what a server writes: they are put together as text, without a tree. What one begins with, up to
+  // the value of its choice's index.
+  std::string chunk_prefix(std::string_view object) const;
+  // What follows a chunk's choices: the usage where it is wanted, and the event's end.
+  void append_chunk_end(std::size_t choice, std::string& out) const;
+
+  Usage usage() const;
+  Usage choice_usage(std::size_t choice) const;
+  static const char* finish_reason(const Choice& choice);
+  // vLLM's stop_reason: the stop string or stop token that ended the choice, null for an end-of-sequence token.
+  Json stop_reason(const Choice& choice) const;
+  // return_token_ids: as vLLM gives them, with the token that ended the choice where it has ended.
+  static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
+
+ private:
+  std::int64_t completion_tokens(const Choice& choice) const;
+
+  std::shared_ptr<const ServedModel> model_;
+  GenerationFields fields_;
+  ResponseHeader header_;
+  std::string engine_id_;  // unique, whatever id the client chose
+  std::vector<Choice> choices_;
+  std::vector<std::int64_t> cached_tokens_;  // by request
+};
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// Log probabilities in the shapes of OpenAI's two APIs and of vLLM's prompt_logprobs. Pure functions; any
+// thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/request/request.h"
+#include "core/text/detokenizer.h"
+#include "core/text/tokenizer.h"
+#include "server/api/common/json.h"
+
+namespace quire {
+
+// JSON has no infinities: an impossible token's logprob is this, as OpenAI reports it.
+inline constexpr double kMinLogprob = -9999.0;
+
+// A token's text as a JSON string can hold it, or "token_id:17".
+std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id);
+
+// Chat: [{"token","logprob","bytes","top_logprobs":[...]}]; at most `num_top` of each token's alternatives.
+Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top,
+                   bool as_ids);
+
+// Where tokens begin in the text that is shown, in characters. A token that shows nothing, such as the one that begins
+// a prompt, or that is only a part of a character, stands where the next text will. One thread at a time.
+class TextPlaces {
+ public:
+  TextPlaces(const Tokenizer& tokenizer, DetokenizerOptions options) : detokenizer_(tokenizer, options) {}
+  void begin_behind(std::string_view text);
+  std::size_t next(TokenId token);
+
+ private:
+  Detokenizer detokenizer_;
+  std::size_t offset_ = 0;
+};
+
+// Completions: the four parallel arrays.
+struct CompletionLogprobs {
+  Json tokens = Json::array();
+  Json token_logprobs = Json::array();
+  Json top_logprobs = Json::array();
+  Json text_offset = Json::array();
+
+  void add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob, std::size_t num_top, bool as_ids,
+           std::size_t offset);
+  Json take();
+};
+
+// vLLM's prompt_logprobs: [null, {"17": {"logprob","rank","decoded_token"}}, ...].
+Json prompt_logprobs_json(const Tokenizer& tokenizer, std::span<const std::optional<TokenLogprob>> logprobs);
+
+}  // namespace quire

@@ -1,0 +1,41 @@
+// A prompt's tokens and the room that they leave: encoding, truncation, and the bounds that the model's context sets.
+// Pure functions; any thread; meant for text threads, because encoding takes time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/api/common/served_model.h"
+#include "server/api/generation/generation_fields.h"
+
+namespace quire {
+
+// Refuses log probabilities of more prompt tokens than a response should hold, naming `param`.
+Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
+                                   const std::string& param);
+
+// Prompts of up to this many tokens are encoded whole, so that the refusal of one that is too long says by how much.
+std::int64_t most_counted_tokens(const ServedModel& model);
+// Of a text that is only counted, or cut to a length later: what is read of it is bounded too.
+std::int64_t most_read_tokens(const ServedModel& model);
+// The refusal of a prompt of more than `most` tokens: 400 "context_length_exceeded".
+Error far_too_long(const ServedModel& model, std::int64_t most, const std::string& prompt_param);
+
+// The tokens of a prompt; `truncated`: it is cut to a length later, or only counted. One of more than
+// most_counted_tokens(), or most_read_tokens() where `truncated`, is refused before it is encoded whole.
+Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
+                                           const ServedModel& model, const std::string& prompt_param);
+
+struct FittedPrompt {
+  std::vector<TokenId> tokens;
+  std::int32_t max_tokens = 0;  // of one choice
+};
+
+// A prompt's last, or first, tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for
+// max_tokens), and the new tokens that there is room for. Errors: it is empty, "context_length_exceeded".
+Result<FittedPrompt> fit_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model,
+                                const std::string& prompt_param);
+
+}  // namespace quire

@@ -1,0 +1,214 @@
+#include "server/api/llama/llama_completion_request.h"
+#include "server/api/generation/prompt_fit.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/text/fill_in_the_middle.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::int32_t kMaxProbs = 100;
+constexpr const char* kPromptForms = "'prompt' must be a text, token ids, both in turn, or an array of such prompts";
+constexpr std::int64_t kDefaultSeed = 0xFFFFFFFF;  // what llama-server calls a random one
+
+SamplingParams llama_defaults() {
+  SamplingParams sampling;
+  sampling.temperature = 0.8F;
+  sampling.temperature_last = true;
+  sampling.top_k = 40;
+  sampling.top_p = 0.95F;
+  sampling.min_p = 0.05F;
+  sampling.penalty_last_n = 64;
+  return sampling;
+}
+
+// One prompt of texts and token ids in turn. Special tokens in texts are read as such: whoever uses this endpoint
+// writes the whole prompt, control tokens included.
+void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
+  Prompt prompt;
+  const bool truncated = reader.has("truncate_prompt_tokens");
+  const std::int64_t most = truncated ? most_read_tokens(model) : most_counted_tokens(model);
+  for (const Json& part : parts) {
+    if (std::cmp_greater(prompt.tokens.size(), most)) {
+      const Error error = far_too_long(model, most, "prompt");
+      return reader.fail("prompt", error.message, error.code);
+    }
+    if (part.is_string()) {
+      const TextPiece piece{part.get_ref<const std::string&>(), true};
+      const auto tokens = encode_prompt({&piece, 1}, prompt.tokens.empty(), truncated, model, "prompt");
+      if (!tokens) return reader.fail("prompt", tokens.error().message, tokens.error().code);
+      prompt.tokens.insert(prompt.tokens.end(), tokens->begin(), tokens->end());
+    } else if (part.is_number_integer() && part >= 0 && part < model.tokenizer->vocab_size()) {
+      prompt.tokens.push_back(TokenId{part.get<std::int32_t>()});
+    } else {
+      return reader.fail("prompt", kPromptForms);
+    }
+  }
+  prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
+  prompts.push_back(std::move(prompt));
+}
+
+struct LlamaSampler {
+  std::string_view name;
+  std::string_view other_name;
+  bool filters;
+  void (*turn_off)(SamplingParams& sampling);
+};
+
+// In the order in which they run.
+constexpr LlamaSampler kSamplers[] = {
+    {"penalties", "penalties", false,
+     [](SamplingParams& sampling) {
+       sampling.repetition_penalty = 1.0F;
+       sampling.frequency_penalty = sampling.presence_penalty = 0.0F;
+     }},
+    {"dry", "dry", false, [](SamplingParams& sampling) { sampling.dry = {}; }},
+    {"top_n_sigma", "top_n_sigma", true, [](SamplingParams&) {}},
+    {"top_k", "top_k", true, [](SamplingParams& sampling) { sampling.top_k = 0; }},
+    {"typ_p", "typical_p", true, [](SamplingParams& sampling) { sampling.typical_p = 1.0F; }},
+    {"top_p", "top_p", true, [](SamplingParams& sampling) { sampling.top_p = 1.0F; }},
+    {"min_p", "min_p", true, [](SamplingParams& sampling) { sampling.min_p = 0.0F; }},
+    {"xtc", "xtc", true, [](SamplingParams& sampling) { sampling.xtc_probability = 0.0F; }},
+};
+
+// What `samplers` leaves out is off. Their order is fixed, but that the temperature is before or behind all filters.
+void read_samplers(FieldReader& reader, SamplingParams& sampling) {
+  const auto names = reader.strings("samplers", 32);
+  if (!names) return;
+  const auto refuse = [&] {
+    reader.fail("samplers",
+                "'samplers' must keep the order penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, with "
+                "temperature before or behind all of the filters");
+  };
+  const LlamaSampler* next = std::begin(kSamplers);
+  bool filtered = false;
+  std::optional<bool> temperature_last;
+  for (const std::string& name : *names) {
+    if (name == "temperature") {
+      if (temperature_last) return refuse();
+      temperature_last = filtered;
+      continue;
+    }
+    const LlamaSampler* const found = std::find_if(next, std::end(kSamplers), [&](const LlamaSampler& each) {
+      return each.name == name || each.other_name == name;
+    });
+    if (found == std::end(kSamplers) || (found->filters && temperature_last == true)) return refuse();
+    std::for_each(next, found, [&](const LlamaSampler& each) { each.turn_off(sampling); });
+    next = found + 1;
+    filtered = filtered || found->filters;
+  }
+  std::for_each(next, std::end(kSamplers), [&](const LlamaSampler& each) { each.turn_off(sampling); });
+  sampling.temperature_last = temperature_last.value_or(false);
+  if (!temperature_last) sampling.temperature = 1.0F;
+}
+
+}  // namespace
+
+LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
+  LlamaCompletionRequest request;
+  request.fields = read_generation_fields(reader, model, llama_defaults());
+  GenerationFields& fields = request.fields;
+  request.num_predict = fields.max_tokens.value_or(-1);
+  if (fields.sampling.seed == static_cast<std::uint64_t>(kDefaultSeed)) fields.sampling.seed.reset();
+  if (const auto count = reader.integer("n_probs", 0, kMaxProbs)) request.num_probs = static_cast<std::int32_t>(*count);
+  if (request.num_probs > 0) fields.sampling.num_logprobs = request.num_probs;
+  request.return_tokens = reader.boolean("return_tokens", false);
+  request.timings_per_token = reader.boolean("timings_per_token", false);
+  request.response_fields = reader.strings("response_fields", 64).value_or(std::vector<std::string>{});
+  // Where a prompt's beginning is kept is the prefix cache's own affair, and makes no difference to what is answered.
+  reader.boolean("cache_prompt");
+  reader.integer("id_slot", -1, kMaxInt32);
+  reader.integer("n_keep", -1, kMaxInt32);
+  read_samplers(reader, fields.sampling);
+  request.wants_list = fields.num_choices > 1;
+  return request;
+}
+
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+  const Json* prompt = reader.find("prompt");
+  if (prompt == nullptr) return reader.missing("prompt");
+  if (prompt->is_string()) return add_parts(reader, Json::array({*prompt}), model, request.prompts);
+  if (!prompt->is_array()) return reader.fail("prompt", kPromptForms, "invalid_type");
+  const bool has_ids = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_number(); });
+  const bool has_lists = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_array(); });
+  if (has_ids && !has_lists) return add_parts(reader, *prompt, model, request.prompts);
+  if (prompt->empty() || prompt->size() > kMaxPrompts) {
+    return reader.fail("prompt", "'prompt' must hold at least one prompt, and not more than a thousand");
+  }
+  for (const Json& each : *prompt)
+    add_parts(reader, each.is_array() ? each : Json::array({each}), model, request.prompts);
+  request.wants_list = request.wants_list || request.prompts.size() > 1;
+}
+
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+  const auto fim = find_fim_tokens(*model.tokenizer);
+  if (!fim) {
+    return reader.fail("input_prefix", "This model has no tokens to fill in the middle", "unsupported_parameter");
+  }
+  FimText text;
+  for (const auto& [name, target] : {std::pair("input_prefix", &text.before), std::pair("input_suffix", &text.after)}) {
+    auto part = reader.string(name);
+    if (!part) return reader.missing(name);
+    *target = *std::move(part);
+  }
+  text.before += reader.string("prompt").value_or("");
+  if (const Json* files = reader.array("input_extra")) {
+    for (const Json& file : *files) {
+      if (!reader.is_object("input_extra", file)) return;
+      FieldReader inner(file, "input_extra.");
+      auto content = inner.string("text");
+      if (!content) inner.missing("text");
+      auto name = inner.string("filename").value_or("tmp");
+      if (inner.error()) return take_error(reader, inner);
+      text.files.push_back({std::move(name), *std::move(content)});
+    }
+  }
+  const std::int64_t context = model.max_model_len;
+  const std::int64_t answer =
+      std::min<std::int64_t>(request.num_predict < 0 ? context / 4 : request.num_predict, context);
+  Prompt prompt;
+  prompt.tokens = encode_fim(*model.tokenizer, *fim, text, static_cast<std::size_t>(context - answer));
+  prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
+  request.prompts.push_back(std::move(prompt));
+  auto& stops = request.fields.sampling.stop_token_ids;
+  stops.insert(stops.end(), fim->ends.begin(), fim->ends.end());
+}
+
+Json llama_settings(const LlamaCompletionRequest& request) {
+  const SamplingParams& sampling = request.fields.sampling;
+  return Json{{"n_predict", request.num_predict},
+              {"max_tokens", request.num_predict},
+              {"seed", sampling.seed.value_or(static_cast<std::uint64_t>(kDefaultSeed))},
+              {"temperature", sampling.temperature},
+              {"top_k", sampling.top_k},
+              {"top_p", sampling.top_p},
+              {"min_p", sampling.min_p},
+              {"typical_p", sampling.typical_p},
+              {"xtc_probability", sampling.xtc_probability},
+              {"xtc_threshold", sampling.xtc_threshold},
+              {"repeat_last_n", sampling.penalty_last_n.value_or(-1)},
+              {"repeat_penalty", sampling.repetition_penalty},
+              {"presence_penalty", sampling.presence_penalty},
+              {"frequency_penalty", sampling.frequency_penalty},
+              {"dry_multiplier", sampling.dry.multiplier},
+              {"dry_base", sampling.dry.base},
+              {"dry_allowed_length", sampling.dry.allowed_length},
+              {"dry_penalty_last_n", sampling.dry.penalty_last_n},
+              {"stop", request.fields.stop},
+              {"ignore_eos", sampling.ignore_eos},
+              {"stream", request.fields.stream},
+              {"n_probs", request.num_probs}};
+}
+
+Json llama_default_settings(const ServedModel& model) {
+  const Json nothing = Json::object();
+  FieldReader reader(nothing);
+  LlamaCompletionRequest request;
+  request.fields = read_generation_fields(reader, model, llama_defaults());
+  return llama_settings(request);
+}
+
+}  // namespace quire

@@ -1,0 +1,38 @@
+// A request to llama-server's own completion endpoints: their forms of prompts, names for fields and defaults.
+// Pure functions; any thread. Source: llama.cpp, tools/server/README.md, "POST /completion" and "POST /infill".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/generation/generation_fields.h"
+#include "server/api/generation/prompt_list.h"
+
+namespace quire {
+
+struct LlamaCompletionRequest {
+  GenerationFields fields;
+  std::vector<Prompt> prompts;               // text: with its special tokens written out
+  bool wants_list = false;                   // several prompts, or n: the results stand in an array
+  std::int32_t num_predict = -1;             // -1: to the context's end
+  std::int32_t num_probs = 0;                // likely tokens to be told with each token
+  bool return_tokens = false;                // ids in a whole result; a stream has them always
+  bool timings_per_token = false;            // in each event of a stream
+  std::vector<std::string> response_fields;  // of the result, "a/b" for a member of a member; empty: all
+};
+
+// All but the prompts. Errors stay in the reader.
+LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model);
+// `prompt`: an array is one prompt where a token id stands in it, else several.
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+// `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which goes behind the prefix: one prompt that asks for
+// what belongs between the first two.
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+
+// The settings that are in force, under llama-server's names.
+Json llama_settings(const LlamaCompletionRequest& request);
+// Those of a request that asks for nothing in particular.
+Json llama_default_settings(const ServedModel& model);
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// MessagesOperation: answers a chat in the shapes of Anthropic's Messages API, whole or streamed. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/api/conversation/chat_reader.h"
+#include "server/api/generation/generation_operation.h"
+#include "server/api/messages/content_blocks.h"
+
+namespace quire {
+
+class MessagesOperation final : public GenerationOperation {
+ public:
+  MessagesOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
+                    const ChatReading& reading, bool shows_thinking, std::string request_id);
+
+  // The message is opened by its first event, which brings what its usage says of the cache.
+  void begin(std::string&) override {}
+  void finish(std::string& out) override;
+  void fail(const Error& error, std::string& out) override;
+
+ protected:
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
+  Json whole_response() override;
+  Json usage_chunk() override;
+
+ private:
+  Json message() const;
+  const char* anthropic_stop_reason() const;
+  Json stop_sequence() const;
+
+  ChatReader reader_;
+  ContentBlocks blocks_;
+  std::string request_id_;
+  bool opened_ = false;
+};
+
+}  // namespace quire

@@ -1,0 +1,207 @@
+#include "server/api/messages/messages_prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMaxTurns = 100000;  // Anthropic's own bound
+
+void append_line(std::string& text, std::string_view more) {
+  if (!text.empty() && !more.empty()) text += '\n';
+  text += more;
+}
+
+std::string text_of(FieldReader& block) {
+  auto text = block.string("text");
+  if (!text) require_field(block, "text");
+  return text.value_or("");
+}
+
+void refuse_block(FieldReader& block, const std::string& type) {
+  block.fail("type",
+             fmt::format("{}: content blocks of type '{}' are not supported: this model reads text only",
+                         block.path("type"), type),
+             "unsupported_content");
+}
+
+// Calls `take(block, type)` for each block of an array; a string is one text block.
+template <typename Take>
+void for_each_block(FieldReader& owner, const char* field, const Take& take) {
+  const Json* content = owner.find(field);
+  if (content == nullptr) return;
+  const Json as_blocks = content->is_string() ? Json::array({{{"type", "text"}, {"text", *content}}}) : Json();
+  if (content->is_string()) content = &as_blocks;
+  if (!content->is_array()) {
+    return owner.fail(field, fmt::format("{}: Input should be a string or an array of blocks", owner.path(field)),
+                      "invalid_type");
+  }
+  for (std::size_t i = 0; i < content->size() && !owner.error(); ++i) {
+    const std::string path = fmt::format("{}.{}", owner.path(field), i);
+    if (!(*content)[i].is_object())
+      return owner.fail(fmt::format("{}.{}", field, i), path + ": Input should be an object", "invalid_type");
+    FieldReader block((*content)[i], path + ".");
+    const auto type = block.string("type");
+    if (!type) require_field(block, "type");
+    if (!block.error()) take(block, *type);
+    take_error(owner, block);
+  }
+}
+
+std::string text_blocks(FieldReader& owner, const char* field) {
+  std::string text;
+  for_each_block(owner, field, [&](FieldReader& block, const std::string& type) {
+    if (type != "text") return refuse_block(block, type);
+    append_line(text, text_of(block));
+  });
+  return text;
+}
+
+// A tool's failure is told in the text, the only place where a template shows a result.
+std::string result_text(FieldReader& block) {
+  std::string text = text_blocks(block, "content");
+  if (!block.boolean("is_error", false)) return text;
+  return text.empty() ? "Error" : "Error: " + text;
+}
+
+class Conversation {
+ public:
+  explicit Conversation(Json& messages) : messages_(messages) {}
+
+  void add(FieldReader& message) {
+    const auto role = message.word("role", {"user", "assistant", "system"});
+    if (!role) require_field(message, "role");
+    if (!message.has("content")) require_field(message, "content");
+    if (message.error()) return;
+    if (role == "assistant") {
+      finish_turn(message);
+      add_assistant(message);
+    } else if (role == "system") {
+      append_text("system", text_blocks(message, "content"));
+    } else {
+      add_user(message);
+    }
+  }
+
+  // Every call must have had its result by the end of the turn that follows it.
+  void finish_turn(FieldReader& message) {
+    if (open_calls_.empty()) return;
+    message.fail("content", fmt::format("`tool_use` ids were found without `tool_result` blocks immediately after: {}",
+                                        fmt::join(open_calls_, ", ")));
+  }
+
+ private:
+  void add_user(FieldReader& message) {
+    std::string text;
+    for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
+      if (type == "text") {
+        append_line(text, text_of(block));
+      } else if (type == "tool_result") {
+        if (!text.empty()) append_text("user", std::exchange(text, {}));
+        add_result(block);
+      } else {
+        refuse_block(block, type);
+      }
+    });
+    const bool only_results = !messages_.empty() && messages_.back()["role"] == "tool";
+    if (!text.empty() || !only_results) append_text("user", text);
+  }
+
+  void add_result(FieldReader& block) {
+    const std::string id = block.string("tool_use_id").value_or("");
+    const auto call = std::find(open_calls_.begin(), open_calls_.end(), id);
+    if (call == open_calls_.end()) {
+      return block.fail("tool_use_id", fmt::format("{}: unexpected `tool_use_id`: '{}' is no `tool_use` block of the "
+                                                   "previous message",
+                                                   block.path("tool_use_id"), id));
+    }
+    open_calls_.erase(call);
+    messages_.push_back(Json{{"role", "tool"}, {"content", result_text(block)}, {"tool_call_id", id}});
+  }
+
+  void add_assistant(FieldReader& message) {
+    if (messages_.empty() || messages_.back()["role"] != "assistant")
+      messages_.push_back(Json{{"role", "assistant"}, {"content", ""}});
+    Json& turn = messages_.back();
+    for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
+      if (type == "text") {
+        append_line(turn["content"].get_ref<std::string&>(), text_of(block));
+      } else if (type == "thinking") {
+        const auto thinking = block.string("thinking");
+        if (!thinking) require_field(block, "thinking");
+        block.string("signature");
+        if (!turn.contains("reasoning_content")) turn["reasoning_content"] = "";
+        append_line(turn["reasoning_content"].get_ref<std::string&>(), thinking.value_or(""));
+      } else if (type == "tool_use") {
+        add_call(block, turn);
+      } else {
+        refuse_block(block, type);
+      }
+    });
+  }
+
+  void add_call(FieldReader& block, Json& turn) {
+    const auto id = block.string("id");
+    const auto name = block.string("name");
+    const Json* input = block.object("input");
+    if (!id || id->empty()) require_field(block, "id");
+    if (!name || name->empty()) require_field(block, "name");
+    if (input == nullptr) require_field(block, "input");
+    if (block.error()) return;
+    open_calls_.push_back(*id);
+    turn["tool_calls"].push_back(
+        Json{{"id", *id}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", *input}}}});
+  }
+
+  void append_text(const char* role, const std::string& text) {
+    if (!messages_.empty() && messages_.back()["role"] == role) {
+      append_line(messages_.back()["content"].get_ref<std::string&>(), text);
+    } else {
+      messages_.push_back(Json{{"role", role}, {"content", text}});
+    }
+  }
+
+  Json& messages_;
+  std::vector<std::string> open_calls_;  // ids without a result yet
+};
+
+void read_turns(FieldReader& reader, const Json& turns, Json& messages) {
+  if (turns.empty()) return reader.fail("messages", "messages: at least one message is required");
+  if (turns.size() > kMaxTurns)
+    return reader.fail("messages", fmt::format("messages: more than {} messages", kMaxTurns));
+  Conversation conversation(messages);
+  for (std::size_t i = 0; i < turns.size() && !reader.error(); ++i) {
+    const std::string path = fmt::format("messages.{}", i);
+    if (!turns[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
+    FieldReader message(turns[i], path + ".");
+    conversation.add(message);
+    if (i + 1 == turns.size() && !message.error()) conversation.finish_turn(message);
+    take_error(reader, message);
+  }
+}
+
+}  // namespace
+
+void require_field(FieldReader& reader, const char* name) {
+  reader.fail(name, reader.path(name) + ": Field required", "missing_required_parameter");
+}
+
+ChatPromptFields read_anthropic_prompt(FieldReader& reader) {
+  ChatPromptFields fields;
+  if (reader.has("system"))
+    fields.messages.push_back(Json{{"role", "system"}, {"content", text_blocks(reader, "system")}});
+  const Json* turns = reader.array("messages");
+  if (turns == nullptr) require_field(reader, "messages");
+  if (!reader.error()) read_turns(reader, *turns, fields.messages);
+  if (reader.error()) return fields;
+  fields.continue_final_message = fields.messages.back()["role"] == "assistant";
+  fields.add_generation_prompt = !fields.continue_final_message;
+  return fields;
+}
+
+}  // namespace quire

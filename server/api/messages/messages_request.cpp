@@ -1,0 +1,167 @@
+#include "server/api/messages/messages_request.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+
+#include "server/api/conversation/prepared_chat.h"
+#include "server/api/messages/messages_prompt.h"
+
+namespace quire {
+
+namespace {
+
+// OpenAI's fields that would change the response into a shape that Anthropic's API does not have.
+void refuse_foreign(FieldReader& reader) {
+  for (const char* name : {"n", "best_of", "logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids",
+                           "return_tokens_as_token_ids", "stream_options", "echo"}) {
+    reader.refuse(name, "the Messages API has no such field");
+  }
+  reader.refuse("stop", "use 'stop_sequences'");
+}
+
+void refuse_anthropic_fields(FieldReader& reader) {
+  reader.refuse("container", "the server runs no code");
+  reader.refuse("mcp_servers", "the server calls no other servers");
+  reader.refuse("context_management", "conversations are taken as they are");
+  reader.refuse("inference_geo", "the server is where it is");
+  reader.refuse("diagnostics", "requests are not kept");
+  reader.refuse_unless("speed", "standard", "there is one speed");
+  reader.word("service_tier", {"auto", "standard_only"});
+  reader.object("cache_control");  // every equal prefix is shared anyway
+  if (const Json* metadata = reader.object("metadata")) {
+    FieldReader inner(*metadata, "metadata.");
+    inner.string("user_id");
+    take_error(reader, inner);
+  }
+}
+
+void read_sampling(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
+  reader.integer("max_tokens", 1, kMaxInt32);
+  if (!reader.has("max_tokens")) require_field(reader, "max_tokens");
+  reader.number("temperature", 0.0, 1.0);
+  refuse_foreign(reader);
+  request.fields = read_generation_fields(reader, model);
+  if (auto stop = reader.strings("stop_sequences", kMaxStopStrings)) request.fields.stop = std::move(*stop);
+  for (const std::string& text : request.fields.stop) {
+    if (text.empty()) reader.fail("stop_sequences", "'stop_sequences' must not hold an empty string");
+  }
+}
+
+void read_thinking(FieldReader& reader, MessagesRequest& request) {
+  Json& kwargs = request.prompt.template_kwargs;
+  kwargs["enable_thinking"] = false;
+  const Json* thinking = reader.object("thinking");
+  if (thinking == nullptr) return;
+  FieldReader inner(*thinking, "thinking.");
+  const auto type = inner.word("type", {"enabled", "disabled", "adaptive"});
+  if (!type) require_field(inner, "type");
+  kwargs["enable_thinking"] = type != "disabled";
+  request.shows_thinking = inner.word("display", {"summarized", "omitted"}) != "omitted";
+  if (type == "enabled") {
+    const auto budget = inner.integer("budget_tokens", 1, kMaxInt32);
+    if (!budget) require_field(inner, "budget_tokens");
+    if (budget && request.fields.max_tokens && *budget >= *request.fields.max_tokens)
+      inner.fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'");
+    if (budget) request.prompt.thinking_budget = static_cast<std::int32_t>(*budget);
+  }
+  take_error(reader, inner);
+}
+
+void read_output_config(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
+  request.grammar = read_constraint(reader, model);
+  const Json* config = reader.object("output_config");
+  if (config == nullptr) return;
+  FieldReader inner(*config, "output_config.");
+  if (auto effort = inner.word("effort", {"low", "medium", "high", "xhigh", "max"}))
+    request.prompt.template_kwargs["reasoning_effort"] = std::move(*effort);
+  if (const Json* format = inner.object("format")) {
+    FieldReader members(*format, "output_config.format.");
+    if (!members.word("type", {"json_schema"})) require_field(members, "type");
+    const Json* schema = members.object("schema");
+    if (schema == nullptr) require_field(members, "schema");
+    take_error(reader, members);
+    if (!members.error() && request.grammar != nullptr)
+      inner.fail("format", "'output_config.format' and another field both constrain the text");
+    if (!members.error() && !inner.error() && !reader.error()) {
+      GrammarSpec spec;
+      spec.kind = GrammarSpec::Kind::kJsonSchema;
+      spec.text = dump_json(*schema);
+      request.grammar = compile_constraint(reader, model, "output_config.format.schema", spec);
+    }
+  }
+  take_error(reader, inner);
+}
+
+// One tool in the form that OpenAI's chats have it.
+Json read_anthropic_tool(FieldReader& tool) {
+  const auto type = tool.string("type");
+  if (type && type != "custom") {
+    tool.fail("type",
+              fmt::format("{}: tools of type '{}' are not supported: the server runs no tools of its own",
+                          tool.path("type"), *type),
+              "unsupported_parameter");
+  }
+  const auto name = tool.string("name");
+  if (!name) require_field(tool, "name");
+  const Json* schema = tool.object("input_schema");
+  if (schema == nullptr) require_field(tool, "input_schema");
+  Json function{{"name", name.value_or("")}};
+  if (auto description = tool.string("description")) function["description"] = std::move(*description);
+  if (schema != nullptr) function["parameters"] = *schema;
+  if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
+  tool.refuse_unless("defer_loading", false, "all tools are shown to the model");
+  return Json{{"type", "function"}, {"function", std::move(function)}};
+}
+
+void read_anthropic_choice(FieldReader& reader, Json& chat) {
+  const Json* choice = reader.object("tool_choice");
+  if (choice == nullptr) return;
+  FieldReader inner(*choice, "tool_choice.");
+  const auto type = inner.word("type", {"auto", "any", "tool", "none"});
+  if (!type) require_field(inner, "type");
+  if (inner.boolean("disable_parallel_tool_use", false)) chat["parallel_tool_calls"] = false;
+  if (type == "tool") {
+    const auto name = inner.string("name");
+    if (!name) require_field(inner, "name");
+    chat["tool_choice"] = {{"type", "function"}, {"function", {{"name", name.value_or("")}}}};
+  } else {
+    chat["tool_choice"] = type == "any" ? "required" : type.value_or("");
+  }
+  take_error(reader, inner);
+}
+
+// Tools are checked and kept as OpenAI's are: from here on there is one kind of them.
+void read_tools(FieldReader& reader, MessagesRequest& request) {
+  Json chat = Json::object();
+  if (const Json* tools = reader.array("tools")) {
+    chat["tools"] = Json::array();
+    for (std::size_t i = 0; i < tools->size() && !reader.error(); ++i) {
+      const std::string path = fmt::format("tools.{}", i);
+      if (!(*tools)[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
+      FieldReader tool((*tools)[i], path + ".");
+      chat["tools"].push_back(read_anthropic_tool(tool));
+      take_error(reader, tool);
+    }
+  }
+  read_anthropic_choice(reader, chat);
+  if (reader.error()) return;
+  FieldReader translated(chat);
+  request.tools = read_tool_fields(translated);
+  take_error(reader, translated);
+}
+
+}  // namespace
+
+MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, bool counts_only) {
+  MessagesRequest request;
+  if (!counts_only) read_sampling(reader, model, request);
+  request.prompt = read_anthropic_prompt(reader);
+  read_thinking(reader, request);
+  read_tools(reader, request);
+  read_output_config(reader, model, request);
+  refuse_anthropic_fields(reader);
+  return request;
+}
+
+}  // namespace quire

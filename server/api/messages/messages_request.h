@@ -1,0 +1,25 @@
+// Anthropic's POST /v1/messages as the same typed chat request that OpenAI's chat completions become. Pure functions;
+// any thread.
+#pragma once
+
+#include <memory>
+
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/chat_tools.h"
+#include "server/api/generation/constraints.h"
+#include "server/api/generation/generation_fields.h"
+
+namespace quire {
+
+struct MessagesRequest {
+  GenerationFields fields;
+  ChatPromptFields prompt;
+  ToolFields tools;
+  std::shared_ptr<const Grammar> grammar;  // of output_config.format; null where the text is free
+  bool shows_thinking = true;              // thinking.display is not "omitted"
+};
+
+// Reads the whole body. `counts_only`: for count_tokens, which needs no max_tokens. Errors stay in the reader.
+MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, bool counts_only);
+
+}  // namespace quire

@@ -1,0 +1,154 @@
+#include "server/api/models/text_endpoints.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "core/text/detokenizer.h"
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/generation/prompt_fit.h"
+
+namespace quire {
+
+namespace {
+
+// The parameters for which the model's files have a default of their own.
+Json default_sampling(const GenerationDefaults& defaults) {
+  Json json = Json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) json[name] = std::round(*value * 1e6) / 1e6;
+  };
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  if (defaults.top_k) json["top_k"] = *defaults.top_k;
+  return json;
+}
+
+Json model_json(const TableEntry& model) {
+  Json json{{"id", model.name},
+            {"object", "model"},
+            {"created", model.created},
+            {"owned_by", "quire"},
+            {"root", model.name},
+            {"parent", nullptr},
+            {"state", model_state_name(model.state)},
+            {"aliases", model.aliases}};
+  if (!model.info) return json;  // nobody has looked into its file yet
+  json["max_model_len"] = model.max_model_len;
+  json["meta"] = {{"architecture", model.info->architecture},
+                  {"vocab_size", model.info->vocab_size},
+                  {"n_params", model.info->num_parameters},
+                  {"size", model.info->file_bytes},
+                  {"file_type", model.info->file_type}};
+  if (model.served) json["meta"]["default_sampling"] = default_sampling(model.served->defaults);
+  return json;
+}
+
+std::unique_ptr<Operation> ready(const Json& body) {
+  return std::make_unique<ReadyOperation>(dump_json(body));
+}
+
+// Of what /detokenize gives back: tokens may be long.
+constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
+
+// The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
+Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model) {
+  if (reader.has("messages")) {
+    const ChatPromptFields fields = read_chat_prompt_fields(reader);
+    if (reader.error()) return tl::make_unexpected(*reader.error());
+    const auto pieces = render_chat(model, fields);
+    if (!pieces) return tl::make_unexpected(pieces.error());
+    return encode_prompt(*pieces, fields.add_special_tokens, !fields.is_bounded, model, "messages");
+  }
+  const bool from_content = reader.has("content");
+  const auto text = reader.string(from_content ? "content" : "prompt");
+  if (!text) reader.missing("prompt");
+  // llama-server adds special tokens only when asked to, vLLM unless told not to.
+  const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
+  const bool parse_special = reader.boolean("parse_special", false);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const TextPiece piece{*text, parse_special};
+  return encode_prompt({&piece, 1}, add_special, true, model, from_content ? "content" : "prompt");
+}
+
+// A token's own text; bytes that are no text are listed, as llama-server does.
+Json piece_json(const Tokenizer& tokenizer, TokenId token) {
+  const std::string_view bytes = tokenizer.token_bytes(token);
+  const Json text = std::string(bytes);
+  if (Json::parse(dump_json(text)) == text) return text;
+  Json list = Json::array();
+  for (const char c : bytes)
+    list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call&) {
+  Json body{{"object", "list"}, {"data", Json::array()}};
+  for (const TableEntry& model : models.entries()) {
+    if (model.state != ModelState::kUnloaded) body["data"].push_back(model_json(model));
+  }
+  return ready(body);
+}
+
+Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call) {
+  const std::size_t at = call.path.find("/models/");
+  const auto model = models.entry(std::string_view(call.path).substr(at + 8));
+  if (!model) return tl::make_unexpected(model.error());
+  return ready(model_json(**model));
+}
+
+Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const bool with_pieces = reader.boolean("with_pieces", false);
+  const bool with_strings = reader.boolean("return_token_strs", false);
+  const auto tokens = tokens_of(reader, *model);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  const Tokenizer& tokenizer = *model->tokenizer;
+  Json list = Json::array();
+  Json strings = Json::array();
+  for (const TokenId token : *tokens) {
+    if (with_strings) strings.push_back(piece_json(tokenizer, token));
+    list.push_back(with_pieces ? Json{{"id", token.value}, {"piece", piece_json(tokenizer, token)}}
+                               : Json(token.value));
+  }
+  Json answer{{"count", tokens->size()}, {"max_model_len", model->max_model_len}, {"tokens", std::move(list)}};
+  if (with_strings) answer["token_strs"] = std::move(strings);
+  return ready(answer);
+}
+
+Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const Tokenizer& tokenizer = *model->tokenizer;
+  const auto most = static_cast<std::size_t>(most_read_tokens(*model));
+  const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1, most);
+  if (!ids) reader.missing("tokens");
+  const bool skip_special = reader.boolean("skip_special_tokens", true);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});
+  std::string text;
+  for (const std::int32_t id : *ids) {
+    text += detokenizer.push(TokenId{id});
+    if (text.size() > kMaxTextBytes) return invalid("The text of these tokens is longer than 4 MiB", "tokens");
+  }
+  text += detokenizer.finish();
+  // vLLM's name and llama-server's.
+  return ready(Json{{"prompt", text}, {"content", text}});
+}
+
+Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&) {
+  auto& [body, reader, model] = asked;
+  const ChatPromptFields fields = read_chat_prompt_fields(reader);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const auto pieces = render_chat(*model, fields);
+  if (!pieces) return tl::make_unexpected(pieces.error());
+  std::string prompt;
+  for (const TextPiece& piece : *pieces)
+    prompt += piece.text;
+  return ready(Json{{"prompt", prompt}});
+}
+
+}  // namespace quire

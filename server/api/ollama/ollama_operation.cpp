@@ -1,0 +1,131 @@
+#include "server/api/ollama/ollama_operation.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <utility>
+
+#include "server/api/common/errors.h"
+#include "server/api/generation/logprobs.h"
+
+namespace quire {
+
+namespace {
+
+std::int64_t nanoseconds(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() % 1'000'000;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:06}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), micros);
+}
+
+// A call of this API has its arguments as an object.
+Json call_json(const ToolCallDelta& call) {
+  auto arguments = parse_json(call.arguments.empty() ? "{}" : call.arguments);
+  return Json{{"id", call.id},
+              {"function",
+               {{"index", call.index},
+                {"name", call.name},
+                {"arguments", arguments ? std::move(*arguments) : Json::object()}}}};
+}
+
+}  // namespace
+
+Json ollama_line(const std::string& model) {
+  return Json{{"model", model}, {"created_at", utc_now()}};
+}
+
+OllamaOperation::OllamaOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields,
+                                 ResponseHeader header, const ChatReading& reading, const OllamaAnswer& answer)
+    : GenerationOperation(std::move(model), std::move(fields), std::move(header)), answer_(answer), reader_(reading) {
+  stream_form_ = StreamForm::kLines;
+}
+
+void OllamaOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
+  last_ = Clock::now();
+  if (!first_) first_ = last_;
+  OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
+  if (!answer_.is_chat) tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
+  if (fields().stream) {
+    const bool has_logprobs = answer_.logprobs && !delta.logprobs.empty();
+    if (read.empty() && !has_logprobs) return;
+    Json line = part(read);
+    line["done"] = false;
+    if (has_logprobs) line["logprobs"] = logprobs_of(delta.logprobs);
+    out += dump_json(line) + "\n";
+    return;
+  }
+  whole_.content += read.content;
+  whole_.reasoning += read.reasoning;
+  std::move(read.tool_calls.begin(), read.tool_calls.end(), std::back_inserter(whole_.tool_calls));
+}
+
+Json OllamaOperation::logprobs_of(std::span<const TokenLogprob> values) const {
+  return chat_logprobs(*model().tokenizer, values, answer_.top_logprobs, false);
+}
+
+Json OllamaOperation::part(const OutputDelta& delta) const {
+  Json line = ollama_line(header().model);
+  if (!answer_.is_chat) {
+    line["response"] = delta.content;
+    if (!delta.reasoning.empty()) line["thinking"] = delta.reasoning;
+    return line;
+  }
+  Json message{{"role", "assistant"}, {"content", delta.content}};
+  if (!delta.reasoning.empty()) message["thinking"] = delta.reasoning;
+  for (const ToolCallDelta& call : delta.tool_calls)
+    message["tool_calls"].push_back(call_json(call));
+  line["message"] = std::move(message);
+  return line;
+}
+
+// The engine's own times; as the events came where a stop string ended the text before the engine did.
+void OllamaOperation::add_end(Json& line) const {
+  const Choice& choice = choices().front();
+  const auto& info = choice.stream.finish_info();
+  const Clock::time_point arrival = requests().front()->arrival;
+  const Clock::time_point first = first_.value_or(answer_.ready);
+  const Usage sum = usage();
+  line["done"] = true;
+  line["done_reason"] = finish_reason(choice);
+  if (!answer_.is_chat) {
+    line["context"] = token_ids_json(requests().front()->prompt);
+    for (const Json& id : returned_ids(tokens_, choice))
+      line["context"].push_back(id);
+  }
+  line["total_duration"] = nanoseconds(Clock::now() - arrival);
+  line["load_duration"] = nanoseconds(answer_.ready - arrival);
+  line["prompt_eval_count"] = sum.prompt_tokens;
+  line["prompt_eval_duration"] = nanoseconds(info ? info->prefill_time : first - answer_.ready);
+  line["eval_count"] = sum.completion_tokens;
+  line["eval_duration"] = nanoseconds(info ? info->decode_time : last_ - first);
+}
+
+Json OllamaOperation::whole_response() {
+  Json body = part(whole_);
+  if (answer_.logprobs) body["logprobs"] = logprobs_of(choices().front().logprobs);
+  add_end(body);
+  return body;
+}
+
+Json OllamaOperation::usage_chunk() {
+  Json line = part({});
+  add_end(line);
+  return line;
+}
+
+void OllamaOperation::finish(std::string& out) {
+  out += dump_json(fields().stream ? usage_chunk() : whole_response());
+  if (fields().stream) out += '\n';
+}
+
+void OllamaOperation::fail(const Error& error, std::string& out) {
+  out += error_body(failure_of(error), ErrorForm::kOllama, "") + "\n";
+}
+
+}  // namespace quire

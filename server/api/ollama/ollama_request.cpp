@@ -1,0 +1,229 @@
+#include "server/api/ollama/ollama_request.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text/fill_in_the_middle.h"
+#include "server/api/generation/prompt_fit.h"
+
+namespace quire {
+
+namespace {
+
+// Ollama's own defaults; a model's file goes before them.
+SamplingParams ollama_defaults() {
+  SamplingParams sampling;
+  sampling.temperature = 0.8F;
+  sampling.temperature_last = true;
+  sampling.top_k = 40;
+  sampling.top_p = 0.9F;
+  sampling.repetition_penalty = 1.1F;
+  sampling.penalty_last_n = 64;
+  return sampling;
+}
+
+void read_options(FieldReader& reader, OllamaRequest& request) {
+  FieldReader options(ollama_options(reader), "options.");
+  options.set_limit(reader.limit());
+  request.model = with_num_ctx(options, std::move(request.model));
+  for (const char* name : {"n", "best_of", "prompt_logprobs", "stream", "return_token_ids"})
+    options.refuse(name, "Ollama's API has no such option");
+  options.refuse_unless("tfs_z", 1, "tail-free sampling is not served");
+  options.refuse_unless("penalize_newline", true, "line ends are penalised as other tokens are");
+  options.integer("num_keep", -1, kMaxInt32);  // a context is not shifted: nothing has to be kept of it
+  request.fields = read_generation_fields(options, *request.model, ollama_defaults());
+  if (const auto count = options.integer("num_predict", -2, kMaxInt32); count && *count >= 0)
+    request.fields.max_tokens = static_cast<std::int32_t>(*count);
+  if (request.fields.max_tokens == 0) options.fail("num_predict", "'options.num_predict' must not be 0");
+  take_error(reader, options);
+}
+
+void read_think(FieldReader& reader, ChatPromptFields& prompt) {
+  const Json* think = reader.find("think");
+  if (think == nullptr) return;
+  if (think->is_boolean()) {
+    prompt.template_kwargs["enable_thinking"] = think->get<bool>();
+  } else if (think->is_string()) {
+    read_reasoning_effort(reader, "think", prompt);
+  } else {
+    reader.fail("think", "'think' must be true, false or one of 'low', 'medium', 'high'", "invalid_type");
+  }
+}
+
+// "json", or a schema.
+void read_format(FieldReader& reader, OllamaRequest& request) {
+  const Json* format = reader.find("format");
+  if (format == nullptr || *format == "") return;
+  GrammarSpec spec;
+  if (format->is_object()) {
+    spec.kind = GrammarSpec::Kind::kJsonSchema;
+    spec.text = dump_json(*format);
+  } else if (*format != "json") {
+    return reader.fail("format", "'format' must be 'json' or a JSON schema");
+  }
+  if (!reader.error()) request.grammar = compile_constraint(reader, *request.model, "format", spec);
+}
+
+OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+  OllamaRequest request;
+  request.model = std::move(model);
+  read_options(reader, request);
+  request.fields.stream = reader.boolean("stream", true);
+  request.truncates = reader.boolean("truncate", true);
+  reader.boolean("shift");
+  request.logprobs = reader.boolean("logprobs", false);
+  const auto top = reader.integer("top_logprobs", 0, kMaxLogprobs);
+  if (top && *top > 0 && !request.logprobs) reader.fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  request.top_logprobs = static_cast<std::size_t>(top.value_or(0));
+  if (request.logprobs) request.fields.sampling.num_logprobs = static_cast<std::int32_t>(request.top_logprobs);
+  read_ollama_hints(reader);
+  read_think(reader, request.prompt);
+  read_format(reader, request);
+  return request;
+}
+
+void refuse_images(FieldReader& reader) {
+  const Json* images = reader.array("images");
+  if (images == nullptr || images->empty()) return;
+  reader.fail("images", fmt::format("'{}' is not supported: this model reads text only", reader.path("images")),
+              "unsupported_content");
+}
+
+// One message as OpenAI's chats have it.
+Json read_ollama_message(FieldReader& reader, const Json& given, const std::string& path) {
+  FieldReader message(given, path + ".");
+  refuse_images(message);
+  take_error(reader, message);
+  Json chat = given;
+  chat.erase("images");
+  if (const auto found = chat.find("thinking"); found != chat.end()) {
+    chat["reasoning_content"] = *found;
+    chat.erase("thinking");
+  }
+  if (const auto found = chat.find("tool_name"); found != chat.end()) {
+    chat["name"] = *found;
+    chat.erase("tool_name");
+  }
+  if (!chat.contains("content")) chat["content"] = "";
+  return chat;
+}
+
+void read_messages_of(FieldReader& reader, OllamaRequest& request) {
+  const Json* messages = reader.array("messages");
+  Json chat{{"messages", Json::array()}};
+  for (const Json& given : messages != nullptr ? *messages : Json::array()) {
+    const std::string path = fmt::format("messages[{}]", chat["messages"].size());
+    if (!reader.is_object(path, given)) return;
+    chat["messages"].push_back(read_ollama_message(reader, given, path));
+  }
+  if (reader.error()) return;
+  if (chat["messages"].empty()) {
+    request.loads_only = true;
+    return;
+  }
+  FieldReader translated(chat);
+  Json kwargs = std::move(request.prompt.template_kwargs);
+  request.prompt = read_chat_prompt_fields(translated);
+  take_error(reader, translated);
+  if (reader.error()) return;
+  request.prompt.template_kwargs = std::move(kwargs);
+  const Json& last = request.prompt.messages.back();
+  request.prompt.continue_final_message =
+      last["role"] == "assistant" && last["content"] != "" && !last.contains("tool_calls");
+  request.prompt.add_generation_prompt = !request.prompt.continue_final_message;
+}
+
+// A model is put away by its operator, or once it was idle for long, never by one of its users.
+void refuse_unloading(FieldReader& reader, const OllamaRequest& request) {
+  const Json* time = reader.find("keep_alive");
+  if (!request.loads_only || time == nullptr) return;
+  if (*time == 0 || *time == "0" || *time == "0s")
+    reader.refuse("keep_alive", "a model is unloaded by POST /admin/models/sleep");
+}
+
+void read_infill(FieldReader& reader, const std::string& before, OllamaRequest& request) {
+  const auto fim = find_fim_tokens(*request.model->tokenizer);
+  if (!fim) return reader.refuse("suffix", "this model has no tokens to fill in the middle");
+  FimText text;
+  text.before = before;
+  text.after = reader.string("suffix").value_or("");
+  const std::int64_t context = request.model->max_model_len;
+  const std::int64_t answer = std::min<std::int64_t>(request.fields.max_tokens.value_or(context / 4), context);
+  request.raw = encode_fim(*request.model->tokenizer, *fim, text, static_cast<std::size_t>(context - answer));
+  auto& stops = request.fields.sampling.stop_token_ids;
+  stops.insert(stops.end(), fim->ends.begin(), fim->ends.end());
+}
+
+// The prompt as it stands, control tokens included: that is what `raw` asks for.
+void read_raw(FieldReader& reader, const std::string& text, OllamaRequest& request) {
+  const TextPiece piece{text, true};
+  auto tokens = encode_prompt({&piece, 1}, true, false, *request.model, "prompt");
+  if (!tokens) return reader.fail("prompt", tokens.error().message, tokens.error().code);
+  request.raw = *std::move(tokens);
+}
+
+void read_turn(FieldReader& reader, const std::string& text, OllamaRequest& request) {
+  Json& messages = request.prompt.messages;
+  if (const auto system = reader.string("system"); system && !system->empty())
+    messages.push_back({{"role", "system"}, {"content", *system}});
+  messages.push_back({{"role", "user"}, {"content", text}});
+  request.prompt.param = "prompt";
+  const auto before = reader.integers("context", 0, request.model->tokenizer->vocab_size() - 1,
+                                      static_cast<std::size_t>(most_counted_tokens(*request.model)));
+  for (const std::int32_t id : before.value_or(std::vector<std::int32_t>{}))
+    request.context.push_back(TokenId{id});
+}
+
+}  // namespace
+
+const Json& ollama_options(FieldReader& reader) {
+  static const Json kNone = Json::object();
+  const Json* options = reader.object("options");
+  return options != nullptr ? *options : kNone;
+}
+
+void read_ollama_hints(FieldReader& reader) {
+  const Json* time = reader.find("keep_alive");
+  if (time != nullptr && !time->is_string() && !time->is_number())
+    reader.fail("keep_alive", "'keep_alive' must be a duration or a number of seconds", "invalid_type");
+}
+
+std::shared_ptr<const ServedModel> with_num_ctx(FieldReader& options, std::shared_ptr<const ServedModel> model) {
+  const auto most = options.integer("num_ctx", 1, kMaxInt32);
+  if (!most || *most >= model->max_model_len) return model;
+  auto bounded = std::make_shared<ServedModel>(*model);
+  bounded->max_model_len = *most;
+  return bounded;
+}
+
+OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+  OllamaRequest request = read_common(reader, std::move(model));
+  if (!reader.error()) read_messages_of(reader, request);
+  if (!reader.error()) request.tools = read_tool_fields(reader);
+  refuse_unloading(reader, request);
+  return request;
+}
+
+OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+  OllamaRequest request = read_common(reader, std::move(model));
+  refuse_images(reader);
+  reader.refuse_unless("template", "", "templates are the server's; an operator can set one");
+  const std::string text = reader.string("prompt").value_or("");
+  const bool is_raw = reader.boolean("raw", false);
+  const std::string after = reader.string("suffix").value_or("");
+  request.loads_only = text.empty() && after.empty();
+  refuse_unloading(reader, request);
+  if (reader.error() || request.loads_only) return request;
+  if (!after.empty()) {
+    read_infill(reader, text, request);
+  } else if (is_raw || request.model->chat_template == nullptr) {
+    read_raw(reader, text, request);
+  } else {
+    read_turn(reader, text, request);
+  }
+  return request;
+}
+
+}  // namespace quire

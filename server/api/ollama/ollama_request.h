@@ -1,0 +1,45 @@
+// Ollama's requests for text as the typed requests that the other APIs become: `options` are sampling fields, `format`
+// is a constraint, a prompt is a conversation of one turn unless it is `raw`. Pure functions; any thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/chat_tools.h"
+#include "server/api/generation/constraints.h"
+#include "server/api/generation/generation_fields.h"
+
+namespace quire {
+
+// What /api/chat and /api/generate have in common.
+struct OllamaRequest {
+  GenerationFields fields;
+  std::shared_ptr<const ServedModel> model;  // its context is at most options.num_ctx
+  ChatPromptFields prompt;                   // no messages: the prompt is `raw`, or there is none
+  ToolFields tools;
+  std::shared_ptr<const Grammar> grammar;  // of `format`; null where the text is free
+  bool truncates = true;                   // leave out the oldest messages of a chat that is too long
+  bool loads_only = false;                 // nothing is to be written: the model only has to be there
+  bool logprobs = false;
+  std::size_t top_logprobs = 0;
+  std::vector<TokenId> context;             // of /api/generate: the tokens of what was said before
+  std::optional<std::vector<TokenId>> raw;  // the prompt's tokens, where no template makes it
+};
+
+// Errors stay in the reader.
+OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model);
+OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model);
+
+// The fields that say how long a model stays loaded and on which part of the machine: checked; the operator decides.
+void read_ollama_hints(FieldReader& reader);
+
+// The model with a context of at most options.num_ctx tokens.
+std::shared_ptr<const ServedModel> with_num_ctx(FieldReader& options, std::shared_ptr<const ServedModel> model);
+
+// The members of `options`, an empty object where there are none.
+const Json& ollama_options(FieldReader& reader);
+
+}  // namespace quire

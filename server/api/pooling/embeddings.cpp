@@ -1,0 +1,203 @@
+#include "server/api/pooling/embeddings.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "server/api/common/pooled_operation.h"
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/generation/prompt_fit.h"
+#include "server/api/generation/prompt_list.h"
+#include "server/api/pooling/probabilities.h"
+
+namespace quire {
+
+namespace {
+
+// What stands before each text: named as the model's file names it, or as Cohere names the kinds of inputs.
+std::string prefix_of(FieldReader& reader, const ServedModel& model) {
+  const auto& prompts = model.tasks.prompts;
+  const auto named = [&](std::string_view name) -> const std::string* {
+    const auto found =
+        std::find_if(prompts.begin(), prompts.end(), [&](const auto& each) { return each.first == name; });
+    return found == prompts.end() ? nullptr : &found->second;
+  };
+  if (const auto name = reader.string("prompt_name")) {
+    const std::string* prompt = named(*name);
+    if (prompt == nullptr) reader.fail("prompt_name", fmt::format("This model has no prompt named '{}'", *name));
+    return prompt == nullptr ? "" : *prompt;
+  }
+  const auto type = reader.string("input_type");
+  if (!type) return "";
+  // A model without prompts reads all inputs alike.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKinds = {
+      {{"search_query", "query"},
+       {"search_document", "document"},
+       {"search_document", "passage"},
+       {"passage", "document"},
+       {"document", "passage"},
+       {"classification", "Classification"}}};
+  if (const std::string* prompt = named(*type)) return *prompt;
+  for (const auto& [kind, name] : kKinds) {
+    const std::string* prompt = kind == *type ? named(name) : nullptr;
+    if (prompt != nullptr) return *prompt;
+  }
+  return "";
+}
+
+// The texts of `input`, or the chat of `messages` as one text; cut, and short enough.
+std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model, const std::string& prefix) {
+  std::vector<PooledText> texts;
+  const TextTruncation truncation = read_text_truncation(reader);
+  std::vector<Prompt> prompts;
+  const bool is_chat = reader.has("messages");
+  if (is_chat) {
+    ChatPromptFields chat = read_chat_prompt_fields(reader);
+    if (reader.error()) return texts;
+    chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
+    const auto pieces = render_chat(model, chat);
+    if (!pieces) {
+      reader.fail("messages", pieces.error().message, pieces.error().code);
+      return texts;
+    }
+    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
+    if (!tokens) {
+      reader.fail("messages", tokens.error().message, tokens.error().code);
+      return texts;
+    }
+    prompts.push_back({"", *std::move(tokens)});
+  } else {
+    prompts = read_prompts(reader, "input", model, prefix);
+  }
+  for (Prompt& prompt : prompts) {
+    auto text = fitted(std::move(prompt.tokens), truncation, model, is_chat ? "messages" : "input");
+    if (!text) {
+      reader.fail(is_chat ? "messages" : "input", text.error().message, text.error().code);
+      break;
+    }
+    texts.push_back({*std::move(text)});
+  }
+  return texts;
+}
+
+struct VectorForm {
+  bool base64 = false;
+  bool normalize = true;
+  std::size_t dimensions = 0;
+};
+
+VectorForm read_form(FieldReader& reader, const ServedModel& model) {
+  const std::int64_t size = model.info.hidden_size;
+  VectorForm form;
+  form.base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
+  form.dimensions = static_cast<std::size_t>(reader.integer("dimensions", 1, size).value_or(size));
+  form.normalize = reader.boolean("normalize", true);
+  reader.string("user");
+  return form;
+}
+
+PooledOutput output_of(const VectorForm& form) {
+  return form.normalize ? PooledOutput::kUnitVector : PooledOutput::kVector;
+}
+
+Json list_head(const PooledAnswer& answer) {
+  return {{"id", answer.id}, {"object", "list"}, {"created", answer.created}, {"model", answer.model}};
+}
+
+Result<PooledWants> classifier_wants(const ServedModel& model) {
+  if (model.tasks.num_labels > 0) return PooledWants{model.info.pooling, PooledOutput::kLabels};
+  return invalid(fmt::format("The model '{}' has no classifier", model.name), "model", "unsupported_operation");
+}
+
+// The vectors of a text's tokens, which stand one after another.
+Json rows_json(const std::vector<float>& rows, std::size_t width, bool base64) {
+  Json list = Json::array();
+  for (std::size_t at = 0; width > 0 && at + width <= rows.size(); at += width)
+    list.push_back(vector_json(std::span(rows).subspan(at, width), base64));
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
+  const std::string prefix = prefix_of(reader, *model);
+  auto texts = read_texts(reader, *model, prefix);
+  const VectorForm form = read_form(reader, *model);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const auto render = [form](const PooledAnswer& answer) {
+    Json data = Json::array();
+    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
+      data.push_back(
+          Json{{"object", "embedding"},
+               {"index", i},
+               {"embedding", vector_json(shortened(answer.outputs[i], form.dimensions, form.normalize), form.base64)}});
+    }
+    return Json{{"object", "list"}, {"data", std::move(data)}, {"model", answer.model}, {"usage", answer.usage()}};
+  };
+  return std::make_unique<PooledOperation>(*model, std::move(texts), PooledWants{model->info.pooling, output_of(form)},
+                                           call, "embd-", render);
+}
+
+Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
+  const std::string prefix = prefix_of(reader, *model);
+  auto texts = read_texts(reader, *model, prefix);
+  const VectorForm form = read_form(reader, *model);
+  const std::string task = reader.word("task", {"token_embed", "embed", "classify", "score"}).value_or("token_embed");
+  if (task == "token_embed") reader.refuse("dimensions", "the vectors of tokens are not shortened");
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  PooledWants wants{task == "embed" ? model->info.pooling : Pooling::kEach, output_of(form)};
+  if (task == "classify" || task == "score") {
+    auto of_classifier = classifier_wants(*model);
+    if (!of_classifier) return tl::make_unexpected(of_classifier.error());
+    wants = *std::move(of_classifier);
+  }
+  const auto width = static_cast<std::size_t>(wants.pooling == Pooling::kEach ? model->info.hidden_size : 0);
+  const auto render = [form, width](const PooledAnswer& answer) {
+    Json data = Json::array();
+    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
+      const std::vector<float>& output = answer.outputs[i];
+      data.push_back(
+          Json{{"object", "pooling"},
+               {"index", i},
+               {"data", width > 0 ? rows_json(output, width, form.base64)
+                                  : vector_json(shortened(output, form.dimensions, form.normalize), form.base64)}});
+    }
+    Json answered = list_head(answer);
+    answered["data"] = std::move(data);
+    answered["usage"] = answer.usage();
+    return answered;
+  };
+  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "pool-", render);
+}
+
+Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
+  const std::string prefix = prefix_of(reader, *model);
+  auto texts = read_texts(reader, *model, prefix);
+  const bool activated = reader.boolean("use_activation", reader.boolean("activation", true));
+  reader.string("user");
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const auto wants = classifier_wants(*model);
+  if (!wants) return tl::make_unexpected(wants.error());
+  const auto render = [activated, labels = model->tasks.labels](const PooledAnswer& answer) {
+    Json data = Json::array();
+    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
+      const std::vector<double> values = activated ? probabilities(answer.outputs[i]) : as_doubles(answer.outputs[i]);
+      const auto best = static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+      data.push_back(Json{{"index", i},
+                          {"label", best < labels.size() ? Json(labels[best]) : Json()},
+                          {"probs", values},
+                          {"num_classes", values.size()}});
+    }
+    Json answered = list_head(answer);
+    answered["data"] = std::move(data);
+    answered["usage"] = answer.usage();
+    return answered;
+  };
+  return std::make_unique<PooledOperation>(*model, std::move(texts), *wants, call, "classify-", render);
+}
+
+}  // namespace quire

@@ -1,0 +1,312 @@
+#include "server/api/responses/responses_input.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <set>
+
+#include "server/api/common/operation.h"
+#include "server/api/conversation/chat_prompt.h"
+
+namespace quire {
+
+namespace {
+
+// Stored texts are a few levels deeper than what a client may send.
+constexpr std::size_t kStoredDepth = kDefaultJsonDepth + 8;
+
+Json parse_stored(const std::string& text) {
+  auto parsed = parse_json(text, kStoredDepth);
+  return parsed ? std::move(*parsed) : Json(nullptr);
+}
+
+std::string joined_text(const Json& parts, const char* member) {
+  std::string text;
+  for (const Json& part : parts) {
+    if (!text.empty()) text += '\n';
+    text += part[member].get<std::string>();
+  }
+  return text;
+}
+
+class ItemReader {
+ public:
+  ItemReader(FieldReader& reader, ResponseStore* store, const std::string& owner)
+      : reader_(reader), store_(store), owner_(owner) {}
+
+  void note_calls(const Json& items) {
+    for (const Json& item : items)
+      note_call(item);
+  }
+
+  void read(const Json& given) {
+    const std::string path = fmt::format("input[{}]", input_.items.size());
+    if (!reader_.is_object(path, given)) return;
+    FieldReader fields(given, path + ".");
+    Json item = read_kind(fields);
+    if (fields.error()) return take_error(reader_, fields);
+    note_call(item);
+    input_.items.push_back(std::move(item));
+  }
+
+  ResponseInput take() { return std::move(input_); }
+
+ private:
+  Json read_kind(FieldReader& fields) {
+    // Messages and references may leave their type out.
+    const bool refers = !fields.has("role") && fields.has("id");
+    const std::string type = fields.string("type").value_or(refers ? "item_reference" : "message");
+    if (type == "message") return read_message(fields);
+    if (type == "function_call") return read_call(fields);
+    if (type == "function_call_output") return read_call_output(fields);
+    if (type == "reasoning") return read_reasoning(fields);
+    if (type == "item_reference") return read_reference(fields);
+    fields.fail("type", fmt::format("Items of type '{}' are not supported", type), "unsupported_parameter");
+    return nullptr;
+  }
+
+  // The item's id and type: its own id, or a fresh one.
+  Json begin_item(FieldReader& fields, const char* prefix, const char* type) {
+    auto id = fields.string("id");
+    if (!id || id->empty()) {
+      id = make_id(prefix);
+      input_.item_ids.push_back(*id);
+    }
+    return Json{{"id", *id}, {"type", type}, {"status", "completed"}};
+  }
+
+  std::string required(FieldReader& fields, const char* name) {
+    auto value = fields.string(name);
+    if (!value) fields.missing(name);
+    return value.value_or("");
+  }
+
+  Json read_message(FieldReader& fields) {
+    const auto role = fields.word("role", {"user", "assistant", "system", "developer"});
+    if (!role) fields.missing("role");
+    const bool assistant = role == "assistant";
+    const auto text = read_content(fields, "content", assistant);
+    if (!text) fields.missing("content");
+    Json item = begin_item(fields, "msg_", "message");
+    item["role"] = role.value_or("");
+    Json part{{"type", assistant ? "output_text" : "input_text"}, {"text", text.value_or("")}};
+    if (assistant) {
+      part["annotations"] = Json::array();
+      part["logprobs"] = Json::array();
+    }
+    item["content"] = Json::array({std::move(part)});
+    return item;
+  }
+
+  Json read_call(FieldReader& fields) {
+    Json item = begin_item(fields, "fc_", "function_call");
+    for (const char* name : {"call_id", "name", "arguments"})
+      item[name] = required(fields, name);
+    return item;
+  }
+
+  Json read_call_output(FieldReader& fields) {
+    Json item = begin_item(fields, "fco_", "function_call_output");
+    const std::string call_id = required(fields, "call_id");
+    if (!fields.error() && calls_.count(call_id) == 0) {
+      fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
+    }
+    item["call_id"] = call_id;
+    const auto output = read_content(fields, "output", false);
+    if (!output) fields.missing("output");
+    item["output"] = output.value_or("");
+    return item;
+  }
+
+  // The texts of a list of parts of one type, each an object with a string `text`.
+  std::string read_parts(FieldReader& fields, const char* member, const char* type) {
+    const Json* list = fields.array(member);
+    if (list == nullptr) return {};
+    std::string text;
+    std::size_t index = 0;
+    for (const Json& part : *list) {
+      const std::string name = fmt::format("{}[{}]", member, index++);
+      const bool known = part.is_object() && part.value("type", Json()) == type && part.contains("text");
+      if (!known || !part["text"].is_string()) {
+        fields.fail(name, fmt::format("'{}' must be a part of type '{}' with its 'text'", fields.path(name), type));
+        return {};
+      }
+      if (!text.empty()) text += '\n';
+      text += part["text"].get<std::string>();
+    }
+    return text;
+  }
+
+  Json read_reasoning(FieldReader& fields) {
+    Json item = begin_item(fields, "rs_", "reasoning");
+    std::string summary = read_parts(fields, "summary", "summary_text");
+    std::string text = read_parts(fields, "content", "reasoning_text");
+    const auto kept = fields.string("encrypted_content");
+    if (text.empty() && kept && !kept->empty()) {
+      if (kept->rfind(kReasoningMark, 0) == 0) {
+        text = kept->substr(kReasoningMark.size());
+      } else if (summary.empty()) {
+        fields.fail("encrypted_content", "The encrypted content was not made by this server");
+      }
+    }
+    item["summary"] = Json::array();
+    if (!summary.empty()) item["summary"].push_back({{"type", "summary_text"}, {"text", std::move(summary)}});
+    item["content"] = Json::array();
+    if (!text.empty()) item["content"].push_back({{"type", "reasoning_text"}, {"text", std::move(text)}});
+    return item;
+  }
+
+  Json read_reference(FieldReader& fields) {
+    const std::string id = required(fields, "id");
+    if (fields.error()) return nullptr;
+    const auto response = store_ != nullptr ? store_->find_item(id, owner_) : nullptr;
+    if (response != nullptr) {
+      for (Json& item : items_of({response})) {
+        if (item["id"] == id) return std::move(item);
+      }
+    }
+    fields.fail("id", fmt::format("Item with id '{}' not found.", id), "item_not_found");
+    return nullptr;
+  }
+
+  void note_call(const Json& item) {
+    if (item["type"] == "function_call") calls_.insert(item["call_id"].get<std::string>());
+  }
+
+  FieldReader& reader_;
+  ResponseStore* store_;
+  const std::string& owner_;
+  std::set<std::string> calls_;
+  ResponseInput input_;
+};
+
+// Puts items into messages. An assistant's items in a row are one message, in the order reasoning, text, calls; what
+// comes out of that order begins the next.
+class MessageBuilder {
+ public:
+  explicit MessageBuilder(const std::string& instructions) {
+    if (!instructions.empty()) messages_.push_back({{"role", "system"}, {"content", instructions}});
+  }
+
+  void add(const Json& item) {
+    const auto& type = item["type"].get_ref<const std::string&>();
+    if (type == "message") add_message(item);
+    if (type == "reasoning") add_reasoning(item);
+    if (type == "function_call") add_call(item);
+    if (type == "function_call_output") add_call_output(item);
+  }
+
+  Json take() { return std::move(messages_); }
+
+ private:
+  Json& assistant(bool begins) {
+    if (begins || messages_.empty() || messages_.back()["role"] != "assistant") {
+      messages_.push_back({{"role", "assistant"}, {"content", ""}});
+      has_text_ = false;
+    }
+    return messages_.back();
+  }
+
+  bool has_calls() const { return !messages_.empty() && messages_.back().contains("tool_calls"); }
+
+  void add_message(const Json& item) {
+    const auto& role = item["role"].get_ref<const std::string&>();
+    std::string text = joined_text(item["content"], "text");
+    if (role == "assistant") {
+      assistant(has_text_ || has_calls())["content"] = std::move(text);
+      has_text_ = true;
+      return;
+    }
+    // Templates know one system message, at the beginning.
+    const bool system = role == "system" || role == "developer";
+    if (system && messages_.size() == 1 && messages_[0]["role"] == "system") {
+      text = messages_[0]["content"].get<std::string>() + "\n\n" + text;
+      messages_[0]["content"] = std::move(text);
+      return;
+    }
+    messages_.push_back({{"role", role}, {"content", std::move(text)}});
+    has_text_ = false;
+  }
+
+  void add_reasoning(const Json& item) {
+    const bool has_content = item.contains("content") && !item["content"].empty();
+    std::string text = joined_text(has_content ? item["content"] : item["summary"], "text");
+    if (text.empty()) return;
+    Json& message = assistant(has_text_ || has_calls());
+    if (message.contains("reasoning_content")) {
+      text = message["reasoning_content"].get<std::string>() + "\n" + text;
+    }
+    message["reasoning_content"] = std::move(text);
+  }
+
+  void add_call(const Json& item) {
+    const auto& call_id = item["call_id"].get_ref<const std::string&>();
+    const auto& name = item["name"].get_ref<const std::string&>();
+    names_[call_id] = name;
+    assistant(false)["tool_calls"].push_back(
+        {{"id", call_id},
+         {"type", "function"},
+         {"function", {{"name", name}, {"arguments", parse_arguments(item["arguments"].get<std::string>())}}}});
+  }
+
+  void add_call_output(const Json& item) {
+    const auto& call_id = item["call_id"].get_ref<const std::string&>();
+    Json message{{"role", "tool"}, {"content", item["output"]}, {"tool_call_id", call_id}};
+    if (const auto name = names_.find(call_id); name != names_.end()) message["name"] = name->second;
+    messages_.push_back(std::move(message));
+    has_text_ = false;
+  }
+
+  Json messages_ = Json::array();
+  std::map<std::string, std::string> names_;  // of functions, by the id of their call
+  bool has_text_ = false;                     // the last message is an assistant's whose text has come
+};
+
+}  // namespace
+
+ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
+                                  const std::string& owner) {
+  const Json* input = reader.find("input");
+  if (input == nullptr) {
+    if (before.empty()) reader.missing("input");
+    return {};
+  }
+  ItemReader items(reader, store, owner);
+  items.note_calls(before);
+  if (input->is_string()) {
+    items.read(Json{{"role", "user"}, {"content", *input}});
+  } else if (!input->is_array()) {
+    reader.fail("input", "Invalid type for 'input': expected a string or an array of items", "invalid_type");
+  } else if (input->empty() && before.empty()) {
+    reader.fail("input", "'input' must not be empty");
+  } else if (input->size() + before.size() > kMaxMessages) {
+    reader.fail("input", fmt::format("More than {} items", kMaxMessages));
+  } else {
+    for (const Json& item : *input) {
+      items.read(item);
+      if (reader.error()) break;
+    }
+  }
+  return items.take();
+}
+
+Json messages_of_items(const std::string& instructions, const Json& items) {
+  MessageBuilder messages(instructions);
+  for (const Json& item : items)
+    messages.add(item);
+  return messages.take();
+}
+
+Json items_of(const std::vector<ResponseStore::Entry>& conversation) {
+  Json items = Json::array();
+  for (const auto& response : conversation) {
+    for (Json& item : parse_stored(response->input))
+      items.push_back(std::move(item));
+    Json body = parse_stored(response->body);
+    for (Json& item : body["output"])
+      items.push_back(std::move(item));
+  }
+  return items;
+}
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+// The Responses API's items: a request's `input` checked and completed to the items that the API itself returns, and a
+// conversation of such items as the messages that chat templates expect. Pure functions but for the store they look
+// references up in; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/common/response_store.h"
+
+namespace quire {
+
+// Reasoning that a client keeps for a server that does not: the text itself behind this mark. It is not secret: the
+// same text is in the item's content.
+inline constexpr std::string_view kReasoningMark = "quire-reasoning:";
+
+struct ResponseInput {
+  Json items = Json::array();         // this request's own
+  std::vector<std::string> item_ids;  // of those items that came without one
+};
+
+// Reads `input`. `before`: the items of the conversation that it goes on from; a call's output may belong to a call
+// there. `store` may be null. Errors stay in the reader, named by their path ("input[2].content[0].type").
+ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
+                                  const std::string& owner);
+
+// The instructions, where they are not empty, and the items as messages: reasoning, text and calls in a row are one
+// turn.
+Json messages_of_items(const std::string& instructions, const Json& items);
+
+// All items of the stored responses in their order, inputs and outputs.
+Json items_of(const std::vector<ResponseStore::Entry>& conversation);
+
+}  // namespace quire

@@ -1,0 +1,117 @@
+#include "server/api/responses/responses_operation.h"
+
+#include <ctime>
+
+#include "server/api/common/errors.h"
+#include "server/api/generation/logprobs.h"
+
+namespace quire {
+
+namespace {
+
+// What the response's own enumeration of codes has for an error.
+const char* response_code(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::kInvalidRequest:
+    case ErrorKind::kTooLarge: return "invalid_prompt";
+    case ErrorKind::kRateLimited: return "rate_limit_exceeded";
+    default: return "server_error";
+  }
+}
+
+}  // namespace
+
+ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model, ResponsesRequest request,
+                                       ResponseHeader header, const ChatReading& reading, const Call& call)
+    : GenerationOperation(std::move(model), request.fields, std::move(header)),
+      request_(std::move(request)),
+      reader_(reading),
+      events_(fields().stream),
+      items_(events_, {request_.summarises, request_.returns_reasoning}),
+      store_(call.responses),
+      owner_(call.key_name) {}
+
+void ResponsesOperation::append_response(const char* type, const Json& body, std::string& out) {
+  events_.append(out, type, "\"response\":" + dump_json(body));
+}
+
+void ResponsesOperation::begin(std::string& out) {
+  const Json body = response("in_progress");
+  append_response("response.created", body, out);
+  append_response("response.in_progress", body, out);
+}
+
+void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
+  const OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
+  Json logprobs;
+  if (request_.logprobs) {
+    const auto top = static_cast<std::size_t>(fields().sampling.num_logprobs.value_or(0));
+    logprobs = chat_logprobs(*model().tokenizer, delta.logprobs, top, false);
+  }
+  items_.add(read, std::move(logprobs), out);
+  if (delta.last) items_.finish(choices()[index].stream.reason() == FinishReason::kLength, out);
+}
+
+Json ResponsesOperation::response(const char* status) const {
+  Json body{{"id", header().id},       {"object", "response"},          {"created_at", header().created},
+            {"status", status},        {"background", false},           {"completed_at", nullptr},
+            {"error", nullptr},        {"incomplete_details", nullptr}, {"model", header().model},
+            {"output", items_.items()}};
+  body.update(request_.echo);
+  return body;
+}
+
+Json ResponsesOperation::whole_response() {
+  const bool cut = choices().front().stream.reason() == FinishReason::kLength;
+  Json body = response(cut ? "incomplete" : "completed");
+  if (cut) {
+    body["incomplete_details"] = {{"reason", "max_output_tokens"}};
+  } else {
+    body["completed_at"] = static_cast<std::int64_t>(std::time(nullptr));
+  }
+  const Usage sum = usage();
+  body["usage"] = {{"input_tokens", sum.prompt_tokens},
+                   // Nothing is written to the cache at a price: every prompt is kept while there is room.
+                   {"input_tokens_details", {{"cached_tokens", sum.cached_tokens}, {"cache_write_tokens", 0}}},
+                   {"output_tokens", sum.completion_tokens},
+                   {"output_tokens_details", {{"reasoning_tokens", sum.reasoning_tokens}}},
+                   {"total_tokens", sum.prompt_tokens + sum.completion_tokens}};
+  return body;
+}
+
+void ResponsesOperation::store(const Json& body) {
+  if (!request_.store || store_ == nullptr) return;
+  StoredResponse stored{
+      header().id, owner_, request_.previous_response_id, dump_json(body), dump_json(request_.input.items),
+      items_.ids()};
+  const auto& given = request_.input.item_ids;
+  stored.item_ids.insert(stored.item_ids.end(), given.begin(), given.end());
+  store_->put(std::move(stored));
+}
+
+// The response is stored before its end is told: a client may go on from it at once.
+void ResponsesOperation::finish(std::string& out) {
+  const Json body = whole_response();
+  store(body);
+  if (!fields().stream) {
+    out += dump_json(body);
+    return;
+  }
+  append_response(body["status"] == "completed" ? "response.completed" : "response.incomplete", body, out);
+}
+
+void ResponsesOperation::fail(const Error& error, std::string& out) {
+  Json members{{"code", error.code.empty() ? default_code(error.kind) : error.code},
+               {"message", error.message},
+               {"param", error.param.empty() ? Json(nullptr) : Json(error.param)}};
+  // Some clients read an error's members beside its type, as the schema has them, others in one of their own.
+  members["error"] = Json::parse(error_body(error))["error"];
+  const std::string text = dump_json(members);
+  events_.append(out, "error", std::string_view(text).substr(1, text.size() - 2));
+  Json body = response("failed");
+  body["error"] = {{"code", response_code(error)}, {"message", error.message}};
+  append_response("response.failed", body, out);
+}
+
+}  // namespace quire

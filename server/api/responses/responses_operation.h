@@ -1,0 +1,42 @@
+// ResponsesOperation: answers a conversation in the shapes of OpenAI's Responses API, whole or as typed events, and
+// stores the response where that is asked for. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/api/conversation/chat_reader.h"
+#include "server/api/generation/generation_operation.h"
+#include "server/api/responses/response_items.h"
+#include "server/api/responses/responses_request.h"
+
+namespace quire {
+
+class ResponsesOperation final : public GenerationOperation {
+ public:
+  ResponsesOperation(std::shared_ptr<const ServedModel> model, ResponsesRequest request, ResponseHeader header,
+                     const ChatReading& reading, const Call& call);
+
+  void begin(std::string& out) override;
+  void finish(std::string& out) override;
+  void fail(const Error& error, std::string& out) override;
+
+ protected:
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
+  Json whole_response() override;
+  Json usage_chunk() override { return nullptr; }
+
+ private:
+  Json response(const char* status) const;
+  void append_response(const char* type, const Json& body, std::string& out);
+  void store(const Json& body);
+
+  ResponsesRequest request_;
+  ChatReader reader_;
+  ResponseEvents events_;
+  ResponseItems items_;
+  std::shared_ptr<ResponseStore> store_;
+  std::string owner_;
+};
+
+}  // namespace quire

@@ -1,0 +1,298 @@
+#include "server/api/responses/responses_request.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+
+namespace quire {
+
+namespace {
+
+// Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
+void refuse_chat_names(FieldReader& reader) {
+  reader.refuse("max_tokens", "in the Responses API it is 'max_output_tokens'");
+  reader.refuse("max_completion_tokens", "in the Responses API it is 'max_output_tokens'");
+  reader.refuse("messages", "in the Responses API it is 'input'");
+  reader.refuse("response_format", "in the Responses API it is 'text.format'");
+  reader.refuse("reasoning_effort", "in the Responses API it is 'reasoning.effort'");
+  reader.refuse("logprobs", "in the Responses API it is 'include': [\"message.output_text.logprobs\"]");
+  reader.refuse("functions", "use 'tools'");
+  reader.refuse("function_call", "use 'tool_choice'");
+  reader.refuse_unless("n", 1, "a response is one");
+  reader.refuse_unless("best_of", 1, "a response is one");
+  reader.refuse_unless("echo", false, "a response has no room for its prompt");
+  reader.refuse("prompt_logprobs", "a response has no room for them");
+  reader.refuse_unless("return_token_ids", false, "a response has no room for them");
+  reader.refuse_unless("return_tokens_as_token_ids", false, "a response has no room for them");
+}
+
+void refuse_unserved(FieldReader& reader) {
+  reader.refuse_unless("background", false, "responses are made while the client waits");
+  refuse_native_fields(reader);
+  reader.refuse("conversation", "conversations are continued by 'previous_response_id'");
+  reader.refuse("prompt", "the server keeps no prompt templates");
+  reader.refuse("context_management", "conversations are not compacted");
+  reader.refuse("moderation", "the server has no moderation model");
+  reader.refuse_unless("prompt_cache_retention", "in_memory", "cached prompts live as long as there is room");
+  reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
+}
+
+class RequestReader {
+ public:
+  RequestReader(FieldReader& reader, const ServedModel& model, const Call& call)
+      : reader_(reader), model_(model), call_(call) {}
+
+  ResponsesRequest read() {
+    refuse_chat_names(reader_);
+    refuse_unserved(reader_);
+    request_.fields = read_generation_fields(reader_, model_);
+    if (reader_.error()) return std::move(request_);
+    read_conversation();
+    read_limits();
+    read_include();
+    read_tools();
+    read_text();
+    read_template_fields(reader_, request_.prompt);
+    read_reasoning();
+    read_rest();
+    return std::move(request_);
+  }
+
+ private:
+  void read_conversation() {
+    Json& echo = request_.echo;
+    const std::string instructions = reader_.string("instructions").value_or("");
+    echo["instructions"] = reader_.has("instructions") ? Json(instructions) : Json(nullptr);
+    request_.previous_response_id = reader_.string("previous_response_id").value_or("");
+    echo["previous_response_id"] = reader_.has("previous_response_id") ? Json(request_.previous_response_id) : Json();
+    Json items = Json::array();
+    if (!request_.previous_response_id.empty()) {
+      std::vector<ResponseStore::Entry> before;
+      // The store has other things too.
+      const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
+      if (call_.responses != nullptr && is_response)
+        before = call_.responses->conversation(request_.previous_response_id, call_.key_name);
+      if (before.empty()) {
+        reader_.fail("previous_response_id",
+                     fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
+                     "previous_response_not_found");
+      }
+      items = items_of(before);
+    }
+    request_.input = read_response_input(reader_, items, call_.responses.get(), call_.key_name);
+    if (reader_.error()) return;
+    items.insert(items.end(), request_.input.items.begin(), request_.input.items.end());
+    request_.prompt.param = "input";
+    request_.prompt.messages = messages_of_items(instructions, items);
+  }
+
+  void read_limits() {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    const auto tokens = reader_.integer("max_output_tokens", 1, kMost);
+    if (tokens) request_.fields.max_tokens = static_cast<std::int32_t>(*tokens);
+    request_.echo["max_output_tokens"] = tokens ? Json(*tokens) : Json(nullptr);
+    // It counts the calls of the server's own tools, and there are none.
+    const auto calls = reader_.integer("max_tool_calls", 1, kMost);
+    request_.echo["max_tool_calls"] = calls ? Json(*calls) : Json(nullptr);
+    const auto truncation = reader_.word("truncation", {"auto", "disabled"});
+    request_.truncates = truncation == "auto";
+    request_.echo["truncation"] = truncation.value_or("disabled");
+    for (const auto& [name, value] :
+         {std::pair{"temperature", request_.fields.sampling.temperature}, {"top_p", request_.fields.sampling.top_p}}) {
+      // A default is a float: its shortest decimal is what somebody wrote, not what a double makes of it.
+      const Json* given = reader_.find(name);
+      request_.echo[name] = given != nullptr ? *given : Json(std::stod(fmt::format("{}", value)));
+    }
+  }
+
+  void read_include() {
+    const auto top = reader_.integer("top_logprobs", 0, kMaxLogprobs);
+    request_.logprobs = top.value_or(0) > 0;
+    std::size_t index = 0;
+    for (const std::string& name : reader_.strings("include", 64).value_or(std::vector<std::string>{})) {
+      if (name == "message.output_text.logprobs") {
+        request_.logprobs = true;
+      } else if (name == "reasoning.encrypted_content") {
+        request_.returns_reasoning = true;
+      } else if (!is_of_absent_items(name)) {
+        reader_.fail(fmt::format("include[{}]", index), fmt::format("Invalid value in 'include': '{}'", name));
+      }
+      ++index;
+    }
+    if (request_.logprobs) request_.fields.sampling.num_logprobs = static_cast<std::int32_t>(top.value_or(0));
+    request_.echo["top_logprobs"] = top.value_or(0);
+  }
+
+  // Parts of items that come from tools of OpenAI's own: there are no such items, so nothing of them is left out.
+  static bool is_of_absent_items(std::string_view name) {
+    for (const std::string_view known :
+         {"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
+          "message.input_image.image_url", "computer_call_output.output.image_url", "code_interpreter_call.outputs"}) {
+      if (name == known) return true;
+    }
+    return false;
+  }
+
+  // One tool in the form that chats have it. Its echo is complete, as OpenAI's is.
+  Json read_tool(FieldReader& tool, Json& echo) {
+    const auto type = tool.string("type");
+    if (!type) tool.missing("type");
+    if (type && type != "function") {
+      tool.fail("type", fmt::format("Tools of type '{}' are not supported: the server runs no tools of its own", *type),
+                "unsupported_parameter");
+    }
+    const auto name = tool.string("name");
+    if (!name) tool.missing("name");
+    tool.refuse_unless("defer_loading", false, "all tools are shown to the model");
+    tool.refuse_unless("allowed_callers", Json::array({"direct"}), "only the model calls tools");
+    const Json* parameters = tool.object("parameters");
+    const bool strict = tool.boolean("strict", false);
+    Json function{{"name", name.value_or("")}};
+    if (auto description = tool.string("description")) function["description"] = std::move(*description);
+    if (parameters != nullptr) function["parameters"] = *parameters;
+    echo = Json{{"type", "function"}};
+    echo.update(function);
+    if (parameters == nullptr) echo["parameters"] = nullptr;
+    echo["strict"] = strict;
+    if (strict) function["strict"] = true;
+    return Json{{"type", "function"}, {"function", std::move(function)}};
+  }
+
+  // A choice that names functions has the name beside its type, where chats have it in a member of its own.
+  Json read_choice(const Json& choice) {
+    const auto nested = [](const Json& named) {
+      return named.is_object() && named.contains("name")
+                 ? Json{{"type", named.value("type", Json("function"))}, {"function", {{"name", named["name"]}}}}
+                 : named;
+    };
+    if (!choice.is_object() || choice.value("type", Json()) != "allowed_tools") return nested(choice);
+    Json allowed{{"mode", choice.value("mode", Json())}, {"tools", Json::array()}};
+    const Json tools = choice.value("tools", Json::array());
+    for (const Json& tool : tools.is_array() ? tools : Json::array())
+      allowed["tools"].push_back(nested(tool));
+    return Json{{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
+  }
+
+  // Tools are checked and kept as those of chats: from here on there is one kind of them.
+  void read_tools() {
+    Json chat = Json::object();
+    request_.echo["tools"] = Json::array();
+    if (const Json* tools = reader_.array("tools")) {
+      chat["tools"] = Json::array();
+      for (std::size_t i = 0; i < tools->size() && !reader_.error(); ++i) {
+        const std::string path = fmt::format("tools[{}]", i);
+        if (!reader_.is_object(path, (*tools)[i])) return;
+        FieldReader tool((*tools)[i], path + ".");
+        Json echo;
+        chat["tools"].push_back(read_tool(tool, echo));
+        request_.echo["tools"].push_back(std::move(echo));
+        take_error(reader_, tool);
+      }
+    }
+    const Json* choice = reader_.find("tool_choice");
+    request_.echo["tool_choice"] = choice != nullptr ? *choice : Json("auto");
+    if (choice != nullptr) chat["tool_choice"] = read_choice(*choice);
+    const bool parallel = reader_.boolean("parallel_tool_calls", true);
+    request_.echo["parallel_tool_calls"] = parallel;
+    chat["parallel_tool_calls"] = parallel;
+    if (reader_.error()) return;
+    FieldReader translated(chat);
+    request_.tools = read_tool_fields(translated);
+    if (!translated.error()) return;
+    Error error = *translated.error();
+    for (std::string* text : {&error.param, &error.message}) {
+      for (std::size_t at = text->find(".function."); at != std::string::npos; at = text->find(".function."))
+        text->erase(at, std::string_view(".function").size());
+    }
+    reader_.fail(error.param, error.message, error.code);
+  }
+
+  void read_text() {
+    request_.grammar = read_constraint(reader_, model_);
+    Json echo{{"format", {{"type", "text"}}}, {"verbosity", "medium"}};
+    if (const Json* text = reader_.object("text")) {
+      FieldReader inner(*text, "text.");
+      inner.refuse_unless("verbosity", "medium", "the model has no such control");
+      const Json* format = inner.object("format");
+      take_error(reader_, inner);
+      if (format != nullptr && !reader_.error()) echo["format"] = read_format(*format);
+    }
+    request_.echo["text"] = std::move(echo);
+  }
+
+  Json read_format(const Json& given) {
+    FieldReader format(given, "text.format.");
+    const auto type = format.word("type", {"text", "json_object", "json_schema"});
+    if (!type) format.missing("type");
+    Json echo{{"type", type.value_or("text")}};
+    GrammarSpec spec;
+    spec.kind = GrammarSpec::Kind::kJsonObject;
+    std::string field = "text.format";
+    if (type == "json_schema") {
+      const auto name = format.string("name");
+      if (!name) format.missing("name");
+      const Json* schema = format.object("schema");
+      if (schema == nullptr) format.missing("schema");
+      spec.kind = GrammarSpec::Kind::kJsonSchema;
+      if (schema != nullptr) spec.text = dump_json(*schema);
+      field = "text.format.schema";
+      if (auto description = format.string("description")) echo["description"] = std::move(*description);
+      echo["name"] = name.value_or("");
+      echo["schema"] = schema != nullptr ? *schema : Json();
+      echo["strict"] = format.boolean("strict", false);
+    }
+    take_error(reader_, format);
+    if (reader_.error() || type == "text") return echo;
+    if (request_.grammar != nullptr) reader_.fail("text.format", "'text.format' and another field constrain the text");
+    if (!reader_.error()) request_.grammar = compile_constraint(reader_, model_, field, spec);
+    return echo;
+  }
+
+  void read_reasoning() {
+    Json echo{{"effort", nullptr}, {"summary", nullptr}};
+    if (const Json* reasoning = reader_.object("reasoning")) {
+      FieldReader inner(*reasoning, "reasoning.");
+      if (auto effort = read_reasoning_effort(inner, "effort", request_.prompt)) echo["effort"] = std::move(*effort);
+      for (const char* name : {"summary", "generate_summary"}) {
+        const auto summary = inner.word(name, {"auto", "concise", "detailed"});
+        if (summary == "concise") inner.refuse(name, "reasoning is shown as it is, at its full length");
+        if (!summary) continue;
+        request_.summarises = true;
+        echo["summary"] = *summary;
+      }
+      inner.refuse_unless("mode", "standard", "there is one mode");
+      inner.refuse_unless("context", "auto", "the chat template decides which reasoning it shows");
+      take_error(reader_, inner);
+    }
+    request_.echo["reasoning"] = std::move(echo);
+  }
+
+  void read_rest() {
+    const auto store = reader_.boolean("store");
+    const bool can_store = call_.responses != nullptr && call_.responses->enabled();
+    if (store == true && !can_store) reader_.refuse("store", "this server stores no responses");
+    request_.store = store.value_or(true) && can_store;
+    request_.echo["store"] = request_.store;
+    reader_.word("service_tier", {"auto", "default"});
+    request_.echo["service_tier"] = "default";
+    for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
+      auto value = reader_.string(hint);
+      if (value) request_.echo[hint] = std::move(*value);
+    }
+    Json metadata = read_metadata(reader_);
+    request_.echo["metadata"] = metadata.is_null() ? Json::object() : std::move(metadata);
+  }
+
+  FieldReader& reader_;
+  const ServedModel& model_;
+  const Call& call_;
+  ResponsesRequest request_;
+};
+
+}  // namespace
+
+ResponsesRequest read_responses_request(FieldReader& reader, const ServedModel& model, const Call& call) {
+  return RequestReader(reader, model, call).read();
+}
+
+}  // namespace quire

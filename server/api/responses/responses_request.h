@@ -1,0 +1,37 @@
+// OpenAI's Responses request as the same typed chat request that chat completions become, with what its response
+// repeats. Pure functions but for the store; any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/api/common/operation.h"
+#include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/chat_tools.h"
+#include "server/api/generation/constraints.h"
+#include "server/api/generation/generation_fields.h"
+#include "server/api/responses/responses_input.h"
+
+namespace quire {
+
+inline constexpr std::string_view kResponseIdPrefix = "resp_";
+
+struct ResponsesRequest {
+  GenerationFields fields;
+  ChatPromptFields prompt;
+  ToolFields tools;
+  std::shared_ptr<const Grammar> grammar;  // of text.format and its likes; null where the text is free
+  ResponseInput input;
+  std::string previous_response_id;
+  Json echo = Json::object();  // the members of the response that repeat the request, in the response's order
+  bool store = true;           // to be kept
+  bool truncates = false;      // leave out what is oldest of a conversation that is too long
+  bool logprobs = false;
+  bool summarises = false;         // reasoning comes as its own summary
+  bool returns_reasoning = false;  // in a form to be sent back: encrypted_content
+};
+
+// Reads the whole body. Errors stay in the reader.
+ResponsesRequest read_responses_request(FieldReader& reader, const ServedModel& model, const Call& call);
+
+}  // namespace quire
