@@ -110,6 +110,11 @@ inline std::vector<TokenId> made_tokens(int count, int seed, int vocab = 64) {
   return tokens;
 }
 
+inline std::vector<TokenId> joined(std::vector<TokenId> tokens, const std::vector<TokenId>& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
 inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
   Request request;
   request.prompt = std::move(prompt);
