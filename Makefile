@@ -15,7 +15,7 @@ export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
-  fuzz-packages screenshots agents image deb check-deploy clean
+  fuzz-packages screenshots agents docs image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -42,8 +42,8 @@ check: build/check/build.ninja
 	@tests/skipped.sh build/check
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer: the
-# part of asan and tsan below that takes minutes.
-ASAN_UNITS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
+# part of asan and tsan below that continuous integration runs. Of models their files' parsers are among the fuzzers.
+ASAN_UNITS := kernel_tests text_tests grammar_tests engine_tests config_tests server_tests
 TSAN_UNITS := engine_tests server_tests
 asan-units: build/asan/build.ninja
 	ninja --quiet -C build/asan $(ASAN_UNITS) fuzzers
@@ -123,6 +123,12 @@ agents: build/check/build.ninja
 	cd build/check/tests/e2e/agents && npm install --no-package-lock --no-audit --no-fund --prefer-offline && QUIRE_SCRIPTED=$(CURDIR)/build/check/quire-scripted \
 	  QUIRE_MODEL=$(CURDIR)/deploy/demo-model/quire-demo.gguf node --test agents.test.mjs
 
+# The guide as a site: build/docs/index.html. Fails on a dead link.
+docs:
+	@deploy/install-packages.sh mkdocs mkdocs-material python3
+	python3 deploy/site/build.py build/docs
+
+# The container image; needs Docker. `make check-deploy` builds and runs it without.
 image:
 	docker build -t quire .
 

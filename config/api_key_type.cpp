@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "config/key_types.h"
+#include "core/base/nearest_name.h"
 
 namespace quire::config_types {
 namespace {

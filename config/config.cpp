@@ -4,33 +4,14 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "config/keys.h"
+#include "core/base/nearest_name.h"
 #include "core/base/result.h"
 
 namespace quire {
 namespace {
-
-// Letters to insert, delete, change or swap with their neighbour (optimal string alignment).
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1);
-  std::vector<std::size_t> above(b.size() + 1);
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(above.begin(), above.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before.swap(above);
-    above.swap(row);
-  }
-  return above[b.size()];
-}
 
 std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
@@ -93,22 +74,6 @@ class Loader {
 };
 
 }  // namespace
-
-std::string_view nearest_name(std::string_view written, const std::vector<std::string_view>& names) {
-  // Beyond this length nothing is near, and the comparison costs the product of both.
-  constexpr std::size_t kMostCompared = 200;
-  const std::string_view start = written.substr(0, kMostCompared);
-  std::string_view nearest;
-  std::size_t least = ~std::size_t{0};
-  for (const std::string_view name : names) {
-    const std::size_t distance = edit_distance(start, name);
-    if (distance < least) {
-      least = distance;
-      nearest = name;
-    }
-  }
-  return nearest;
-}
 
 void load_config_text(Config& config, std::string_view text, const std::string& name) {
   Config loaded = config;

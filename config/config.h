@@ -45,7 +45,7 @@ std::vector<ConfigChange> compare_configs(const Config& current, const Config& n
 // Quire ships, config/quire.yaml.
 std::string render_config(const Config& config);
 
-// The valid name nearest to what somebody wrote (fewest letters to insert, delete, change or swap).
-std::string_view nearest_name(std::string_view written, const std::vector<std::string_view>& names);
+// The page deploy/docs/configuration.md: every key with its default, its values and its flags.
+std::string render_reference();
 
 }  // namespace quire

@@ -5,10 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "config/foreign_flags.h"
+#include "core/base/nearest_name.h"
 #include "core/base/result.h"
+#include "server/ops/key_ring.h"
 
 namespace quire {
 namespace {
+
+constexpr const char* kModelKey = "model.path";
 
 std::string long_flag(const std::string& path) {
   std::string flag = "--" + path;
@@ -16,32 +21,80 @@ std::string long_flag(const std::string& path) {
   return flag;
 }
 
+std::string group_of(const std::string& path) {
+  const std::string section = path.substr(0, path.rfind('.'));
+  for (const ConfigSection& each : config_sections()) {
+    if (each.path == section) return fmt::format("{} ({})", section, each.help.substr(0, each.help.rfind('.')));
+  }
+  return section;
+}
+
+// An empty text or list has no default to show.
+std::string shown_default(const ConfigKey& key, Config& defaults) {
+  const std::string value = key.get(defaults);
+  return value == "\"\"" || value == "[]" || value == "{}" ? "" : value;
+}
+
+void refuse_foreign_flag(const std::string& name) {
+  const auto advice = foreign_flag_advice(name);
+  if (!advice.empty()) throw StartupError(fmt::format("option '{}' is another server's: {}", name, advice));
+}
+
 [[noreturn]] void refuse_unknown(const std::string& written) {
-  std::vector<std::string> names = {"--config", "--check-config", "--print-config", "--help"};
+  if (!written.starts_with('-')) {
+    throw StartupError(fmt::format(
+        "unexpected argument '{}': one MODEL is given; several go into the section 'models' of a --config file",
+        written));
+  }
+  const std::string name = written.substr(0, written.find('='));
+  refuse_foreign_flag(name);
+  std::vector<std::string> names = {"--config", "--check-config", "--print-config", "--help", "--api-key"};
   for (const ConfigKey& key : config_keys()) {
     names.push_back(long_flag(key.path));
     names.insert(names.end(), key.flags.begin(), key.flags.end());
   }
-  const std::string name = written.substr(0, written.find('='));
+  const auto likely = likely_name(name, {names.begin(), names.end()});
   throw StartupError(
-      fmt::format("unknown option '{}'; did you mean '{}'?", name, nearest_name(name, {names.begin(), names.end()})));
+      fmt::format("unknown option '{}'; {}", name,
+                  likely ? fmt::format("did you mean '{}'?", *likely) : std::string("'quire serve --help' lists all")));
 }
 
 }  // namespace
 
+void ConfigFlags::refuse_foreign_words(std::span<const std::string> arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument.size() > 2 && argument[0] == '-' && argument[1] != '-') refuse_foreign_flag(argument);
+  }
+}
+
 ConfigFlags::ConfigFlags(CLI::App& command) : command_(command) {
   command.allow_extras();
-  command.add_option("--config", file_, "Configuration file (YAML); flags override it");
-  command.add_flag("--check-config", check_only_, "Check the configuration, and end");
-  command.add_flag("--print-config", print_only_, "Print the whole configuration as it results, and end");
+  command.add_option("MODEL", model_, "GGUF file or Hugging Face directory; the same as --model")->type_name("");
+  command.add_option("--config", file_, "Configuration file (YAML); flags override it")->type_name("FILE");
+  command.add_flag("--check-config", check_only_, "Check the configuration, then exit");
+  command.add_flag("--print-config", print_only_, "Print the resulting configuration with comments, then exit");
+  add_key_flags();
+  command
+      .add_option("--api-key", api_keys_,
+                  "An API key that clients must send; repeat it for more. It is visible in the process list: "
+                  "prefer security.keys with 'file' or 'env'")
+      ->type_name("KEY")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->group(group_of("security.keys"));
+}
+
+void ConfigFlags::add_key_flags() {
+  Config defaults;
   for (const ConfigKey& key : config_keys()) {
     std::string names = long_flag(key.path);
     for (const std::string& flag : key.flags)
       names += "," + flag;
     Flag& flag = flags_.emplace_back(Flag{&key, {}, nullptr});
-    flag.option = command.add_option(names, flag.values, key.help + ". Takes " + key.accepts);
-    if (!key.is_list) flag.option->expected(1);
-    flag.option->type_name("")->group(key.path.substr(0, key.path.rfind('.')));
+    flag.option = command_.add_option(names, flag.values, key.help + ". Takes " + key.accepts);
+    if (!key.is_list) flag.option->expected(1)->allow_extra_args(false);
+    flag.option->type_name("")->default_str(shown_default(key, defaults))->group(group_of(key.path));
   }
 }
 
@@ -50,8 +103,20 @@ Config ConfigFlags::resolve() const {
   if (!unknown.empty()) refuse_unknown(unknown.front());
   Config config;
   if (!file_.empty()) load_config_file(config, file_);
+  if (!model_.empty()) set_config_value(config, kModelKey, {model_}, "MODEL");
   for (const Flag& flag : flags_) {
-    if (flag.option->count() > 0) set_config_value(config, flag.key->path, flag.values, flag.option->get_name());
+    if (flag.option->count() == 0) continue;
+    if (flag.key->path == kModelKey && !model_.empty()) {
+      throw StartupError(fmt::format("the model is given twice: as '{}' and by {}", model_, flag.option->get_name()));
+    }
+    set_config_value(config, flag.key->path, flag.values, flag.option->get_name());
+  }
+  for (const std::string& key : api_keys_) {
+    if (key.empty()) throw StartupError("--api-key: the key is empty");
+    auto& keys = config.serve.server.security.keys;
+    ApiKeyOptions& added = keys.emplace_back();
+    added.name = fmt::format("api-key-{}", keys.size());
+    added.sha256 = hash_of_key(key);
   }
   check_config(config);
   return config;

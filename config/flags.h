@@ -1,10 +1,9 @@
-// ConfigFlags: the command line's side of the configuration: --config, a flag for each key, --check-config,
-// --print-config. One thread at a time.
+// ConfigFlags: the command line's side of the configuration: the model, --config, a flag for each key, --api-key,
+// --check-config, --print-config. One thread at a time.
 #pragma once
 
 #include <deque>
-#include <filesystem>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,8 +22,12 @@ class ConfigFlags {
   // Adds the flags to a command, which must outlive this.
   explicit ConfigFlags(CLI::App& command);
 
+  // Before parsing: refuses words such as -ngl, which a parser would read as the letters -n, -g and -l. Throws
+  // StartupError with what takes the flag's place.
+  static void refuse_foreign_words(std::span<const std::string> arguments);
+
   // After parsing: the defaults, overridden by the file, overridden by the flags. Throws StartupError; an unknown flag
-  // is one too, with the nearest that there is.
+  // is one too, with the nearest that there is, or with what takes the place of another server's flag.
   Config resolve() const;
   bool check_only() const { return check_only_; }
   bool print_only() const { return print_only_; }
@@ -36,8 +39,12 @@ class ConfigFlags {
     CLI::Option* option = nullptr;
   };
 
+  void add_key_flags();
+
   CLI::App& command_;
+  std::string model_;
   std::string file_;
+  std::vector<std::string> api_keys_;
   bool check_only_ = false;
   bool print_only_ = false;
   std::deque<Flag> flags_;  // the command keeps the addresses of their values

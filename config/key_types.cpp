@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/nearest_name.h"
+
 namespace quire::config_types {
 namespace {
 

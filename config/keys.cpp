@@ -23,23 +23,28 @@ constexpr types::Range kAnyLongCount{0, kMostBytes};
 Keys model_keys() {
   return {
       types::path(
-          {"model.path", "A GGUF file, or a Hugging Face directory of safetensors", {"--model"}},
+          {"model.path", "A GGUF file, or a Hugging Face directory of safetensors", {"--model", "-m"}},
           [](Config & c) -> auto& { return c.serve.model.path; }),
       types::texts(
           {"model.alias",
-           "Names that clients may call the model by; the first is the one it tells them. None: the file's name",
-           {"--alias", "--served-model-name"}},
+           "Names under which clients address the model; answers carry the first. Empty: the file's name",
+           {"--alias", "--served-model-name", "-a"}},
           [](Config & c) -> auto& { return c.serve.model.alias; }),
       types::path(
-          {"model.chat_template", "A Jinja file to use instead of the model's own chat template", {"--chat-template"}},
+          {"model.chat_template",
+           "A Jinja file to use instead of the model's own chat template",
+           {"--chat-template", "--chat-template-file"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
       types::path(
           {"model.packed_cache",
-           "A folder for weights as this processor's kernels want them, so that the next start maps them. Empty: none",
+           "A folder that caches weights in the layout of this processor's kernels, so that the next start maps them "
+           "instead of repacking. Empty: no cache",
            {"--packed-cache"}},
           [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
       types::known_text(
-          {"model.tool_format", "How the model writes tool calls; empty: as its chat template says", {"--tool-format"}},
+          {"model.tool_format",
+           "The format in which the model writes tool calls; empty: detected from its chat template",
+           {"--tool-format"}},
           [](Config & c) -> auto& { return c.serve.model.tool_format; },
           "empty, or the name of a format such as hermes or llama3_json", tool_format_names(),
           [](std::string_view name) { return name.empty() || find_tool_format(name) != nullptr; }),
@@ -51,11 +56,12 @@ Keys models_keys() {
   return {
       types::model_entries(
           {"models",
-           "Several models instead of one: each with 'name' and 'path', and where it differs from the sections below "
+           "Several models instead of one: each entry has 'name' and 'path', and may override the sections below with "
            "'aliases', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
            "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
-           "kv_cache.memory by 'kv_share' (1). 'sleep_after': without work for so long it gives its memory back until "
-           "a request wakes it. 'preload: false': the first request loads it"},
+           "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "
+           "released until "
+           "a request wakes it. 'preload: false': it is loaded by its first request"},
           [](Config & c) -> auto& { return c.serve.models; }),
   };
 }
@@ -63,18 +69,18 @@ Keys models_keys() {
 Keys server_keys() {
   return {
       types::text(
-          {"server.host", "The address to listen on; 0.0.0.0 is every IPv4 one", {"--host"}},
+          {"server.host", "The address to listen on; 0.0.0.0: every IPv4 address of the machine", {"--host"}},
           [](Config & c) -> auto& { return c.serve.server.host; }),
-      types::integer<std::uint16_t>({"server.port", "The port to listen on; 0 takes any free one", {"--port"}},
+      types::integer<std::uint16_t>({"server.port", "The port to listen on; 0: any free port", {"--port"}},
                                     [](Config & c) -> auto& { return c.serve.server.port; }, {0, 65535}),
       types::integer<std::int32_t>({"server.threads", "Threads that read and write sockets"},
                                    [](Config & c) -> auto& { return c.serve.server.io_threads; }, {1, 1024}),
       types::integer<std::int32_t>(
           {"server.text_threads",
-           "Threads that parse, render chat templates and tokenize; half of them take short requests only"},
+           "Threads that parse JSON, render chat templates and tokenize; half of them take short requests only"},
           [](Config & c) -> auto& { return c.serve.server.text_threads; }, {1, 1024}),
       types::integer<std::int64_t>(
-          {"server.max_connections", "Connections open at once; further ones are closed"},
+          {"server.max_connections", "Connections open at the same time; further ones are closed"},
           [](Config & c) -> auto& { return c.serve.server.max_connections; }, kAtLeastOne),
       types::size({"server.max_header_bytes", "The largest request head"},
                   [](Config & c) -> auto& { return c.serve.server.max_header_bytes; }, {1024, std::int64_t{1} << 24}),
@@ -83,17 +89,19 @@ Keys server_keys() {
           [](Config & c) -> auto& { return c.serve.server.max_body_bytes; }, kSomeBytes),
       types::size(
           {"server.max_queued_bytes",
-           "Bodies of all requests together that are being received or wait to be parsed; where they are more, the "
-           "largest upload of the key or address that has most of them is refused"},
+           "Total size of the request bodies that are being received or wait to be parsed; above it, the largest "
+           "upload of "
+           "the key or address that holds most of it is refused"},
           [](Config & c) -> auto& { return c.serve.server.max_queued_bytes; }, kSomeBytes),
       types::integer<std::int64_t>(
           {"server.list_window",
-           "Prompts of one request's list that wait or run at once; the others follow as these end"},
+           "Prompts of one request's list that wait or run at the same time; the others follow as these finish"},
           [](Config & c) -> auto& { return c.serve.server.list_window; }, kAtLeastOne),
       types::size(
           {"server.min_body_rate",
-           "Bytes per second that a body must bring on average, once server.timeout.body has passed; slower ones get "
-           "408"},
+           "The lowest average rate, in bytes per second, at which a body may arrive once server.timeout.body has "
+           "passed; "
+           "slower uploads get 408"},
           [](Config & c) -> auto& { return c.serve.server.min_body_rate; }, kSomeBytes),
   };
 }
@@ -101,41 +109,44 @@ Keys server_keys() {
 Keys listener_keys() {
   return {
       types::text(
-          {"server.unix_socket", "A path to listen on beside the address; empty: none"},
+          {"server.unix_socket", "The path of a unix socket to listen on, in addition to the address; empty: none"},
           [](Config & c) -> auto& { return c.serve.server.unix_socket; }),
-      types::text_choice({"server.unix_socket_mode", "Who may connect to that path"},
+      types::text_choice({"server.unix_socket_mode", "File mode of the unix socket"},
                          [](Config & c) -> auto& { return c.serve.server.unix_socket_mode; }, {"0600", "0660", "0666"}),
       types::text(
-          {"server.admin_listen", "ADDRESS:PORT or a path where /admin, health and metrics need no key; empty: none"},
+          {"server.admin_listen",
+           "ADDRESS:PORT, or the path of a unix socket, on which /admin, health and metrics need no key; empty: none"},
           [](Config & c) -> auto& { return c.serve.server.admin_listen; }),
-      types::text_choice({"server.admin_socket_mode", "Who may connect to admin_listen where it is a path"},
+      types::text_choice({"server.admin_socket_mode", "File mode of admin_listen where it is a path"},
                          [](Config & c) -> auto& { return c.serve.server.admin_socket_mode; },
                          {"0600", "0660", "0666"}),
       types::duration(
           {"server.exit_when_idle",
-           "Ends with exit code 0 after so long without a request of the API, so that a supervisor that holds the "
-           "sockets starts it again for the next one; 0s: never"},
+           "The process exits with code 0 after this time without an API request, so that a supervisor that holds the "
+           "sockets can start it again for the next one; 0s: never"},
           [](Config & c) -> auto& { return c.serve.server.exit_when_idle; }),
       types::text(
           {"server.model_root",
-           "The folder that holds the models, templates and packed weights that /admin may name; empty: the folders "
-           "of the models that there are"},
+           "The only folder from which /admin may load models, templates and packed weights; empty: the folders of the "
+           "configured models"},
           [](Config & c) -> auto& { return c.serve.server.model_root; }),
       types::integer<std::int64_t>(
-          {"server.max_connections_per_address", "Connections from one address; 0: no bound of its own"},
+          {"server.max_connections_per_address",
+           "Connections open at the same time from one address; 0: no separate limit"},
           [](Config & c) -> auto& { return c.serve.server.max_connections_per_address; }, kAnyCount),
       types::text(
           {"server.tls.certificate",
-           "A PEM file with the certificate and those between it and the root; empty: plain HTTP"},
+           "A PEM file with the certificate, followed by its intermediate certificates; empty: plain HTTP"},
           [](Config & c) -> auto& { return c.serve.server.tls.certificate; }),
       types::text(
           {"server.tls.key", "A PEM file with the certificate's private key"},
           [](Config & c) -> auto& { return c.serve.server.tls.key; }),
       types::text(
-          {"server.tls.client_ca", "A PEM file with the roots of client certificates; empty: none is asked for"},
+          {"server.tls.client_ca",
+           "A PEM file with the authorities that sign client certificates; empty: clients are not asked for one"},
           [](Config & c) -> auto& { return c.serve.server.tls.client_ca; }),
       types::choice<ClientCertificate>(
-          {"server.tls.client_certificate", "Whether a client must show one"},
+          {"server.tls.client_certificate", "Whether a client must present a certificate"},
           [](Config & c) -> auto& { return c.serve.server.tls.client_certificate; },
           {{"required", ClientCertificate::kRequired}, {"optional", ClientCertificate::kOptional}}),
   };
@@ -144,10 +155,11 @@ Keys listener_keys() {
 Keys response_keys() {
   return {
       types::integer<std::int64_t>(
-          {"server.responses.max_count", "Responses and stored chats that are kept; the unused go first. 0: none are"},
+          {"server.responses.max_count",
+           "Responses and stored chats that are kept; the least recently used are dropped first. 0: none"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_count; }, kAnyLongCount),
       types::size(
-          {"server.responses.max_bytes", "Host memory of what is kept"},
+          {"server.responses.max_bytes", "Host memory for them"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_bytes; }, kSomeBytes),
   };
 }
@@ -161,10 +173,10 @@ Keys timeout_keys() {
           {"server.timeout.header", "From the first byte of a request's head to its last"},
           [](Config & c) -> auto& { return c.serve.server.timeout.header; }),
       types::duration(
-          {"server.timeout.body", "Without a further byte of the body"},
+          {"server.timeout.body", "Between two reads of a request's body"},
           [](Config & c) -> auto& { return c.serve.server.timeout.body; }),
       types::duration(
-          {"server.timeout.write", "Without the client taking a further byte of the answer"},
+          {"server.timeout.write", "Between two writes of an answer that the client reads"},
           [](Config & c) -> auto& { return c.serve.server.timeout.write; }),
   };
 }
@@ -173,12 +185,12 @@ Keys resume_keys() {
   return {
       types::duration(
           {"server.resume.window",
-           "How long a stream whose client vanished goes on, and is kept, for a repetition of the request with the "
-           "same "
-           "X-Request-Id and a Last-Event-ID; 0s: it ends at once"},
+           "How long a stream continues, and is kept, after its client disconnected, so that a repeated request with "
+           "the "
+           "same X-Request-Id and a Last-Event-ID can continue it; 0s: it ends immediately"},
           [](Config & c) -> auto& { return c.serve.server.resume.window; }),
       types::size(
-          {"server.resume.memory", "What is kept of all streams together"},
+          {"server.resume.memory", "Host memory for all such streams together"},
           [](Config & c) -> auto& { return c.serve.server.resume.max_bytes; }, kSomeBytes),
   };
 }
@@ -187,34 +199,36 @@ Keys security_keys() {
   return {
       types::api_keys(
           {"security.keys",
-           "The API keys, by name. 'sha256' is the hash of the key (printf %s KEY | sha256sum), 'env' and 'file' say "
-           "where it is; 'admin: true' opens /admin too; requests_per_minute, tokens_per_minute, max_concurrent and "
-           "max_context bound it; 'priority' (0) is the most urgent, which is the lowest, that its requests may ask "
-           "for. None: everybody is served"},
+           "The API keys, by name. 'sha256' is the hash of the key (printf %s KEY | sha256sum); 'env' names an "
+           "environment variable and 'file' a file that holds it; 'admin: true' allows /admin; requests_per_minute, "
+           "tokens_per_minute, max_concurrent and max_context limit it; 'priority' (0) is the lowest value, that is "
+           "the "
+           "most urgent, that its requests may set. Empty list: no key is required"},
           [](Config & c) -> auto& { return c.serve.server.security.keys; }),
       types::choice<PageAccess>(
-          {"security.metrics", "Who may read /metrics"},
+          {"security.metrics", "Access to /metrics: open, with any key, or with an admin key"},
           [](Config & c) -> auto& { return c.serve.server.security.metrics; },
           {{"open", PageAccess::kOpen}, {"key", PageAccess::kKey}, {"admin", PageAccess::kAdmin}}),
-      types::choice<Exposure>(
-          {"security.keyless",
-           "What a server without keys does that listens beyond this machine: start with a warning, refuse to start, "
-           "or start"},
-          [](Config & c) -> auto& { return c.serve.server.security.keyless; },
-          {{"warn", Exposure::kWarn}, {"refuse", Exposure::kRefuse}, {"allow", Exposure::kAllow}}),
+      types::choice<Exposure>({"security.keyless",
+                               "What happens at the start if the server has no keys and listens beyond this machine: a "
+                               "warning, a refusal, or "
+                               "nothing"},
+                              [](Config & c) -> auto& { return c.serve.server.security.keyless; },
+                              {{"warn", Exposure::kWarn}, {"refuse", Exposure::kRefuse}, {"allow", Exposure::kAllow}}),
       types::texts(
           {"security.allowed_hosts",
-           "Host names that a server without keys and TLS answers to, beside addresses, names without a dot, this "
-           "machine's name and local domains (.local, .internal, ...); '*': all. It keeps web pages out whose names "
-           "were made to lead here"},
+           "Host headers accepted by a server without keys and TLS, in addition to addresses, names without a dot, "
+           "this "
+           "machine's name and local domains (.local, .internal, ...); '*': all. This is the protection against DNS "
+           "rebinding"},
           [](Config & c) -> auto& { return c.serve.server.security.allowed_hosts; }),
       types::integer<std::int64_t>(
           {"security.max_failures_per_minute",
-           "Requests without a valid key that one address may send in a minute; further ones get 429. 0: no bound"},
+           "Requests without a valid key that one address may send per minute; further ones get 429. 0: no limit"},
           [](Config & c) -> auto& { return c.serve.server.security.max_failures_per_minute; }, kAnyCount),
       types::texts(
           {"security.cors_origins",
-           "Other sites whose pages may use the API from a browser, such as https://chat.example; '*': all"},
+           "Origins whose pages may call the API from a browser (CORS), such as https://chat.example; '*': all"},
           [](Config & c) -> auto& { return c.serve.server.cors.origins; }),
   };
 }
@@ -222,52 +236,72 @@ Keys security_keys() {
 Keys scheduler_keys() {
   return {
       types::integer<std::int32_t>(
-          {"scheduler.max_num_seqs", "Sequences computed in one step", {"--max-num-seqs"}},
+          {"scheduler.max_num_seqs", "Sequences computed in one step", {"--max-num-seqs", "--parallel"}},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.max_num_seqs; }, kAtLeastOne),
       types::integer<std::int32_t>(
           {"scheduler.max_num_batched_tokens",
            "Tokens computed in one step, prompts and answers together",
-           {"--max-num-batched-tokens"}},
+           {"--max-num-batched-tokens", "--batch-size", "-b"}},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.max_num_batched_tokens; }, kAtLeastOne),
       types::integer<std::int64_t>(
           {"scheduler.max_model_len",
-           "Tokens of a prompt and its answer together; 0: what the model and the KV cache allow",
-           {"--max-model-len"}},
+           "The longest context, prompt and answer together, in tokens; 0: what the model and the KV cache allow",
+           {"--max-model-len", "--ctx-size", "-c"}},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.max_model_len; }, kAnyCount),
       types::choice<SchedulerPolicy>(
           {"scheduler.policy",
-           "Who goes first: in order of arrival, by the requests' priority, or the key served least"},
+           "The order of waiting requests: by arrival, by their priority, or the API key served least first"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.policy; },
           {{"fcfs", SchedulerPolicy::kFcfs},
            {"priority", SchedulerPolicy::kPriority},
            {"fair", SchedulerPolicy::kFair}}),
       types::seconds(
-          {"scheduler.priority_aging", "Under 'priority': waiting that weighs as much as one level of priority"},
+          {"scheduler.priority_aging", "Under 'priority': the waiting time that counts as one level of priority"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.priority_aging_s; }),
       types::weights(
-          {"scheduler.key_weights", "Under 'fair': the share of each API key by its name; others weigh 1"},
+          {"scheduler.key_weights", "Under 'fair': the weight of each API key by its name; others have weight 1"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.key_weights; }),
       types::choice<Preemption>(
           {"scheduler.preemption",
-           "How a sequence gets back the blocks it had to give up: from the host tier (swap), by computing them again, "
-           "or by whichever costs less (auto); without a host tier always by computing"},
+           "How a preempted sequence gets its blocks back: from the host tier (swap), by recomputing them, or by the "
+           "cheaper of both (auto); without a host tier always by recomputing"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.preemption; },
           {{"auto", Preemption::kCheaper}, {"swap", Preemption::kSwap}, {"recompute", Preemption::kRecompute}}),
       types::boolean(
-          {"scheduler.prefix_aware", "Among the first that wait, prefer those whose prompt is cached already"},
+          {"scheduler.prefix_aware", "Among the first waiting requests, prefer those whose prompt is cached"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.prefix_aware; }),
       types::milliseconds(
           {"scheduler.target_itl",
-           "While somebody streams, shorten prompt chunks so that a step takes about this long, or twice as long as "
-           "the "
-           "streams alone; 0s: off"},
+           "Target time between tokens: while sequences decode, prompt chunks are shortened so that a step takes about "
+           "this "
+           "long, or twice as long as the decoding alone; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
       types::milliseconds_or_auto(
           {"scheduler.max_step_time",
-           "While another request waits or streams no step is planned to take longer; auto: the longer of 250 ms and "
-           "four times what a step costs however little it computes; 0s: off"},
+           "The longest predicted time of a step while another request waits or decodes; auto: the longer of 250 ms "
+           "and "
+           "four times the fixed cost of a step; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.max_step_time_ms; },
           SchedulerOptions::kAutoStepTime),
+  };
+}
+
+Keys speculation_keys() {
+  return {
+      types::choice<SpeculationMethod>(
+          {"speculation.method",
+           "Where drafts come from: nowhere, or from what followed the last tokens when they stood in the prompt or "
+           "the "
+           "answer before. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
+           {"--speculation"}},
+          [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
+          {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
+      types::integer<std::int32_t>({"speculation.max_tokens",
+                                    "Drafted tokens of one sequence that a step verifies at most; fewer where they are "
+                                    "often wrong, or where the "
+                                    "step is better used otherwise"},
+                                   [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
+                                   {1, kMostDraftsOfSequence}),
   };
 }
 
@@ -281,10 +315,10 @@ Keys kv_cache_keys() {
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.num_blocks; }, kAnyCount),
       types::size(
           {"kv_cache.memory",
-           "Memory of the pool; 0: decided by the memory plan. Not together with num_blocks",
-           {"--kv-cache-memory"}},
+           "Memory of the pool; 0: the memory plan decides. Excludes num_blocks",
+           {"--kv-cache-memory", "--kv-cache-memory-bytes"}},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
-      types::choice<KvDType>({"kv_cache.dtype", "How keys and values are stored", {"--kv-cache-dtype"}},
+      types::choice<KvDType>({"kv_cache.dtype", "The element type of stored keys and values", {"--kv-cache-dtype"}},
                              [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
                              {std::begin(kKvDTypes), std::end(kKvDTypes)}),
       types::boolean(
@@ -292,18 +326,18 @@ Keys kv_cache_keys() {
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),
       types::choice<Isolation>(
           {"kv_cache.isolate_by_key",
-           "Share cached blocks only among the requests of one API key; auto: where the server starts with several "
+           "Share cached blocks only among requests of the same API key; auto: true if the server starts with several "
            "keys"},
           [](Config & c) -> auto& { return c.serve.isolation; },
           {{"auto", Isolation::kAuto}, {"true", Isolation::kByKey}, {"false", Isolation::kNone}}),
       types::size(
-          {"kv_cache.host_tier_bytes", "Host memory for blocks that leave the pool; 0: none"},
+          {"kv_cache.host_tier_bytes", "Host memory for blocks evicted from the pool; 0: no host tier"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.host_tier_bytes; }, kAnyBytes),
       types::text(
-          {"kv_cache.disk_tier_path", "A directory for blocks that outlive the process; empty: none"},
+          {"kv_cache.disk_tier_path", "A directory for blocks that are kept across restarts; empty: no disk tier"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_path; }),
       types::size(
-          {"kv_cache.disk_tier_bytes", "The most that directory may hold"},
+          {"kv_cache.disk_tier_bytes", "The most bytes that this directory may hold"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_bytes; }, kSomeBytes),
   };
 }
@@ -311,7 +345,7 @@ Keys kv_cache_keys() {
 Keys engine_keys() {
   return {
       types::integer<std::uint64_t>(
-          {"engine.seed", "From which requests without a seed draw theirs; 0: a new one at each start", {"--seed"}},
+          {"engine.seed", "Base seed for requests without one; 0: a new base seed at each start", {"--seed", "-s"}},
           [](Config & c) -> auto& { return c.serve.engine.seed; }, kAnyLongCount),
   };
 }
@@ -319,25 +353,25 @@ Keys engine_keys() {
 Keys queue_keys() {
   return {
       types::integer<std::int64_t>(
-          {"queue.max_queued_requests", "Requests that wait at once; further ones get 503"},
+          {"queue.max_queued_requests", "Requests that may wait; further ones get 503"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_requests; }, kAtLeastOne),
       types::integer<std::int64_t>(
-          {"queue.max_queued_tokens", "Prompt tokens of all that wait"},
+          {"queue.max_queued_tokens", "Prompt tokens of all waiting requests"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens; }, kAtLeastOne),
       types::size(
-          {"queue.max_queued_bytes", "Request bodies of all that wait"},
+          {"queue.max_queued_bytes", "Bodies of all waiting requests"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes; }, kSomeBytes),
       types::integer<std::int64_t>(
-          {"queue.max_queued_requests_per_key", "The same for one API key, refused with 429; 0: no bound"},
+          {"queue.max_queued_requests_per_key", "Waiting requests of one API key; further ones get 429. 0: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_requests_per_key; }, kAnyCount),
       types::integer<std::int64_t>(
-          {"queue.max_queued_tokens_per_key", "Prompt tokens of one API key; 0: no bound"},
+          {"queue.max_queued_tokens_per_key", "Prompt tokens of one API key's waiting requests; 0: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens_per_key; }, kAnyCount),
       types::size(
-          {"queue.max_queued_bytes_per_key", "Request bodies of one API key; 0: no bound"},
+          {"queue.max_queued_bytes_per_key", "Bodies of one API key's waiting requests; 0: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes_per_key; }, kAnyBytes),
       types::seconds(
-          {"queue.max_queue_time", "A request that has not started after this long gets 503; 0s: it waits"},
+          {"queue.max_queue_time", "A request that has not started after this time gets 503; 0s: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queue_time_s; }),
   };
 }
@@ -347,17 +381,19 @@ Keys backend_keys() {
   for (const IsaLevel& level : cpu_isa_levels())
     levels.push_back(level.name);
   return {
+      types::text_choice({"backend.device",
+                          "The device that computes; auto: a GPU if the build and the machine have one",
+                          {"--device"}},
+                         [](Config & c) -> auto& { return c.serve.backend.device; }, {"auto", "cpu", "cuda"}),
       types::text_choice(
-          {"backend.device", "What computes; auto: a GPU where the build and the machine have one", {"--device"}},
-          [](Config & c) -> auto& { return c.serve.backend.device; }, {"auto", "cpu", "cuda"}),
-      types::text_choice(
-          {"backend.cpu.isa", "The processor's instructions to use; auto: the best it has", {"--isa"}},
+          {"backend.cpu.isa", "The instruction set of the kernels; auto: the best that the processor has", {"--isa"}},
           [](Config & c) -> auto& { return c.serve.backend.cpu.isa; }, levels),
-      types::integer<int>(
-          {"backend.cpu.threads", "Compute threads; 0: one for each core that the process may use", {"--threads"}},
-          [](Config & c) -> auto& { return c.serve.backend.cpu.threads; }, {0, 4096}),
+      types::integer<int>({"backend.cpu.threads",
+                           "Compute threads; 0: one for each physical core that the process may use",
+                           {"--threads", "-t"}},
+                          [](Config & c) -> auto& { return c.serve.backend.cpu.threads; }, {0, 4096}),
       types::boolean(
-          {"backend.cpu.pin", "Keep each compute thread on one core"},
+          {"backend.cpu.pin", "Pin each compute thread to one core"},
           [](Config & c) -> auto& { return c.serve.backend.cpu.pin; }),
   };
 }
@@ -365,19 +401,21 @@ Keys backend_keys() {
 Keys operation_keys() {
   return {
       types::duration(
-          {"drain.delay", "After SIGTERM readiness is red and everything still served for this long"},
+          {"drain.delay", "The time after SIGTERM during which readiness is red and requests are still served"},
           [](Config & c) -> auto& { return c.serve.server.drain.delay; }),
       types::duration(
-          {"drain.deadline", "Then new requests are refused; what is not finished after this long is cut"},
+          {"drain.deadline",
+           "The time after the delay in which running requests may finish; new ones are refused, unfinished ones are "
+           "cut"},
           [](Config & c) -> auto& { return c.serve.server.drain.deadline; }),
-      types::text_choice({"log.level", "The least important lines to log", {"--log-level"}},
+      types::text_choice({"log.level", "The lowest level that is logged", {"--log-level"}},
                          [](Config & c) -> auto& { return c.log.level; },
                          {"trace", "debug", "info", "warn", "error", "off"}),
       types::choice<AccessLog>(
-          {"log.access", "Which requests are logged when they are over; api: those to models and all that are refused"},
+          {"log.access", "Requests that are logged when they end; api: requests to models and all refusals"},
           [](Config & c) -> auto& { return c.serve.server.access_log; },
           {{"off", AccessLog::kOff}, {"api", AccessLog::kApi}, {"all", AccessLog::kAll}}),
-      types::text_choice({"log.format", "How a line looks", {"--log-format"}},
+      types::text_choice({"log.format", "The format of a log line", {"--log-format"}},
                          [](Config & c) -> auto& { return c.log.format; }, {"text", "json"}),
   };
 }
@@ -386,22 +424,22 @@ Keys tracing_keys() {
   return {
       types::text(
           {"tracing.endpoint",
-           "Where to send a span for each request by OTLP over HTTP or HTTPS, such as http://127.0.0.1:4318/v1/traces; "
+           "The OTLP/HTTP endpoint that receives a span for each request, such as http://127.0.0.1:4318/v1/traces; "
            "empty: "
-           "nowhere"},
+           "no tracing"},
           [](Config & c) -> auto& { return c.serve.server.tracing.endpoint; }),
       types::text(
-          {"tracing.ca",
-           "Whose certificates an https endpoint may show, as a PEM file; empty: those the system trusts"},
+          {"tracing.ca", "A PEM file with the authorities that are trusted for an https endpoint; empty: the system's"},
           [](Config & c) -> auto& { return c.serve.server.tracing.ca; }),
       types::text(
-          {"tracing.service_name", "What the spans call this server"},
+          {"tracing.service_name", "The service name in spans"},
           [](Config & c) -> auto& { return c.serve.server.tracing.service_name; }),
       types::number(
-          {"tracing.sample_ratio", "The share of requests that are traced; a caller's traceparent decides for its own"},
+          {"tracing.sample_ratio",
+           "The share of requests that are traced; a traceparent header decides for its own request"},
           [](Config & c) -> auto& { return c.serve.server.tracing.sample_ratio; }, 0.0, 1.0),
       types::integer<std::int64_t>(
-          {"tracing.max_queued_spans", "Requests that wait to be told of; further ones are dropped and counted"},
+          {"tracing.max_queued_spans", "Spans that may wait for export; further ones are dropped and counted"},
           [](Config & c) -> auto& { return c.serve.server.tracing.max_queued_spans; }, kAtLeastOne),
   };
 }
@@ -436,9 +474,9 @@ bool is_live(const std::string& path) {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section :
-       {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys, resume_keys, security_keys,
-        scheduler_keys, kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
+  for (const auto section : {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys,
+                             resume_keys, security_keys, scheduler_keys, speculation_keys, kv_cache_keys, engine_keys,
+                             queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
@@ -452,29 +490,6 @@ Keys make_keys() {
 const std::vector<ConfigKey>& config_keys() {
   static const Keys kKeys = make_keys();
   return kKeys;
-}
-
-const std::vector<ConfigSection>& config_sections() {
-  static const std::vector<ConfigSection> kSections = {
-      {"model", "What is served."},
-      {"server", "The HTTP side."},
-      {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
-      {"server.timeout", "How long a connection may keep the server waiting."},
-      {"server.responses",
-       "What is kept of /v1/responses, and of chats with 'store', for clients to read and go on from."},
-      {"server.resume", "Streams that can be taken up again after their connection broke."},
-      {"security", "Who may use the server, and how much of it."},
-      {"scheduler", "What goes into a step of the engine."},
-      {"kv_cache", "The memory of attention."},
-      {"engine", "The loop that computes."},
-      {"queue", "What may wait to be computed; what would exceed a bound is refused at once."},
-      {"backend", "The hardware."},
-      {"backend.cpu", "Where the processor computes."},
-      {"drain", "How the server ends."},
-      {"log", "What it tells on standard error."},
-      {"tracing", "What it tells a distributed trace."},
-  };
-  return kSections;
 }
 
 const ConfigKey* find_config_key(std::string_view path) {

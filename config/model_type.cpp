@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/key_types.h"
+#include "core/base/nearest_name.h"
 #include "core/text/tools/tool_format.h"
 
 namespace quire::config_types {

@@ -67,6 +67,7 @@ class GraphOps {
   // x[r][j] *= gate[r][j / (x.cols / gate.cols)], each gate through `kind`.
   virtual void gate(Nonlinearity kind, MatrixView gate, MatrixView x) = 0;
   virtual void softcap(MatrixView x, float cap) = 0;
+  virtual void clamp(MatrixView x, float limit) = 0;  // to -limit to limit
 
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          const AttentionOptions& options, MatrixView out) = 0;

@@ -13,7 +13,7 @@ enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
 
 enum class KvGroupKind : std::uint8_t {
   kFull,    // K and V of every token
-  kWindow,  // K and V of the last `window` tokens: blocks wholly behind the window are freed
+  kWindow,  // K and V of the last `window` tokens: parts of blocks, given up behind the window
   kLatent,  // one row per token that is both key and value: one head, no V
   kState,   // a fixed number of floats per sequence, replaced as tokens are computed
 };
@@ -25,11 +25,7 @@ struct KvGroupSpec {
   std::int64_t head_dim = 0;      // of K
   std::int64_t value_dim = -1;    // of V; -1: as head_dim, 0: no V is kept (kLatent)
   std::int64_t window = 0;        // kWindow: tokens that a token sees, itself among them
-  std::int64_t state_floats = 0;  // kState: of one layer of one sequence
-
-  bool is_paged() const { return kind != KvGroupKind::kState; }
-  // What can be forgotten only from the end: a match needs all of a prefix's blocks.
-  bool keeps_all() const { return kind == KvGroupKind::kFull || kind == KvGroupKind::kLatent; }
+  std::int64_t state_floats = 0;  // kState: of all its layers, of one sequence
 };
 
 // K and V of one layer.

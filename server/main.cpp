@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "config/flags.h"
 #include "core/base/log.h"
@@ -30,10 +32,17 @@ void add_serve(CLI::App& app) {
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
     if (flags->check_only()) return fmt::print("the configuration is good\n");
     if (config.serve.model.path.empty() && config.serve.models.empty())
-      throw quire::StartupError("no model: give --model FILE, or model.path or models in --config");
+      throw quire::StartupError(
+          "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), or set model.path or models in "
+          "--config");
     quire::log::configure(config.log);
     throw CLI::RuntimeError(quire::serve(config.serve, read_again(flags, config)));
   });
+}
+
+void add_configuration(CLI::App& app) {
+  app.add_subcommand("configuration", "Print the configuration reference, the page deploy/docs/configuration.md")
+      ->callback([] { fmt::print("{}", quire::render_reference()); });
 }
 
 int run(int argc, char** argv) {
@@ -50,7 +59,10 @@ int run(int argc, char** argv) {
   quire::cli::add_parse_tools(app);
   quire::cli::add_synth(app);
   quire::cli::add_tokenize(app);
+  add_configuration(app);
   add_serve(app);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
   try {
     app.parse(argc, argv);
     return 0;

@@ -66,6 +66,10 @@ class OpenedHost final : public OpenedModel {
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
+    const KvCacheOptions& cache = spec_.engine.kv_cache;
+    if (loaded_->info().kv_split.window > 0 && (cache.host_tier_bytes > 0 || !cache.disk_tier_path.empty()))
+      log::info("{}: layers that see {} tokens keep all tokens, for the tiers below the pool hold whole blocks",
+                spec_.model.path.string(), loaded_->info().kv_split.window);
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);
@@ -99,7 +103,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
     log::info("loading weights: {}%", 100 * done / total);
   };
   model_ = loaded_->build(*backend_, progress, {spec.model.packed_cache, version});
-  KvLayout layout = model_->kv_layout();
+  KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
   layout.dtype = spec.engine.kv_cache.dtype;
@@ -107,6 +111,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   EngineOptions engine = spec.engine;
   engine.model_version = version;
   engine.num_states = plan.num_states;
+  engine.num_window_parts = plan.num_window_parts;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   if (loaded_->info().has_head)

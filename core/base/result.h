@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,14 @@ struct Error {
   std::string param;  // the offending field: "messages[0].content"; may be empty
   std::optional<std::chrono::seconds> retry_after = std::nullopt;
 };
+
+inline Error out_of_memory() {
+  return {
+      ErrorKind::kNoMemory, "The request needs more memory than there is. Please retry later.", "out_of_memory", {}};
+}
+
+// One that is handed on without taking memory; null: none.
+using SharedError = std::shared_ptr<const Error>;
 
 template <class T>
 using Result = tl::expected<T, Error>;

@@ -1,17 +1,22 @@
 // ThreadRole: "Engine thread only" as something the compiler checks. Any thread.
-// A function that needs a role says QUIRE_REQUIRES(role); the one place that knows it runs there calls role.assume().
-// Clang's thread-safety analysis (-Wthread-safety) rejects every other caller; with other compilers the annotations
-// vanish.
+// A function that needs a role says QUIRE_REQUIRES(role), a member that only such functions touch
+// QUIRE_GUARDED_BY(role), what a pointer leads to QUIRE_POINTEE_GUARDED_BY(role); the one place that knows it runs
+// there calls role.assume(). Clang's thread-safety analysis rejects everything else (tests/lint/threads.sh); with other
+// compilers the annotations vanish.
 #pragma once
 
 #if defined(__clang__)
 #define QUIRE_CAPABILITY(name) __attribute__((capability(name)))
 #define QUIRE_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
 #define QUIRE_ASSUMES(...) __attribute__((assert_capability(__VA_ARGS__)))
+#define QUIRE_GUARDED_BY(role) __attribute__((guarded_by(role)))
+#define QUIRE_POINTEE_GUARDED_BY(role) __attribute__((pt_guarded_by(role)))
 #else
 #define QUIRE_CAPABILITY(name)
 #define QUIRE_REQUIRES(...)
 #define QUIRE_ASSUMES(...)
+#define QUIRE_GUARDED_BY(role)
+#define QUIRE_POINTEE_GUARDED_BY(role)
 #endif
 
 namespace quire {
@@ -23,5 +28,6 @@ class QUIRE_CAPABILITY("thread role") ThreadRole {
 };
 
 inline constexpr ThreadRole kEngineThread;
+inline constexpr ThreadRole kKvIoThread;
 
 }  // namespace quire

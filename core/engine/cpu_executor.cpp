@@ -19,15 +19,17 @@ constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
 }  // namespace
 
 CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states)
+                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states,
+                         std::unique_ptr<KvStorage> window_storage)
     : model_(model),
       backend_(backend),
       storage_(std::move(storage)),
       states_(std::move(states)),
+      window_storage_(std::move(window_storage)),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
   model_.reserve(limits.max_rows, max_logit_rows);
-  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences);
+  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences + kMostDraftsOfStep);
   output_.entries.reserve(max_draws);
   output_.tokens.reserve(max_draws);
   output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));
@@ -38,16 +40,20 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
+    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
-      if (copy.of == BlockCopy::Of::kState) {
-        states_->copy_state(copy.source.value, copy.destination.value);
-      } else {
-        storage_->copy_block(copy.source.value, copy.destination.value);
+      switch (copy.of) {
+        case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;
+        case BlockCopy::Of::kPart: window_storage_->copy_block(copy.source.value, copy.destination.value); break;
+        case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
       }
     }
-    StepArrays with_states = arrays;
-    with_states.state_storage = states_.get();
-    computed_ = model_.forward(with_states, *storage_);
+    computed_ = {};
+    if (plan.empty()) return *this;
+    StepArrays with_storages = arrays;
+    with_storages.state_storage = states_.get();
+    with_storages.window_storage = window_storage_.get();
+    computed_ = model_.forward(with_storages, *storage_);
     note_computed(plan, arrays);
   } catch (...) {
     failure_ = std::current_exception();
@@ -80,7 +86,11 @@ void CpuExecutor::draw(const DrawBatch& batch) {
 
 // Before drawing overwrites the logits.
 void CpuExecutor::score(std::span<const ScoreRow> scores) {
-  output_.logprobs.resize(scores.size());
+  try {
+    output_.logprobs.resize(scores.size());
+  } catch (const std::bad_alloc&) {
+    return;  // StepOutput::logprob(): none of them could be computed
+  }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {
       if (scores[i].logit_row >= computed_.logits.rows) continue;
@@ -120,7 +130,7 @@ StepOutput& CpuExecutor::wait() {
 }
 
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                               const SchedulerOptions& scheduler, std::int64_t num_states) {
+                                               const SchedulerOptions& scheduler, const KvCounts& counts) {
   const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
   const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
   ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
@@ -131,10 +141,20 @@ std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, s
   if (model.state_floats() > 0) {
     if (backend.recurrent() == nullptr)
       throw StartupError(backend.name() + " does not compute the model's recurrent layers");
-    const std::int64_t num_wanted = num_states > 0 ? num_states : kStatesPerSequence * scheduler.max_num_seqs;
+    const std::int64_t num_wanted =
+        counts.num_states > 0 ? counts.num_states : kStatesPerSequence * scheduler.max_num_seqs;
     states = backend.recurrent()->allocate_states({.num_states = num_wanted, .floats = model.state_floats()});
   }
-  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states));
+  std::unique_ptr<KvStorage> window_storage;
+  if (counts.num_window_parts > 0) {
+    KvLayout layout = model.kv_split().windowed;
+    layout.num_blocks = counts.num_window_parts;
+    layout.block_size = storage->layout().block_size;
+    layout.dtype = storage->layout().dtype;
+    window_storage = backend.allocate_kv(layout);
+  }
+  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states),
+                                       std::move(window_storage));
 }
 
 }  // namespace quire

@@ -21,12 +21,13 @@ class CpuExecutor final : public Executor, private Ticket {
  public:
   // The model and the backend must outlive the executor.
   CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, const ExecutorLimits& limits,
-              std::unique_ptr<StateStorage> states = nullptr);
+              std::unique_ptr<StateStorage> states = nullptr, std::unique_ptr<KvStorage> window_storage = nullptr);
 
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
+  KvStorage* window_storage() override { return window_storage_.get(); }
   StateStorage* states() override { return states_.get(); }
   std::string name() const override { return backend_.name(); }
 
@@ -40,7 +41,8 @@ class CpuExecutor final : public Executor, private Ticket {
   Model& model_;
   Backend& backend_;
   const std::unique_ptr<KvStorage> storage_;
-  const std::unique_ptr<StateStorage> states_;  // null: the model has no recurrent layers
+  const std::unique_ptr<StateStorage> states_;       // null: the model has no recurrent layers
+  const std::unique_ptr<KvStorage> window_storage_;  // null: all layers keep all tokens
   Sampler sampler_;
   ModelOutput computed_;
   StepOutput output_;
@@ -50,6 +52,6 @@ class CpuExecutor final : public Executor, private Ticket {
 
 // As executor_for().
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                               const SchedulerOptions& scheduler, std::int64_t num_states = 0);
+                                               const SchedulerOptions& scheduler, const KvCounts& counts = {});
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -24,7 +25,7 @@ constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
 // Whatever makes the bytes of a block mean something else, or come out differently.
 std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
-                        std::size_t block_bytes, std::size_t state_bytes) {
+                        std::size_t block_bytes, std::int64_t state_bytes) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
                      layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype),
                      block_bytes, state_bytes);
@@ -32,6 +33,16 @@ std::string identity_of(const std::string& model_version, const std::string& bac
 
 std::int64_t num_states(Executor& executor) {
   return executor.states() == nullptr ? 0 : executor.states()->layout().num_states;
+}
+
+KvWindow window_of(Executor& executor) {
+  if (executor.window_storage() == nullptr) return {};
+  return {.num_tokens = executor.model().kv_split().window,
+          .num_parts = executor.window_storage()->layout().num_blocks};
+}
+
+std::int64_t state_bytes(Executor& executor) {
+  return executor.states() == nullptr ? 0 : static_cast<std::int64_t>(executor.states()->state_bytes());
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -43,7 +54,7 @@ std::uint64_t first_seed(std::uint64_t configured) {
 Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
   return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
-          max_num_seqs * kv.blocks_for(scheduler.max_model_len())};
+          max_num_seqs * kv.blocks_for(scheduler.max_model_len()), kv.has_window() ? &kv.window() : nullptr};
 }
 
 // What the model and its memory make of the options.
@@ -70,12 +81,10 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
-                      executor_->storage().block_bytes(),
-                      executor_->states() == nullptr ? 0 : executor_->states()->state_bytes()),
-          num_states(*executor_)),
+                      executor_->storage().block_bytes(), state_bytes(*executor_)),
+          num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
-  KvStorage& storage = executor_->storage();
   const KvCacheOptions& tiers = options.kv_cache;
   if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
   if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
@@ -86,10 +95,13 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                        [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, storage, executor_->states(), host_.get(), disk_.get());
+    QUIRE_CHECK(!kv_.has_window(), "with a tier below the pool all layers keep all tokens");
+    lower_tier_ = std::make_unique<LowerTier>(kv_, static_cast<std::int64_t>(executor_->storage().block_bytes()),
+                                              state_bytes(*executor_), host_.get(), disk_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
+  stats_.num_parts = kv_.window().num_parts();
   board.publish(stats_);
 }
 
@@ -102,7 +114,7 @@ void Engine::Impl::run() {
     log::error("the engine failed, no more requests are served: {}", error.what());
     for (Step& step : steps_)
       scheduler_.abandon(step.plan);
-    refuse_all({ErrorKind::kInternal, "The engine failed while serving the request.", "engine_failed", {}, {}});
+    refuse_all("The engine failed while serving the request.", "engine_failed");
   }
   shut_down();
 }
@@ -114,7 +126,7 @@ void Engine::Impl::loop() {
     // Read before the step: only then has the step received whatever came before the queue was closed.
     const bool draining = drain_deadline.load(std::memory_order_acquire) != kNotDraining;
     if (step(Clock::now())) {
-      checked = false;
+      if (!live_.empty()) checked = false;
       continue;
     }
     if (draining && live_.empty()) {
@@ -123,7 +135,7 @@ void Engine::Impl::loop() {
       drained_changed.notify_all();
     }
     if (checked && live_.empty() && persisting) {
-      persisting = lower_tier_->persist_some(kBlocksPersistedAtOnce);
+      persisting = lower_tier_->has_disk_room() && lower_tier_->persist_some(kBlocksPersistedAtOnce);
       continue;
     }
     std::optional<Clock::time_point> until = next_deadline();
@@ -141,14 +153,25 @@ void Engine::Impl::loop() {
 void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
-  cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
+  cut_all(FinishReason::kAbort, drained_error());
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
     if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
       until = std::max(until, Clock::time_point(Clock::duration(drain)));
-    lower_tier_->persist_all(until);
+    persist(until);
   }
   publish();
+}
+
+// What is cached is written to the disk, and waited for, until `until`.
+void Engine::Impl::persist(Clock::time_point until) {
+  bool has_more = true;
+  while (has_more && healthy.load(std::memory_order_relaxed) && lower_tier_->wait_for_room(until)) {
+    has_more = lower_tier_->persist_some(kBlocksPersistedAtOnce);
+    while (step(Clock::now())) {
+    }
+  }
+  lower_tier_->end_persisting(until);
 }
 
 std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
@@ -169,7 +192,8 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                std::vector<TokenId> end_of_generation, const EngineOptions& options)
-    : Engine(executor_for(model, backend, std::move(storage), options.scheduler, options.num_states),
+    : Engine(executor_for(model, backend, std::move(storage), options.scheduler,
+                          {.num_states = options.num_states, .num_window_parts = options.num_window_parts}),
              std::move(end_of_generation), options) {}
 
 Engine::Engine(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options)

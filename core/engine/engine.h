@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/thread_role.h"
+#include "core/draft/drafter.h"
 #include "core/engine/engine_stats.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
@@ -19,6 +20,7 @@
 #include "core/engine/step_turns.h"
 #include "core/kv/kv_options.h"
 #include "core/model/model.h"
+#include "core/request/speculation_options.h"
 #include "core/sched/scheduler_options.h"
 
 namespace quire {
@@ -30,9 +32,12 @@ struct EngineOptions {
   // Tells one model's KV blocks from another's on disk (its file's name, size and time will do); needed with a disk
   // tier.
   std::string model_version;
-  std::int64_t num_states = 0;       // of a model with recurrent layers, snapshots among them; 0: three a sequence
-  std::uint64_t seed = 0;            // from which requests without a seed draw theirs; 0: from the operating system
-  std::shared_ptr<StepTurns> turns;  // shared by the engines of one process; null: this one computes alone
+  SpeculationOptions speculation;     // of requests that say nothing else
+  DrafterFactory make_drafter;        // in place of the methods' own drafters; empty: those
+  std::int64_t num_states = 0;        // of a model with recurrent layers, snapshots among them; 0: three a sequence
+  std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: these keep as much as the others
+  std::uint64_t seed = 0;             // from which requests without a seed draw theirs; 0: from the operating system
+  std::shared_ptr<StepTurns> turns;   // shared by the engines of one process; null: this one computes alone
 };
 
 // What a request must keep within to be accepted; known before the first request.

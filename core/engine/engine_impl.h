@@ -41,7 +41,7 @@ class Engine::Impl {
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   // Every request that is left, queued ones included, ends with an error.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
-  void cut_all(FinishReason reason, const Error& error) QUIRE_REQUIRES(kEngineThread);
+  void cut_all(FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
   RequestQueue queue;
@@ -69,7 +69,9 @@ class Engine::Impl {
   // engine_requests.cpp
   void receive(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void accept(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  Result<std::unique_ptr<LiveRequest>> admit(Submission& submission) QUIRE_REQUIRES(kEngineThread);
+  Result<void> admit(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  Result<void> check(const Request& request) const QUIRE_REQUIRES(kEngineThread);
+  std::unique_ptr<LiveRequest> make_live(Submission& submission) QUIRE_REQUIRES(kEngineThread);
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
   void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
@@ -77,8 +79,8 @@ class Engine::Impl {
   void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
-  void end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error)
-      QUIRE_REQUIRES(kEngineThread);
+  void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
+  SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
   // engine_step.cpp, in the order of a step
@@ -86,6 +88,7 @@ class Engine::Impl {
   void submit(Step& step) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
+  std::span<std::uint32_t> next_mask(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_forks(Step& step, std::size_t parent) QUIRE_REQUIRES(kEngineThread);
   void add_draw(Step& step, std::size_t part, std::int64_t logit_row) QUIRE_REQUIRES(kEngineThread);
   bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -93,36 +96,54 @@ class Engine::Impl {
   bool fork(Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
   void commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
   void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
+  void finish_entries(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
   void wait_in_vain(Step& step) QUIRE_REQUIRES(kEngineThread);
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void refuse_all(const Error& error) QUIRE_REQUIRES(kEngineThread);
+  void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
-  const std::unique_ptr<Executor> executor_;
+  // engine_drafts.cpp
+  bool can_draft() const QUIRE_REQUIRES(kEngineThread);
+  void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
+  void propose_drafts() QUIRE_REQUIRES(kEngineThread);
+  void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
+  void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
+  void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void verify_drafts(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  std::int64_t num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const
+      QUIRE_REQUIRES(kEngineThread);
+  void note_verified(const StepPart& part, std::int64_t num_rows) QUIRE_REQUIRES(kEngineThread);
+  void take_draws(const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+
+  const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
-  StepTurns::Member turns_{options_.turns.get()};
-  std::uint64_t next_seed_;
+  const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
+  StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get()};
+  std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);
 
-  KvCache kv_;
-  Scheduler scheduler_;
-  std::unique_ptr<HostTier> host_;  // null: no such tier
-  std::unique_ptr<DiskTier> disk_;
-  std::unique_ptr<LowerTier> lower_tier_;
-  std::array<Step, 2> steps_;
-  Step* in_flight_ = nullptr;  // submitted before, to be finished in the next call of step()
-  Step* latest_ = nullptr;     // of the steps that were submitted and are not done, the last
+  KvCache kv_ QUIRE_GUARDED_BY(kEngineThread);
+  Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
+  std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
+  std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
+  std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
+  std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
+  Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) =
+      nullptr;  // submitted before, to be finished in the next call of step()
+  Step* latest_ QUIRE_GUARDED_BY(kEngineThread) =
+      nullptr;  // of the steps that were submitted and are not done, the last
 
-  std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_;
-  Deadlines deadlines_;
-  Deadlines queue_deadlines_;
-  std::vector<Submission> submissions_;
-  std::vector<Abort> aborts_;
-  std::int64_t num_sequences_made_ = 0;
+  std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_ QUIRE_GUARDED_BY(kEngineThread);
+  Deadlines deadlines_ QUIRE_GUARDED_BY(kEngineThread);
+  Deadlines queue_deadlines_ QUIRE_GUARDED_BY(kEngineThread);
+  std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);
+  std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
+  std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
 
-  EngineStats stats_;
-  StepMeter meter_;
+  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
+  StepMeter meter_ QUIRE_GUARDED_BY(kEngineThread);
 };
 
 }  // namespace quire

@@ -9,8 +9,8 @@ namespace quire {
 
 namespace {
 
-Error timed_out() {
-  return {ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded", {}, {}};
+Result<void> timed_out() {
+  return failure(ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded");
 }
 
 }  // namespace
@@ -25,33 +25,42 @@ void Engine::Impl::receive(Clock::time_point now) {
   cut_overdue(now);
 }
 
+// What the request itself needs, its memory included, is found out here: what fails ends this request alone.
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   const std::shared_ptr<const Request> request = submission.request;
   const std::shared_ptr<OutputSink> sink = submission.sink;
-  Result<std::unique_ptr<LiveRequest>> admitted = admit(submission);
-  if (!admitted) {
-    for (std::int32_t choice = 0; choice < request->num_choices; ++choice) {
-      OutputEvent event{.choice = choice};
-      event.finish = FinishInfo{.reason = FinishReason::kError, .error = admitted.error()};
-      sink->send(std::move(event));
-    }
-    return;
+  const SharedError error =
+      attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) { return admit(std::move(submission), now); });
+  if (error == nullptr) return;
+  for (std::int32_t choice = 0; choice < request->num_choices; ++choice) {
+    OutputEvent event{.choice = choice};
+    event.finish = FinishInfo{.reason = FinishReason::kError, .error = error};
+    sink->send(std::move(event));
   }
-  LiveRequest& live = **admitted;
-  live_.emplace(request->id, *std::move(admitted));
-  if (request->deadline) deadlines_.emplace(*request->deadline, &live);
-  if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
-    live.queue_deadline =
-        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
-    queue_deadlines_.emplace(*live.queue_deadline, &live);
-  }
-  scheduler_.add(*live.choices[0]);
-  restore_blocks(*live.choices[0], now);
 }
 
-// What the request itself needs, its memory included, is found out here: what fails ends this request alone.
-Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission) {
-  const Request& request = *submission.request;
+Result<void> Engine::Impl::admit(Submission submission, Clock::time_point now) {
+  if (Result<void> checked = check(*submission.request); !checked) return checked;
+  std::unique_ptr<LiveRequest> made = make_live(submission);
+  LiveRequest& live = *made;
+  live_.emplace(live.request->id, std::move(made));
+  try {
+    if (live.request->deadline) deadlines_.emplace(*live.request->deadline, &live);
+    if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
+      live.queue_deadline =
+          now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
+      queue_deadlines_.emplace(*live.queue_deadline, &live);
+    }
+    scheduler_.add(*live.choices[0]);
+  } catch (...) {
+    erase(live);
+    throw;
+  }
+  restore_blocks(*live.choices[0], now);
+  return {};
+}
+
+Result<void> Engine::Impl::check(const Request& request) const {
   if (!healthy.load(std::memory_order_relaxed))
     return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
   if (live_.contains(request.id))
@@ -61,22 +70,21 @@ Result<std::unique_ptr<LiveRequest>> Engine::Impl::admit(Submission& submission)
     return failure(ErrorKind::kInvalidRequest, "The model has no head: it generates no tokens.",
                    "unsupported_operation");
   if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
-  if (Result<void> fits = scheduler_.check(request); !fits) return tl::make_unexpected(std::move(fits.error()));
-  try {
-    auto live = std::make_unique<LiveRequest>();
-    live->request = submission.request;
-    live->sink = submission.sink;
-    live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
-    live->choices.resize(static_cast<std::size_t>(request.num_choices));
-    live->choices[0] = make_generation(*live, 0);
-    live->num_unforked = request.num_choices - 1;
-    live->ticket = std::move(submission.ticket);
-    return live;
-  } catch (const std::bad_alloc&) {
-    return tl::make_unexpected(out_of_memory());
-  } catch (const std::exception& error) {
-    return failure(ErrorKind::kInternal, error.what(), "request_failed");
-  }
+  return scheduler_.check(request);
+}
+
+std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
+  const Request& request = *submission.request;
+  auto live = std::make_unique<LiveRequest>();
+  live->request = submission.request;
+  live->sink = submission.sink;
+  live->no_memory = no_memory_;
+  live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
+  live->choices.resize(static_cast<std::size_t>(request.num_choices));
+  live->choices[0] = make_generation(*live, 0);
+  live->num_unforked = request.num_choices - 1;
+  live->ticket = std::move(submission.ticket);
+  return live;
 }
 
 // What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
@@ -120,7 +128,9 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
     generation->prompt_logprobs.emplace_back();  // nothing comes before the first token
   }
   if (request.pooling != Pooling::kNone && request.pooling != Pooling::kLast) sequence.max_cached_tokens = 0;
+  if (choice > 0) sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
+  if (can_draft()) begin_drafting(*generation);
   return generation;
 }
 
@@ -129,7 +139,7 @@ void Engine::Impl::abort(const Abort& asked) {
   if (found == live_.end()) return;
   LiveRequest& live = *found->second;
   if (!asked.choice) {
-    end_request(live, FinishReason::kAbort, std::nullopt);
+    end_request(live, FinishReason::kAbort, nullptr);
     return;
   }
   const auto choice = static_cast<std::size_t>(*asked.choice);
@@ -141,18 +151,25 @@ void Engine::Impl::abort(const Abort& asked) {
 
 void Engine::Impl::cut_overdue(Clock::time_point now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    end_request(*deadlines_.begin()->second, FinishReason::kAbort, timed_out());
+    end_request(*deadlines_.begin()->second, FinishReason::kAbort, attempt(no_memory_, timed_out));
   }
   while (!queue_deadlines_.empty() && queue_deadlines_.begin()->first <= now) {
-    Error error = queue.overloaded();
-    error.message = "The request waited too long to be started. Please retry later.";
-    error.code = "queue_timeout";
-    end_request(*queue_deadlines_.begin()->second, FinishReason::kError, error);
+    const auto waited_too_long = [this]() -> Result<void> {
+      Error error = queue.overloaded();
+      error.message = "The request waited too long to be started. Please retry later.";
+      error.code = "queue_timeout";
+      return tl::make_unexpected(std::move(error));
+    };
+    end_request(*queue_deadlines_.begin()->second, FinishReason::kError, attempt(no_memory_, waited_too_long));
   }
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
   if (now.time_since_epoch().count() >= drain) {
-    cut_all(FinishReason::kAbort, server_draining(kCutByDrain));
+    cut_all(FinishReason::kAbort, drained_error());
   }
+}
+
+SharedError Engine::Impl::drained_error() const {
+  return attempt(no_memory_, []() -> Result<void> { return tl::make_unexpected(server_draining(kCutByDrain)); });
 }
 
 void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
@@ -164,6 +181,9 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
       queue_deadlines_.erase({*live.queue_deadline, &live});
       live.queue_deadline.reset();
     }
+    // All that it can come to, so that a token allocates nothing.
+    guarded(Generation::of(*sequence),
+            [&] { sequence->tokens.reserve(static_cast<std::size_t>(sequence->most_tokens())); });
     stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
     meter_.note_started(sequence->num_prompt_tokens);
   }
@@ -185,7 +205,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
 
-void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std::optional<Error>& error) {
+void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const SharedError& error) {
   // Choices that were never forked end with the first one's figures.
   if (live.num_unforked > 0) {
     for (std::int32_t choice = 1; choice <= live.num_unforked; ++choice) {
@@ -210,11 +230,10 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const std
 void Engine::Impl::erase(LiveRequest& live) {
   if (live.request->deadline) deadlines_.erase({*live.request->deadline, &live});
   if (live.queue_deadline) queue_deadlines_.erase({*live.queue_deadline, &live});
-  const std::string id = live.request->id;
-  live_.erase(id);
+  live_.erase(live_.find(live.request->id));
 }
 
-void Engine::Impl::cut_all(FinishReason reason, const Error& error) {
+void Engine::Impl::cut_all(FinishReason reason, const SharedError& error) {
   while (!live_.empty())
     end_request(*live_.begin()->second, reason, error);
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/request/speculation_options.h"
+
 namespace quire {
 
 // Upper bounds of the buckets of tokens per step; one more bucket holds what is above.
@@ -31,6 +33,11 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
+  // Parts of blocks, which layers with a window keep; 0: the model has none, or they keep as much as the others.
+  std::int64_t num_parts = 0;
+  std::int64_t num_parts_used = 0;  // seen by a sequence through its window
+  std::int64_t num_parts_cached = 0;
+  std::int64_t num_parts_used_peak = 0;
   double predicted_step_s = 0.0;   // of the step that runs; 0: not yet known
   double tokens_per_second = 0.0;  // computed lately while there was work, prompt and generated
 
@@ -43,8 +50,12 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
   std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;
-  std::uint64_t num_blocks_copied = 0;                                             // copy-on-write
-  std::uint64_t num_blocks_restored = 0;                                           // from a tier below
+  std::uint64_t num_drafts = 0;           // times that a sequence's drafts were verified
+  std::uint64_t num_draft_tokens = 0;     // that were verified
+  std::uint64_t num_accepted_tokens = 0;  // of them, those that were right
+  std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // the same by their place among the drafts
+  std::uint64_t num_blocks_copied = 0;                                      // copy-on-write
+  std::uint64_t num_blocks_restored = 0;                                    // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
   std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps

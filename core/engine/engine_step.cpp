@@ -56,23 +56,19 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
+  if (can_draft()) propose_drafts();
   scheduler_.schedule(step.plan, step_limits);
+  note_unused_drafts(step.plan);
+  if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
-  if (step.plan.empty()) return false;
+  if (!step.plan.has_work()) return false;
   note_started(step.plan, now);
   stats_.num_blocks_copied += step.plan.transfers.copies.size();
   step.record.num_tokens = step.plan.num_tokens;
   step.record.num_sequences = static_cast<std::int64_t>(step.plan.entries.size());
   step.record.num_prompt_tokens = prompt_tokens(step.plan);
-  step.record.entries.clear();
-  if (trace.active()) {
-    for (const StepEntry& entry : step.plan.entries) {
-      const Generation& generation = Generation::of(*entry.sequence);
-      step.record.entries.push_back({generation.request->id, generation.choice, entry.num_tokens,
-                                     generation.num_computed < generation.num_prompt_tokens});
-    }
-  }
+  trace.note_entries(step.record, step.plan);
   meter_.end_phase(step.record, StepPhase::kSchedule);
   return true;
 }
@@ -84,9 +80,11 @@ void Engine::Impl::submit(Step& step) {
   for (const StepEntry& entry : step.plan.entries) {
     Generation& generation = Generation::of(*entry.sequence);
     StepPart part{.generation = &generation, .begin = generation.num_computed};
-    part.end = part.begin + entry.num_tokens;
-    part.is_last = entry.num_tokens == generation.num_remaining();
-    part.wanted = generation.wanted_rows(entry.num_tokens, part.is_last);
+    part.end = part.begin + entry.num_known();
+    part.num_drafts = entry.num_drafts;
+    part.is_last = entry.num_known() == generation.num_remaining();
+    part.wanted = generation.wanted_rows(entry.num_known(), part.is_last);
+    part.wanted.count += entry.num_drafts;
     part.first_index = step.input.add(entry, part.wanted, generation.pending_place);
     step.parts.push_back(part);
   }
@@ -108,7 +106,7 @@ void Engine::Impl::draw(Step& step) {
   step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
-    if (!generation.has_ended()) guarded(generation, [&] { add_draws(step, i); });
+    if (!generation.has_ended()) guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { add_draws(step, i); });
   }
   step.ticket->draw({step.draws, step.scores});
   meter_.end_phase(step.record, StepPhase::kSample);
@@ -136,7 +134,8 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
     part.num_scores = generation.request->scored_tokens.size();
   }
   if (!part.is_last || !generation.draws() || part.end != generation.num_tokens()) return;
-  add_draw(step, index, part.first_index + part.wanted.count - 1);
+  add_draw(step, index, part.first_index + part.wanted.count - 1 - part.num_drafts);
+  if (part.num_drafts > 0) add_draft_draws(step, index);
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
@@ -156,29 +155,36 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   live.num_unforked = 0;
   step.parts[parent].generation->num_pending = 0;
   for (const auto& forked : others) {
-    step.parts.push_back({.generation = forked.get(), .forked_from = parent});
-    guarded(*forked, [&] { add_draw(step, step.parts.size() - 1, logit_row); });
+    const std::int64_t end = step.parts[parent].end;
+    step.parts.push_back({.generation = forked.get(), .begin = end, .end = end, .forked_from = parent});
+    guarded(*forked, [&]() QUIRE_REQUIRES(kEngineThread) { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
 
 void Engine::Impl::add_draw(Step& step, std::size_t part, std::int64_t logit_row) {
   Generation& generation = *step.parts[part].generation;
-  const auto num_words = static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32);
-  const std::size_t place = step.draws.size();
   DrawRow row{.logit_row = logit_row,
               .state = &generation.sampler,
               .tokens = generation.tokens,
               .num_prompt_tokens = generation.num_prompt_tokens};
   if (generation.grammar != nullptr) {
-    if (step.masks.size() <= place) step.masks.resize(place + 1);
-    step.masks[place].resize(num_words);
-    if (generation.fill_mask(step.masks[place])) row.mask = step.masks[place];
+    const std::span<std::uint32_t> mask = next_mask(step);
+    if (generation.fill_mask(mask)) row.mask = mask;
   }
+  step.parts[part].draw = step.draws.size();
+  step.parts[part].num_draws = 1;
   step.draws.push_back(row);
-  step.parts[part].draw = place;
-  generation.pending_place = static_cast<std::int32_t>(place);
+  generation.pending_place = static_cast<std::int32_t>(step.draws.size() - 1);
   // The last token that may be drawn is not computed.
   generation.num_pending = generation.num_generated + 1 < generation.request->sampling.max_tokens ? 1 : 0;
+}
+
+// Of the next draw.
+std::span<std::uint32_t> Engine::Impl::next_mask(Step& step) {
+  const std::size_t place = step.draws.size();
+  if (step.masks.size() <= place) step.masks.resize(place + 1);
+  step.masks[place].resize(static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32));
+  return step.masks[place];
 }
 
 // False where the device has failed.
@@ -187,28 +193,36 @@ bool Engine::Impl::finish(Step& step) {
   try {
     output = &step.ticket->wait();
   } catch (const std::exception& error) {
+    forget_drafts(step);
     if (latest_ != &step) wait_in_vain(*latest_);
     device_failed(error.what());
     return false;
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
-  if (output->seconds == 0.0) output->seconds = measured;
-  if (executor_->depth() == 1) {
-    scheduler_.commit(step.plan, *output);
-  } else {
-    scheduler_.observe(step.plan, output->seconds);
-  }
-  commit(step, *output);
-  emit(step);
-  meter_.end_phase(step.record, StepPhase::kEmit);
-  if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
-  view.add_step(meter_.summary(step.record));
-  if (!step.record.entries.empty()) trace.add(std::move(step.record));
+  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
+  if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
+  if (!step.plan.empty()) finish_entries(step, *output);
   if (latest_ == &step) latest_ = nullptr;
   step.plan.clear();
   step.ended.clear();
   return true;
+}
+
+void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
+  forget_drafts(step);
+  if (step.plan.num_drafts > 0) verify_drafts(step, output);
+  if (executor_->depth() == 1) {
+    scheduler_.commit(step.plan, output);
+  } else {
+    scheduler_.observe(step.plan, output.seconds);
+  }
+  commit(step, output);
+  emit(step);
+  meter_.end_phase(step.record, StepPhase::kEmit);
+  if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
+  view.add_step(meter_.summary(step.record));
+  if (!step.record.entries.empty()) trace.add(step.record);
 }
 
 void Engine::Impl::commit(Step& step, StepOutput& output) {
@@ -218,12 +232,12 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     const std::int64_t num_computed = part.forked_from ? 0 : output.of(step.plan, i).num_computed;
     num_tokens += num_computed;
     part.is_complete =
-        part.forked_from ? step.parts[*part.forked_from].is_complete : part.begin + num_computed == part.end;
+        part.forked_from ? step.parts[*part.forked_from].is_complete : part.begin + num_computed >= part.end;
     Generation& generation = *part.generation;
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
     const std::int32_t num_before = generation.num_generated;
-    guarded(generation, [&] { commit_part(part, num_computed, output); });
+    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(part, num_computed, output); });
     stats_.generation_tokens += static_cast<std::uint64_t>(generation.num_generated - num_before);
     part.has_news = part.has_news || generation.finish.has_value();
   }
@@ -246,16 +260,16 @@ void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOu
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
     if (scores_tokens) {
-      if (part.is_complete) generation.add_scored_token(output.logprobs[part.first_score + i]);
+      if (part.is_complete) generation.add_scored_token(output.take_logprob(part.first_score + i));
       continue;
     }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
     if (position > part.begin + num_computed) return;
-    generation.add_prompt_logprob(position, std::move(output.logprobs[part.first_score + i]));
+    generation.add_prompt_logprob(position, output.take_logprob(part.first_score + i));
   }
   if (!part.is_complete || generation.finish) return;
   if (part.draw) {
-    generation.take(output.tokens[*part.draw], end_of_generation_);
+    take_draws(part, output);
     part.has_news = true;
   } else if (part.is_last && !generation.draws()) {
     generation.finish_prompt();
@@ -272,7 +286,7 @@ bool Engine::Impl::fork(Step& step, const StepPart& part) {
     ++live.num_unforked;
     return false;
   }
-  scheduler_.fork(parent, child);
+  guarded(child, [&]() QUIRE_REQUIRES(kEngineThread) { scheduler_.fork(parent, child); });
   return true;
 }
 
@@ -304,12 +318,13 @@ void Engine::Impl::device_failed(const std::string& what) {
   log::error("the device failed, no more requests are served: {}", what);
   for (Step& step : steps_)
     scheduler_.abandon(step.plan);
-  refuse_all({ErrorKind::kInternal, "The device failed while computing the request.", "device_failed", {}, {}});
+  refuse_all("The device failed while computing the request.", "device_failed");
   latest_ = nullptr;
 }
 
 // Every request, present or future, ends with the error.
-void Engine::Impl::refuse_all(const Error& error) {
+void Engine::Impl::refuse_all(const char* message, const char* code) {
+  const SharedError error = attempt(no_memory_, [&] { return failure(ErrorKind::kInternal, message, code); });
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
@@ -323,13 +338,21 @@ void Engine::Impl::publish() {
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();
+  stats_.num_parts_used = kv_.window().num_pinned();
+  stats_.num_parts_cached = kv_.window().num_cached();
+  stats_.num_parts_used_peak = kv_.window().peak_pinned();
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
   board.publish(stats_);
   const Clock::time_point now = Clock::now();
-  if (view.wants_sequences(now, !live_.empty())) list_sequences(now);
+  if (!view.wants_sequences(now, !live_.empty())) return;
+  try {
+    list_sequences(now);
+  } catch (const std::bad_alloc&) {
+    log::warn("no memory to list the sequences for the status page");
+  }
 }
 
 void Engine::Impl::list_sequences(Clock::time_point now) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
 
@@ -41,12 +42,12 @@ class EngineView {
 
   EngineView() { steps_.reserve(kNumSteps); }
 
-  // Engine thread.
-  void add_step(const StepSummary& step);
+  void add_step(const StepSummary& step) QUIRE_REQUIRES(kEngineThread);
   // are_any: there are sequences. The last one's end is listed at once: an idle engine takes no further step.
-  bool wants_sequences(Clock::time_point now, bool are_any) const;
+  bool wants_sequences(Clock::time_point now, bool are_any) const QUIRE_REQUIRES(kEngineThread);
   // num_shared_blocks: of the pool, each counted once.
-  void set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks, Clock::time_point now);
+  void set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks, Clock::time_point now)
+      QUIRE_REQUIRES(kEngineThread);
 
   struct Reading {
     std::vector<StepSummary> steps;  // oldest first

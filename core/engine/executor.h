@@ -1,7 +1,8 @@
 // Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a step that was
-// submitted. Engine thread only. Steps are computed in the order in which they were submitted, each after the block
-// copies of its plan. Invariants: a failure of the device is reported by Ticket::wait() and nothing else; a draw that
-// fails ends its own request only; what the arrays view and the plan stay unchanged until wait() has returned.
+// submitted. Engine thread only. Steps are computed in the order in which they were submitted, each after the moves and
+// copies of its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is reported
+// by Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and the plan
+// stay unchanged until wait() has returned.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,12 @@ struct DrawBatch {
   std::span<const ScoreRow> scores;  // logit rows ascend
 };
 
+// Of what there are so many beside blocks, where the model keeps it.
+struct KvCounts {
+  std::int64_t num_states = 0;        // of recurrent layers; 0: some for each sequence
+  std::int64_t num_window_parts = 0;  // of layers with a window; 0: they keep as many blocks as the others
+};
+
 class Ticket {
  public:
   virtual ~Ticket() = default;
@@ -58,14 +65,16 @@ class Executor {
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
-  virtual StateStorage* states() { return nullptr; }  // of recurrent layers; null: the model has none
-  virtual std::string name() const = 0;               // of its arithmetic: another one computes other bits
+  virtual KvStorage* window_storage() { return nullptr; }  // parts for layers with a window; null: they keep all tokens
+  virtual StateStorage* states() { return nullptr; }       // of recurrent layers; null: the model has none
+  virtual std::string name() const = 0;                    // of its arithmetic: another one computes other bits
 };
 
 // The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive
-// it. num_states: of a model with recurrent layers; 0: some for each sequence. Throws StartupError where the backend
-// does not compute such layers. It has a source file of its own: a daemon under test is linked with another one.
+// it. `storage` has the blocks of all layers, or with window parts of kv_split().full. Throws StartupError where the
+// backend does not compute the model's recurrent layers. It has a source file of its own: a daemon under test is linked
+// with another one.
 std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                       const SchedulerOptions& scheduler, std::int64_t num_states = 0);
+                                       const SchedulerOptions& scheduler, const KvCounts& counts = {});
 
 }  // namespace quire

@@ -17,12 +17,10 @@ Error too_costly() {
 
 }  // namespace
 
-Error out_of_memory() {
-  return {ErrorKind::kNoMemory,
-          "The request needs more memory than there is. Please retry later.",
-          "out_of_memory",
-          {},
-          {}};
+void allow_only(TokenId token, std::span<std::uint32_t> mask) {
+  const auto id = static_cast<std::uint32_t>(token.value);
+  std::fill(mask.begin(), mask.end(), 0U);
+  mask[id / 32] = 1U << (id % 32);
 }
 
 // Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
@@ -48,11 +46,9 @@ bool Generation::fill_mask(std::span<std::uint32_t> mask) {
   if (!forced.empty() && forbids(forced.back())) forced.clear();
   if (forced.empty()) {
     grammar->fill_mask(mask);
-    return true;
+  } else {
+    allow_only(forced.back(), mask);
   }
-  const auto next = static_cast<std::uint32_t>(forced.back().value);
-  std::fill(mask.begin(), mask.end(), 0U);
-  mask[next / 32] = 1U << (next % 32);
   return true;
 }
 
@@ -89,9 +85,11 @@ void Generation::take(DrawnToken& drawn, std::span<const TokenId> end_of_generat
     max_chunk = max_cached_tokens = kUnbounded;
   }
   if (!drawn.token) return fail(why_no_token(drawn));
+  if (!forced.empty() && forced.back() != *drawn.token) forced.clear();  // the request forbids it
   if (!forced.empty()) forced.pop_back();
   append(*drawn.token, end_of_generation);
-  if (drawn.logprob && !event.tokens.empty()) event.logprobs.push_back(*std::move(drawn.logprob));
+  const bool is_text = !finish || !finish->stop_token;
+  if (drawn.logprob && is_text) event.logprobs.push_back(*std::move(drawn.logprob));
   append_forced(end_of_generation);
 }
 
@@ -140,7 +138,7 @@ bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_ge
 void Generation::append_forced(std::span<const TokenId> end_of_generation) {
   if (grammar == nullptr || finish || !forced.empty()) return;
   const std::span<const TokenId> following = grammar->forced_tokens();
-  if (request->sampling.num_logprobs) {
+  if (draws_forced()) {
     forced.assign(following.rbegin(), following.rend());
     return;
   }
@@ -177,7 +175,7 @@ double Generation::pooled_scale(std::span<const double> vector) const {
   return square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
 }
 
-void Generation::fail(Error error) {
+void Generation::fail(SharedError error) noexcept {
   finish = finish_info(FinishReason::kError);
   finish->error = std::move(error);
 }

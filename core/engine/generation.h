@@ -3,6 +3,7 @@
 // memory included, is thrown or noted here and ends that generation alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
+#include "core/draft/draft_record.h"
+#include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/step_input.h"
 #include "core/grammar/grammar.h"
@@ -21,6 +25,20 @@
 namespace quire {
 
 struct LiveRequest;
+
+// What a generation remembers of its drafts; all of it keeps its memory from step to step.
+struct Drafting {
+  std::unique_ptr<Drafter> drafter;  // null: it is not drafted
+  std::int32_t max_tokens = 0;       // in one step
+  std::array<DraftRecord, kNumDraftStrengths> records{DraftRecord(0.4), DraftRecord(0.8)};
+  DraftStrength strength = DraftStrength::kWeak;  // of the drafts at hand
+  std::uint32_t forced = 0;                       // bit i: the grammar forces draft i after those before it
+  std::vector<TokenId> proposed;
+
+  // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
+  std::unique_ptr<GrammarState> grammar;
+  std::vector<TokenId> forced_ahead;
+};
 
 struct Generation : Sequence {
   Generation(LiveRequest& owner, std::int32_t number, SamplerState sampler_state)
@@ -38,6 +56,18 @@ struct Generation : Sequence {
   // A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
   bool fill_mask(std::span<std::uint32_t> mask);
 
+  // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where
+  // drafting does not pay now. read_budget: of Drafter::propose(). What goes wrong only ends drafting.
+  void propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation);
+  // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the
+  // next draft (false: it cannot), and fills the mask of the token after the first `num_tokens`.
+  void begin_lookahead();
+  bool look_over(TokenId draft);
+  bool fill_mask_ahead(std::int64_t num_tokens, std::span<std::uint32_t> mask);
+  // Takes drafts out of `tokens` again.
+  void forget_tokens_after(std::int64_t num_kept);
+  bool is_draft_forced(std::int64_t draft) const { return ((drafting.forced >> draft) & 1U) != 0; }
+
   // Hidden states of rows from `first_position` on. Row by row in the order of positions, each once, so that chunks and
   // preemptions do not change the sum.
   void add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position);
@@ -49,7 +79,8 @@ struct Generation : Sequence {
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
   // The prompt is computed, and that is all that was asked for.
   void finish_prompt();
-  void fail(Error error);
+  void fail(Error error) { fail(std::make_shared<const Error>(std::move(error))); }
+  void fail(SharedError error) noexcept;
   FinishInfo finish_info(FinishReason reason) const;
 
   LiveRequest* const live;
@@ -57,9 +88,10 @@ struct Generation : Sequence {
   SamplerState sampler;
   std::unique_ptr<GrammarState> grammar;  // null: none
   std::vector<TokenId> forced;            // what must be sampled next, last first; where the model is asked for it
-  OutputEvent event;                      // what this step will send
-  std::optional<FinishInfo> finish;       // decided, not yet sent
-  std::int32_t pending_place = 0;         // of the pending token among the draws of the step before
+  Drafting drafting;
+  OutputEvent event;                 // what this step will send
+  std::optional<FinishInfo> finish;  // decided, not yet sent
+  std::int32_t pending_place = 0;    // of the pending token among the draws of the step before
 
   // Of the prompt's rows that are wanted themselves.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
@@ -76,19 +108,30 @@ struct Generation : Sequence {
   void append_forced(std::span<const TokenId> end_of_generation);
   bool is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const;
   bool forbids(TokenId token) const;
+  bool can_draft() const;
+  bool draws_forced() const { return request->sampling.num_logprobs.has_value(); }
+  void keep_allowed_drafts(std::size_t most, std::span<const TokenId> end_of_generation);
+  bool keep_draft(TokenId token, std::span<const TokenId> end_of_generation);
   Error why_no_token(const DrawnToken& drawn) const;
 };
 
-Error out_of_memory();
-// Calls `work`, which is the generation's own: what it throws ends this generation.
+// The mask of one token.
+void allow_only(TokenId token, std::span<std::uint32_t> mask);
+// Calls `work`, which returns a Result<void>; what it returns or throws as an error, `no_memory` where memory is
+// exhausted.
 template <class Work>
-void guarded(Generation& generation, const Work& work) {
+SharedError attempt(const SharedError& no_memory, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
   try {
-    work();
-  } catch (const std::bad_alloc&) {
-    generation.fail(out_of_memory());
-  } catch (const std::exception& error) {
-    generation.fail({ErrorKind::kInternal, error.what(), "request_failed", {}, {}});
+    try {
+      Result<void> done = work();
+      return done ? nullptr : std::make_shared<const Error>(std::move(done.error()));
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return std::make_shared<const Error>(Error{ErrorKind::kInternal, error.what(), "request_failed", {}, {}});
+    }
+  } catch (...) {
+    return no_memory;
   }
 }
 
@@ -103,6 +146,17 @@ struct LiveRequest {
   std::int32_t num_unforked = 0;  // choices that begin once the first one's prompt is computed
   std::optional<Clock::time_point> started_at;
   std::optional<Clock::time_point> queue_deadline;  // until it has started
+  SharedError no_memory;                            // made before there is none
 };
+
+// Calls `work`, which is the generation's own: what it throws ends this generation.
+template <class Work>
+void guarded(Generation& generation, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
+  SharedError error = attempt(generation.live->no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+    work();
+    return {};
+  });
+  if (error != nullptr) generation.fail(std::move(error));
+}
 
 }  // namespace quire

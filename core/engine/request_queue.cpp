@@ -92,13 +92,13 @@ void RequestQueue::abort(std::string request_id, std::optional<std::int32_t> cho
 }
 
 void RequestQueue::close() {
-  close(server_draining("The server is shutting down."));
+  close(std::make_shared<const Error>(server_draining("The server is shutting down.")));
 }
 
-void RequestQueue::close(Error reason) {
+void RequestQueue::close(SharedError reason) {
   {
     const std::lock_guard lock(mutex_);
-    if (!closed_) closed_ = std::move(reason);
+    if (closed_ == nullptr) closed_ = std::move(reason);
     woken_ = true;
   }
   arrived_.notify_one();
@@ -154,7 +154,7 @@ void RequestQueue::note_progress(ServiceRate rate) {
 }
 
 std::optional<Error> RequestQueue::refusal(const std::string& key_name, Usage added, bool continues_list) const {
-  if (closed_) return closed_;
+  if (closed_ != nullptr) return *closed_;
   const auto found = per_key_.find(key_name);
   const Usage of_key = found == per_key_.end() ? Usage{} : found->second;
   const Usage key_bounds{options_.max_queued_requests_per_key, options_.max_queued_tokens_per_key,

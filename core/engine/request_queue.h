@@ -93,7 +93,7 @@ class RequestQueue {
   // Ends the request, or one choice of it (its text met a stop string), within one step; unknown ids are ignored.
   void abort(std::string request_id, std::optional<std::int32_t> choice = std::nullopt);
   // New submissions are refused with this error from now on.
-  void close(Error reason);
+  void close(SharedError reason);
   void close();  // because the server is draining
   void wake();
 
@@ -136,7 +136,7 @@ class RequestQueue {
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   ServiceRate rate_;
-  std::optional<Error> closed_;
+  SharedError closed_;
   std::optional<std::map<std::string, double>> key_weights_;
   bool woken_ = false;
   std::atomic<bool> has_arrivals_{false};  // submissions_ or aborts_ hold something

@@ -11,6 +11,7 @@
 #include "core/engine/generation.h"
 #include "core/engine/step_input.h"
 #include "core/engine/step_trace.h"
+#include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"
 
 namespace quire {
@@ -20,24 +21,28 @@ struct StepPart {
   Generation* generation = nullptr;
   WantedRows wanted{};
   std::int64_t begin = 0;                          // position of the entry's first row
-  std::int64_t end = 0;                            // and of the row after its last one
+  std::int64_t end = 0;                            // and of the row after the last one of a known token
+  std::int64_t num_drafts = 0;                     // whose rows follow
+  std::int64_t num_accepted = 0;                   // of them
   std::int64_t first_index = 0;                    // of the first wanted row, among the step's wanted rows of its kind
   bool is_last = false;                            // the last row is the sequence's last token
-  std::optional<std::size_t> draw = std::nullopt;  // its place among the draws
+  std::optional<std::size_t> draw = std::nullopt;  // its first place among the draws
+  std::size_t num_draws = 0;                       // of the last known token, and of drafts
   std::size_t first_score = 0;                     // its first place among the scores
   std::size_t num_scores = 0;
   std::optional<std::size_t> forked_from = std::nullopt;  // the part of the first choice
-  bool is_complete = false;                               // all its rows were computed
+  bool is_complete = false;                               // all rows of known tokens were computed
   bool has_news = false;                                  // for its sink
 };
 
 struct Step {
-  Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks)
-      : input(block_size, max_rows, max_sequences, max_table_blocks) {
+  Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
+       const WindowPool* windows = nullptr)
+      : input(block_size, max_rows, max_sequences, max_table_blocks, windows) {
     plan.reserve(static_cast<std::size_t>(max_sequences));
     const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
     parts.reserve(most_parts);
-    draws.reserve(most_parts);
+    draws.reserve(most_parts + static_cast<std::size_t>(kMostDraftsOfStep));
     ended.reserve(most_parts);
   }
 

@@ -20,8 +20,10 @@ struct WantedRows {
 
 class StepInput {
  public:
-  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together.
-  StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks);
+  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together. parts: of blocks,
+  // for layers with a window; null: these keep as much as the others.
+  StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
+            const WindowPool* parts = nullptr);
 
   void clear();
   // Adds the entry's rows. `pending_place`: where the step before draws the sequence's last token, if its value is not
@@ -31,7 +33,10 @@ class StepInput {
   StepArrays arrays() const;  // until the next clear()
 
  private:
+  void add_parts(const BlockTable& table, std::int64_t begin, std::int64_t end);
+
   const std::int32_t block_size_;
+  const WindowPool* const parts_;
   std::vector<std::int32_t> token_ids_;
   std::vector<std::int32_t> positions_;
   std::vector<std::int32_t> query_start_;
@@ -39,6 +44,8 @@ class StepInput {
   std::vector<std::int32_t> block_table_start_;
   std::vector<std::int32_t> block_tables_;
   std::vector<std::int32_t> slots_;
+  std::vector<std::int32_t> window_tables_;  // as block_tables_ and slots_, of parts
+  std::vector<std::int32_t> window_slots_;
   std::vector<std::int32_t> adapters_;
   std::vector<std::int32_t> states_;
   std::vector<std::int8_t> token_types_;

@@ -1,5 +1,5 @@
 // StepTrace: what the engine did in each step, recorded while somebody asks for it. start() and stop(): Any thread.
-// add(): Engine thread only. While nobody asks it costs the engine one atomic read per step.
+// Others: Engine thread only. While nobody asks it costs the engine one atomic read per step.
 #pragma once
 
 #include <array>
@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
+#include "core/sched/step_plan.h"
 
 namespace quire {
 
@@ -48,10 +50,9 @@ class StepTrace {
     return std::move(records_);
   }
   bool active() const { return active_.load(std::memory_order_acquire); }
-  void add(StepRecord record) {
-    const std::lock_guard lock(mutex_);
-    if (records_.size() < max_steps_) records_.push_back(std::move(record));
-  }
+  // A step without memory for its record is not recorded.
+  void note_entries(StepRecord& record, const StepPlan& plan) const noexcept QUIRE_REQUIRES(kEngineThread);
+  void add(StepRecord& record) noexcept QUIRE_REQUIRES(kEngineThread);
 
  private:
   std::atomic<bool> active_{false};

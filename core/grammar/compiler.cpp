@@ -60,7 +60,7 @@ struct GrammarCompiler::Shared {
       if (known_.contains(key)) return;
       entries_.push_front({key, outcome, num_steps});
       known_[entries_.front().key] = entries_.begin();
-      num_bytes_ += key.size();
+      num_bytes_ += entries_.front().num_bytes();
       num_steps_ += num_steps;
       while (!entries_.empty() && (entries_.size() > limits.max_cached_grammars ||
                                    num_bytes_ > limits.max_cached_bytes || num_steps_ > limits.max_cached_steps)) {
@@ -73,11 +73,16 @@ struct GrammarCompiler::Shared {
       std::string key;
       Outcome outcome;
       std::size_t num_steps;
+
+      // A grammar is measured by its steps, a refusal by its text: it repeats names of the schema.
+      std::size_t num_bytes() const {
+        return key.size() + (outcome ? 0 : outcome.error().message.size() + outcome.error().param.size());
+      }
     };
 
     void drop_last() {
       const Entry& last = entries_.back();
-      num_bytes_ -= last.key.size();
+      num_bytes_ -= last.num_bytes();
       num_steps_ -= last.num_steps;
       known_.erase(last.key);
       entries_.pop_back();

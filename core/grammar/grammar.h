@@ -14,6 +14,8 @@ namespace quire {
 class GrammarState {
  public:
   virtual ~GrammarState() = default;
+  // Stands from now on where `other` does, a state of the same grammar. Its memory is reused.
+  virtual void assign(const GrammarState& other) = 0;
   // Sets bit (id % 32) of mask[id / 32] for every token allowed next; clears the others. End-of-sequence tokens are
   // allowed exactly where the text so far is complete. mask: ceil(vocab_size / 32) words.
   virtual void fill_mask(std::span<std::uint32_t> mask) = 0;

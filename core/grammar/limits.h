@@ -27,7 +27,7 @@ struct GrammarLimits {
   std::size_t max_steps = 40'000'000;           // units of work of one compilation
   std::chrono::milliseconds max_time{5'000};    // of one compilation, on its thread's own clock
   std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse, and refusals as well
-  std::size_t max_cached_bytes = 16u << 20;     // text of the specifications that are kept, of either
+  std::size_t max_cached_bytes = 16u << 20;     // text of what is kept, of grammars and of refusals
   std::size_t max_cached_steps = 80'000'000;    // work of the grammars that are kept, which bounds their memory
 };
 

@@ -50,6 +50,15 @@ class ThinkingState final : public GrammarState {
     phase_ = rules_->section.is_open ? Phase::kInside : Phase::kBefore;
   }
 
+  void assign(const GrammarState& other) override {
+    const auto& from = static_cast<const ThinkingState&>(other);
+    if (rest_ != nullptr) rest_->assign(*from.rest_);
+    phase_ = from.phase_;
+    seen_ = from.seen_;
+    num_tokens_ = from.num_tokens_;
+    num_end_tokens_ = from.num_end_tokens_;
+  }
+
   void fill_mask(std::span<std::uint32_t> mask) override {
     if (phase_ != Phase::kInside && rest_ != nullptr) return rest_->fill_mask(mask);
     std::fill(mask.begin(), mask.end(), ~0U);

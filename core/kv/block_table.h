@@ -8,6 +8,7 @@
 
 #include "core/base/ids.h"
 #include "core/kv/prefix_index.h"
+#include "core/kv/window_pool.h"
 
 namespace quire {
 
@@ -16,19 +17,24 @@ struct BlockTable {
   std::int32_t num_entered = 0;
   PrefixNode node{};  // of the last entered block; the salt's root where there is none
   PrefixNode root{};
-  std::vector<ChainKey> keys;  // of the sequence's full blocks, as far as they were needed; computed once, kept when
-                               // the blocks are released
-  StateId state = kNoState;    // of models with recurrent layers, while the table holds blocks
+  std::vector<ChainKey> keys;     // of the sequence's full blocks, as far as they were needed; computed once, kept when
+                                  // the blocks are released
+  std::int32_t pinned_begin = 0;  // of the blocks, those whose window parts the table pins
+  std::int32_t pinned_end = 0;
+  std::int64_t num_promised = 0;            // parts that are set aside for it beside those
+  StateId state = kNoState;                 // of models with recurrent layers, while the table holds blocks
   std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
   bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
 };
 
-// Contents to be moved, in this order, before the step's forward pass: of blocks, or of recurrent states.
+// Contents to be moved, in this order, before the step's forward pass: of blocks, of parts of blocks that layers with a
+// window keep, or of recurrent states.
 struct BlockCopy {
-  enum class Of : std::uint8_t { kBlock, kState };
+  enum class Of : std::uint8_t { kBlock, kPart, kState };
   BlockCopy(BlockId from, BlockId to) : source(from), destination(to) {}
+  BlockCopy(PartId from, PartId to) : source{from.value}, destination{to.value}, of(Of::kPart) {}
   BlockCopy(StateId from, StateId to) : source{from.value}, destination{to.value}, of(Of::kState) {}
 
   BlockId source;

@@ -17,7 +17,7 @@ std::vector<std::int64_t> KvCache::snapshot_borders(std::int64_t num_prompt_toke
                                                     std::span<const std::int64_t> message_ends) const {
   constexpr std::int64_t kBeforeEnd = 32;
   constexpr std::int64_t kApart = 64;  // what a snapshot saves at least
-  if (!has_states() || num_prompt_tokens < 2 * kBeforeEnd) return {};
+  if ((!has_states() && !has_window()) || num_prompt_tokens < 2 * kBeforeEnd) return {};
   const auto rounded = [&](std::int64_t position) { return position / block_size_ * block_size_; };
   std::vector<std::int64_t> borders{rounded(num_prompt_tokens - kBeforeEnd)};
   const auto add = [&](std::int64_t end) {
@@ -32,12 +32,20 @@ std::vector<std::int64_t> KvCache::snapshot_borders(std::int64_t num_prompt_toke
 }
 
 KvCache::KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash,
-                 std::string identity, std::int64_t num_states)
+                 std::string identity, std::int64_t num_states, const KvWindow& window)
     : block_size_(block_size),
       prefix_caching_(enable_prefix_caching),
       pool_(num_blocks),
       index_(num_blocks, block_size, hash, std::move(identity)),
-      states_(num_states) {}
+      states_(num_states),
+      window_tokens_(window.num_tokens),
+      parts_(window.num_parts, num_blocks) {
+  QUIRE_CHECK(!has_window() ||
+                  (!has_states() && window.num_tokens > 0 &&
+                   window.num_parts >= std::min(num_blocks, WindowPool::least_parts(window.num_tokens, block_size))),
+              "there are parts enough for a sequence alone, and no states beside them");
+  due_copies_.reserve(as_size(num_states));  // each state is copied to once
+}
 
 void KvCache::open(BlockTable& table, const std::string& salt) {
   table.root = table.node = index_.acquire_root(salt);
@@ -74,6 +82,7 @@ PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, s
   PrefixMatch found{.node = table.node};
   if (!prefix_caching_) return found;
   if (has_states()) return match_snapshot(table, tokens, limit);
+  if (has_window()) return match_window(table, tokens, limit);
   std::int64_t position = std::int64_t{table.num_entered} * block_size_;
   for (; position + block_size_ <= limit; position += block_size_) {
     const PrefixNode next = index_.find(found.node, key_at(table, tokens, position / block_size_),
@@ -133,7 +142,7 @@ std::int64_t KvCache::blocks_needed(const BlockTable& table, const PrefixMatch& 
 bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens,
                     std::vector<BlockCopy>& copies) {
   QUIRE_CHECK(std::cmp_equal(table.blocks.size(), table.num_entered), "a table is admitted at its last entered block");
-  if (blocks_needed(table, match, num_tokens) > pool_.num_available()) return false;
+  if (!room_needed(table, match, num_tokens).fits(available())) return false;
   if (has_states() && states_.num_available() == 0) return false;
   if (has_states()) {
     if (match.state != kNoState) states_.touch(match.state);
@@ -152,9 +161,11 @@ bool KvCache::admit(BlockTable& table, const PrefixMatch& match, std::int64_t nu
   table.node = match.node;
   if (match.partial_block != kNoBlock) pool_.touch(match.partial_block);
   const std::size_t partial_position = table.blocks.size();
+  if (has_window()) begin_window(table, match, num_tokens);
   append_new(table, blocks_for(num_tokens) - static_cast<std::int64_t>(table.blocks.size()));
   if (match.num_partial_tokens > 0 && match.partial_block != table.blocks[partial_position]) {
     copies.emplace_back(match.partial_block, table.blocks[partial_position]);
+    if (has_window()) copy_partial_part(table, match, copies);
   }
   return true;
 }
@@ -165,18 +176,28 @@ bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t nu
   const std::int64_t added = std::max<std::int64_t>(0, blocks_for(num_tokens) - held);
   const std::size_t tail = as_size(num_computed / block_size_);
   const bool shared_tail = tail < table.blocks.size() && pool_.num_references(table.blocks[tail]) > 1;
-  if (added == 0 && !shared_tail) return true;
+  if (has_window() && !has_parts_to_grow(table, num_tokens, shared_tail)) return false;
   const std::int64_t needed = added + (shared_tail ? 1 : 0);
-  if (!make_room(needed) && !(listener_ != nullptr && listener_->give_way() && make_room(needed))) return false;
-  if (shared_tail) {
-    BlockId copy = kNoBlock;
-    pool_.allocate({&copy, 1});
-    copies.emplace_back(table.blocks[tail], copy);
-    pool_.release(table.blocks[tail], index_.contains(table.blocks[tail]));
-    table.blocks[tail] = copy;
-  }
+  if (needed > 0 && !make_room(needed) && !(listener_ != nullptr && listener_->give_way() && make_room(needed)))
+    return false;
+  if (shared_tail) copy_shared_tail(table, tail, copies);
   append_new(table, added);
+  if (has_window()) give_parts(table, num_tokens);
   return true;
+}
+
+void KvCache::copy_shared_tail(BlockTable& table, std::size_t tail, std::vector<BlockCopy>& copies) {
+  const BlockId shared = table.blocks[tail];
+  BlockId copy = kNoBlock;
+  pool_.allocate({&copy, 1});
+  copies.emplace_back(shared, copy);
+  if (has_window()) {
+    give_part(table, copy);
+    copies.emplace_back(parts_.part_of(shared), parts_.part_of(copy));
+    parts_.unpin(shared);
+  }
+  release_block(shared, index_.contains(shared));
+  table.blocks[tail] = copy;
 }
 
 std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
@@ -189,28 +210,30 @@ std::int64_t KvCache::adopt(BlockTable& table, std::span<const TokenId> tokens, 
                                         tokens.subspan(as_size(position), as_size(block_size_)));
     if (next == kNoNode || index_.block(next) == kNoBlock) break;
     const BlockId found = index_.block(next);
+    if (has_window() && !pin_adopted(table, found)) break;
     pool_.retain(found);
     if (std::cmp_equal(table.blocks.size(), table.num_entered)) {
       table.blocks.push_back(found);  // a text that a grammar forced has no blocks of its own yet
     } else {
       BlockId& own = table.blocks[as_size(table.num_entered)];
-      pool_.release(own, index_.contains(own));
+      release_block(own, index_.contains(own));
       own = found;
     }
     table.node = next;
     ++table.num_entered;
+    if (has_window()) unpin_behind(table, position + block_size_);
   }
   return position - num_computed;
 }
 
 void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
-  if (!prefix_caching_) return;
-  while ((std::int64_t{table.num_entered} + 1) * block_size_ <= num_computed) {
+  while (prefix_caching_ && (std::int64_t{table.num_entered} + 1) * block_size_ <= num_computed) {
     const std::int64_t position = std::int64_t{table.num_entered} * block_size_;
     enter_full(table, key_at(table, tokens, table.num_entered),
                tokens.subspan(as_size(position), as_size(block_size_)));
   }
-  if (has_states() && num_computed - table.num_tokens_at_snapshot >= snapshot_interval_) {
+  if (has_window()) unpin_behind(table, num_computed);
+  if (has_states() && prefix_caching_ && num_computed - table.num_tokens_at_snapshot >= snapshot_interval_) {
     keep_snapshot(table, tokens, num_computed);
   }
 }
@@ -227,9 +250,11 @@ void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const
   }
   PrefixNode node = index_.find(table.node, key, content);
   if (node != kNoNode && index_.block(node) != kNoBlock) {
-    pool_.retain(index_.block(node));
-    pool_.release(own, index_.contains(own));
-    own = index_.block(node);
+    const BlockId found = index_.block(node);
+    pool_.retain(found);
+    if (has_window() && found != own) hand_over_part(own, found);
+    release_block(own, index_.contains(own));
+    own = found;
   } else {
     QUIRE_CHECK(sole_owner, "only its one owner fills a block");
     if (node == kNoNode) node = index_.insert(table.node, key, content);
@@ -394,16 +419,18 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
                  from.keys.begin() + std::min<std::ptrdiff_t>(std::ssize(from.keys), num_computed / block_size_));
   to.num_entered = from.num_entered;
   to.node = from.node;
+  if (has_window()) pin_computed(to, num_computed);
 }
 
 void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                       WhenEvicted when_evicted) {
   if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
   let_go_of_state(table, tokens, num_computed);
+  if (has_window()) unpin_all(table);
   for (std::size_t i = table.blocks.size(); i-- > 0;) {
     if (table.is_returning) pool_.favour(table.blocks[i]);
     pool_.set_forgettable(table.blocks[i], when_evicted == WhenEvicted::kForgotten);
-    pool_.release(table.blocks[i], index_.contains(table.blocks[i]));
+    release_block(table.blocks[i], index_.contains(table.blocks[i]));
   }
   table.blocks.clear();
   table.num_entered = 0;
@@ -424,7 +451,13 @@ void KvCache::evict_oldest() {
                                pool_.is_forgettable(block) ? WhenEvicted::kForgotten : WhenEvicted::kOffered);
   }
   leave_tree(block);
+  if (has_window()) parts_.drop(block);
   pool_.drop(block);
+}
+
+void KvCache::release_block(BlockId block, bool keep) {
+  pool_.release(block, keep);
+  if (has_window() && !keep && pool_.num_references(block) == 0) parts_.drop(block);
 }
 
 void KvCache::append_new(BlockTable& table, std::int64_t num_blocks) {
@@ -439,6 +472,7 @@ void KvCache::check_integrity() const {
   pool_.check_integrity();
   index_.check_integrity();
   states_.check_integrity();
+  if (has_window()) check_parts();
   for (StateId state = states_.oldest_snapshot(); state != kNoState; state = states_.next_snapshot(state)) {
     QUIRE_CHECK(index_.snapshot(states_.node_of(state)) == state, "a snapshot is where its node says");
   }

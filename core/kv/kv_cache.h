@@ -2,9 +2,11 @@
 // Knows which block holds what, never the numbers in it: copies are returned for the caller to do before the next
 // forward pass. Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a
 // shared one is copied first; a block is found by its content only once that content has been computed; a parent
-// outlives its children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state.
+// outlives its children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state, of
+// those that keep parts for a window as far as the window before its end is there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "core/kv/block_table.h"
 #include "core/kv/prefix_index.h"
 #include "core/kv/state_pool.h"
+#include "core/kv/window_pool.h"
 
 namespace quire {
 
@@ -25,6 +28,30 @@ struct PrefixMatch {
   BlockId partial_block = kNoBlock;
   std::int32_t num_partial_tokens = 0;
   StateId state = kNoState;  // the snapshot after all of that
+};
+
+// Layers with a window keep less than the others: parts of some blocks.
+struct KvWindow {
+  std::int64_t num_tokens = 0;  // that a token sees, itself among them
+  std::int64_t num_parts = 0;   // 0: there are no such layers, or they keep as much as the others
+};
+
+// Room in the pool of blocks, and among the parts that layers with a window keep.
+struct KvRoom {
+  std::int64_t blocks = 0;
+  std::int64_t parts = 0;
+
+  bool fits(const KvRoom& available) const { return blocks <= available.blocks && parts <= available.parts; }
+  KvRoom& operator+=(const KvRoom& other) {
+    blocks += other.blocks;
+    parts += other.parts;
+    return *this;
+  }
+  KvRoom& operator-=(const KvRoom& other) {
+    blocks -= other.blocks;
+    parts -= other.parts;
+    return *this;
+  }
 };
 
 // What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
@@ -47,7 +74,7 @@ class KvCacheListener {
 class KvCache {
  public:
   KvCache(std::int64_t num_blocks, std::int32_t block_size, bool enable_prefix_caching, BlockHash hash = content_hash,
-          std::string identity = {}, std::int64_t num_states = 0);
+          std::string identity = {}, std::int64_t num_states = 0, const KvWindow& window = {});
 
   // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
   void open(BlockTable& table, const std::string& salt);
@@ -119,10 +146,28 @@ class KvCache {
   std::int64_t match_tokens(const PrefixMatch& match) const {
     return std::int64_t{match.num_blocks} * block_size_ + match.num_partial_tokens;
   }
+  // Room that admit() would take out of what is available, and that there is now and in all.
+  KvRoom room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
+  KvRoom available() const { return {pool_.num_available(), parts_.num_available()}; }
+  KvRoom capacity() const { return {pool_.num_blocks(), parts_.num_parts()}; }
+  // What a sequence of so many tokens holds at most when it grows token by token.
+  KvRoom most_room(std::int64_t num_tokens) const;
+  // Tokens to which the table can grow with the parts that are promised to it and available; no fewer than a block more
+  // where room_needed() was there when it was admitted for them.
+  std::int64_t tokens_with_parts(const BlockTable& table, std::int64_t num_computed) const;
+  // The parts that a token after the first `position` tokens sees, which are computed and not yet behind the window,
+  // are to be cached longer than others: sequences are likely to branch off there.
+  void keep_window(BlockTable& table, std::int64_t position);
+  const WindowPool& window() const { return parts_; }
+  bool has_window() const { return parts_.num_parts() > 0; }
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
   const StatePool& states() const { return states_; }
-  bool can_fork() const { return !has_states() || states_.num_available() > 0; }
+  bool can_keep_state() const { return !has_states() || states_.num_available() > 0; }
+  // Whether the table's first num_computed tokens can be shared: what is kept beside blocks is kept of the end only.
+  bool can_fork(const BlockTable& table, std::int64_t num_computed) const {
+    return can_keep_state() && (!has_window() || first_kept(num_computed) >= table.pinned_begin);
+  }
   bool has_states() const { return states_.num_states() > 0; }
   bool prefix_caching() const { return prefix_caching_; }
   void check_integrity() const;  // O(num_blocks)
@@ -131,6 +176,31 @@ class KvCache {
   bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
   PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+
+  // kv_cache_window.cpp: parts of blocks.
+  PrefixMatch match_window(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
+  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the next token
+  // sees first, or the last full one. A full one at least is kept, for kernels read past a window's beginning.
+  std::int64_t first_kept(std::int64_t num_computed) const {
+    const std::int64_t first_seen = std::max<std::int64_t>(0, num_computed - window_tokens_ + 1) / block_size_;
+    return std::min(first_seen, std::max<std::int64_t>(0, num_computed / block_size_ - 1));
+  }
+  std::int64_t parts_per_sequence() const { return WindowPool::parts_per_sequence(window_tokens_, block_size_); }
+  std::int64_t parts_to_promise(std::int64_t num_matched, std::int64_t num_tokens) const;
+  void begin_window(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens);
+  void copy_partial_part(BlockTable& table, const PrefixMatch& match, std::vector<BlockCopy>& copies);
+  void pin_computed(BlockTable& table, std::int64_t num_computed);
+  bool pin_adopted(BlockTable& table, BlockId found);
+  bool has_parts_to_grow(const BlockTable& table, std::int64_t num_tokens, bool shared_tail) const;
+  void give_part(BlockTable& table, BlockId block);
+  void give_parts(BlockTable& table, std::int64_t num_tokens);
+  void hand_over_part(BlockId from, BlockId to);
+  void unpin_behind(BlockTable& table, std::int64_t num_computed);
+  void unpin_all(BlockTable& table);
+  void check_parts() const;
+
+  void release_block(BlockId block, bool keep);
+  void copy_shared_tail(BlockTable& table, std::size_t tail, std::vector<BlockCopy>& copies);
   StateId take_state();
   bool is_due(StateId snapshot) const;
   struct Snapshot {
@@ -152,6 +222,8 @@ class KvCache {
   BlockPool pool_;
   PrefixIndex index_;
   StatePool states_;
+  const std::int64_t window_tokens_;
+  WindowPool parts_;
   std::int64_t snapshot_interval_ = 2048;
   std::vector<BlockCopy> due_copies_;
   KvCacheListener* listener_ = nullptr;

@@ -1,6 +1,7 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -16,10 +17,6 @@ constexpr std::chrono::milliseconds kLeastPatience{100};
 constexpr std::chrono::milliseconds kPatience{2'000};  // where it is not known what computing takes
 constexpr int kMostCleaned = 32;                       // cached blocks that a step looks at
 
-double seconds_since(LowerTier::Clock::time_point began) {
-  return std::chrono::duration<double>(LowerTier::Clock::now() - began).count();
-}
-
 void follow(double& average, double value) {
   average = average == 0.0 ? value : average + kNewest * (value - average);
 }
@@ -33,17 +30,15 @@ LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tok
 
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, KvStorage& storage, StateStorage* states, HostTier* host, DiskTier* disk,
+LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t state_bytes, HostTier* host, DiskTier* disk,
                      const LowerTierOptions& options)
     : kv_(kv),
-      storage_(storage),
-      states_(states),
       index_(kv.mutable_index()),
       host_(host),
       disk_(disk),
       options_(options),
-      block_bytes_(static_cast<std::int64_t>(storage.block_bytes())),
-      state_bytes_(states == nullptr ? 0 : static_cast<std::int64_t>(states->state_bytes())),
+      block_bytes_(block_bytes),
+      state_bytes_(state_bytes),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
   kv_.set_listener(this);
 }
@@ -84,9 +79,9 @@ PrefixNode LowerTier::child(const Restore& restore, PrefixNode node, std::int64_
 // As far as the prompt is in the pool or in a tier that is cheaper than computing; 0 where all of that is in the pool.
 std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
   const double compute = restore.compute_seconds * kv_.block_size();
-  const bool refuses_host = compute > 0.0 && copy_in_seconds_ > compute;
+  const bool refuses_host = compute > 0.0 && load_seconds_ > compute;
   const bool refuses_disk = compute > 0.0 && read_seconds_ > compute;
-  if (refuses_host && measures_) copy_in_seconds_ *= kRefused;
+  if (refuses_host && measures_) load_seconds_ *= kRefused;
   if (refuses_disk) read_seconds_ *= kRefused;
   PrefixNode node = restore.table->root;
   bool is_below = false;       // something of the prefix so far
@@ -102,7 +97,7 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
       if (!is_kept(false)) break;
       is_below = true;
     }
-    const bool has_state = states_ == nullptr || kv_.has_state_after(node);
+    const bool has_state = state_bytes_ == 0 || kv_.has_state_after(node);
     if (!has_state && !is_kept(true)) continue;
     num_found = index + 1;
     is_found_below = is_below || !has_state;
@@ -122,7 +117,7 @@ bool LowerTier::is_on_disk(PrefixNode node, bool with_state) const {
 
 // The last block comes with the state that the sequence goes on from.
 bool LowerTier::lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const {
-  return states_ != nullptr && index + 1 == restore.num_blocks && !kv_.has_state_after(node);
+  return state_bytes_ > 0 && index + 1 == restore.num_blocks && !kv_.has_state_after(node);
 }
 
 void LowerTier::begin_step(Clock::time_point now) {
@@ -202,32 +197,55 @@ BlockPayload LowerTier::payload_of(PrefixNode node, bool with_state) const {
 bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
-  const auto began = Clock::now();
-  const bool from_host = host_ != nullptr && host_->contains(node);
   const bool with_state = lacks_state(restore, node, restore.held.num_entered);
+  BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
   const KvCache::Taken taken = kv_.take(restore.held, node);
   if (taken.block == kNoBlock) return false;
-  const auto block_bytes = static_cast<std::size_t>(block_bytes_);
-  if (taken.is_new) storage_.write_block(taken.block.value, std::span(*payload).first(block_bytes));
+  if (taken.is_new) load.block = taken.block;
   if (with_state) {
-    do_due_copies();
-    const StateId state = kv_.keep_state_after(node);
-    if (state != kNoState) states_->write_state(state.value, std::span(*payload).subspan(block_bytes));
+    move_due_copies();
+    load.state = kv_.keep_state_after(node);
   }
+  moves_.push_back(std::move(load));
   bytes_in_ -= payload_bytes(with_state);
   ++restore.num_copied;
   ++num_restored_;
-  if (from_host && measures_) follow(copy_in_seconds_, of_block(seconds_since(began), payload_bytes(with_state)));
   if (arrived_.erase(node) > 0) index_.drop_user(node);
   return true;
 }
 
-// Before a state is written: it may be one that the next step's copies begin with.
-void LowerTier::do_due_copies() {
+// Before a state is loaded: it may be one that the next step's copies begin with.
+void LowerTier::move_due_copies() {
   due_copies_.clear();
   kv_.take_due_copies(due_copies_);
-  for (const BlockCopy& copy : due_copies_)
-    states_->copy_state(copy.source.value, copy.destination.value);
+  for (const BlockCopy& copy : due_copies_) {
+    moves_.push_back({.kind = BlockMove::Kind::kCopyState,
+                      .state = StateId{copy.destination.value},
+                      .source = StateId{copy.source.value}});
+  }
+}
+
+void LowerTier::take_moves(std::vector<BlockMove>& moves) {
+  std::move(moves_.begin(), moves_.end(), std::back_inserter(moves));
+  moves_.clear();
+}
+
+void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& times) {
+  std::int64_t bytes_in = 0;
+  std::int64_t bytes_out = 0;
+  for (const BlockMove& move : moves) {
+    if (move.bytes == nullptr) continue;
+    (move.kind == BlockMove::Kind::kLoad ? bytes_in : bytes_out) += std::ssize(*move.bytes);
+    if (!move.is_for_disk) continue;
+    outgoing_.erase(move.node);
+    outgoing_bytes_ -= std::ssize(*move.bytes);
+    disk_->put(index_, move.node, move.bytes);
+    index_.drop_user(move.node);
+    index_.forget_unused(move.node);
+  }
+  if (!measures_) return;
+  if (bytes_in > 0) follow(load_seconds_, of_block(times.load_s, bytes_in));
+  if (bytes_out > 0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
 }
 
 // Asks the disk for what comes next, as far as it may be in flight. False where the very next is not to be had.
@@ -295,57 +313,61 @@ std::optional<LowerTier::Clock::time_point> LowerTier::next_deadline() const {
 
 std::optional<double> LowerTier::swap_seconds() const {
   if (host_ == nullptr) return std::nullopt;
-  return copy_out_seconds_ + copy_in_seconds_;
+  return offload_seconds_ + load_seconds_;
 }
 
 void LowerTier::set_swap_seconds(double of_block) {
-  copy_in_seconds_ = copy_out_seconds_ = of_block / 2.0;
+  load_seconds_ = offload_seconds_ = of_block / 2.0;
   measures_ = false;
 }
 
 void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   if (what == WhenEvicted::kForgotten) {
-    if (measures_) copy_out_seconds_ *= kRefused;
+    if (measures_) offload_seconds_ *= kRefused;
   } else {
     keep_below(node);
   }
 }
 
-BlockPayload LowerTier::copy_out(PrefixNode node, bool with_state) const {
-  const auto block_bytes = static_cast<std::size_t>(block_bytes_);
-  auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(payload_bytes(with_state)));
-  storage_.read_block(index_.block(node).value, std::span(*content).first(block_bytes));
-  if (with_state) states_->read_state(index_.snapshot(node).value, std::span(*content).subspan(block_bytes));
-  return content;
-}
-
-// In the tiers that do not have it yet, or have it without its state, as far as a step's share allows: one copy for
-// both.
+// In the tiers that do not have it yet, or have it without its state, as far as a step's share allows.
 void LowerTier::keep_below(PrefixNode node) {
   if (!index_.is_full(node)) return;
-  const bool with_state = states_ != nullptr && kv_.has_state_after(node);
+  const bool with_state = state_bytes_ > 0 && kv_.has_state_after(node);
   const std::int64_t num_bytes = payload_bytes(with_state);
   const bool to_host = host_ != nullptr && !is_on_host(node, with_state);
-  const bool is_on_its_way = disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node);
-  const bool to_disk =
-      disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_state) && disk_->can_take(num_bytes);
+  const bool is_on_its_way =
+      outgoing_.contains(node) || (disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node));
+  const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_state) && can_write(num_bytes);
   if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
-  if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
+  if ((to_host || to_disk) && bytes_out_ >= block_bytes_) move_out(node, with_state, to_host, to_disk);
+}
+
+// One copy for both. It is filled before anything that comes after it in the step reads it.
+void LowerTier::move_out(PrefixNode node, bool with_state, bool to_host, bool to_disk) {
+  const std::int64_t num_bytes = payload_bytes(with_state);
+  const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
   bytes_out_ -= num_bytes;
-  const auto began = Clock::now();
-  const BlockPayload content = copy_out(node, with_state);
+  moves_.push_back({.kind = BlockMove::Kind::kOffload,
+                    .node = node,
+                    .block = index_.block(node),
+                    .state = with_state ? index_.snapshot(node) : kNoState,
+                    .bytes = content,
+                    .unfilled = content.get(),
+                    .is_for_disk = to_disk});
+  if (to_disk) {
+    outgoing_.insert(node);
+    outgoing_bytes_ += num_bytes;
+    index_.add_user(node);
+  }
+  if (!to_host) return;
   const auto left = [&](PrefixNode leaving) {
     index_.set_below(leaving, TierKind::kHost, false);
     index_.forget_unused(leaving);
   };
   const auto token_bytes = static_cast<std::int64_t>(index_.tokens(node).size_bytes());
-  if (to_host) {
-    const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes, content, left);
-    index_.set_below(node, TierKind::kHost, is_kept);
-    if (is_kept && measures_) follow(copy_out_seconds_, of_block(seconds_since(began), num_bytes));
-  }
-  if (to_disk) disk_->put(index_, node, content);
+  const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes, content, left);
+  index_.set_below(node, TierKind::kHost, is_kept);
 }
 
 // Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
@@ -361,10 +383,9 @@ void LowerTier::clean_oldest() {
 }
 
 bool LowerTier::persist_some(std::int64_t num_blocks) {
-  if (disk_ == nullptr || !disk_->can_take(block_bytes_)) return false;
   bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
   const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
-  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_; ++next_to_persist_) {
+  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_ && has_disk_room(); ++next_to_persist_) {
     const PrefixNode node = index_.node_of(BlockId{static_cast<std::int32_t>(next_to_persist_)});
     if (node != kNoNode) keep_below(node);
   }
@@ -374,17 +395,16 @@ bool LowerTier::persist_some(std::int64_t num_blocks) {
   return false;
 }
 
-void LowerTier::persist_all(Clock::time_point until) {
-  if (disk_ == nullptr) return;
-  next_to_persist_ = 0;
-  bool in_time = true;
-  do {
-    if (disk_->can_take(block_bytes_)) continue;
-    in_time = disk_->wait_idle(until);
-    receive();
-    if (!disk_->can_take(block_bytes_)) break;
-  } while (in_time && persist_some(1) && Clock::now() < until);
-  if (!disk_->wait_idle(until)) disk_->drop_writes();
+bool LowerTier::wait_for_room(Clock::time_point until) {
+  if (disk_ == nullptr || Clock::now() >= until) return false;
+  if (has_disk_room()) return true;
+  const bool in_time = disk_->wait_idle(until);
+  receive();
+  return in_time && has_disk_room();
+}
+
+void LowerTier::end_persisting(Clock::time_point until) {
+  if (disk_ != nullptr && !disk_->wait_idle(until)) disk_->drop_writes();
 }
 
 void LowerTier::before_close(BlockTable& table) {

@@ -1,10 +1,10 @@
-// LowerTier: moves blocks between the KV cache and the tiers below it, host memory and disk. Engine thread only; never
-// waits for the disk. What the pool evicts is kept in both (a preempted sequence is so swapped out, no more of it than
-// room is needed for), unless it is cheaper made anew; what a request could use comes back before it is started, if
-// that is cheaper than computing it. Prices are averages of what was measured; one that is refused falls by a hundredth
-// each time, so that it is tried again. A recurrent state goes with the block that it stands behind. Invariants: a step
-// copies max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be copied;
-// a node is read once, however many wait for it.
+// LowerTier: decides what moves between the KV cache and the tiers below it, host memory and disk; a step's executor
+// does it. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted sequence is
+// so swapped out, no more of it than room is needed for), unless it is cheaper made anew; what a request could use
+// comes back before it is started, if that is cheaper than computing it. Prices are averages of what was measured; one
+// that is refused falls by a hundredth each time, so that it is tried again. A recurrent state goes with the block that
+// it stands behind. Invariants: a step moves max_bytes_per_step in and as many out, or one block; max_bytes_in_flight
+// are being read or wait to be copied; a node is read once, however many wait for it.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,13 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "core/kv/block_move.h"
 #include "core/kv/disk_tier.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
-#include "kernels/backend.h"
 
 namespace quire {
 
@@ -33,8 +34,8 @@ class LowerTier : public KvCacheListener {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All must outlive it; a null tier is not there. states: of a model with recurrent layers, else null.
-  LowerTier(KvCache& kv, KvStorage& storage, StateStorage* states, HostTier* host, DiskTier* disk,
+  // All must outlive it; a null tier is not there. state_bytes: of a model with recurrent layers, else 0.
+  LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t state_bytes, HostTier* host, DiskTier* disk,
             const LowerTierOptions& options = {});
   ~LowerTier() override;
 
@@ -43,8 +44,12 @@ class LowerTier : public KvCacheListener {
   // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
   bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
                Clock::time_point now = Clock::now());
-  // Before a step is planned: takes what the disk did, and copies a step's share.
+  // Before a step is planned: takes what the disk did, and brings back a step's share.
   void begin_step(Clock::time_point now = Clock::now());
+  // Once the step is planned: appends all that moves with it, in order. Until finish_moves() it must stay.
+  void take_moves(std::vector<BlockMove>& moves);
+  // The step is done, and its moves took so long: what was offloaded is handed to the disk.
+  void finish_moves(std::span<const BlockMove> moves, const MoveTimes& times);
 
   // Whether the next begin_step() has something to do without waiting for the disk.
   bool is_moving() const { return is_moving_; }
@@ -57,12 +62,15 @@ class LowerTier : public KvCacheListener {
   // From now on it costs this, whatever is measured: for a simulation, whose clock is another.
   void set_swap_seconds(double of_block);
 
-  // Writes to the disk what is cached, the next `num_blocks` of the pool; false once all of it has been looked at (and
-  // the next call begins anew).
+  // Whether the disk takes another block now.
+  bool has_disk_room() const { return disk_ != nullptr && can_write(block_bytes_); }
+  // Moves what is cached to the disk, of the pool's next `num_blocks` as much as there is room and a step's share;
+  // false once all of it has been looked at (and the next call begins anew).
   bool persist_some(std::int64_t num_blocks);
-  // Writes everything that is cached to the disk and waits until that is done, or the disk takes no more. At `until`
-  // what has not been written is dropped.
-  void persist_all(Clock::time_point until = Clock::time_point::max());
+  // Only at the engine's end, which waits for the disk: for room, false where `until` comes first or it takes nothing;
+  // then for all to be written. What has not been at `until` is dropped.
+  bool wait_for_room(Clock::time_point until);
+  void end_persisting(Clock::time_point until);
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
   void before_snapshot_leaves(PrefixNode node) override { keep_below(node); }
@@ -94,13 +102,14 @@ class LowerTier : public KvCacheListener {
   bool is_on_disk(PrefixNode node, bool with_state) const;
   BlockPayload payload_of(PrefixNode node, bool with_state) const;
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
-  void do_due_copies();
-  BlockPayload copy_out(PrefixNode node, bool with_state) const;
+  void move_due_copies();
+  void move_out(PrefixNode node, bool with_state, bool to_host, bool to_disk);
   std::int64_t payload_bytes(bool with_state) const { return with_state ? block_bytes_ + state_bytes_ : block_bytes_; }
   // Of what took so long for so many bytes.
   double of_block(double seconds, std::int64_t num_bytes) const {
     return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
   }
+  bool can_write(std::int64_t num_bytes) const { return disk_->can_take(outgoing_bytes_ + num_bytes); }
   bool has_state(std::int64_t bytes) const { return state_bytes_ > 0 && bytes == block_bytes_ + state_bytes_; }
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
@@ -111,8 +120,6 @@ class LowerTier : public KvCacheListener {
   void clean_oldest();
 
   KvCache& kv_;
-  KvStorage& storage_;
-  StateStorage* const states_;
   PrefixIndex& index_;
   HostTier* const host_;
   DiskTier* const disk_;
@@ -132,15 +139,18 @@ class LowerTier : public KvCacheListener {
   std::unordered_map<PrefixNode, Waiting> arrived_;  // read, not yet copied
   std::vector<DiskTier::Arrived> received_;
   std::vector<BlockCopy> due_copies_;
-  std::int64_t bytes_in_ = 0;  // left to be copied in this step
+  std::vector<BlockMove> moves_;             // of the next step
+  std::unordered_set<PrefixNode> outgoing_;  // to the disk, with a step that is not done
+  std::int64_t outgoing_bytes_ = 0;
+  std::int64_t bytes_in_ = 0;  // left to be moved in this step
   std::int64_t bytes_out_ = 0;
   bool is_moving_ = false;
   std::uint64_t next_restore_ = 1;
   std::uint64_t num_restored_ = 0;
   std::int64_t next_to_persist_ = 0;
-  double read_seconds_ = 0.0;     // of a block from disk; 0: not yet known
-  double copy_in_seconds_ = 0.0;  // of a block from host memory
-  double copy_out_seconds_ = 0.0;
+  double read_seconds_ = 0.0;  // of a block from disk; 0: not yet known
+  double load_seconds_ = 0.0;  // of a block from host memory
+  double offload_seconds_ = 0.0;
   bool measures_ = true;
 };
 

@@ -45,15 +45,18 @@ void PrefixIndex::add_nodes(std::size_t num_nodes) {
 }
 
 PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
-  auto [found, added] = root_of_salt_.try_emplace(salt);
-  if (added) {
+  auto found = root_of_salt_.find(salt);
+  if (found == root_of_salt_.end()) {
     if (free_roots_.empty()) {
+      // So that forgetting a root allocates nothing.
+      if (free_roots_.capacity() <= roots_.size()) free_roots_.reserve(2 * roots_.size() + 1);
       roots_.emplace_back();
       free_roots_.push_back(PrefixNode{static_cast<std::int32_t>(-static_cast<std::int64_t>(roots_.size()))});
     }
-    found->second = free_roots_.back();
+    Root root{.salt = salt, .key = key_of_root(salt)};
+    found = root_of_salt_.emplace(salt, free_roots_.back()).first;
     free_roots_.pop_back();
-    roots_[root_index(found->second)] = {.salt = salt, .key = key_of_root(salt)};
+    roots_[root_index(found->second)] = std::move(root);
   }
   ++roots_[root_index(found->second)].num_users;
   return found->second;

@@ -56,7 +56,10 @@ TierFolder::TierFolder(const TierFolderOptions& options, std::function<void()> r
     throw StartupError(
         fmt::format("kv_cache.disk_tier_path: {} cannot be made: {}", folder_.string(), error.message()));
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    kKvIoThread.assume();
+    run();
+  });
 }
 
 TierFolder::~TierFolder() {

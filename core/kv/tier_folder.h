@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/thread_role.h"
 #include "core/kv/tier_record.h"
 
 namespace quire {
@@ -74,16 +75,16 @@ class TierFolder {
     std::uint64_t number;
   };
 
-  void run();
-  bool take_lock();
-  void load();
-  void trim_other_folders() const;
-  void write_next(const TierRecord& record);
-  TierEvent read_one(const Read& read) const;
-  void pause_writing(const std::error_code& why);
-  void drop_lock();
-  void post(TierEvent event);
-  std::filesystem::path path_of(const ChainKey& key) const;
+  void run() QUIRE_REQUIRES(kKvIoThread);
+  bool take_lock() QUIRE_REQUIRES(kKvIoThread);
+  void load() QUIRE_REQUIRES(kKvIoThread);
+  void trim_other_folders() const QUIRE_REQUIRES(kKvIoThread);
+  void write_next(const TierRecord& record) QUIRE_REQUIRES(kKvIoThread);
+  TierEvent read_one(const Read& read) const QUIRE_REQUIRES(kKvIoThread);
+  void pause_writing(const std::error_code& why) QUIRE_REQUIRES(kKvIoThread);
+  void drop_lock() QUIRE_REQUIRES(kKvIoThread);
+  void post(TierEvent event) QUIRE_REQUIRES(kKvIoThread);
+  std::filesystem::path path_of(const ChainKey& key) const QUIRE_REQUIRES(kKvIoThread);
 
   const TierFolderOptions options_;
   const std::filesystem::path folder_;
@@ -102,7 +103,7 @@ class TierFolder {
   bool said_locked_ = false;
   bool is_busy_ = true;
   bool stopping_ = false;
-  int lock_file_ = -1;  // the thread's own
+  int lock_file_ QUIRE_GUARDED_BY(kKvIoThread) = -1;
   std::thread thread_;
 };
 

@@ -36,8 +36,9 @@ std::string hf_name(const std::string& gguf, const std::string& prefix) {
   for (int i = 0; i < kNumWeightRoles; ++i) {
     const RoleInfo& info = role_info(static_cast<WeightRole>(i));
     if (info.gguf != rest.substr(0, dot) || info.hf.empty()) continue;
-    const bool is_head = static_cast<WeightRole>(i) == WeightRole::kHead;
-    return fmt::format("{}{}{}{}", is_head ? "" : prefix, layer, info.hf, rest.substr(dot));
+    // '^' stands before the head's name, which has no prefix.
+    if (info.hf.starts_with('^')) return fmt::format("{}{}", info.hf.substr(1), rest.substr(dot));
+    return fmt::format("{}{}{}{}", prefix, layer, info.hf, rest.substr(dot));
   }
   return gguf;
 }
@@ -81,7 +82,7 @@ const HfFamily* find_family(const nlohmann::json& config, const std::string& whe
   const JsonObject object(config, where);
   const std::string type = object.text("model_type").value_or("");
   if (type == "llama" || type == "qwen2" || type == "qwen3") return nullptr;
-  if (const HfFamily* family = find_hf_family(type)) return family;
+  if (const HfFamily* family = hf_family_of(config)) return family;
   object.fail(fmt::format("the model type '{}' is not supported; the nearest known one is '{}'", printable(type),
                           nearest_hf_family(type)));
 }
@@ -136,9 +137,11 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
     name_tensors(tensors, out.spec.config);
   } else {
     text = with_class_defaults(text, *family);
-    const auto metadata = translate_hf_config(text, *family, config_path.string());
-    translate_hf_tensors(text, *family, tensors);
+    const JsonObject object(text, config_path.string());
+    const auto metadata = translate_hf_config(text, object, *family, tensors);
+    translate_hf_tensors(object, *family, tensors);
     out.spec = read_spec(*metadata, tensors, served_context);
+    refuse_unknown_hf_keys(text, object);
     if (family->swaps_halves) {
       for (RopeConfig& rope : out.spec.ropes)
         rope.style = RopeStyle::kHalf;
@@ -154,6 +157,7 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   }
   const auto pooling_path = directory / "1_Pooling" / "config.json";
   if (const auto pooling = read_json_file(pooling_path)) out.pooling = read_hf_pooling(*pooling, pooling_path.string());
+  if (out.spec.num_labels > 0) out.pooling = out.spec.is_causal ? Pooling::kLast : Pooling::kCls;
   if (with_text) {
     out.tokenizer = read_hf_tokenizer(directory);
     check_vocabulary(*out.tokenizer, out.spec.config.vocab_size, where);

@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/model/architectures/kv_groups.h"
 #include "core/model/checkpoint.h"
 #include "core/model/layers/transformer.h"
 #include "core/model/packed_cache.h"
@@ -109,6 +110,8 @@ void CheckpointModel::fill_info() {
   info_.pooling = checkpoint_.spec.is_causal ? Pooling::kLast : Pooling::kMean;
   if (checkpoint_.pooling != Pooling::kNone) info_.pooling = checkpoint_.pooling;
   info_.kv_layout = kv_layout_of(checkpoint_.spec);
+  info_.kv_split = kv_split_of(checkpoint_.spec);
+  info_.kv_groups = kv_groups_of(checkpoint_.spec);
   info_.state_floats = state_floats(checkpoint_.spec);
   info_.num_labels = checkpoint_.spec.num_labels;
   info_.is_causal = checkpoint_.spec.is_causal;

@@ -37,10 +37,12 @@ struct ModelInfo {
   std::int64_t hidden_size = 0;
   Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the positions that saw the whole text
   KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
-  std::int64_t state_floats = 0;     // that each sequence keeps of recurrent layers
-  std::int64_t num_labels = 0;       // of a classifier: rerankers
-  bool is_causal = true;             // false: a sequence is computed whole, in one step
-  bool has_head = true;              // false: embeddings only
+  KvSplit kv_split;                  // the same, of layers with a window and of the others
+  std::vector<KvGroupSpec> kv_groups;
+  std::int64_t state_floats = 0;            // that each sequence keeps of recurrent layers
+  std::int64_t num_labels = 0;              // of a classifier: rerankers
+  bool is_causal = true;                    // false: a sequence is computed whole, in one step
+  bool has_head = true;                     // false: embeddings only
   std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 

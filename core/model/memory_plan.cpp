@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/base/result.h"
+#include "core/kv/window_pool.h"
 #include "core/model/model.h"
 
 namespace quire {
@@ -20,8 +21,12 @@ std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& op
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(options.memory) / needs.kv_block_bytes);
 }
 
+std::int64_t useful_blocks(const MemoryNeeds& needs, std::int32_t block_size) {
+  return (needs.useful_kv_tokens + block_size - 1) / block_size;
+}
+
 std::int64_t default_blocks(const MemoryNeeds& needs, std::int32_t block_size, std::uint64_t left) {
-  const std::int64_t useful = (needs.useful_kv_tokens + block_size - 1) / block_size;
+  const std::int64_t useful = useful_blocks(needs, block_size);
   const std::uint64_t affordable = left / 100 * kDefaultKvShare / needs.kv_block_bytes;
   return static_cast<std::int64_t>(std::min(affordable, static_cast<std::uint64_t>(useful)));
 }
@@ -47,6 +52,57 @@ void check_options(const KvCacheOptions& options) {
   }
 }
 
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Parts that one sequence holds at most beside those of a step's tokens.
+std::int64_t parts_per_sequence(const MemoryPlan& plan) {
+  return WindowPool::parts_per_sequence(plan.needs.window_tokens, plan.block_size);
+}
+
+// Parts that go with so many blocks: a step's, and windows of as many sequences as the blocks hold, where these are
+// some windows long. Where they are shorter, parts lack before blocks do: a quarter of the pool's bytes is for the
+// windows of as many sequences as may run.
+std::int64_t parts_beside(const MemoryPlan& plan, std::int64_t num_blocks, std::uint64_t pool_bytes) {
+  constexpr std::int64_t kWindows = 4;
+  constexpr std::int64_t kLeastTokens = 2048;
+  const MemoryNeeds& needs = plan.needs;
+  const std::int64_t of_one = parts_per_sequence(plan);
+  const std::int64_t of_step = ceil_div(needs.limits.max_num_batched_tokens, plan.block_size);
+  const std::int64_t typical =
+      std::min(std::max(kWindows * needs.window_tokens, kLeastTokens), needs.limits.max_model_len);
+  const std::int64_t of_long = of_step + ceil_div(num_blocks * of_one, ceil_div(typical, plan.block_size));
+  const auto quarter = static_cast<std::int64_t>(pool_bytes / 4 / needs.window_part_bytes);
+  const std::int64_t of_short = std::min(of_step + needs.limits.max_num_seqs * of_one, quarter);
+  const std::int64_t least = WindowPool::least_parts(needs.window_tokens, plan.block_size) + of_step;
+  return std::min(std::max({of_long, of_short, least}), num_blocks);
+}
+
+// Layers with a window keep parts of some blocks: in the bytes of a pool of whole blocks there is room for more blocks.
+void split_window(const KvCacheOptions& options, std::int64_t most_blocks, MemoryPlan& plan) {
+  const MemoryNeeds& needs = plan.needs;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(plan.num_blocks) * needs.kv_block_bytes;
+  if (options.num_blocks > 0) {
+    const std::int64_t num_parts = parts_beside(plan, plan.num_blocks, bytes);
+    plan.num_window_parts = num_parts < plan.num_blocks ? num_parts : 0;
+    return;
+  }
+  // A block without bytes of its own is worth as much as the parts that sequences of full length take.
+  const auto all_parts = static_cast<std::int64_t>(bytes / needs.window_part_bytes);
+  const std::int64_t longest = ceil_div(needs.limits.max_model_len, plan.block_size);
+  const std::int64_t enough = ceil_div(all_parts * longest, parts_per_sequence(plan));
+  std::int64_t fits = plan.num_blocks;
+  for (std::int64_t end = std::min(most_blocks, std::max(enough, fits)) + 1; fits + 1 < end;) {
+    const std::int64_t middle = fits + (end - fits) / 2;
+    (plan.kv_bytes(middle, parts_beside(plan, middle, bytes)) <= bytes ? fits : end) = middle;
+  }
+  const std::int64_t num_parts = parts_beside(plan, fits, bytes);
+  if (num_parts >= fits) return;
+  plan.num_blocks = fits;
+  plan.num_window_parts = num_parts;
+}
+
 }  // namespace
 
 std::string format_bytes(std::uint64_t bytes) {
@@ -65,7 +121,9 @@ std::uint64_t MemoryPlan::total_bytes() const {
 }
 
 std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
-  return num_blocks / ((tokens + block_size - 1) / block_size);
+  const std::int64_t of_one = ceil_div(tokens, block_size);
+  if (num_window_parts == 0) return num_blocks / of_one;
+  return std::min(num_blocks / of_one, num_window_parts / std::min(of_one, parts_per_sequence(*this)));
 }
 
 std::string MemoryPlan::describe() const {
@@ -73,12 +131,16 @@ std::string MemoryPlan::describe() const {
       num_states == 0 ? std::string()
                       : fmt::format("recurrent states {}: {} of {}, for running sequences and snapshots\n",
                                     format_bytes(states_bytes()), num_states, format_bytes(needs.state_bytes));
+  const std::string window =
+      num_window_parts == 0 ? std::string()
+                            : fmt::format("of them {} with the part of {} that layers keep which see {} tokens\n",
+                                          num_window_parts, format_bytes(needs.window_part_bytes), needs.window_tokens);
   return fmt::format(
       "weights {}, activations {}\n"
       "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
-      "{}in all {} of {} that {} has left",
+      "{}{}in all {} of {} that {} has left",
       format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), format_bytes(kv_bytes()), num_blocks,
-      block_size, kv_tokens(), num_requests_of(2048), states, format_bytes(total_bytes()),
+      block_size, kv_tokens(), num_requests_of(2048), window, states, format_bytes(total_bytes()),
       format_bytes(machine.available), machine.limited_by);
 }
 
@@ -108,8 +170,13 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
         fmt::format("the KV cache would hold no block: one takes {}; raise kv_cache.memory or free memory",
                     format_bytes(needs.kv_block_bytes)));
   }
+  if (needs.window_tokens > 0)
+    split_window(options, is_given ? largest : useful_blocks(needs, options.block_size), plan);
   // Compared in blocks: the product in bytes might not fit 64 bits.
-  if (static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes) {
+  const bool is_short = plan.num_window_parts > 0
+                            ? plan.kv_bytes() > left
+                            : static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes;
+  if (is_short) {
     throw MemoryShortage(
         fmt::format("the KV cache does not fit: {} blocks of {} beside {} for the model, and {} has {} left; "
                     "lower kv_cache.num_blocks or kv_cache.memory to at most {} blocks",
@@ -121,23 +188,34 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
 
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
                          const ServingLimits& limits) {
-  KvLayout layout = model.info().kv_layout;
-  layout.num_blocks = 1;
-  layout.block_size = options.block_size;
-  layout.dtype = options.dtype;
+  const auto block_bytes = [&](KvLayout layout) {
+    layout.num_blocks = 1;
+    layout.block_size = options.block_size;
+    layout.dtype = options.dtype;
+    return backend.kv_block_bytes(layout);
+  };
   const std::int64_t model_len =
       limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
   const bool is_causal = model.info().is_causal;
   const std::int64_t num_rows =
       is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
+  // A window as long as any sequence frees nothing; the tiers below the pool keep whole blocks.
+  const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
+  const KvSplit& split = model.info().kv_split;
+  const bool splits = split.window > 0 && split.window < model_len && !has_tier;
+  const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
+  const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(model.info().kv_layout);
   return {.weight_bytes = model.weight_bytes(backend),
           .activation_bytes = model.activation_bytes(num_rows, num_logit_rows),
           // A model of recurrent layers alone keeps nothing in blocks.
-          .kv_block_bytes = std::max<std::size_t>(1, backend.kv_block_bytes(layout)),
+          .kv_block_bytes = std::max<std::size_t>(1, whole_bytes),
           .useful_kv_tokens = is_causal ? limits.max_num_seqs * model_len
                                         : num_rows + model_len + 2 * limits.max_num_seqs * options.block_size,
           .keeps_kv = is_causal,
+          .window_part_bytes = part_bytes,
+          .window_tokens = splits ? split.window : 0,
+          .limits = {limits.max_num_seqs, num_rows, model_len},
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
           .useful_states = kStatesPerSequence * limits.max_num_seqs};
 }

@@ -30,20 +30,28 @@ struct MemoryNeeds {
   std::uint64_t weight_bytes = 0;
   std::uint64_t activation_bytes = 0;
   std::uint64_t kv_block_bytes = 0;
-  std::int64_t useful_kv_tokens = 0;  // more than these can never be in use
-  bool keeps_kv = true;               // false: K and V are of the step alone, and the pool holds just what is useful
-  std::uint64_t state_bytes = 0;      // what recurrent layers keep of one sequence; 0: the model has none
-  std::int64_t useful_states = 0;     // of sequences that run, and snapshots of what they computed
+  std::int64_t useful_kv_tokens = 0;    // more than these can never be in use
+  bool keeps_kv = true;                 // false: K and V are of the step alone, and the pool holds just what is useful
+  std::uint64_t window_part_bytes = 0;  // of kv_block_bytes, those of layers with a window
+  std::int64_t window_tokens = 0;       // that those see; 0: all layers keep all tokens
+  ServingLimits limits{};               // with the model's own context where max_model_len was 0
+  std::uint64_t state_bytes = 0;        // what recurrent layers keep of one sequence; 0: the model has none
+  std::int64_t useful_states = 0;       // of sequences that run, and snapshots of what they computed
 };
 
 struct MemoryPlan {
   MemoryNeeds needs;
   std::int32_t block_size = 0;
   std::int64_t num_blocks = 0;
-  std::int64_t num_states = 0;  // 0: the model has none
+  std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: all layers keep all tokens
+  std::int64_t num_states = 0;        // 0: the model has none
   MachineMemory machine;
 
-  std::uint64_t kv_bytes() const { return static_cast<std::uint64_t>(num_blocks) * needs.kv_block_bytes; }
+  std::uint64_t kv_bytes() const { return kv_bytes(num_blocks, num_window_parts > 0 ? num_window_parts : num_blocks); }
+  std::uint64_t kv_bytes(std::int64_t blocks, std::int64_t parts) const {
+    return static_cast<std::uint64_t>(blocks) * (needs.kv_block_bytes - needs.window_part_bytes) +
+           static_cast<std::uint64_t>(parts) * needs.window_part_bytes;
+  }
   std::uint64_t states_bytes() const { return static_cast<std::uint64_t>(num_states) * needs.state_bytes; }
   std::int64_t kv_tokens() const { return num_blocks * block_size; }
   // Requests of `tokens` tokens (prompt and answer) that fit the pool at once.

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "kernels/backend.h"
 
@@ -31,6 +30,9 @@ struct StepArrays {
   std::span<const std::int32_t> states{};      // [sequences] where a recurrent layer keeps its state; -1: nowhere
   StateStorage* state_storage = nullptr;       // of which those are; a sequence that begins here begins anew
 
+  AttentionBatch window{};              // as `attention`, of layers that keep parts of blocks
+  KvStorage* window_storage = nullptr;  // of those parts; null: these layers keep as much as the others
+
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending
   std::span<const std::int32_t> label_rows{};   // rows whose classifier scores are wanted, ascending
@@ -47,6 +49,14 @@ struct ModelOutput {
   MatrixView logits;  // [logit_rows, vocab_size]
   MatrixView hidden;  // [hidden_rows, hidden_size]
   MatrixView labels;  // [label_rows, num_labels]
+};
+
+// What layers with a window keep where they do not keep all tokens, and what is left to the others. Each layer has its
+// number in both, and keeps nothing in one of them.
+struct KvSplit {
+  std::int64_t window = 0;  // tokens that a token sees at most, itself among them; 0: all layers keep all
+  KvLayout full;
+  KvLayout windowed;
 };
 
 class Model {
@@ -66,11 +76,7 @@ class Model {
   virtual std::int64_t hidden_size() const = 0;
   virtual std::int64_t max_context() const = 0;  // tokens, as the model's file says
   virtual KvLayout kv_layout() const = 0;        // num_blocks, block_size and dtype are the caller's to fill in
-  // What a sequence keeps, as groups of layers.
-  virtual std::vector<KvGroupSpec> kv_groups() const {
-    const KvLayout all = kv_layout();
-    return {{.num_layers = all.num_layers, .num_kv_heads = all.num_kv_heads, .head_dim = all.head_dim}};
-  }
+  virtual KvSplit kv_split() const { return {}; }
 };
 
 }  // namespace quire

@@ -1,6 +1,6 @@
 // Request: what a client asked of the engine, complete and validated. Immutable after construction; any thread.
-// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails, because its
-// owner made room for num_choices * (max_tokens + 1) events before the request was queued.
+// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: what it has
+// no memory for is its own request's error.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,10 @@
 #include "core/base/ids.h"
 #include "core/base/pooling.h"
 #include "core/base/result.h"
+#include "core/base/thread_role.h"
 #include "core/grammar/grammar.h"
 #include "core/request/sampling_params.h"
+#include "core/request/speculation_options.h"
 #include "core/request/token_run.h"
 
 namespace quire {
@@ -28,10 +30,11 @@ struct Request {
   std::vector<TokenId> prompt;
   std::int64_t second_text = 0;  // of a pair: where its second text begins in the prompt; 0: one text
   SamplingParams sampling;
-  std::int32_t num_choices = 1;            // n: sequences that share the prompt's blocks
-  std::int32_t priority = 0;               // lower runs earlier
-  std::shared_ptr<const Grammar> grammar;  // may be null
-  Pooling pooling = Pooling::kNone;        // not kNone: no token is generated
+  std::optional<SpeculationOptions> speculation;  // absent: the server's
+  std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
+  std::int32_t priority = 0;                      // lower runs earlier
+  std::shared_ptr<const Grammar> grammar;         // may be null
+  Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
   std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
@@ -58,7 +61,7 @@ enum class FinishReason { kStop, kLength, kAbort, kError };
 struct FinishInfo {
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token{};  // the end-of-sequence or stop token that ended it; in no event's tokens
-  std::optional<Error> error{};         // with kError, and with kAbort where a deadline or a drain cut it
+  SharedError error{};                  // with kError, and with kAbort where a deadline or a drain cut it
   std::int32_t num_prompt_tokens = 0;
   std::int32_t num_cached_tokens = 0;     // of the prompt, served from the prefix cache
   std::int32_t num_generated_tokens = 0;  // stop_token included
@@ -81,7 +84,7 @@ struct OutputEvent {
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  virtual void send(OutputEvent event) noexcept = 0;  // Engine thread only
+  virtual void send(OutputEvent event) noexcept QUIRE_REQUIRES(kEngineThread) = 0;
 };
 
 }  // namespace quire

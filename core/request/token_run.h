@@ -1,5 +1,5 @@
-// TokenRun: the tokens of one output event, normally one: the first few lie in the object itself, so that sending a
-// token allocates nothing. One thread at a time.
+// TokenRun: the tokens of one output event, normally one, several where a grammar forced them: what fits lies in the
+// object itself, so that sending them allocates nothing. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class TokenRun {
   const TokenId& operator[](std::size_t i) const { return data()[i]; }
 
  private:
-  static constexpr std::size_t kInside = 4;
+  static constexpr std::size_t kInside = 24;
   std::array<TokenId, kInside> inside_{};
   std::vector<TokenId> spilled_;  // all of them, where they are more
   std::size_t size_ = 0;

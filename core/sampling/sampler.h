@@ -43,7 +43,7 @@ class SamplerState {
   void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens,
              Scratch& scratch) const;
   void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
-  void apply_penalties(std::span<float> logits) const;
+  void apply_counted_penalties(std::span<float> logits, std::span<const TokenId> drafts, Scratch& scratch) const;
   void apply_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const;
   void penalize(float& logit, std::int32_t count) const;
   bool keeps_ends_away(std::span<const TokenId> generated) const;
@@ -58,6 +58,7 @@ class SamplerState {
   };
   std::vector<std::uint32_t> allowed_;  // a mask of allowed_token_ids; empty: all
   std::vector<Count> counts_;           // of prompt and text, by token; only where a penalty needs them
+  std::size_t num_counted_;             // tokens in counts_; a row's further tokens are drafts
 };
 
 struct SampleRow {

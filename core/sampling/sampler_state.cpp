@@ -43,7 +43,11 @@ bool counts_needed(const SamplingParams& params) {
 SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId> prompt,
                            std::span<const TokenId> end_of_generation, std::int64_t vocab_size, std::uint64_t seed,
                            std::int32_t choice)
-    : params_(params), ends_(end_of_generation.begin(), end_of_generation.end()), seed_(seed), choice_(choice) {
+    : params_(params),
+      ends_(end_of_generation.begin(), end_of_generation.end()),
+      seed_(seed),
+      choice_(choice),
+      num_counted_(prompt.size()) {
   if (!params.allowed_token_ids.empty()) {
     allowed_.assign(static_cast<std::size_t>((vocab_size + 31) / 32), 0);
     for (const TokenId token : params.allowed_token_ids) {
@@ -65,6 +69,7 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
 }
 
 void SamplerState::append(TokenId token) {
+  ++num_counted_;
   if (!counts_needed(params_)) return;
   const auto place = std::ranges::lower_bound(counts_, token.value, {}, [](const Count& count) { return count.token; });
   if (place != counts_.end() && place->token == token.value) {
@@ -86,8 +91,8 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
   if (params_.penalty_last_n && penalizes(params_)) {
     const auto wanted = static_cast<std::uint32_t>(*params_.penalty_last_n);  // -1: more than there can be
     apply_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())), scratch);
-  } else {
-    apply_penalties(logits);
+  } else if (counts_needed(params_)) {
+    apply_counted_penalties(logits, tokens.subspan(std::min(num_counted_, tokens.size())), scratch);
   }
   for (const DryPenalty& dry : dry_penalties(params_.dry, tokens, scratch.dry)) {
     if (static_cast<std::size_t>(dry.token.value) < logits.size()) {
@@ -129,10 +134,34 @@ void SamplerState::penalize(float& logit, std::int32_t count) const {
   logit -= params_.presence_penalty;
 }
 
-void SamplerState::apply_penalties(std::span<float> logits) const {
+// `drafts` follow what was counted, as if they had been generated.
+void SamplerState::apply_counted_penalties(std::span<float> logits, std::span<const TokenId> drafts,
+                                           Scratch& scratch) const {
+  std::vector<std::int32_t>& ids = scratch.window;
+  ids.clear();
+  for (const TokenId token : drafts)
+    ids.push_back(token.value);
+  std::sort(ids.begin(), ids.end());
+  const auto penalize_token = [&](std::int32_t token, std::int32_t num_generated) {
+    if (token >= 0 && static_cast<std::size_t>(token) < logits.size())
+      penalize(logits[static_cast<std::size_t>(token)], num_generated);
+  };
+  auto next = ids.begin();
+  const auto take_drafted = [&](auto begin) {
+    next = std::upper_bound(begin, ids.end(), *begin);
+    return static_cast<std::int32_t>(next - begin);
+  };
   for (const auto& [token, num_generated] : counts_) {
-    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
-    penalize(logits[static_cast<std::size_t>(token)], num_generated);
+    while (next != ids.end() && *next < token) {
+      const std::int32_t drafted = *next;
+      penalize_token(drafted, take_drafted(next));
+    }
+    const bool is_drafted = next != ids.end() && *next == token;
+    penalize_token(token, num_generated + (is_drafted ? take_drafted(next) : 0));
+  }
+  while (next != ids.end()) {
+    const std::int32_t drafted = *next;
+    penalize_token(drafted, take_drafted(next));
   }
 }
 

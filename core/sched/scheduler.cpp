@@ -42,6 +42,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(op
   const auto max_num_seqs = static_cast<std::size_t>(options.max_num_seqs);
   running_.reserve(max_num_seqs);
   shares_.reserve(max_num_seqs);
+  drafted_.reserve(max_num_seqs);
   next_to_start_.reserve(kNextToStart);
   collected_.reserve(kMostCollected);
   candidates_.reserve(kMostCollected);
@@ -68,15 +69,13 @@ Result<void> Scheduler::check(const Request& request) const {
 void Scheduler::add(Sequence& sequence) {
   QUIRE_CHECK(sequence.state == Sequence::State::kNew && !sequence.tokens.empty(),
               "a sequence is added once, with tokens");
-  kv_.open(sequence.table, sequence.cache_salt);
   sequence.borders = kv_.snapshot_borders(sequence.num_prompt_tokens, sequence.message_ends);
   sequence.level = level_of(*sequence.request, options_);
   sequence.state = Sequence::State::kWaiting;
   sequence.num_started_before = num_started_;
-  kv_.reserve(sequence.table, sequence.most_tokens());  // starting allocates nothing
-  waiting_.began(sequence);
+  begin(sequence);
   waiting_.add(sequence);
-  blocked_need_ = 0;
+  blocked_need_.reset();
 }
 
 std::span<Sequence* const> Scheduler::next_to_start() {
@@ -104,6 +103,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   choose_streams();
   place_streaming(plan);
   const bool is_short_of_memory = plan.preempted.size() > num_displaced;
+  if (!is_short_of_memory) place_drafts(plan);
   std::erase_if(shares_, [](const Share& share) { return share.sequence->state != Sequence::State::kRunning; });
   set_prompt_budget(plan);
   if (!is_short_of_memory) admit_waiting(plan);
@@ -181,7 +181,7 @@ void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   ++num_preemptions_;
   waiting_.add(sequence);
   plan.preempted.push_back(&sequence);
-  blocked_need_ = 0;
+  blocked_need_.reset();
 }
 
 // Only what nobody shares is lost, and of a block that is not full at most its tokens: those are computed either way.
@@ -194,10 +194,16 @@ bool Scheduler::swaps(const Sequence& victim) const {
   return static_cast<double>(num_own) * *limits_.swap_block_s <= cost_.prompt_seconds(0, num_own * kv_.block_size());
 }
 
-// All that the sequence can grow to, so that growing allocates nothing.
-void Scheduler::reserve_room(Sequence& sequence) const {
-  sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
+// Takes all the memory that it needs here until it ends, or none.
+void Scheduler::begin(Sequence& sequence) {
   kv_.reserve(sequence.table, sequence.most_tokens());
+  kv_.open(sequence.table, sequence.cache_salt);
+  try {
+    waiting_.began(sequence);
+  } catch (...) {
+    kv_.close(sequence.table);
+    throw;
+  }
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
@@ -219,11 +225,12 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
-    const std::int64_t num_kept = done.num_computed - (entry.num_drafts - done.num_accepted);
+    const std::int64_t num_kept = done.num_kept(entry);
     Sequence& sequence = *entry.sequence;
     const bool was_streaming = sequence.prompt_computed();
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
+    keep_windows(sequence, num_kept);
     kv_.commit(sequence.table, sequence.tokens, sequence.num_known_computed());
     waiting_.wake_computed(sequence);
     if (was_streaming) {
@@ -233,15 +240,27 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
       kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
     if (sequence.prompt_computed()) {
-      kv_.enter_partial(sequence.table, sequence.tokens, sequence.num_computed);
-      if (sequence.borders.empty()) kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
+      // Of a preempted sequence that came back at once, the pending token may have been computed, too.
+      const std::int64_t num_known = sequence.num_known_computed();
+      kv_.enter_partial(sequence.table, sequence.tokens, num_known);
+      if (sequence.borders.empty() && num_known == sequence.num_computed)
+        kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
-      blocked_need_ = 0;
+      blocked_need_.reset();
     }
   }
-  for (Sequence* sequence : plan.started)
-    reserve_room(*sequence);
   observe(plan, output.seconds);
+}
+
+// Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.
+void Scheduler::keep_windows(Sequence& sequence, std::int64_t num_computed) {
+  if (!kv_.has_window()) return;
+  const auto passed = [&](std::int64_t border) {
+    return border <= sequence.num_computed && border > sequence.num_computed - num_computed;
+  };
+  for (const std::int64_t border : sequence.borders) {
+    if (passed(border)) kv_.keep_window(sequence.table, border);
+  }
 }
 
 void Scheduler::abandon(StepPlan& plan) {
@@ -252,21 +271,22 @@ void Scheduler::abandon(StepPlan& plan) {
 
 void Scheduler::fork(Sequence& parent, Sequence& child) {
   QUIRE_CHECK(child.state == Sequence::State::kNew, "a new sequence is forked");
-  kv_.open(child.table, parent.cache_salt);
+  child.cache_salt = parent.cache_salt;
+  begin(child);
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
   child.is_choice = true;
   child.level = parent.level;
-  reserve_room(child);
-  waiting_.began(child);
   child.num_started_before = num_started_;
-  const bool has_state = kv_.can_fork() && (!kv_.has_states() || parent.num_computed <= child.num_tokens());
-  if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !has_state) {
+  const std::int64_t num_shared = std::min(parent.num_computed, child.num_tokens());
+  const bool can_share =
+      kv_.can_fork(parent.table, num_shared) && (!kv_.has_states() || num_shared == parent.num_computed);
+  if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !can_share) {
     child.state = Sequence::State::kWaiting;
     waiting_.add(child);
     return;
   }
-  child.num_computed = std::min(parent.num_computed, child.num_tokens());
+  child.num_computed = num_shared;
   kv_.fork(parent.table, child.table, child.num_computed);
   ++num_started_;
   enter_running(child);
@@ -277,10 +297,10 @@ void Scheduler::finish(Sequence& sequence) {
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
     release(sequence, WhenEvicted::kOffered);
-    blocked_need_ = 0;
+    blocked_need_.reset();
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
-    blocked_need_ = 0;
+    blocked_need_.reset();
   } else {
     return;
   }

@@ -32,7 +32,8 @@ class Scheduler {
   // Refuses what could never run: longer than max_model_len, or more choices than sequences.
   Result<void> check(const Request& request) const;
 
-  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish().
+  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish(). Where
+  // memory fails, here and in fork(), that is thrown and nothing has changed.
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
   std::span<Sequence* const> next_to_start();
@@ -51,6 +52,8 @@ class Scheduler {
   // plan.
   void finish(Sequence& sequence);
 
+  // Most important first.
+  std::span<Sequence* const> running() const { return running_; }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   void set_key_weights(std::map<std::string, double> weights) { waiting_.set_key_weights(std::move(weights)); }
   std::int64_t num_waiting() const { return waiting_.size(); }
@@ -84,6 +87,13 @@ class Scheduler {
     Order order;
     std::int64_t num_tokens;
   };
+  // A streaming entry that has drafts left, and what verifying the next one yields.
+  struct Drafted {
+    std::size_t entry;
+    double probability;  // that it is accepted
+    double seconds;
+    bool operator<(const Drafted& other) const;
+  };
   // A waiting sequence that could start.
   struct Candidate {
     Sequence* sequence;
@@ -97,13 +107,20 @@ class Scheduler {
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
+  void keep_windows(Sequence& sequence, std::int64_t num_computed);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
-  void reserve_room(Sequence& sequence) const;
+  void begin(Sequence& sequence);
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
   bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }
   std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
+
+  // scheduler_drafts.cpp: how many drafts are verified.
+  void place_drafts(StepPlan& plan);
+  void collect_drafted(const StepPlan& plan);
+  bool place_draft(StepPlan& plan, StepEntry& entry);
+  std::int64_t most_drafts() const;
 
   // scheduler_prompts.cpp: how streams and the prompts in progress share a step.
   double stream_seconds() const;
@@ -137,11 +154,12 @@ class Scheduler {
   std::int64_t alike_until(const Sequence& sequence, const Sequence& other) const;
   bool parks(Sequence& sequence, const PrefixMatch& match);
   void find_head();
-  std::int64_t room_needed(const Candidate& candidate) const;
+  std::int64_t parts_of_step() const;
+  KvRoom room_needed(const Candidate& candidate) const;
   bool may_bypass(const Sequence& sequence) const;
   bool try_start(StepPlan& plan, Sequence& sequence);
   void start(StepPlan& plan, Sequence& sequence, const PrefixMatch& match);
-  std::int64_t most_room(const Sequence& sequence) const;
+  KvRoom most_room(const Sequence& sequence) const;
 
   SchedulerOptions options_;
   KvCache& kv_;
@@ -159,15 +177,16 @@ class Scheduler {
   double step_seconds_ = 0.0;       // time that streams leave of max_step_time
   std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
   std::int64_t num_given_ = 0;      // to prompts
+  std::vector<Drafted> drafted_;
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;
-  Sequence* head_ = nullptr;              // of the candidates, the first in policy order
-  Sequence* blocked_ = nullptr;           // the head, where there is no room for it
-  std::int64_t room_beside_blocked_ = 0;  // blocks that those which start before it may come to need
+  Sequence* head_ = nullptr;      // of the candidates, the first in policy order
+  Sequence* blocked_ = nullptr;   // the head, where there is no room for it
+  KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
   double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::int64_t blocked_need_ = 0;        // > 0: nothing starts before so many blocks are available
+  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
   std::int64_t num_started_ = 0;         // each time that a sequence began to run
   std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
   std::uint64_t num_preemptions_ = 0;

@@ -10,10 +10,11 @@ namespace {
 // Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
-constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
-constexpr int kMostDisplaced = 4;  // choices in one step
-constexpr std::int64_t kTurn = 8;  // tokens that a choice generates before it gives its place up again
+constexpr int kCollections = 4;           // times in a step that those are replaced which turn out to wait for others
+constexpr int kMaxBypassed = 8;           // times that the first in the policy's order lets a later one start before it
+constexpr int kMostDisplaced = 4;         // choices in one step
+constexpr std::int64_t kPartsOfStep = 4;  // of windows' parts, at most a quarter is left to a step's prompt tokens
+constexpr std::int64_t kTurn = 8;         // tokens that a choice generates before it gives its place up again
 
 // A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
 constexpr double kReturningPart = 0.9;
@@ -22,8 +23,8 @@ constexpr double kReturningPart = 0.9;
 
 // In policy order, but a shorter one first as long as the prompts in progress leave it something of this step.
 void Scheduler::admit_waiting(StepPlan& plan) {
-  if (blocked_need_ > 0 && !running_.empty() && kv_.pool().num_available() < blocked_need_) return;
-  blocked_need_ = 0;
+  if (blocked_need_ && !running_.empty() && !blocked_need_->fits(kv_.available())) return;
+  blocked_need_.reset();
   bool has_started = true;
   while (has_started && num_places_left() > 0 && find_candidates()) {
     has_started = false;
@@ -49,7 +50,7 @@ void Scheduler::take_places(StepPlan& plan) {
                                        [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
     Sequence* const displaced = choose_displaced(*best->sequence);
     Sequence& sequence = *best->sequence;
-    const bool fits = room_needed(*best) <= kv_.pool().num_available();
+    const bool fits = room_needed(*best).fits(kv_.available());
     candidates_.erase(best);
     if (displaced == nullptr || !fits) continue;
     preempt(plan, *displaced);
@@ -100,11 +101,13 @@ void Scheduler::find_head() {
   }
   if (first == nullptr) return;
   head_ = first->sequence;
-  if (!running_.empty() && room_needed(*first) > kv_.pool().num_available()) {
+  if (!running_.empty() && !room_needed(*first).fits(kv_.available())) {
     blocked_ = head_;
     blocked_need_ = room_needed(*first);
     head_->num_bypassed = kMaxBypassed;  // once there is room it is the next
-    room_beside_blocked_ = kv_.pool().num_blocks() - kv_.blocks_for(head_->num_tokens());
+    room_beside_blocked_ = kv_.capacity();
+    room_beside_blocked_ -= kv_.room_needed({}, {}, head_->num_tokens());
+    room_beside_blocked_.parts -= parts_of_step();
     for (const Sequence* running : running_) {
       if (running->num_started_before >= head_->num_started_before) room_beside_blocked_ -= most_room(*running);
     }
@@ -181,7 +184,7 @@ std::int64_t Scheduler::alike_until(const Sequence& sequence, const Sequence& ot
 
 // With recurrent layers only what stands before a border is shared: its state is kept there.
 Scheduler::Park Scheduler::state_made_by_another(const Sequence& sequence, const PrefixMatch& match) const {
-  if (!kv_.can_fork()) return {};  // no state can be kept
+  if (!kv_.can_keep_state()) return {};
   const std::int64_t found = kv_.match_tokens(match);
   for (const Share& share : shares_) {
     const Sequence& other = *share.sequence;
@@ -196,30 +199,41 @@ Scheduler::Park Scheduler::state_made_by_another(const Sequence& sequence, const
   return {};
 }
 
+// For a step's prompt tokens, as far as that leaves most parts to sequences: without them prompts advance by small
+// chunks.
+std::int64_t Scheduler::parts_of_step() const {
+  if (!kv_.has_window()) return 0;
+  return std::min(kv_.blocks_for(options_.max_num_batched_tokens), kv_.capacity().parts / kPartsOfStep);
+}
+
 // One block to grow for each that runs: without it the newcomer would soon be preempted again.
-std::int64_t Scheduler::room_needed(const Candidate& candidate) const {
+KvRoom Scheduler::room_needed(const Candidate& candidate) const {
   const Sequence& sequence = *candidate.sequence;
-  return kv_.blocks_needed(sequence.table, candidate.match, sequence.num_tokens()) + num_running();
+  KvRoom room = kv_.room_needed(sequence.table, candidate.match, sequence.num_tokens());
+  room += {num_running(), kv_.has_window() ? num_running() + parts_of_step() : 0};
+  return room;
 }
 
 // All that it can come to need.
-std::int64_t Scheduler::most_room(const Sequence& sequence) const {
-  return kv_.blocks_for(sequence.most_tokens()) + 1;
+KvRoom Scheduler::most_room(const Sequence& sequence) const {
+  return kv_.most_room(sequence.most_tokens());
 }
 
 // Where there is no room for the head, later ones start as long as there is going to be room for it beside them: it
 // waits no longer than for those that ran when it began to wait.
 bool Scheduler::may_bypass(const Sequence& sequence) const {
-  return blocked_ == nullptr || blocked_ == &sequence || most_room(sequence) <= room_beside_blocked_;
+  return blocked_ == nullptr || blocked_ == &sequence || most_room(sequence).fits(room_beside_blocked_);
 }
 
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
   const PrefixMatch match = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
   if (parks(sequence, match) || !may_bypass(sequence)) return false;
-  const std::int64_t need = room_needed({&sequence, match, {}});
-  if ((!running_.empty() && kv_.pool().num_available() < need) ||
+  const KvRoom need = room_needed({&sequence, match, {}});
+  if ((!running_.empty() && !need.fits(kv_.available())) ||
       !kv_.admit(sequence.table, match, sequence.num_tokens(), plan.transfers.copies)) {
-    blocked_need_ = blocked_need_ == 0 ? need : std::min(blocked_need_, need);
+    blocked_need_ =
+        blocked_need_ ? KvRoom{std::min(blocked_need_->blocks, need.blocks), std::min(blocked_need_->parts, need.parts)}
+                      : need;
     return false;
   }
   if (head_ != nullptr && head_ != &sequence) {

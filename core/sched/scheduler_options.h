@@ -39,6 +39,9 @@ struct SchedulerOptions {
   static constexpr double kAutoStepTime = -1.0;
 };
 
+// Drafts that one step verifies, of all sequences. The memory of their logits is that of prompts' logprobs.
+inline constexpr std::int64_t kMostDraftsOfStep = 32;
+
 // A prompt that is computed whole may alone be more than the budget.
 inline std::int64_t max_step_tokens(const SchedulerOptions& options, std::int64_t max_model_len) {
   const std::int64_t budget = options.max_num_batched_tokens;

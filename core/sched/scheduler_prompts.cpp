@@ -131,7 +131,7 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
   // To where a recurrent state is to be kept.
   const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
-  if (border != sequence.borders.end()) wanted = std::min(wanted, *border - from);
+  if (kv_.has_states() && border != sequence.borders.end()) wanted = std::min(wanted, *border - from);
   std::int64_t given = std::min(wanted, num_tokens);
   if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
@@ -173,18 +173,21 @@ void Scheduler::share_prompts(StepPlan& plan) {
   plan.interruptible = plan.interruptible && shares_.size() == 1;
 }
 
-// In the order of importance. Their blocks they have had since they were admitted; only a long text that a grammar
-// forced asks for more.
+// In the order of importance. Their blocks they have had since they were admitted, and parts for a block's tokens more
+// at least; only a long text that a grammar forced asks for more.
 void Scheduler::place_prompts(StepPlan& plan) {
   std::sort(shares_.begin(), shares_.end(),
             [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
   for (const Share& share : shares_) {
     Sequence& sequence = *share.sequence;
     if (share.num_tokens == 0 || sequence.state != Sequence::State::kRunning) continue;
-    if (!make_room(plan, sequence, share.num_tokens)) continue;
-    plan.terms.add_prompt(sequence.num_computed, share.num_tokens);
-    place(plan, sequence, share.num_tokens);
-    plan.num_prompt_tokens += share.num_tokens;
+    const std::int64_t with_parts = kv_.tokens_with_parts(sequence.table, sequence.num_computed);
+    const std::int64_t num_tokens =
+        std::min(share.num_tokens, std::max<std::int64_t>(with_parts - sequence.num_computed, 1));
+    if (!make_room(plan, sequence, num_tokens)) continue;
+    plan.terms.add_prompt(sequence.num_computed, num_tokens);
+    place(plan, sequence, num_tokens);
+    plan.num_prompt_tokens += num_tokens;
   }
   for (const Share& share : shares_)
     share.sequence->keeps_blocks = false;

@@ -1,7 +1,8 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
 // Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
 // and the KvCache change the rest.
-// Invariant: 0 <= num_computed <= tokens.size() + num_pending; what lies between is what the next steps compute.
+// Invariant: 0 <= num_computed <= tokens.size() + num_pending; what lies between is what the next steps compute. From
+// a plan's commit until its accepted drafts are appended num_computed counts them.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,12 @@ struct Sequence {
   BlockTable table;
   State state = State::kNew;
 
-  // Of models with recurrent layers: the tokens up to the end of each of the prompt's messages, and where its states
-  // are kept.
+  // Tokens with which it may go on, for the next plan to verify some of them; its owner proposes them before each plan.
+  std::vector<TokenId> drafts;
+  double draft_rate = 0.0;  // how likely each is right if those before it are
+
+  // The tokens up to the end of each of the prompt's messages; where its recurrent states are kept, or the parts of its
+  // windows for longer than others.
   std::vector<std::int64_t> message_ends;
   std::vector<std::int64_t> borders;
 

@@ -1,8 +1,10 @@
 // StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
 // what became of it. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
-// Invariants: entries that continue a generation come first; copies are done before the entries are computed.
+// Invariants: entries that continue a generation come first; moves are done before copies, and those before the entries
+// are computed. A plan may have moves alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/kv/block_move.h"
 #include "core/kv/block_table.h"
 #include "core/request/request.h"
 #include "core/sched/sequence.h"
@@ -23,15 +26,21 @@ inline constexpr AdapterId kNoAdapter{-1};
 struct StepEntry {
   Sequence* sequence;
   std::int64_t num_tokens;      // from sequence->num_computed on
-  std::int64_t num_drafts = 0;  // of them, the last ones: proposed tokens that this step verifies
+  std::int64_t num_drafts = 0;  // of them, the last ones: the sequence's first drafts, which this step verifies
   AdapterId adapter = kNoAdapter;
+
+  std::int64_t num_known() const { return num_tokens - num_drafts; }
 };
 
 // Blocks that move beside a step.
 struct Transfers {
-  std::vector<BlockCopy> copies;
+  std::vector<BlockMove> moves;   // from and to host memory, each bounded in bytes per step
+  std::vector<BlockCopy> copies;  // within the pool
 
-  void clear() { copies.clear(); }
+  void clear() {
+    moves.clear();
+    copies.clear();
+  }
 };
 
 struct StepPlan {
@@ -41,6 +50,7 @@ struct StepPlan {
   std::vector<Sequence*> started;  // for the first time
   std::int64_t num_tokens = 0;
   std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
+  std::int64_t num_drafts = 0;         // of num_tokens, in those entries
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
 
   // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
@@ -52,12 +62,14 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
+  bool has_work() const { return !entries.empty() || !transfers.moves.empty(); }
   // Room for steps of so many sequences.
   void reserve(std::size_t num_sequences) {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    transfers.copies.reserve(2 * num_sequences);  // a shared tail and a recurrent state of each
+    transfers.copies.reserve(5 *
+                             num_sequences);  // of each a shared tail and its part for windows, a state, two snapshots
   }
   void clear() {
     entries.clear();
@@ -66,6 +78,7 @@ struct StepPlan {
     started.clear();
     num_tokens = 0;
     num_streaming = 0;
+    num_drafts = 0;
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
@@ -77,27 +90,37 @@ struct StepPlan {
 // What of an entry was computed.
 struct EntryOutput {
   std::int64_t num_computed;      // of its num_tokens; fewer where the step ended early
-  std::int64_t num_accepted = 0;  // of its num_drafts
+  std::int64_t num_accepted = 0;  // of its num_drafts, those that were computed and found right
+
+  std::int64_t num_kept(const StepEntry& entry) const {
+    return std::min(num_computed, entry.num_known()) + num_accepted;
+  }
 };
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
-  double seconds = 0.0;                // that the step took; 0: not known to its executor, or not yet
+  double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
+  MoveTimes moved{};                   // that its moves took
   // As they were asked for; of rows that were not computed, nothing.
   std::vector<DrawnToken> tokens{};
-  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens
+  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens; empty where there was no memory for them
   std::span<const float> hidden{};                      // the wanted hidden states, row after row
   std::span<const float> labels{};                      // the wanted scores of the model's classifier, row after row
 
   void clear() {
     entries.clear();
     seconds = 0.0;
+    moved = {};
     tokens.clear();
     logprobs.clear();
     hidden = {};
     labels = {};
   }
 
+  // The next that was asked for, once; nothing where memory failed.
+  std::optional<TokenLogprob> take_logprob(std::size_t index) {
+    return index < logprobs.size() ? std::move(logprobs[index]) : std::nullopt;
+  }
   // Only the first `num_rows` of the plan's rows were computed.
   void end_early(const StepPlan& plan, std::int64_t num_rows);
   EntryOutput of(const StepPlan& plan, std::size_t index) const {

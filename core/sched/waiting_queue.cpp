@@ -1,6 +1,7 @@
 #include "core/sched/waiting_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -189,16 +190,18 @@ double WaitingQueue::counter(const Sequence& sequence) const {
 }
 
 // For all sequences that have begun: whichever of them runs may wait again.
-void WaitingQueue::reserve() {
-  const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun_);
+void WaitingQueue::reserve(std::int64_t num_begun) {
+  const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun);
   if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
-  for (std::size_t i = 0; i < kNodes; ++i) {
-    std::set<QueuedSequence, ByRank> one{{}};
-    spare_.push_back(one.extract(one.begin()));
-  }
   for (auto* queues : {&not_empty_, &first_}) {
     if (queues->capacity() < queues_.size()) queues->reserve(2 * queues_.size());
   }
+  std::array<Node, kNodes> nodes;
+  for (Node& node : nodes) {
+    std::set<QueuedSequence, ByRank> one{{}};
+    node = one.extract(one.begin());
+  }
+  std::move(nodes.begin(), nodes.end(), std::back_inserter(spare_));
 }
 
 // A key that was idle does not save up for later: it starts level with the least served of those that are live.
@@ -210,9 +213,9 @@ void WaitingQueue::began(Sequence& sequence) {
     queue.weight = weight_of(found->first);
     queue.number = static_cast<std::int64_t>(queues_.size());
   }
-  sequence.waiting.queue = &queue;
+  reserve(num_begun_ + 1);
   ++num_begun_;
-  reserve();
+  sequence.waiting.queue = &queue;
   if (queue.num_live++ > 0) return;
   double floor = std::numeric_limits<double>::infinity();
   for (const auto& [name, other] : queues_) {

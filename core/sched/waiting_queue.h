@@ -89,7 +89,7 @@ class WaitingQueue {
   void enter(Sequence& sequence);
   void leave(Sequence& sequence);
   Node node_of(const QueuedSequence& place);
-  void reserve();
+  void reserve(std::int64_t num_begun);
   double weight_of(const std::string& key_name) const;
   std::span<KeyQueue* const> first_by_counter(std::size_t most);
 

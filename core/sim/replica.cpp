@@ -30,11 +30,10 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
     : options_(options),
       report_(report),
       kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states),
-      storage_({.num_layers = 1, .num_blocks = num_blocks, .block_size = options.block_size}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {
   if (options.tier_blocks == 0) return;
-  lower_tier_.emplace(kv_, storage_, nullptr, &tier_, nullptr);
+  lower_tier_.emplace(kv_, 0, 0, &tier_, nullptr);  // blocks without bytes: where they are is all that counts here
   lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
@@ -93,7 +92,9 @@ void Replica::begin_step() {
   const std::int64_t num_restored = move_blocks();
   StepLimits limits{.can_end_early = options_.can_end_early && options_.num_states == 0};
   if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
+  propose_drafts();
   scheduler_.schedule(plan_, limits);
+  if (lower_tier_) lower_tier_->take_moves(plan_.transfers.moves);
   QUIRE_CHECK(!plan_.empty() || lower_tier_, "what waits can start, or its prefix is being restored");
   for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
@@ -120,6 +121,7 @@ void Replica::end_early(double time_s) {
 
 void Replica::end_step() {
   in_step_ = false;
+  if (lower_tier_) lower_tier_->finish_moves(plan_.transfers.moves, {});
   if (options_.keeps_steps && !plan_.empty()) keep_step();
   clock_s_ += output_.seconds;
   if (plan_.empty()) return;
@@ -127,9 +129,47 @@ void Replica::end_step() {
   ++report_.num_steps;
   for (std::size_t i = 0; i < plan_.entries.size(); ++i)
     report_.num_computed_tokens += output_.of(plan_, i).num_computed;
+  if (options_.max_drafts > 0) verify_drafts();
   scheduler_.commit(plan_, output_);
-  for (const StepEntry& entry : plan_.entries) {
-    if (entry.sequence->num_remaining() == 0) take_token(static_cast<Live&>(*entry.sequence));
+  for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
+    auto& live = static_cast<Live&>(*plan_.entries[i].sequence);
+    if (live.num_computed < live.num_tokens()) continue;
+    // The last of them may end it.
+    for (std::int64_t left = 1 + output_.of(plan_, i).num_accepted; left > 0; --left)
+      take_token(live);
+  }
+}
+
+void Replica::propose_drafts() {
+  if (options_.max_drafts == 0 || options_.num_states > 0) return;
+  for (Sequence* sequence : scheduler_.running()) {
+    auto& live = static_cast<Live&>(*sequence);
+    live.drafts.clear();
+    if (!live.streams() || live.num_generated() == 0 || !live.drafts_record.is_due(live.num_tokens())) continue;
+    const std::int64_t most = std::min(live.num_left - 1, options_.max_drafts);
+    live.drafts.assign(static_cast<std::size_t>(live.drafts_record.most(most)), output_token(live.id));
+    live.draft_rate = live.drafts_record.rate();
+  }
+}
+
+void Replica::verify_drafts() {
+  if (output_.entries.empty()) {
+    for (const StepEntry& entry : plan_.entries)
+      output_.entries.push_back({entry.num_tokens});
+  }
+  for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
+    const StepEntry& entry = plan_.entries[i];
+    EntryOutput& done = output_.entries[i];
+    const std::int64_t num_verified = done.num_computed - entry.num_known();
+    auto& live = static_cast<Live&>(*entry.sequence);
+    if (entry.num_drafts == 0 && !live.drafts.empty()) live.drafts_record.note_unused(live.num_tokens());
+    if (entry.num_drafts == 0 || num_verified <= 0) continue;
+    std::bernoulli_distribution is_right(options_.draft_acceptance);
+    while (done.num_accepted < num_verified && is_right(random_))
+      ++done.num_accepted;
+    report_.num_draft_tokens += num_verified;
+    report_.num_accepted_tokens += done.num_accepted;
+    live.drafts_record.note(num_verified, done.num_accepted, live.num_tokens() + done.num_accepted);
   }
 }
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <unordered_map>
 #include <vector>
 
+#include "core/draft/draft_record.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/lower_tier.h"
@@ -33,10 +35,12 @@ class Replica {
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
+  static constexpr double kDraftPrior = 0.5;  // acceptance that is assumed before any is measured
   struct Live : Sequence {
     double arrival_s = 0.0;
     double last_token_s = 0.0;
     std::int32_t num_left = 0;  // output tokens
+    DraftRecord drafts_record{kDraftPrior};
     KeyShare* share = nullptr;
   };
 
@@ -47,32 +51,20 @@ class Replica {
   std::int64_t move_blocks();  // how many came from the tier below
   void keep_step();
   void note_started(const Live& live);
+  void propose_drafts();
+  void verify_drafts();
   void take_token(Live& live);
-
-  // Blocks without bytes: where they are is all that counts here.
-  class NoStorage final : public KvStorage {
-   public:
-    explicit NoStorage(const KvLayout& layout) : layout_(layout) {}
-    const KvLayout& layout() const override { return layout_; }
-    std::size_t block_bytes() const override { return 0; }
-    void copy_block(std::int32_t, std::int32_t) override {}
-    void read_block(std::int32_t, std::span<std::byte>) const override {}
-    void write_block(std::int32_t, std::span<const std::byte>) override {}
-
-   private:
-    const KvLayout layout_;
-  };
 
   const SimOptions& options_;
   SimReport& report_;
   KvCache kv_;
-  NoStorage storage_;
   HostTier tier_;
   std::optional<LowerTier> lower_tier_;  // where there is one
   Scheduler scheduler_;
   std::vector<Live*> arrived_;  // during the step
   StepPlan plan_;
   StepOutput output_;
+  std::mt19937 random_;     // whether drafts are right
   double restore_s_ = 0.0;  // of the step, for what came from the tier below
   bool in_step_ = false;
   double clock_s_ = 0.0;  // when the step began, or the last one ended

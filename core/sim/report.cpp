@@ -55,6 +55,8 @@ std::string json_of(const SimCase& each) {
   add("output_tokens", r.num_output_tokens);
   add("output_tokens_per_s", r.output_tokens_per_s());
   add("computed_tokens", r.num_computed_tokens);
+  add("draft_tokens", r.num_draft_tokens);
+  add("accepted_tokens", r.num_accepted_tokens);
   add("preemptions", r.num_preemptions);
   add("swaps", r.num_swaps);
   add("restored_blocks", r.num_restored_blocks);

@@ -117,6 +117,9 @@ std::optional<Error> nonsense(const SimOptions& options) {
   }
   if (options.num_states < 0 || (options.num_states > 0 && options.tier_blocks > 0))
     return refuse("simulate: num_states must not be negative, and a tier below keeps no states");
+  if (options.max_drafts < 0 || options.max_drafts > kMostDraftsOfSequence || options.draft_acceptance < 0.0 ||
+      options.draft_acceptance > 1.0)
+    return refuse("simulate: max_drafts must be from 0 to 32, and draft_acceptance from 0 to 1");
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");

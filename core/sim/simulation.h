@@ -31,8 +31,10 @@ struct SimOptions {
   bool can_end_early = true;  // a step alone ends at a slice's border when a request arrives, as on a CPU
   std::int64_t num_states =
       0;  // of each replica, for a model with recurrent layers: running ones and snapshots; 0: none
-  std::int64_t tier_blocks = 0;  // of each replica, in a tier below the pool: host memory or disk; 0: none
-  double tier_block_ms = 0.05;   // a block's way there and back
+  std::int64_t tier_blocks = 0;   // of each replica, in a tier below the pool: host memory or disk; 0: none
+  double tier_block_ms = 0.05;    // a block's way there and back
+  std::int32_t max_drafts = 0;    // of each sequence in a step; 0: none. As in the engine, not beside states
+  double draft_acceptance = 0.7;  // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;
   bool keeps_steps = false;  // in the report
@@ -75,6 +77,8 @@ struct SimReport {
   std::int64_t num_cached_blocks = 0;
   std::int64_t num_output_tokens = 0;
   std::int64_t num_computed_tokens = 0;
+  std::int64_t num_draft_tokens = 0;     // of them, those that were verified
+  std::int64_t num_accepted_tokens = 0;  // of those, the right ones
   std::int64_t num_preemptions = 0;
   std::int64_t num_swaps = 0;            // of them, those that left their blocks to the tier below
   std::int64_t num_restored_blocks = 0;  // from the tier below

@@ -59,6 +59,8 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"num_states", numeric<std::int64_t>([](Options & o) -> auto& { return o.num_states; })},
       {"tier_blocks", numeric<std::int64_t>([](Options & o) -> auto& { return o.tier_blocks; })},
       {"tier_block_ms", numeric<double>([](Options & o) -> auto& { return o.tier_block_ms; })},
+      {"max_drafts", numeric<std::int32_t>([](Options & o) -> auto& { return o.max_drafts; })},
+      {"draft_acceptance", numeric<double>([](Options & o) -> auto& { return o.draft_acceptance; })},
       {"replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_replicas; })},
       {"prefix_caching",
        named<bool>([](Options & o) -> auto& { return o.prefix_caching; }, {{"true", true}, {"false", false}})},

@@ -26,26 +26,73 @@ void keep_last(std::vector<TokenId>& tokens, std::size_t count) {
   if (tokens.size() > count) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(count));
 }
 
-std::vector<TokenId> encode_files(const Tokenizer& tokenizer, const FimTokens& fim, const std::vector<FimFile>& files) {
+// What is read of a text that is to be cut to a number of tokens, so that the work is bounded by what is kept. Source
+// code has three or four bytes a token.
+constexpr std::size_t kMostBytesPerToken = 16;
+
+bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+// The begin of a text, long enough for `max_tokens` tokens.
+std::string_view first_part(std::string_view text, std::size_t max_tokens) {
+  std::size_t end = std::min(text.size(), max_tokens * kMostBytesPerToken);
+  while (end < text.size() && continues_character(text[end]))
+    ++end;
+  return text.substr(0, end);
+}
+
+// The end of a text, long enough for `max_tokens` tokens; it begins with a line where there are lines.
+std::string_view last_part(std::string_view text, std::size_t max_tokens) {
+  const std::size_t most = max_tokens * kMostBytesPerToken;
+  if (text.size() <= most) return text;
+  std::size_t begin = text.size() - most;
+  const std::size_t line_end = text.substr(begin, most / 2).find('\n');
+  if (line_end != std::string_view::npos) return text.substr(begin + line_end + 1);
+  while (begin < text.size() && continues_character(text[begin]))
+    ++begin;
+  return text.substr(begin);
+}
+
+std::vector<TokenId> encode_file(const Tokenizer& tokenizer, const FimTokens& fim, const FimFile& file,
+                                 std::size_t max_tokens) {
   std::vector<TokenId> tokens;
-  const auto add = [&](std::string_view text) { append(tokens, tokenizer.encode(text, false, false)); };
-  if (fim.repository) {
-    tokens.push_back(*fim.repository);
-    add("myproject\n");
-  }
-  for (const FimFile& file : files) {
-    if (fim.file) {
-      tokens.push_back(*fim.file);
-      add(file.name + "\n");
-    } else {
-      add("\n\n--- snippet ---\n\n");
-    }
-    add(file.text);
-  }
+  const auto add = [&](std::string_view text) {
+    append(tokens, tokenizer.encode(last_part(text, max_tokens), false, false));
+  };
   if (fim.file) {
     tokens.push_back(*fim.file);
-    add("filename\n");
+    add(file.name + "\n");
+  } else {
+    add("\n\n--- snippet ---\n\n");
   }
+  add(file.text);
+  return tokens;
+}
+
+// The last `max_tokens` of the files and what stands around them; files before these are not read.
+std::vector<TokenId> encode_files(const Tokenizer& tokenizer, const FimTokens& fim, const std::vector<FimFile>& files,
+                                  std::size_t max_tokens) {
+  std::vector<std::vector<TokenId>> parts;  // the last one first
+  std::size_t num_tokens = 0;
+  const auto add = [&](std::vector<TokenId> part) {
+    num_tokens += part.size();
+    parts.push_back(std::move(part));
+  };
+  const auto headed = [&](TokenId head, std::string_view text) {
+    std::vector<TokenId> tokens{head};
+    append(tokens, tokenizer.encode(text, false, false));
+    return tokens;
+  };
+  if (fim.file) add(headed(*fim.file, "filename\n"));
+  for (std::size_t i = files.size(); i > 0 && num_tokens < max_tokens; --i)
+    add(encode_file(tokenizer, fim, files[i - 1], max_tokens));
+  if (fim.repository && num_tokens < max_tokens) add(headed(*fim.repository, "myproject\n"));
+  std::vector<TokenId> tokens;
+  tokens.reserve(num_tokens);
+  for (std::size_t i = parts.size(); i > 0; --i)
+    append(tokens, parts[i - 1]);
+  keep_last(tokens, max_tokens);
   return tokens;
 }
 
@@ -80,14 +127,13 @@ std::vector<TokenId> encode_fim(const Tokenizer& tokenizer, const FimTokens& fim
   if (begin.size() > 1) begin.resize(1);
   const std::size_t fixed = begin.size() + 3;  // prefix, suffix, middle
   std::size_t room = max_tokens - std::min(fixed, max_tokens);
-  std::vector<TokenId> after = tokenizer.encode(text.after, false, false);
+  std::vector<TokenId> after = tokenizer.encode(first_part(text.after, room / 4), false, false);
   after.resize(std::min(after.size(), room / 4));
   room -= after.size();
-  std::vector<TokenId> before = tokenizer.encode(text.before, false, false);
+  std::vector<TokenId> before = tokenizer.encode(last_part(text.before, room), false, false);
   keep_last(before, room);
   room -= before.size();
-  std::vector<TokenId> files = encode_files(tokenizer, fim, text.files);
-  keep_last(files, room);
+  const std::vector<TokenId> files = encode_files(tokenizer, fim, text.files, room);
 
   std::vector<TokenId> tokens = std::move(begin);
   append(tokens, files);

@@ -35,7 +35,8 @@ struct FimText {
 };
 
 // At most `max_tokens` of them: a quarter at most is what comes after the gap, its begin; the end of what comes before
-// goes first; the end of the files has what is left. Control tokens in the texts are text.
+// goes first; the end of the files has what is left. Control tokens in the texts are text. The work is bounded by
+// `max_tokens`: of longer texts only the part that is kept is read.
 std::vector<TokenId> encode_fim(const Tokenizer& tokenizer, const FimTokens& fim, const FimText& text,
                                 std::size_t max_tokens);
 

@@ -78,6 +78,14 @@ void CpuGraphOps::softcap(MatrixView x, float cap) {
            [&](std::int64_t row) { kernels_.softcap(row_of(x, row), cap, x.cols, row_of(x, row)); });
 }
 
+void CpuGraphOps::clamp(MatrixView x, float limit) {
+  for_rows(x.rows, x.cols, [&](std::int64_t row) {
+    float* values = row_of(x, row);
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      values[i] = std::clamp(values[i], -limit, limit);
+  });
+}
+
 void CpuGraphOps::attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                             const AttentionOptions& options, MatrixView out) {
   attention_.run(static_cast<const CpuKvStorage&>(kv), layer, batch, q, options, out);

@@ -27,7 +27,12 @@ void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
     const std::lock_guard lock(mutex_);
     if (interrupted_) return;
     wake = mail_.empty();
-    mail_.push_back(Mail{index, std::move(event)});
+    try {
+      mail_.push_back(Mail{index, std::move(event)});
+    } catch (const std::bad_alloc&) {
+      interrupted_ = true;
+      error_ = no_memory_;
+    }
   }
   // One signal per emptying: a reader that is behind finds everything in one go.
   if (wake) arrived_.try_send(boost::system::error_code());
@@ -43,7 +48,7 @@ void Mailbox::interrupt(std::optional<Error> error) {
     const std::lock_guard lock(mutex_);
     if (interrupted_) return;
     interrupted_ = true;
-    error_ = std::move(error);
+    if (error) error_ = std::make_shared<const Error>(*std::move(error));
   }
   arrived_.try_send(boost::system::error_code());
 }
@@ -57,7 +62,7 @@ asio::awaitable<Mailbox::Batch> Mailbox::take() {
         batch.mail.swap(mail_);
         mail_.reserve(batch.mail.size());  // here, so that the engine's put() seldom has to
         batch.interrupted = interrupted_;
-        batch.error = error_;
+        if (error_ != nullptr) batch.error = *error_;
         co_return batch;
       }
     }

@@ -1,6 +1,6 @@
 // Mailbox: where the engine thread leaves the events of one operation and its session's coroutine picks them up, all at
 // once. put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader
-// and never fails.
+// and never fails: an event for which there is no memory becomes the error that ends the operation.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -44,7 +44,8 @@ class Mailbox {
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
   bool interrupted_ = false;
-  std::optional<Error> error_;
+  SharedError error_;
+  const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   boost::asio::experimental::concurrent_channel<void(boost::system::error_code)> arrived_;
 };
 

@@ -73,6 +73,12 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
               number(engine.num_blocks_restored)),
       counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up", number(engine.prefix_cache_queries)),
       counter("vllm:prefix_cache_hits_total", "Prompt tokens found", number(engine.prefix_cache_hits)),
+      counter("vllm:spec_decode_num_drafts_total", "Times that a sequence's drafted tokens were verified",
+              number(engine.num_drafts)),
+      counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified",
+              number(engine.num_draft_tokens)),
+      counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were right",
+              number(engine.num_accepted_tokens)),
       counter("quire:engine_steps_total", "Steps of the engine", number(engine.num_steps)),
       counter("quire:computed_tokens_total", "Rows that went through the model", number(engine.computed_tokens)),
   };
@@ -110,6 +116,24 @@ prometheus::MetricFamily iteration_family(const EngineStats& engine, const std::
                       kIterationTokenBounds, static_cast<double>(engine.computed_tokens), model);
 }
 
+// Up to the last position where a draft was ever accepted, the first one always.
+prometheus::MetricFamily accepted_family(const EngineStats& engine, const std::string& model) {
+  prometheus::MetricFamily family;
+  family.name = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+  family.help = "Drafted tokens that were right, by their position among those of one verification";
+  family.type = prometheus::MetricType::Counter;
+  const auto& counts = engine.accepted_by_position;
+  const auto end = std::find_if(counts.rbegin(), counts.rend(), [](std::uint64_t count) { return count > 0; }).base();
+  const auto num_positions = std::max<std::ptrdiff_t>(end - counts.begin(), 1);
+  for (std::ptrdiff_t i = 0; i < num_positions; ++i) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"model_name", model}, {"position", std::to_string(i)}};
+    metric.counter.value = static_cast<double>(counts[static_cast<std::size_t>(i)]);
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 constexpr double kNanosecond = 1e-9;
 
 prometheus::MetricFamily step_time_family(const EngineStats& engine, const std::string& model) {
@@ -136,6 +160,7 @@ prometheus::MetricFamily phase_family(const EngineStats& engine, const std::stri
 std::vector<prometheus::MetricFamily> all_families(const ModelStats& engine) {
   auto families = engine_families(engine.stats, engine.model);
   families.push_back(iteration_family(engine.stats, engine.model));
+  families.push_back(accepted_family(engine.stats, engine.model));
   families.push_back(step_time_family(engine.stats, engine.model));
   families.push_back(phase_family(engine.stats, engine.model));
   return families;

@@ -100,4 +100,11 @@ const ApiKey* KeyRing::find(std::string_view presented) const {
   return found;
 }
 
+std::string hash_of_key(std::string_view key) {
+  std::string digits;
+  for (const unsigned char byte : sha256(key))
+    digits += fmt::format("{:02x}", byte);
+  return digits;
+}
+
 }  // namespace quire

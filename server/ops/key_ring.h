@@ -35,4 +35,7 @@ class KeyRing {
   std::vector<ApiKey> keys_;
 };
 
+// What ApiKeyOptions::sha256 takes for a key: 64 hexadecimal digits.
+std::string hash_of_key(std::string_view key);
+
 }  // namespace quire

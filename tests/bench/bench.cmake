@@ -6,6 +6,7 @@ endfunction()
 
 quire_bench(bench_scheduler quire_engine)
 quire_bench(bench_sampler quire_engine)
+quire_bench(bench_draft quire_engine)
 quire_bench(bench_memory quire_engine)
 quire_bench(bench_fair quire_engine)
 quire_bench(bench_time quire_engine)

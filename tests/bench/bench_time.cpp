@@ -1,10 +1,12 @@
 // How long one request waits for others on a real model, each figure beside what it must be: bench_time MODEL
-// [alone|shared|small|identical|choices|streams|models]... The engine runs on its own thread, as in the daemon. Build
-// the same file on two commits and run them in turns.
+// [alone|shared|small|identical|choices|streams|models][:TOKENS]... where a long prompt has 12,000 tokens, or so many.
+// The engine runs on its own thread, as in the daemon. Build the same file on two commits and run them in turns.
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
 
 #include "tests/bench/engine_bench.h"
@@ -121,7 +123,7 @@ void report_ratio(const char* what, double ratio, double most) {
   std::printf("%s: %.2f, must be at most %.2f%s\n", what, ratio, most, ratio <= most ? "" : ": MISSED");
 }
 
-void measure_alone(BenchModel& model) {
+void measure_alone(BenchModel& model, int num_long) {
   RunningEngine bounded(model, 4000, 64);
   RunningEngine unbounded(model, 4000, 64, nullptr, 0.0);
   for (RunningEngine* engine : {&bounded, &unbounded})
@@ -129,31 +131,31 @@ void measure_alone(BenchModel& model) {
   std::vector<double> seconds;
   std::vector<double> without_bound;
   for (int i = 0; i < 3; ++i) {
-    seconds.push_back(first_token(bounded, model.tokens(kLongTokens, 10 + i)));
-    without_bound.push_back(first_token(unbounded, model.tokens(kLongTokens, 10 + i)));
+    seconds.push_back(first_token(bounded, model.tokens(num_long, 10 + i)));
+    without_bound.push_back(first_token(unbounded, model.tokens(num_long, 10 + i)));
   }
-  std::printf("alone: a prompt of %d tokens takes %.2f s\n", kLongTokens, percentile(seconds, 50));
+  std::printf("alone: a prompt of %d tokens takes %.2f s\n", num_long, percentile(seconds, 50));
   report_ratio("alone, times unbounded steps", percentile(seconds, 50) / percentile(without_bound, 50), 1.03);
 }
 
 // A long prompt beside small requests that follow each other: its share of the machine is what they leave.
-void measure_shared(BenchModel& model) {
+void measure_shared(BenchModel& model, int num_long) {
   RunningEngine engine(model, 6000, 64);
   first_token(engine, model.tokens(3000, 1));
   std::vector<double> ratios;
   int number = 40'000;
   for (int i = 0; i < 3; ++i) {
-    const double alone = first_token(engine, model.tokens(kLongTokens, 500 + i));
+    const double alone = first_token(engine, model.tokens(num_long, 500 + i));
     std::vector<double> small;
     for (int j = 0; j < 9; ++j)
       small.push_back(first_token(engine, model.tokens(kSmallTokens, number++)));
-    const Sent prompt = engine.submit(model.tokens(kLongTokens, 600 + i), 1);
+    const Sent prompt = engine.submit(model.tokens(num_long, 600 + i), 1);
     int num_small = 0;
     for (; prompt.sink->times().empty(); ++num_small)
       first_token(engine, model.tokens(kSmallTokens, number++));
     const double work = alone + num_small * percentile(small, 50);
     ratios.push_back(seconds_between(prompt.at, prompt.sink->times().at(0)) / work);
-    std::printf("shared: a prompt of %d tokens beside %d small requests takes %.2f s, alone %.2f s\n", kLongTokens,
+    std::printf("shared: a prompt of %d tokens beside %d small requests takes %.2f s, alone %.2f s\n", num_long,
                 num_small, ratios.back() * work, alone);
   }
   report_ratio("beside small requests, times the work of both", percentile(ratios, 50), 1.15);
@@ -182,28 +184,28 @@ void measure_beside(BenchModel& model, const char* what, std::int32_t max_num_se
   report(what, alone, beside);
 }
 
-void measure_small(BenchModel& model) {
+void measure_small(BenchModel& model, int num_long) {
   for (const int count : {1, 4, 16}) {
     const std::string what = "small beside " + std::to_string(count);
     measure_beside(model, what.c_str(), 64, [&](RunningEngine& engine, int attempt) {
       std::vector<Sent> sent;
       for (int i = 0; i < count; ++i)
-        sent.push_back(engine.submit(model.tokens(kLongTokens, 10'000 + attempt * 16 + i), 1));
+        sent.push_back(engine.submit(model.tokens(num_long, 10'000 + attempt * 16 + i), 1));
       return sent;
     });
   }
 }
 
-void measure_identical(BenchModel& model) {
+void measure_identical(BenchModel& model, int num_long) {
   measure_beside(model, "small behind nine equal", 64, [&](RunningEngine& engine, int attempt) {
     std::vector<Sent> sent;
     for (int i = 0; i < 9; ++i)
-      sent.push_back(engine.submit(model.tokens(kLongTokens, 20'000 + attempt), 1));
+      sent.push_back(engine.submit(model.tokens(num_long, 20'000 + attempt), 1));
     return sent;
   });
 }
 
-void measure_choices(BenchModel& model) {
+void measure_choices(BenchModel& model, int /*num_long*/) {
   measure_beside(model, "small beside n: 64 in 64 places", 64, [&](RunningEngine& engine, int attempt) {
     std::vector<Sent> sent;
     for (int i = 0; i < 8; ++i)
@@ -230,7 +232,7 @@ void report_gaps(const char* what, const std::vector<double>& gaps) {
   report_ratio("p99, times the target", percentile(gaps, 99) / kTargetItl, 1.3);
 }
 
-void measure_streams(BenchModel& model) {
+void measure_streams(BenchModel& model, int num_long) {
   RunningEngine engine(model, 14'000, 64);
   first_token(engine, model.tokens(3000, 1));
   std::vector<Sent> streams;
@@ -238,16 +240,16 @@ void measure_streams(BenchModel& model) {
     streams.push_back(engine.submit(model.tokens(16, i), 4000));
   for (const Sent& stream : streams)
     stream.sink->wait_tokens(20);
-  const Sent visitor = engine.submit(model.tokens(kLongTokens, 99), 1);
+  const Sent visitor = engine.submit(model.tokens(num_long, 99), 1);
   visitor.sink->wait_finished();
   const auto gaps = gaps_after(streams, visitor.at);
-  std::printf("streams: a prompt of %d tokens beside 8 streams takes %.2f s\n", kLongTokens,
+  std::printf("streams: a prompt of %d tokens beside 8 streams takes %.2f s\n", num_long,
               seconds_between(visitor.at, visitor.sink->times().at(0)));
   report_gaps("8 streams beside it", gaps);
   engine.abort(streams);
 }
 
-void measure_models(BenchModel& model) {
+void measure_models(BenchModel& model, int num_long) {
   const auto turns = std::make_shared<StepTurns>();
   RunningEngine prompts(model, 4000, 64, turns);
   RunningEngine streaming(model, 4000, 64, turns);
@@ -255,7 +257,7 @@ void measure_models(BenchModel& model) {
   first_token(streaming, model.tokens(3000, 1));
   const Sent stream = streaming.submit(model.tokens(16, 5), 4000);
   stream.sink->wait_tokens(20);
-  const Sent visitor = prompts.submit(model.tokens(kLongTokens, 99), 1);
+  const Sent visitor = prompts.submit(model.tokens(num_long, 99), 1);
   visitor.sink->wait_finished();
   report_gaps("a stream beside another model's prompt", gaps_after({stream}, visitor.at));
   streaming.abort({stream});
@@ -264,18 +266,26 @@ void measure_models(BenchModel& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::pair<std::string, std::function<void(BenchModel&)>>> all = {
+  const std::vector<std::pair<std::string, std::function<void(BenchModel&, int)>>> all = {
       {"alone", measure_alone},         {"shared", measure_shared},   {"small", measure_small},
       {"identical", measure_identical}, {"choices", measure_choices}, {"streams", measure_streams},
       {"models", measure_models}};
   if (argc < 2) {
-    std::fprintf(stderr, "bench_time MODEL [alone|shared|small|identical|choices|streams|models]...\n");
+    std::fprintf(stderr, "bench_time MODEL [alone|shared|small|identical|choices|streams|models][:TOKENS]...\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   BenchModel model(argv[1]);
-  for (const auto& [name, measure] : all) {
-    if (argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc) measure(model);
+  if (argc == 2) {
+    for (const auto& [name, measure] : all)
+      measure(model, kLongTokens);
+  }
+  for (const std::string asked : std::span(argv, static_cast<std::size_t>(argc)).subspan(2)) {
+    const std::size_t colon = std::min(asked.find(':'), asked.size());
+    const int num_long = colon < asked.size() ? std::stoi(asked.substr(colon + 1)) : kLongTokens;
+    for (const auto& [name, measure] : all) {
+      if (asked.substr(0, colon) == name) measure(model, num_long);
+    }
   }
   return 0;
 }

@@ -82,7 +82,8 @@ class BenchEngine {
                                       std::vector<TokenId>{}, seeded);
   }
 
-  std::shared_ptr<TimingSink> submit(std::vector<TokenId> prompt, int max_tokens, const std::string& key = "") {
+  std::shared_ptr<TimingSink> submit(std::vector<TokenId> prompt, int max_tokens, const std::string& key = "",
+                                     std::shared_ptr<const Grammar> grammar = nullptr) {
     auto request = std::make_shared<Request>();
     request->id = std::to_string(num_submitted_++);
     request->prompt = std::move(prompt);
@@ -90,6 +91,7 @@ class BenchEngine {
     request->sampling.ignore_eos = true;
     request->sampling.max_tokens = max_tokens;
     request->key_name = key;
+    request->grammar = std::move(grammar);
     request->arrival = Clock::now();
     auto sink = std::make_shared<TimingSink>();
     sink->tokens.reserve(static_cast<std::size_t>(max_tokens) + 1);

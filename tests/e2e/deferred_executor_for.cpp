@@ -9,10 +9,10 @@
 namespace quire {
 
 std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                       const SchedulerOptions& scheduler, std::int64_t num_states) {
+                                       const SchedulerOptions& scheduler, const KvCounts& counts) {
   const char* const seed = std::getenv("QUIRE_DEFERRED_SEED");
   return std::make_unique<test::DeferredExecutor>(
-      make_cpu_executor(model, backend, std::move(storage), scheduler, num_states),
+      make_cpu_executor(model, backend, std::move(storage), scheduler, counts),
       seed != nullptr ? static_cast<std::uint32_t>(std::atoi(seed)) : 1U);
 }
 

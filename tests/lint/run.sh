@@ -68,6 +68,7 @@ report "folder READMEs over 60 lines:" \
        [ -f "$folder/README.md" ] || { echo "  $folder/README.md is missing"; continue; }
        [ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  $folder/README.md"
      done)"
+report "dead links, broken tables or open code blocks in documents:" "$(python3 tests/lint/documents.py)"
 report "marks of unfinished work:" \
   "$(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.py' '*.mjs' '*.js' '*.cmake' | xargs -r grep -nE '\b(TODO|FIXME|XXX|HACK|DEFERRED)\b')"
 

@@ -463,3 +463,22 @@ TEST_CASE("JSON with hostile sizes costs linear time, and repeated keys keep the
   REQUIRE_FALSE(deep);
   CHECK(deep.error().code == "json_too_deep");
 }
+
+TEST_CASE("JSON that takes far more memory than its text is refused, lists of numbers and long texts are not") {
+  const auto list_of = [](const std::string& element, std::size_t count) {
+    std::string text = "[" + element;
+    for (std::size_t i = 1; i < count; ++i)
+      text += "," + element;
+    return text + "]";
+  };
+  for (const std::string element : {"[]", "{}", "[5,0.25]", R"({"a":0})"}) {
+    INFO(element);
+    const auto parsed = parse_json(list_of(element, 1'000'000));
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().kind == ErrorKind::kTooLarge);
+    CHECK(parsed.error().code == "request_too_large");
+    CHECK(parse_json(list_of(element, 100'000)));
+  }
+  CHECK(parse_json(list_of("12345", 2'000'000)));
+  CHECK(parse_json(list_of("\"" + std::string(10'000, 'x') + "\"", 1'000)));
+}

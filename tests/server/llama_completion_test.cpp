@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "core/text/fill_in_the_middle.h"
 #include "server/api/common/json.h"
 #include "server/api/completions/completions.h"
 #include "server/api/llama/llama_completion.h"
@@ -24,7 +25,7 @@ constexpr TokenId kMiddle{262};
 constexpr TokenId kFile{263};
 
 // Knows how to fill in the middle, in Qwen's names.
-class CodeTokenizer final : public ByteTokenizer {
+class CodeTokenizer : public ByteTokenizer {
  public:
   std::int32_t vocab_size() const override { return kFirst + static_cast<std::int32_t>(kNames.size()); }
   std::string_view token_bytes(TokenId id) const override {
@@ -40,6 +41,20 @@ class CodeTokenizer final : public ByteTokenizer {
   static constexpr std::int32_t kFirst = kPrefix.value;
   static constexpr std::array<std::string_view, 4> kNames = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
                                                              "<|file_sep|>"};
+};
+
+// Counts what it reads. One thread.
+class CountingTokenizer final : public CodeTokenizer {
+ public:
+  std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const override {
+    for (const TextPiece& piece : pieces)
+      num_bytes_ += piece.text.size();
+    return CodeTokenizer::encode(pieces, add_special);
+  }
+  std::size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  mutable std::size_t num_bytes_ = 0;
 };
 
 // The request that an infill, or another endpoint's call, becomes on such a model of that context.
@@ -231,6 +246,18 @@ TEST_CASE("what does not fit into an infill goes where it matters least") {
   REQUIRE(cut);
   CHECK((*cut)->prompt ==
         joined({kBos, kPrefix, std::string_view(prefix).substr(prefix.size() - 33), kSuffix, "first words", kMiddle}));
+}
+
+TEST_CASE("of texts far longer than an infill's context only what is kept is tokenized") {
+  const std::string text(1'000'000, 'x');
+  const FimText both{text, text, {}};
+  const FimText files{"a", "b", std::vector<FimFile>(100, FimFile{"name", text})};
+  for (const FimText& each : {both, files}) {
+    const CountingTokenizer tokenizer;
+    const auto tokens = encode_fim(tokenizer, *find_fim_tokens(tokenizer), each, 256);
+    CHECK(tokens.size() == 256);
+    CHECK(tokenizer.num_bytes() < 10'000);
+  }
 }
 
 TEST_CASE("an infill that cannot be is refused by name") {

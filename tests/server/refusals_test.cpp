@@ -120,6 +120,54 @@ TEST_CASE("a prompt far beyond the context is context_length_exceeded on every A
   }
 }
 
+TEST_CASE("a text that is only counted, or cut to a length, is read in bounds too") {
+  TestServer server(says("x"), test_options(), [](ServedModel& model) { model.info.pooling = Pooling::kMean; });
+  HttpClient client(server.port());
+  // Each byte is a token: 131,072 are read.
+  const std::string most(100'000, 'x');
+  const std::string far(140'000, 'x');
+  const std::vector<Api> apis = {
+      {"/tokenize", R"({"prompt":"TEXT"})"},
+      {"/tokenize", R"({"content":"TEXT"})"},
+      {"/tokenize", R"({"messages":[{"role":"user","content":"TEXT"}]})"},
+      {"/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"TEXT"}]})"},
+      {"/v1/responses/input_tokens", R"({"input":"TEXT"})"},
+      {"/v1/completions", R"({"prompt":"TEXT","truncate_prompt_tokens":8,"max_tokens":1})"},
+      {"/v1/embeddings", R"({"input":"TEXT","truncate_prompt_tokens":8})"},
+      {"/rerank", R"({"query":"a","documents":["TEXT"],"max_tokens_per_doc":8})"},
+  };
+  for (const Api& api : apis) {
+    INFO(api.body);
+    CHECK(client.post(api.path, body_with(api, most)).status == 200);
+    check_refusal(client.post(api.path, body_with(api, far)), api.path, 400, "context_length_exceeded");
+  }
+}
+
+TEST_CASE("lists of tokens are no longer than there are tokens, and words are short") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const auto refused_field = [&](const char* path, Json body, const char* field, Json value) {
+    body[field] = std::move(value);
+    const HttpReply reply = client.post(path, dump_json(body));
+    CHECK(reply.status == 400);
+    return Json::parse(reply.body)["error"]["param"];
+  };
+  const Json request{{"prompt", "a"}, {"max_tokens", 1}};
+  const std::string word(2'000, 'x');  // a token each byte
+  for (const char* field : {"stop_token_ids", "allowed_token_ids"})
+    CHECK(refused_field("/v1/completions", request, field, std::vector<int>(261, 5)) == field);
+  CHECK(refused_field("/v1/completions", request, "logit_bias", std::vector<Json>(261, Json::array({5, 1.0}))) ==
+        "logit_bias");
+  const std::string half(200, 'x');
+  CHECK(refused_field("/v1/completions", request, "logit_bias", std::vector<Json>(2, Json::array({half, 1.0}))) ==
+        "logit_bias");
+  CHECK(refused_field("/v1/completions", request, "bad_words", Json::array({word})) == "bad_words");
+  Json dry = request;
+  dry["dry_multiplier"] = 1.0;
+  CHECK(refused_field("/v1/completions", dry, "dry_sequence_breakers", Json::array({word})) == "dry_sequence_breakers");
+  CHECK(refused_field("/detokenize", Json::object(), "tokens", std::vector<int>(140'000, 'x')) == "tokens");
+}
+
 TEST_CASE("what drains is cut with server_draining in each stream's own form") {
   ServerOptions options = test_options();
   options.drain.deadline = std::chrono::milliseconds(1);

@@ -174,3 +174,22 @@ TEST_CASE("a client that leaves ends the compilation of its grammar, and so does
   CHECK((reply.status == 503 || reply.status == 0));  // 0: it came too late to be accepted
   server->server().wait();
 }
+
+TEST_CASE("health, metrics and the admin's requests wait for no text thread") {
+  ServerOptions options = test_options();
+  options.admin_listen = "127.0.0.1:0";
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  TestServer server(says("x"), options);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { release.set_value(); });
+  server.server().state().admin.reload = []() -> Result<std::string> { return "{}"; };
+  for (int i = 0; i < 2 * options.text_threads; ++i) {
+    for (const TextLane lane : {TextLane::kQuick, TextLane::kLong})
+      server.server().state().text->post(lane, "client " + std::to_string(i), [released] { released.wait(); });
+  }
+  HttpClient client(server.port());
+  for (const char* path : {"/livez", "/readyz", "/metrics"})
+    CHECK(client.get(path).status == 200);
+  HttpClient admin(server.server().admin_port());
+  CHECK(admin.post("/admin/reload", "").status == 200);
+}

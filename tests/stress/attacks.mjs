@@ -237,6 +237,24 @@ async function long_prompts({ port, random, max_body }) {
   client.close();
 }
 
+// Texts that are only counted or cut, and lists that a step would pay for, as large as a body may be: read in bounds, and refused.
+async function oversized_fields({ port, random, max_body }) {
+  const size = max_body - 2000;
+  const words = "word ".repeat(size / 5);
+  const requests = [
+    ["/tokenize", { prompt: "a b ".repeat(size / 4), with_pieces: true }],
+    ["/detokenize", { tokens: Array(size >> 2).fill(300) }],
+    ["/v1/messages/count_tokens", { messages: [{ role: "user", content: words }] }],
+    ["/v1/completions", { prompt: words, truncate_prompt_tokens: 8, max_tokens: 1 }],
+    ["/v1/completions", { prompt: "x", max_tokens: 1, logit_bias: Array(size >> 4).fill([300, 0.25]) }],
+    ["/v1/completions", { prompt: "x", max_tokens: 1, bad_words: [words] }],
+  ];
+  const [path, body] = requests[random(requests.length)];
+  const client = new RawClient(port).send(post(path, JSON.stringify(body)));
+  assert.equal(await client.status(), 400, client.text().slice(0, 200));
+  client.close();
+}
+
 // Costs the compiler what it may, and is new each time.
 async function costly_schema({ port, random }) {
   const branches = Array.from({ length: 30 }, (_, index) => `[a-z]{0,${40 + index}}[0-9]{0,${20 + random(40)}}x${index}`);
@@ -256,8 +274,8 @@ async function page_on_admin({ port }) {
   client.close();
 }
 
-export const kQuickAttacks = { declared_bodies, unfinished_chunks, prompt_list, long_prompts, costly_schema, page_on_admin,
-  malformed_head, noisy_head, damaged_body, deep_body, hostile_schema, oversized_body,
+export const kQuickAttacks = { declared_bodies, unfinished_chunks, prompt_list, long_prompts, oversized_fields, costly_schema,
+  page_on_admin, malformed_head, noisy_head, damaged_body, deep_body, hostile_schema, oversized_body,
   oversized_chunks, oversized_head, oversized_prompt, disconnecting, slow_reader, piecemeal, over_quota,
   wrong_key, smuggling };
 // What ends by the server's timeouts alone.

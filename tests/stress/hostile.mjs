@@ -1,7 +1,7 @@
 // Mixed hostile load on one daemon: hostile.mjs [--rounds N | --minutes N] [--patience SECONDS] [--binary PATH]. Each round runs valid requests,
 // which want four times the pool there is, beside every kind of attack. At the end: every answer that survived was, byte for
 // byte, what the same request is answered alone; nothing is left running or allocated; memory has not grown since the load
-// was warm (with --minutes); SIGTERM ends it with 0; and a sanitizer, where the build has one, has nothing to say.
+// was warm (with --minutes, from ten on); SIGTERM ends it with 0; and a sanitizer, where the build has one, has nothing to say.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,6 +13,7 @@ import { kQuickAttacks, kSlowAttacks } from "./attacks.mjs";
 import { post, random_source, RawClient } from "./raw_client.mjs";
 
 const kSeed = 7;
+const kWarmMinutes = 10;
 const kJobs = 48;
 const kValidPerRound = 32;  // about 15 blocks each
 const kNumBlocks = 120;
@@ -153,10 +154,14 @@ class Siege {
     return Promise.all(this.#waiting);
   }
 
-  // Memory of the last sixth against the sixth that follows a third's warming up.
+  // Memory of the last sixth against the sixth that follows a third's warming up, or the round that followed where none ended in it.
   growth() {
     const end = this.memory.at(-1).minute;
-    const part = (from, to) => median(this.memory.filter(({ minute }) => minute >= end * from && minute <= end * to).map(({ mib }) => mib));
+    const part = (from, to) => {
+      const later = this.memory.filter(({ minute }) => minute >= end * from);
+      const within = later.filter(({ minute }) => minute <= end * to);
+      return median((within.length > 0 ? within : later.slice(0, 1)).map(({ mib }) => mib));
+    };
     return { warm: part(1 / 3, 1 / 2), last: part(5 / 6, 1) };
   }
 }
@@ -192,7 +197,7 @@ const minutes = Number(values.minutes ?? 0);
 const rounds = minutes > 0 ? Infinity : Number(values.rounds ?? 4);
 for (let number = 0; number < rounds && !(minutes > 0 && siege.minutes() >= minutes); ++number) {
   await siege.round(number);
-  if (minutes > 0 && number % 20 === 0) console.log(`minute ${siege.minutes().toFixed(1)}, round ${number}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
+  if (minutes > 0 && number % 5 === 0) console.log(`minute ${siege.minutes().toFixed(1)}, round ${number}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
 }
 
 await siege.finish();
@@ -207,5 +212,6 @@ console.log(`${siege.memory.length} rounds: ${siege.num_checked} answers as alon
 if (minutes > 0) {
   const { warm, last } = siege.growth();
   console.log(`resident: ${warm.toFixed(1)} MiB warm, ${last.toFixed(1)} MiB at the end`);
-  assert.ok(last <= warm * 1.05, "memory grew");
+  // In less the allocator's heaps have not been in every state yet.
+  if (minutes >= kWarmMinutes) assert.ok(last <= warm * 1.05, "memory grew");
 }

@@ -1,7 +1,8 @@
 // What a neighbour feels of each attack, on a daemon with its defaults: neighbours.mjs [--binary PATH] [--seconds N] [--scale N]
-// [--only NAME]. A client asks short chats one after another, undisturbed and beside each attack. Printed is a table of the time
+// [--only NAME] [--from ADDRESS]. A client asks short chats one after another, undisturbed and beside each attack. Printed is a table of the time
 // to the first token, errors and the most memory that the daemon had, each beside what it must be; the exit code is 1 where a
-// must is missed. A benchmark: it wants a machine to itself. The attackers run at a low priority, for theirs are other machines.
+// must is missed. A benchmark: it wants a machine to itself. The attackers run at a low priority and have an address of their own
+// (--from 127.0.0.1: the neighbour's), for theirs are other machines.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,18 +15,32 @@ import { pause, RawClient } from "./raw_client.mjs";
 
 const { values } = parseArgs({ options: { binary: { type: "string", default: process.env.QUIRE_BINARY },
   seconds: { type: "string", default: "5" }, scale: { type: "string", default: "10" }, only: { type: "string" },
-  attack: { type: "string" }, port: { type: "string" } } });
+  from: { type: "string", default: "127.0.0.2" }, attack: { type: "string" }, port: { type: "string" }, context: { type: "string" } } });
 process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 const scale = Number(values.scale);
 const kLarge = 15 << 20;
+// server.text_threads, each with the values of a body of server.max_body_bytes (deploy/docs/security.md), at their defaults.
+const kReadMib = 3 * (32 + 2 * 16);
+const kLargeBytes = Buffer.alloc(kLarge, "x");
 
 const head = (path, framing) =>
   `POST ${path} HTTP/1.1\r\nHost: a\r\nx-api-key: mallory-secret\r\nContent-Type: application/json\r\n${framing}\r\n\r\n`;
-const post = (path, body) => head(path, `Content-Length: ${Buffer.byteLength(body)}`) + body;
-const json = (port, path, body) => new RawClient(port).send(post(path, JSON.stringify(body)));
 const times = (count, make) => Array.from({ length: count }, (_, index) => make(index));
 let number = 0;  // makes what is sent new each time
+
+const attacker = (port) => new RawClient(port, values.from);
+
+// A large body is made once: what the attacker pays for it is no part of the measurement.
+const bodies = new Map();
+function shared_body(name, make) {
+  if (!bodies.has(name)) bodies.set(name, Buffer.from(JSON.stringify(make())));
+  return bodies.get(name);
+}
+function post(port, path, body) {
+  return attacker(port).send(head(path, `Content-Length: ${body.length}`)).send(body);
+}
+const json = (port, path, body) => post(port, path, Buffer.from(JSON.stringify(body)));
 
 // Each alternative costs the compiler's automaton many states.
 const costly_regex = (index) =>
@@ -33,8 +48,24 @@ const costly_regex = (index) =>
 
 const lists = (port, count) => times(count, (index) =>
   json(port, "/v1/completions", { prompt: Array(1024).fill(`list ${index}`), max_tokens: 4 }));
+const words = (bytes) => "word ".repeat(bytes / 5);
 const long_prompts = (port, count, bytes) => times(count, () =>
-  json(port, "/v1/completions", { prompt: "word ".repeat(bytes / 5), max_tokens: 1 }));
+  post(port, "/v1/completions", shared_body(`prompt ${bytes}`, () => ({ prompt: words(bytes), max_tokens: 1 }))));
+// As many tokens as the model takes, others each time, so that none is in the cache.
+const full_prompts = (port, count) => times(count, () =>
+  json(port, "/v1/completions", { prompt: times(Number(values.context) - 8, (index) => 300 + ((++number + index) % 97)), max_tokens: 1 }));
+// Asks for tokens or their text alone.
+const kTexts = {
+  "/tokenize": () => ({ prompt: "a b ".repeat(kLarge / 4), with_pieces: true }),
+  "/detokenize": () => ({ tokens: Array(kLarge >> 2).fill(300) }),
+  "/infill": () => ({ input_prefix: words(kLarge / 2), input_suffix: words(kLarge / 2), n_predict: 1 }),
+  "/v1/messages/count_tokens": () => ({ messages: [{ role: "user", content: words(kLarge) }] }),
+  "/v1/completions": () => ({ prompt: words(kLarge), truncate_prompt_tokens: 8, max_tokens: 1 }),
+};
+const texts = (port, count) => times(count, (index) => {
+  const [path, make] = Object.entries(kTexts)[index % Object.keys(kTexts).length];
+  return post(port, path, shared_body(path, make));
+});
 const schemas = (port, count) => times(count, () =>
   json(port, "/v1/completions", { prompt: "x", max_tokens: 1, guided_regex: costly_regex(++number) }));
 const slow_reads = (port, count) => times(count, () => {
@@ -42,24 +73,33 @@ const slow_reads = (port, count) => times(count, () => {
   client.socket.pause();
   return client;
 });
+// Fields whose cost is paid in each step, as large as a body may be.
+const biases = (port, count) => times(count, () => post(port, "/v1/completions", shared_body("biases", () =>
+  ({ prompt: "Once", max_tokens: 64, ignore_eos: true, logit_bias: Array(kLarge >> 4).fill([300, 0.25]) }))));
+const wrong_keys = (port, count) => times(count, (index) =>
+  attacker(port).send(`GET /v1/models HTTP/1.1\r\nHost: a\r\nx-api-key: guess ${index}\r\n\r\n`.repeat(10)));
 const aborts = (port, count) => times(count, (index) => {
   const client = json(port, "/v1/completions", { prompt: `Once ${++number}`, max_tokens: 500, stream: true });
   setTimeout(() => client.reset(), 20 + index);
   return client;
 });
 
-// Each opens what it opens at once, and again until the attack is over; returns the clients to close. `tenant`: the daemon has
-// keys, and the attacker's has a quota.
+// Each opens what it opens at once, and again until the attack is over; returns the clients to close. `with_keys`: the daemon has
+// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more. `is_read`: bodies
+// arrive whole, so that the text threads read them.
 const kAttacks = {
   declared_bodies: { open: (port) => times(17 * scale, () =>
-    new RawClient(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
-  unfinished_chunks: { open: (port) => times(10 * scale, () => new RawClient(port).send(
-    `${head("/v1/completions", "Transfer-Encoding: chunked")}${kLarge.toString(16)}\r\n${"x".repeat(kLarge)}`)) },
+    attacker(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
+  unfinished_chunks: { open: (port) => times(100 * scale, () => attacker(port)
+    .send(`${head("/v1/completions", "Transfer-Encoding: chunked")}${kLarge.toString(16)}\r\n`).send(kLargeBytes)) },
   lists: { open: (port) => lists(port, 2 * scale) },
-  long_prompts: { open: (port) => long_prompts(port, 8 * scale, kLarge) },
+  long_prompts: { is_read: true, open: (port) => long_prompts(port, 8 * scale, kLarge) },
+  texts: { is_read: true, open: (port) => texts(port, 8 * scale) },
+  biases: { is_read: true, open: (port) => biases(port, 4 * scale) },
   costly_schemas: { open: (port) => schemas(port, 4 * scale) },
-  tenant: { tenant: true, open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
-    ...long_prompts(port, scale / 2, 8_000), ...schemas(port, scale / 2), ...slow_reads(port, scale / 2), ...aborts(port, scale)] },
+  wrong_keys: { with_keys: true, open: (port) => wrong_keys(port, 10 * scale) },
+  tenant: { with_keys: true, is_quota: true, open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
+    ...full_prompts(port, scale / 2), ...schemas(port, scale / 2), ...slow_reads(port, scale / 2), ...aborts(port, scale)] },
 };
 
 // The attacker's process: until it is ended.
@@ -105,7 +145,7 @@ async function ask_chats(url) {
 const memory_mib = (pid, what) => Number(new RegExp(`${what}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 
 function config_of(attack, folder) {
-  if (!attack.tenant) return [];
+  if (!attack.with_keys) return [];
   const key = (name, quota = "") =>
     `    - {name: ${name}, sha256: ${createHash("sha256").update(`${name}-secret`).digest("hex")}${quota}}\n`;
   const file = join(folder, "quire.yaml");
@@ -113,14 +153,19 @@ function config_of(attack, folder) {
   return ["--config", file];
 }
 
+async function context_of(server) {
+  const { data } = await (await fetch(`${server.url}/v1/models`, { headers: { "x-api-key": "alice-secret" } })).json();
+  return data[0].max_model_len;
+}
+
 async function measure(name, attack, folder) {
   const server = await QuireServer.start(config_of(attack, folder));
   try {
     const alone = await ask_chats(server.url);
-    // What bodies may take beside what the daemon has at rest: server.max_queued_bytes, at its default.
-    const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256);
+    // What bodies may take beside what the daemon has at rest, server.max_queued_bytes, and the text threads with what they read.
+    const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256 + (attack.is_read ? kReadMib : 0));
     const besieger = spawn(process.execPath, [process.argv[1], "--attack", name, "--port", new URL(server.url).port,
-      "--scale", values.scale, "--seconds", values.seconds], { stdio: "inherit" });
+      "--scale", values.scale, "--from", values.from, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
     await pause(300);
     const beside = await ask_chats(server.url);
     besieger.kill("SIGKILL");
@@ -138,7 +183,7 @@ console.log(`attack x ${scale} | chats, errors | first token alone p50, p99 ms |
 for (const [name, attack] of Object.entries(kAttacks)) {
   if (values.only && values.only !== name) continue;
   const { alone, beside, memory, memory_bound } = await measure(name, attack, folder);
-  const p99_bound = 2 * alone.p99 + (attack.tenant ? 0 : 50);
+  const p99_bound = 2 * alone.p99 + (attack.is_quota ? 0 : 50);
   const holds = beside.errors === 0 && beside.p99 <= p99_bound && memory <= memory_bound;
   missed += holds ? 0 : 1;
   const show = (...numbers) => numbers.map((each) => each.toFixed(1)).join(", ");

@@ -30,8 +30,9 @@ export class RawClient {
   bytes = [];
   #waiting = [];
 
-  constructor(port) {
-    this.socket = net.connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+  // `from`: one of this machine's own addresses, as which the server sees the client.
+  constructor(port, from = "127.0.0.1") {
+    this.socket = net.connect({ port, host: "127.0.0.1", localAddress: from, allowHalfOpen: true });
     this.socket.on("error", () => {});
     this.socket.setTimeout(kPatience, () => {
       console.error(`no byte for ${kPatience / 1000} s after: ${JSON.stringify(this.text().slice(-200))}`);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -21,7 +22,10 @@ namespace quire::test {
 class DeferredExecutor final : public Executor {
  public:
   DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
-      : device_(std::move(device)), storage_(*this), states_(*this), random_(seed) {}
+      : device_(std::move(device)), storage_(device_->storage()), random_(seed) {
+    if (device_->window_storage() != nullptr) window_storage_.emplace(*device_->window_storage());
+    if (device_->states() != nullptr) states_.emplace(*device_->states());
+  }
 
   std::int64_t depth() const override { return 2; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
@@ -35,8 +39,9 @@ class DeferredExecutor final : public Executor {
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
+  KvStorage* window_storage() override { return window_storage_ ? &*window_storage_ : nullptr; }
   std::string name() const override { return device_->name(); }
-  StateStorage* states() override { return device_->states() == nullptr ? nullptr : &states_; }
+  StateStorage* states() override { return states_ ? &*states_ : nullptr; }
 
   std::int64_t most_in_flight = 0;
 
@@ -47,15 +52,26 @@ class DeferredExecutor final : public Executor {
   // A copy of what the arrays view.
   struct ArraysCopy {
     std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, adapters,
-        states, logit_rows, hidden_rows, label_rows;
+        states, window_tables, window_slots, logit_rows, hidden_rows, label_rows;
     bool operator==(const ArraysCopy&) const = default;
   };
   static ArraysCopy copy_of(const StepArrays& arrays) {
     const auto copy = [](std::span<const std::int32_t> from) { return std::vector(from.begin(), from.end()); };
     const AttentionBatch& batch = arrays.attention;
-    return {copy(arrays.token_ids),        copy(arrays.positions),   copy(batch.query_start),  copy(batch.context_len),
-            copy(batch.block_table_start), copy(batch.block_tables), copy(batch.slots),        copy(arrays.adapters),
-            copy(arrays.states),           copy(arrays.logit_rows),  copy(arrays.hidden_rows), copy(arrays.label_rows)};
+    return {copy(arrays.token_ids),
+            copy(arrays.positions),
+            copy(batch.query_start),
+            copy(batch.context_len),
+            copy(batch.block_table_start),
+            copy(batch.block_tables),
+            copy(batch.slots),
+            copy(arrays.adapters),
+            copy(arrays.states),
+            copy(arrays.window.block_tables),
+            copy(arrays.window.slots),
+            copy(arrays.logit_rows),
+            copy(arrays.hidden_rows),
+            copy(arrays.label_rows)};
   }
   struct DrawCopy {
     std::int64_t logit_row;
@@ -153,52 +169,32 @@ class DeferredExecutor final : public Executor {
     bool waited = true;
   };
 
-  // The host's reads and writes of blocks come after everything that was submitted before.
+  // Blocks and states change in steps only: whoever else reads or writes them is found.
   class Storage final : public KvStorage {
    public:
-    explicit Storage(DeferredExecutor& executor) : executor_(executor) {}
-    const KvLayout& layout() const override { return device().layout(); }
-    std::size_t block_bytes() const override { return device().block_bytes(); }
-    void copy_block(std::int32_t source, std::int32_t destination) override {
-      executor_.complete_all();
-      device().copy_block(source, destination);
-    }
-    void read_block(std::int32_t block, std::span<std::byte> out) const override {
-      executor_.complete_all();
-      device().read_block(block, out);
-    }
-    void write_block(std::int32_t block, std::span<const std::byte> in) override {
-      executor_.complete_all();
-      device().write_block(block, in);
-    }
+    explicit Storage(const KvStorage& device) : device_(device) {}
+    const KvLayout& layout() const override { return device_.layout(); }
+    std::size_t block_bytes() const override { return device_.block_bytes(); }
+    void copy_block(std::int32_t, std::int32_t) override { fail(); }
+    void read_block(std::int32_t, std::span<std::byte>) const override { fail(); }
+    void write_block(std::int32_t, std::span<const std::byte>) override { fail(); }
 
    private:
-    KvStorage& device() const { return executor_.device_->storage(); }
-    DeferredExecutor& executor_;
+    const KvStorage& device_;
   };
-
   class States final : public StateStorage {
    public:
-    explicit States(DeferredExecutor& executor) : executor_(executor) {}
-    const StateLayout& layout() const override { return device().layout(); }
-    std::size_t state_bytes() const override { return device().state_bytes(); }
-    void copy_state(std::int32_t source, std::int32_t destination) override {
-      executor_.complete_all();
-      device().copy_state(source, destination);
-    }
-    void read_state(std::int32_t state, std::span<std::byte> out) const override {
-      executor_.complete_all();
-      device().read_state(state, out);
-    }
-    void write_state(std::int32_t state, std::span<const std::byte> in) override {
-      executor_.complete_all();
-      device().write_state(state, in);
-    }
+    explicit States(const StateStorage& device) : device_(device) {}
+    const StateLayout& layout() const override { return device_.layout(); }
+    std::size_t state_bytes() const override { return device_.state_bytes(); }
+    void copy_state(std::int32_t, std::int32_t) override { fail(); }
+    void read_state(std::int32_t, std::span<std::byte>) const override { fail(); }
+    void write_state(std::int32_t, std::span<const std::byte>) override { fail(); }
 
    private:
-    StateStorage& device() const { return *executor_.device_->states(); }
-    DeferredExecutor& executor_;
+    const StateStorage& device_;
   };
+  [[noreturn]] static void fail() { throw std::logic_error("the host touches the device's memory beside a step"); }
 
   struct Work {
     std::uint64_t step;
@@ -213,10 +209,6 @@ class DeferredExecutor final : public Executor {
     while (!work_.empty() && random_() % 3 == 0)
       complete_one();
   }
-  void complete_all() {
-    while (!work_.empty())
-      complete_one();
-  }
   void complete_through(std::uint64_t step) {
     while (!work_.empty() && work_.front().step <= step)
       complete_one();
@@ -224,7 +216,8 @@ class DeferredExecutor final : public Executor {
 
   std::unique_ptr<Executor> device_;
   Storage storage_;
-  States states_;
+  std::optional<Storage> window_storage_;
+  std::optional<States> states_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;
   std::uint64_t num_submitted_ = 0;

@@ -85,7 +85,8 @@ class FakeBackend : public Backend {
 
 class FakeModel : public Model {
  public:
-  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000) : vocab_(vocab), context_(context) {}
+  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0)
+      : vocab_(vocab), context_(context), window_(window) {}
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
@@ -108,6 +109,8 @@ class FakeModel : public Model {
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
     for (std::size_t row = 0; std::cmp_less(row, end); ++row) {
       storage.tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];
+      if (parts_of(arrays) != nullptr)
+        parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = arrays.token_ids[row];
     }
     return {.num_rows = end,
             .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
@@ -119,6 +122,7 @@ class FakeModel : public Model {
   std::int64_t num_labels() const override { return 3; }
   std::int64_t max_context() const override { return context_; }
   KvLayout kv_layout() const override { return {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1}; }
+  KvSplit kv_split() const override { return {.window = window_, .full = kv_layout(), .windowed = kv_layout()}; }
 
   std::int64_t num_rows = 0;                   // computed so far
   std::int64_t num_logit_rows = 0;             // of them, those of which logits or hidden states were asked
@@ -135,9 +139,8 @@ class FakeModel : public Model {
   }
 
   // Of the wanted rows before row `end`.
-  static MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage,
-                              std::span<const std::int32_t> wanted, std::int64_t end, std::int64_t width,
-                              std::vector<float>& out) {
+  MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage, std::span<const std::int32_t> wanted,
+                       std::int64_t end, std::int64_t width, std::vector<float>& out) const {
     out.clear();
     const AttentionBatch& batch = arrays.attention;
     std::size_t sequence = 0;
@@ -146,8 +149,14 @@ class FakeModel : public Model {
       if (row >= end) break;
       while (batch.query_start[sequence + 1] <= row)
         ++sequence;
-      const std::uint64_t state =
-          context_hash(storage, batch, sequence, arrays.positions[static_cast<std::size_t>(row)]);
+      const std::int32_t position = arrays.positions[static_cast<std::size_t>(row)];
+      std::uint64_t state = context_hash(storage, batch, sequence, 0, position);
+      if (window_ > 0) {
+        const auto first = static_cast<std::int32_t>(std::max<std::int64_t>(0, position - window_ + 1));
+        const FakeStorage* const parts = parts_of(arrays);
+        state += context_hash(parts == nullptr ? storage : *parts, parts == nullptr ? batch : arrays.window, sequence,
+                              first, position);
+      }
       for (std::int64_t i = 0; i < width; ++i) {
         const std::uint64_t bits = mix(state + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i + 1));
         out.push_back(static_cast<float>(bits >> 40) * (8.0F / 16777216.0F));
@@ -158,11 +167,11 @@ class FakeModel : public Model {
   }
 
   static std::uint64_t context_hash(const FakeStorage& storage, const AttentionBatch& batch, std::size_t sequence,
-                                    std::int32_t position) {
+                                    std::int32_t from, std::int32_t position) {
     const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
     const auto first = static_cast<std::size_t>(batch.block_table_start[sequence]);
     std::uint64_t hash = 1;
-    for (std::int32_t p = 0; p <= position; ++p) {
+    for (std::int32_t p = from; p <= position; ++p) {
       const std::int32_t block = batch.block_tables[first + static_cast<std::size_t>(p / block_size)];
       const std::int32_t token = storage.tokens[static_cast<std::size_t>(block * block_size + p % block_size)];
       hash = mix(hash * 31 + static_cast<std::uint64_t>(token) + 7);
@@ -170,8 +179,11 @@ class FakeModel : public Model {
     return hash;
   }
 
+  static FakeStorage* parts_of(const StepArrays& arrays) { return dynamic_cast<FakeStorage*>(arrays.window_storage); }
+
   std::int64_t vocab_;
   std::int64_t context_;
+  std::int64_t window_;
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<float> labels_;

@@ -16,6 +16,12 @@ int hex_digit(std::uint8_t byte) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
+// So that one more element takes no memory.
+template <class Element>
+void grow(std::vector<Element>& elements) {
+  if (elements.size() == elements.capacity()) elements.reserve(2 * elements.size() + 1);
+}
+
 }  // namespace
 
 ByteLexer::ByteLexer(DfaPtr dfa, Encoding encoding) : dfa_(std::move(dfa)), encoding_(encoding) {
@@ -221,7 +227,8 @@ std::uint32_t ByteLexer::open_hex(std::uint32_t code, std::uint32_t value, std::
 std::uint32_t ByteLexer::intern(const Partial& partial) {
   const std::uint64_t key = (static_cast<std::uint64_t>(partial.code) << 32 | partial.value) * 0x9E3779B97F4A7C15ull ^
                             (static_cast<std::uint64_t>(partial.stage) << 8 | partial.left);
-  for (const std::uint32_t id : known_[key]) {
+  std::vector<std::uint32_t>& alike = known_[key];
+  for (const std::uint32_t id : alike) {
     const Partial& other = partials_[id - dfa_->num_states()];
     if (other.stage == partial.stage && other.left == partial.left && other.code == partial.code &&
         other.value == partial.value) {
@@ -229,7 +236,10 @@ std::uint32_t ByteLexer::intern(const Partial& partial) {
     }
   }
   const auto id = static_cast<std::uint32_t>(rows_.size());
-  known_[key].push_back(id);
+  // All of it or, where memory fails, nothing: other requests use the lexer too.
+  grow(partials_);
+  grow(rows_);
+  alike.push_back(id);
   partials_.push_back(partial);
   rows_.emplace_back();
   return id;

@@ -10,6 +10,14 @@ class Machine::Compactor {
  public:
   Compactor(const Stack& old, const Program& program, Renumbered& indices, Stack& fresh)
       : old_(old), program_(program), indices_(indices), fresh_(fresh) {
+    // As much as the old one came to hold, so that this is done with memory once.
+    fresh_.reserve_like(old);
+    indices_.frames.reserve(old.frames.capacity());
+    indices_.texts.reserve(old.texts.capacity());
+    indices_.used.reserve(old.used.capacity());
+    indices_.order.reserve(old.frames.capacity());
+    indices_.used_chain.reserve(old.used.capacity());
+    indices_.text_chain.reserve(old.texts.capacity());
     indices_.frames.assign(old.frames.size(), kNoIndex);
     indices_.texts.assign(old.texts.size(), kNoIndex);
     indices_.used.assign(old.used.size(), kNoIndex);

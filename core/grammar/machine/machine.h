@@ -53,6 +53,11 @@ class Machine {
   explicit Machine(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   Threads start();
+  // Has from now on the stack and the allowance of `other`, a machine of the same program.
+  void assign(const Machine& other) {
+    stack_ = other.stack_;
+    allowance_ = other.allowance_;
+  }
   // Appends what the threads become over one byte; whether any survive.
   bool step(const Threads& from, std::uint8_t byte, Threads& out);
   // Replaces the threads by what they become over the bytes; whether any survive.

@@ -9,6 +9,14 @@ void Stack::clear() {
   texts.push_back(TextNode{kNoIndex, 0, 0, 0x9E3779B97F4A7C15ull});
 }
 
+void Stack::reserve_like(const Stack& other) {
+  frames.reserve(other.frames.capacity());
+  edges.reserve(other.edges.capacity());
+  words.reserve(other.words.capacity());
+  texts.reserve(other.texts.capacity());
+  used.reserve(other.used.capacity());
+}
+
 void Stack::release(const Mark& mark) {
   frames.resize(mark.frames);
   edges.resize(mark.edges);

@@ -60,6 +60,7 @@ class Stack {
   };
   Mark mark() const { return {frames.size(), edges.size(), words.size(), texts.size(), used.size()}; }
   void release(const Mark& mark);
+  void reserve_like(const Stack& other);  // the memory that the other one has
 
   std::uint32_t push(const Frame& frame);
   void add_edge(std::uint32_t shared_frame, std::uint32_t state, std::uint32_t parent);

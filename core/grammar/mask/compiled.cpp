@@ -27,6 +27,15 @@ class CompiledState final : public GrammarState {
     within_allowance([&] { threads_ = machine_.start(); });
   }
 
+  void assign(const GrammarState& other) override {
+    const auto& from = static_cast<const CompiledState&>(other);
+    machine_.assign(from.machine_);
+    threads_ = from.threads_;
+    compact_at_ = from.compact_at_;
+    ended_ = from.ended_;
+    exhausted_ = from.exhausted_;
+  }
+
   void fill_mask(std::span<std::uint32_t> mask) override {
     const bool filled = within_allowance([&] { fill_allowed(mask); });
     if (!filled) std::fill(mask.begin(), mask.end(), 0);

@@ -32,20 +32,18 @@ void read_bitnet(SpecReader& /*reader*/, ModelSpec& spec) {
 // OLMo 3 is OLMo 2 with windows; sliding layers rotate without YaRN.
 void read_olmo2(SpecReader& reader, ModelSpec& spec) {
   use_post_norms(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 4);
-  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, spec.ropes[0].base));
-  for (std::size_t i = 0; i < slides.size(); ++i) {
-    spec.layers[i].attention.qk_norm = QkNorm::kFullWidth;
-    if (slides[i]) spec.layers[i].attention.rope = id;
-  }
+  reader.read_windows_with_rope(spec, 4, false, spec.ropes[0].base);
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.qk_norm = QkNorm::kFullWidth;
 }
 
-// Only the model of 64 layers has windows, and positions in the sliding layers alone.
+// Of GGUF files only the model of 64 layers has windows; positions in the sliding layers alone.
 void read_exaone4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::size_t kLayersWithWindows = 64;
   use_post_norms(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 4, false, 4096);
-  const bool has_windows = spec.layers.size() == kLayersWithWindows;
+  const std::vector<bool> slides = reader.read_windows(spec, 4, false, reader.is_translated() ? 0 : 4096);
+  const bool has_windows =
+      reader.is_translated() ? reader.has("attention.sliding_window") : spec.layers.size() == kLayersWithWindows;
   for (std::size_t i = 0; i < slides.size(); ++i) {
     if (!has_windows) spec.layers[i].attention.window = 0;
     if (has_windows && !slides[i]) spec.layers[i].attention.rope = -1;

@@ -37,7 +37,9 @@ void read_deepseek2(SpecReader& reader, ModelSpec& spec) {
     spec.ropes[0].attention_factor = 1.0;
   }
   const bool is_yarn = rope.scaling == RopeScaling::kYarn;
-  const double magnitude = is_yarn ? rope.attention_factor * yarn_attention_factor(rope.factor, multiplier) : 1.0;
+  double magnitude = is_yarn ? rope.attention_factor * yarn_attention_factor(rope.factor, multiplier) : 1.0;
+  // The class scales the softmax by the multiplier alone.
+  if (is_yarn && reader.is_translated()) magnitude = yarn_attention_factor(rope.factor, multiplier);
   const double temperature = reader.number("attention.temperature_scale").value_or(0.0);
   const double original = reader.number("rope.scaling.original_context_length").value_or(0.0);
   const double length = reader.number("attention.temperature_length").value_or(original);

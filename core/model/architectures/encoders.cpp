@@ -41,10 +41,24 @@ void read_bert(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec);
 }
 
+// Decoders' layers, seen in both directions.
+void read_eurobert(SpecReader& /*reader*/, ModelSpec& spec) {
+  spec.is_causal = false;
+  spec.has_head = false;
+}
+
+void read_neo_bert(SpecReader& reader, ModelSpec& spec) {
+  read_eurobert(reader, spec);
+  spec.final_norm = WeightRole::kEncoderOutputNorm;
+}
+
 void read_modern_bert(SpecReader& reader, ModelSpec& spec) {
   spec.is_causal = false;
   spec.has_head = false;
   spec.embedding_norm = WeightRole::kEmbeddingNorm;
+  spec.scores_mean = spec.num_labels > 0 && reader.flag("classifier.mean").value_or(!reader.is_translated());
+  spec.classifier_activation = Nonlinearity::kGelu;
+  spec.has_classifier_norm = reader.has_tensor("cls.norm.weight");
   const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
   const std::int64_t window = reader.integer("attention.sliding_window").value_or(0);
   const bool by_layer = reader.is_translated() && reader.is_array("attention.sliding_window_pattern");

@@ -1,4 +1,6 @@
 // Decoders with experts that differ from Qwen3's in routing, windows or gates.
+#include <cmath>
+
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -19,6 +21,59 @@ void read_ernie_experts(SpecReader& reader, ModelSpec& spec) {
   renormalise_experts(spec);
 }
 
+void read_olmoe(SpecReader& reader, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.qk_norm = QkNorm::kFullWidth;
+  reader.read_experts(spec);
+}
+
+namespace {
+
+// Layers that see the whole context have no positions.
+void use_local_positions(SpecReader& reader, ModelSpec& spec, std::int64_t period) {
+  const std::vector<bool> slides = reader.read_windows(spec, period);
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    if (!slides[i]) spec.layers[i].attention.rope = -1;
+  }
+}
+
+}  // namespace
+
+void read_exaone_experts(SpecReader& reader, ModelSpec& spec) {
+  reader.drop_next_token_layers(spec);
+  use_local_positions(reader, spec, 4);
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+}
+
+// Norms on both sides of each branch; a gate for each element of what attention gives.
+void read_afmoe(SpecReader& reader, ModelSpec& spec) {
+  spec.embedding_scale = std::sqrt(static_cast<double>(spec.config.hidden_size));
+  use_sandwich_norms(spec);
+  use_local_positions(reader, spec, 4);
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.gate = OutputGate::kFull;
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+}
+
+// The router sees what comes into the layer; the first of every four layers sees the whole context without positions.
+void read_smallthinker(SpecReader& reader, ModelSpec& spec) {
+  // What reads these files takes the window of the published models, whatever the key says.
+  constexpr std::int64_t kWindow = 4096;
+  const std::int64_t window = reader.integer("attention.sliding_window").value_or(0) > 0 ? kWindow : 0;
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.feed_forward.routes_layer_input = true;
+    layer.feed_forward.route.normalise = true;
+    layer.feed_forward.expert_activation.kind = Nonlinearity::kRelu;
+    if (i % 4 == 0) {
+      layer.attention.rope = -1;
+    } else {
+      layer.attention.window = window;
+    }
+  }
+}
+
 void read_minimax(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers)
     layer.attention.qk_norm = QkNorm::kFullWidth;
@@ -26,23 +81,10 @@ void read_minimax(SpecReader& reader, ModelSpec& spec) {
   renormalise_experts(spec);
 }
 
-namespace {
-
-// Sliding layers as an array says, with a rope of their own.
-void use_listed_windows(SpecReader& reader, ModelSpec& spec) {
-  reader.drop_next_token_layers(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 0, true);
-  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
-  for (std::size_t i = 0; i < slides.size(); ++i) {
-    if (slides[i]) spec.layers[i].attention.rope = id;
-  }
-}
-
-}  // namespace
-
 // Keys and values of different widths; sinks where the file has them.
 void read_mimo2(SpecReader& reader, ModelSpec& spec) {
-  use_listed_windows(reader, spec);
+  reader.drop_next_token_layers(spec);
+  reader.read_windows_with_rope(spec, 0, true, 10000.0);
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     AttentionSpec& attention = spec.layers[static_cast<std::size_t>(i)].attention;
     attention.value_scale = reader.number("attention.value_scale").value_or(1.0);
@@ -57,7 +99,8 @@ void read_mimo2(SpecReader& reader, ModelSpec& spec) {
 
 // Layers that see the whole context rotate half of the dimensions, with the file's frequency factors.
 void read_step35(SpecReader& reader, ModelSpec& spec) {
-  use_listed_windows(reader, spec);
+  reader.drop_next_token_layers(spec);
+  reader.read_windows_with_rope(spec, 0, true, 10000.0);
   RopeConfig& full = spec.ropes[0];
   full.rotary_dim /= 2;
   full.frequency_divisors.resize(full.frequency_divisors.empty() ? 0 : static_cast<std::size_t>(full.rotary_dim / 2));

@@ -43,11 +43,7 @@ void read_gemma2(SpecReader& reader, ModelSpec& spec) {
 void read_gemma3(SpecReader& reader, ModelSpec& spec) {
   read_gemma(reader, spec);
   use_sandwich_norms(spec);
-  const std::vector<bool> slides = reader.read_windows(spec, 6);
-  const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
-  for (std::size_t i = 0; i < slides.size(); ++i) {
-    if (slides[i]) spec.layers[i].attention.rope = id;
-  }
+  reader.read_windows_with_rope(spec, 6, false, 10000.0);
   scale_by_share(reader, spec, 62);
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/printable.h"
+#include "core/model/architectures/hf_families.h"
 #include "core/model/formats/json_file.h"
 
 namespace quire {
@@ -171,6 +172,9 @@ ModelConfig read_hf_config(const json& parsed, const std::string& where) {
     // Within the window, attention is the whole context's: a shorter limit keeps the model exact.
     config.max_context = std::min(config.max_context, object.integer("sliding_window").value_or(config.max_context));
   }
+  for (const char* used_elsewhere : {"sliding_window", "use_sliding_window", "max_window_layers"})
+    object.find(used_elsewhere);
+  refuse_unknown_hf_keys(parsed, object);
   return config;
 }
 

@@ -15,23 +15,29 @@
 
 namespace quire {
 
+class HfTranslation;
+
 struct HfFamily {
   std::string_view model_type;
   std::string_view architecture;  // GGUF's
   // "gguf=hf" where a stem differs from the table of roles, separated by spaces. '#' is an expert's number; a name that
-  // ends in '$' is whole.
+  // ends in '$' is whole, one that begins with '^' has no prefix. Names behind '|' stand in where the file lacks the
+  // first.
   std::string_view names = "";
-  bool swaps_halves = false;     // rotates halves, where GGUF files of this architecture have pairs
-  bool norms_minus_one = false;  // norm weights are stored without their one
-  bool uses_gelu = false;
+  std::string_view layers = "layers";    // what the list of layers is called
+  bool swaps_halves = false;             // rotates halves, where GGUF files of this architecture have pairs
+  bool norms_minus_one = false;          // norm weights are stored without their one
+  std::string_view activation = "silu";  // the only one that is computed; "gelu": any form of it; empty: any
   std::string_view column_experts = "";  // a layer's stacks of experts, where they are [experts][inputs][outputs]
   bool pairs_experts = false;            // outputs of gate and up alternate in such stacks
   std::string_view defaults = "";        // of the configuration's class, JSON, where published files leave keys out
+  void (*translate)(HfTranslation& translation) = nullptr;  // what the common keys do not say
 };
 
 std::span<const HfFamily> hf_families();
-// Null where the model type is not known.
+// By model type and, where published files share one, by other keys; null where it is not known.
 const HfFamily* find_hf_family(std::string_view model_type);
+const HfFamily* hf_family_of(const nlohmann::json& config);
 // The known model type that is spelled most like this one.
 std::string_view nearest_hf_family(std::string_view model_type);
 
@@ -42,10 +48,15 @@ nlohmann::json with_class_defaults(const nlohmann::json& config, const HfFamily&
 std::string rope_type_of(const JsonObject& scaling);
 std::int64_t rotary_dim_of(const JsonObject& config);
 
-// The configuration as metadata under GGUF's keys. Throws StartupError, one line that begins with `where`.
-std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& config, const HfFamily& family,
-                                                    const std::string& where);
+// What the names of all tensors but the head's begin with.
+std::string hf_prefix(const HfFamily& family, const TensorTable& tensors);
+// The configuration, which `config` looks into, as metadata under GGUF's keys. Throws StartupError.
+std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& raw, const JsonObject& config,
+                                                    const HfFamily& family, TensorTable& tensors);
 // Names the tensors as GGUF does, and adds those that are stored in another form.
-void translate_hf_tensors(const nlohmann::json& config, const HfFamily& family, TensorTable& tensors);
+void translate_hf_tensors(const JsonObject& config, const HfFamily& family, TensorTable& tensors);
+// Refuses keys that nothing has looked up and that are not known to change nothing that is computed. Throws
+// StartupError, one line that names the key and the known one that is spelled most like it.
+void refuse_unknown_hf_keys(const nlohmann::json& raw, const JsonObject& config);
 
 }  // namespace quire

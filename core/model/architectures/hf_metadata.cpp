@@ -4,28 +4,23 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "core/base/printable.h"
-#include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/hf_config.h"
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/formats/json_file.h"
 
 namespace quire {
 
-namespace {
-
 using nlohmann::json;
 
-class HfMetadata final : public GgufFile {
+class HfTranslation::Metadata final : public GgufFile {
  public:
-  explicit HfMetadata(std::string_view architecture) : prefix_(std::string(architecture) + ".") {
-    metadata_["general.architecture"] = architecture;
-  }
-  void set(std::string_view key, GgufValue value) {
-    metadata_[names_.emplace_back(prefix_ + std::string(key))] = std::move(value);
-  }
-  void set_text(std::string_view key, std::string value) { set(key, std::string_view(names_.emplace_back(value))); }
+  explicit Metadata(std::string_view architecture) { set("general.architecture", architecture); }
+  void set(const std::string& key, GgufValue value) { metadata_[names_.emplace_back(key)] = std::move(value); }
+  std::string_view keep(std::string text) { return names_.emplace_back(std::move(text)); }
+  void erase(const std::string& key) { metadata_.erase(key); }
 
   const std::map<std::string_view, GgufValue>& metadata() const override { return metadata_; }
   const std::vector<GgufTensor>& tensors() const override { return tensors_; }
@@ -35,11 +30,12 @@ class HfMetadata final : public GgufFile {
   void release(std::span<const std::byte>) const override {}
 
  private:
-  std::string prefix_;
   std::deque<std::string> names_;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
 };
+
+namespace {
 
 struct KeyPair {
   const char* hf;
@@ -67,13 +63,6 @@ constexpr KeyPair kIntegers[] = {
     {"num_dense_layers", "leading_dense_block_count"},
     {"kv_lora_rank", "attention.kv_lora_rank"},
     {"q_lora_rank", "attention.q_lora_rank"},
-    {"conv_L_cache", "shortconv.l_cache"},
-    {"linear_conv_kernel_dim", "ssm.conv_kernel"},
-    {"linear_key_head_dim", "ssm.state_size"},
-    {"linear_num_key_heads", "ssm.group_count"},
-    {"linear_num_value_heads", "ssm.time_step_rank"},
-    {"full_attention_interval", "full_attention_interval"},
-    {"num_kv_shared_layers", "attention.shared_kv_layers"},
 };
 
 constexpr KeyPair kNumbers[] = {
@@ -93,231 +82,289 @@ constexpr KeyPair kNumbers[] = {
     {"logit_scale", "logit_scale"},
 };
 
-class HfTranslator {
- public:
-  HfTranslator(const json& config, const HfFamily& family, const std::string& where)
-      : raw_(config),
-        config_(config, where),
-        family_(family),
-        out_(std::make_shared<HfMetadata>(architecture(config, family))) {}
-
-  std::shared_ptr<const GgufFile> translate() {
-    refuse_activation();
-    for (const KeyPair& pair : kIntegers) {
-      if (const auto value = config_.integer(pair.hf)) set_integer(pair.gguf, *value);
-    }
-    for (const KeyPair& pair : kNumbers) {
-      if (const auto value = config_.number(pair.hf)) out_->set(pair.gguf, *value);
-    }
-    if (const auto flag = config_.boolean("norm_topk_prob")) out_->set("expert_weights_norm", *flag);
-    // Null switches off what the class has by default.
-    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-      if (raw_.contains(key) && raw_.at(key).is_null()) out_->set(key, 0.0);
-    }
-    if (const auto share = config_.number("query_pre_attn_scalar"); share && *share > 0.0)
-      out_->set("attention.scale", 1.0 / std::sqrt(*share));
-    out_->set("translated", true);
-    read_rope();
-    read_layer_types();
-    read_experts();
-    read_shapes();
-    return out_;
-  }
-
-  static std::string_view architecture(const json& config, const HfFamily& family) {
-    const auto found = config.find("use_bidirectional_attention");
-    const bool both = found != config.end() && found->is_boolean() && found->get<bool>();
-    return both && family.architecture == "gemma3" ? "gemma-embedding" : family.architecture;
-  }
-
- private:
-  void set_integer(std::string_view key, std::int64_t value) { out_->set(key, GgufValue(value)); }
-
-  void refuse_activation() const {
-    std::string name = config_.text("hidden_activation").value_or("");
-    if (name.empty()) name = config_.text("hidden_act").value_or(family_.uses_gelu ? "gelu" : "silu");
-    const bool fits = family_.uses_gelu ? name.starts_with("gelu") : name == "silu";
-    if (!fits) config_.fail(fmt::format("the activation '{}' is not supported", printable(name)));
-  }
-
-  void read_rope() {
-    for (const char* key : {"rope_scaling", "rope_parameters"}) {
-      const auto scaling = config_.object(key);
-      if (!scaling) continue;
-      if (const auto full = scaling->object("full_attention")) {
-        read_rope_parameters(raw_.at(key).at("full_attention"), *full);
-        read_local_rope(*scaling);
-        continue;
-      }
-      read_rope_parameters(*config_.find(key), *scaling);
-    }
-    set_integer("rope.dimension_count", rotary_dim_of(config_));
-  }
-
-  void read_rope_parameters(const json& raw, const JsonObject& scaling) {
-    refuse_unknown_rope_keys(raw, scaling);
-    if (const auto base = scaling.number("rope_theta")) out_->set("rope.freq_base", *base);
-    read_scaling(scaling);
-  }
-
-  void read_local_rope(const JsonObject& by_type) {
-    const auto local = by_type.object("sliding_attention");
-    if (!local) return;
-    if (const auto base = local->number("rope_theta")) out_->set("rope.freq_base_swa", *base);
-    if (rope_type_of(*local) != "default") local->fail("a scaled rotation of sliding layers is not supported");
-  }
-
-  void read_scaling(const JsonObject& scaling) {
-    const std::string type = rope_type_of(scaling);
-    // Dynamic scaling changes nothing up to the trained context, which is the limit. Llama 3's and the proportional
-    // one come as frequency factors.
-    if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional") return;
-    if (type == "longrope") return read_long_rope(scaling);
-    if (type != "yarn" && type != "linear") {
-      scaling.fail(fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn, longrope)",
-                               printable(type)));
-    }
-    const double context = config_.number("max_position_embeddings").value_or(0.0);
-    const double original = scaling.number("original_max_position_embeddings").value_or(context);
-    const double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
-    out_->set_text("rope.scaling.type", type);
-    out_->set("rope.scaling.factor", factor);
-    if (type != "yarn") return;
-    out_->set("rope.scaling.original_context_length", original);
-    read_yarn(scaling, factor);
-  }
-
-  void read_yarn(const JsonObject& scaling, double factor) {
-    for (const char* key : {"beta_fast", "beta_slow"}) {
-      if (const auto value = scaling.number(key)) out_->set(std::string("rope.scaling.yarn_") + key, *value);
-    }
-    out_->set("rope.scaling.truncate", scaling.boolean("truncate").value_or(true));
-    // GGUF's factor multiplies YaRN's own.
-    if (const auto given = scaling.number("attention_factor"))
-      out_->set("rope.scaling.attn_factor", *given / yarn_attention_factor(factor));
-    const double all = scaling.number("mscale_all_dim").value_or(0.0);
-    const bool is_deepseek = family_.architecture == "deepseek2";
-    const double wanted = is_deepseek ? all : 1.0;
-    if (all != 0.0 && scaling.number("mscale").value_or(wanted) != wanted)
-      scaling.fail(fmt::format("an 'mscale' other than {} is not supported", wanted));
-    if (all != 0.0) out_->set("rope.scaling.yarn_log_multiplier", is_deepseek ? all * 0.1 : all);
-    if (const auto beta = scaling.number("llama_4_scaling_beta")) out_->set("attention.temperature_scale", *beta);
-  }
-
-  void read_long_rope(const JsonObject& scaling) {
-    const double context = config_.number("max_position_embeddings").value_or(0.0);
-    double original = scaling.number("original_max_position_embeddings").value_or(context);
-    original = config_.number("original_max_position_embeddings").value_or(original);
-    out_->set("rope.scaling.original_context_length", original);
-    for (const char* key : {"short_mscale", "long_mscale"}) {
-      if (scaling.has(key)) scaling.fail(fmt::format("the RoPE parameter '{}' is not supported", key));
-    }
-    // Longer contexts sharpen the softmax: sqrt(1 + ln(factor) / ln(original)).
-    double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
-    factor = factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
-    out_->set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(factor));
-  }
-
-  // What each layer is, where the configuration lists it.
-  void read_layer_types() {
-    const bool slides = config_.boolean("use_sliding_window").value_or(true);
-    const auto window = config_.integer("sliding_window");
-    if (window && slides) set_integer("attention.sliding_window", *window);
-    const json* types = config_.find("layer_types");
-    if (types == nullptr) {
-      for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
-        if (const auto period = config_.integer(key)) set_integer("attention.sliding_window_pattern", *period);
-      }
-      return;
-    }
-    if (!types->is_array()) config_.fail("'layer_types' is not an array");
-    std::vector<bool> sliding;
-    std::vector<bool> recurrent;
-    std::vector<std::int64_t> kv_heads;
-    const auto heads = config_.integer("num_key_value_heads").value_or(1);
-    for (const json& type : *types) {
-      sliding.push_back(type == "sliding_attention");
-      recurrent.push_back(type == "linear_attention");
-      kv_heads.push_back(type == "conv" ? 0 : heads);
-      constexpr std::array<std::string_view, 4> kTypes{"sliding_attention", "linear_attention", "conv",
-                                                       "full_attention"};
-      if (!type.is_string() || std::ranges::find(kTypes, type.get<std::string>()) == kTypes.end())
-        config_.fail(fmt::format("the layer type {} is not supported", printable(type.dump())));
-    }
-    sliding_ = sliding;
-    if (std::ranges::find(sliding, true) != sliding.end()) out_->set("attention.sliding_window_pattern", sliding);
-    if (std::ranges::find(recurrent, true) != recurrent.end()) out_->set("attention.recurrent_layers", recurrent);
-    if (std::ranges::find(kv_heads, 0) != kv_heads.end()) out_->set("attention.head_count_kv", kv_heads);
-  }
-
-  void read_experts() {
-    const std::string scoring = config_.text("scoring_func").value_or("");
-    const std::string_view name = family_.architecture;
-    if (scoring == "sigmoid" || name == "glm4moe" || name == "lfm2moe" || name == "dots1") {
-      set_integer("expert_gating_func", 2);
-    } else if (!scoring.empty() && scoring != "softmax") {
-      config_.fail(fmt::format("the routing function '{}' is not supported", printable(scoring)));
-    }
-    if (config_.text("topk_method").value_or("") == "group_limited_greedy")
-      config_.fail("the routing method 'group_limited_greedy' is not supported");
-    if (const auto sparse = config_.integer("decoder_sparse_step"); sparse && *sparse != 1)
-      config_.fail("a 'decoder_sparse_step' other than 1 is not supported");
-    if (name != "gpt-oss") return;
-    set_integer("expert_feed_forward_length", config_.required_integer("intermediate_size"));
-    if (config_.number("swiglu_limit").value_or(7.0) != 7.0)
-      config_.fail("a 'swiglu_limit' other than 7 is not supported");
-  }
-
-  // Sizes that are sums or products of others.
-  void read_shapes() {
-    if (const auto nope = config_.integer("qk_nope_head_dim")) {
-      set_integer("attention.key_length_mla", *nope + config_.required_integer("qk_rope_head_dim"));
-      set_integer("attention.value_length_mla", config_.required_integer("v_head_dim"));
-      set_integer("attention.key_length", *nope + config_.required_integer("qk_rope_head_dim"));
-      set_integer("attention.value_length", config_.required_integer("v_head_dim"));
-    }
-    if (const auto heads = config_.integer("linear_num_value_heads")) {
-      set_integer("ssm.inner_size", *heads * config_.required_integer("linear_value_head_dim"));
-      out_->set("ssm.grouped_heads", true);
-    }
-    if (config_.find("max_position_embeddings") == nullptr) config_.fail("'max_position_embeddings' is missing");
-    if (family_.architecture == "gemma4") read_gemma4();
-    if (family_.architecture == "bert") out_->set("attention.causal", false);
-  }
-
-  void read_gemma4() {
-    const auto local = config_.required_integer("head_dim");
-    const auto global = config_.integer("global_head_dim").value_or(local);
-    set_integer("attention.key_length", global);
-    set_integer("attention.value_length", global);
-    set_integer("attention.key_length_swa", local);
-    set_integer("attention.value_length_swa", local);
-    set_integer("rope.dimension_count", global);
-    set_integer("rope.dimension_count_swa", local);
-    const auto heads = config_.integer("num_key_value_heads").value_or(1);
-    const auto global_heads = config_.integer("num_global_key_value_heads").value_or(heads);
-    const auto size = config_.required_integer("intermediate_size");
-    const auto shared = config_.integer("num_kv_shared_layers").value_or(0);
-    const bool doubled = config_.boolean("use_double_wide_mlp").value_or(false);
-    std::vector<std::int64_t> kv_heads;
-    std::vector<std::int64_t> sizes;
-    const auto num_layers = std::ssize(sliding_);
-    for (std::int64_t i = 0; i < num_layers; ++i) {
-      kv_heads.push_back(sliding_[static_cast<std::size_t>(i)] ? heads : global_heads);
-      sizes.push_back(doubled && i >= num_layers - shared ? 2 * size : size);
-    }
-    out_->set("attention.head_count_kv", kv_heads);
-    out_->set("feed_forward_length", sizes);
-  }
-
-  const json& raw_;
-  JsonObject config_;
-  const HfFamily& family_;
-  std::shared_ptr<HfMetadata> out_;
-  std::vector<bool> sliding_;
-};
+std::string_view architecture_of(const json& config, const HfFamily& family) {
+  const auto found = config.find("use_bidirectional_attention");
+  const bool both = found != config.end() && found->is_boolean() && found->get<bool>();
+  if (both && family.architecture == "gemma3") return "gemma-embedding";
+  if (family.architecture == "nemotron_h" && config.contains("num_experts_per_tok")) return "nemotron_h_moe";
+  if (family.architecture == "nomic-bert" && config.value("num_experts", 0) > 0) return "nomic-bert-moe";
+  return family.architecture;
+}
 
 }  // namespace
+
+HfTranslation::HfTranslation(const json& raw, const JsonObject& config, const HfFamily& family, TensorTable& tensors)
+    : raw_(raw),
+      config_(config),
+      family_(family),
+      tensors_(tensors),
+      prefix_(std::string(architecture_of(raw, family)) + "."),
+      out_(std::make_shared<Metadata>(architecture_of(raw, family))) {}
+
+std::shared_ptr<const GgufFile> HfTranslation::translate() {
+  set("translated", true);
+  check_activation();
+  check_head();
+  copy_common_keys();
+  read_layer_types();
+  read_experts();
+  read_shapes();
+  read_rope();
+  if (family_.translate != nullptr) family_.translate(*this);
+  if (!out_->get_int(prefix_ + "context_length")) config_.fail("'max_position_embeddings' is missing");
+  // Without experts their numbers say nothing.
+  if (out_->get_int(prefix_ + "expert_count").value_or(0) == 0) {
+    for (const char* key :
+         {"expert_count", "expert_used_count", "expert_feed_forward_length", "expert_group_count",
+          "expert_group_used_count", "expert_weights_scale", "expert_weights_norm", "expert_gating_func"})
+      erase(key);
+  }
+  return out_;
+}
+
+std::string HfTranslation::layer_prefix(std::int64_t layer) const {
+  return fmt::format("{}{}.{}.", hf_prefix(family_, tensors_), family_.layers, layer);
+}
+
+void HfTranslation::set(std::string_view key, GgufValue value) {
+  out_->set(prefix_ + std::string(key), std::move(value));
+}
+void HfTranslation::set_text(std::string_view key, std::string value) {
+  set(key, out_->keep(std::move(value)));
+}
+void HfTranslation::set_global(std::string_view key, GgufValue value) {
+  out_->set(std::string(key), std::move(value));
+}
+void HfTranslation::erase(std::string_view key) {
+  out_->erase(prefix_ + std::string(key));
+}
+void HfTranslation::copy_integer(const char* hf, std::string_view gguf) {
+  if (const auto value = config_.integer(hf)) set_integer(gguf, *value);
+}
+void HfTranslation::copy_number(const char* hf, std::string_view gguf) {
+  if (const auto value = config_.number(hf)) set(gguf, *value);
+}
+
+std::optional<std::vector<std::int64_t>> HfTranslation::layer_list(const char* key) const {
+  const json* list = config_.find(key);
+  if (list == nullptr) return std::nullopt;
+  if (!list->is_array()) config_.fail(fmt::format("'{}' is not an array", key));
+  std::vector<std::int64_t> out;
+  for (const json& value : *list) {
+    if (!value.is_number_integer() && !value.is_boolean())
+      config_.fail(fmt::format("'{}' holds a value that is neither a whole number nor true or false", key));
+    out.push_back(value.is_boolean() ? static_cast<std::int64_t>(value.get<bool>()) : value.get<std::int64_t>());
+  }
+  return out;
+}
+
+void HfTranslation::set_kv_heads(const std::vector<bool>& attends) {
+  const std::int64_t heads =
+      config_.integer("num_key_value_heads").value_or(config_.integer("num_attention_heads").value_or(1));
+  std::vector<std::int64_t> out;
+  for (const bool own : attends)
+    out.push_back(own ? heads : 0);
+  set("attention.head_count_kv", out);
+}
+
+void HfTranslation::require_flag(const char* key, bool wanted, bool unset) const {
+  if (config_.boolean(key).value_or(unset) != wanted)
+    config_.fail(fmt::format("'{}' is {}, which is not supported", key, !wanted));
+}
+void HfTranslation::require_text(const char* key, std::string_view wanted) const {
+  if (const auto text = config_.text(key); text && *text != wanted)
+    config_.fail(fmt::format("'{}' is '{}'; only '{}' is supported", key, printable(*text), wanted));
+}
+void HfTranslation::require_integer(const char* key, std::int64_t wanted) const {
+  if (const auto value = config_.integer(key); value && *value != wanted)
+    config_.fail(fmt::format("'{}' is {}; only {} is supported", key, *value, wanted));
+}
+void HfTranslation::require_number(const char* key, double wanted) const {
+  if (const auto value = config_.number(key); value && *value != wanted)
+    config_.fail(fmt::format("'{}' is {}; only {} is supported", key, *value, wanted));
+}
+
+void HfTranslation::copy_common_keys() {
+  for (const KeyPair& pair : kIntegers) {
+    // Some classes have a list of equal numbers.
+    const json* value = config_.find(pair.hf);
+    if (value == nullptr || value->is_array()) continue;
+    copy_integer(pair.hf, pair.gguf);
+  }
+  for (const KeyPair& pair : kNumbers)
+    copy_number(pair.hf, pair.gguf);
+  if (const auto flag = config_.boolean("norm_topk_prob")) set("expert_weights_norm", *flag);
+  // Null switches off what the class has by default.
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (raw_.contains(key) && raw_.at(key).is_null()) set(key, 0.0);
+  }
+  if (const auto share = config_.number("query_pre_attn_scalar"); share && *share > 0.0)
+    set("attention.scale", 1.0 / std::sqrt(*share));
+  config_.find("use_bidirectional_attention");
+}
+
+void HfTranslation::check_activation() const {
+  std::string name;
+  for (const char* key : {"mlp_hidden_act", "hidden_activation", "hidden_act", "activation_function"}) {
+    if (const auto own = config_.text(key); own && name.empty()) name = *own;
+  }
+  if (name.empty() || family_.activation.empty()) return;
+  const bool fits = family_.activation == "gelu" ? name.starts_with("gelu") : name == family_.activation;
+  if (!fits) config_.fail(fmt::format("the activation '{}' is not supported", printable(name)));
+}
+
+// A model of language whose head neither is there nor is the embedding.
+void HfTranslation::check_head() const {
+  const bool is_tied = config_.boolean("tie_word_embeddings").value_or(true);
+  const json* names = config_.find("architectures");
+  if (is_tied || names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) return;
+  const auto name = names->front().get<std::string>();
+  const bool needs_head = name.ends_with("ForCausalLM") || name.ends_with("ForConditionalGeneration");
+  if (needs_head && !tensors_.stores("lm_head.weight") && !tensors_.stores("language_model.lm_head.weight") &&
+      !tensors_.tensors().empty())
+    config_.fail("'tie_word_embeddings' is false and there is no tensor 'lm_head.weight'");
+}
+
+void HfTranslation::read_rope() {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto scaling = config_.object(key);
+    if (!scaling) continue;
+    if (const auto full = scaling->object("full_attention")) {
+      read_rope_parameters(raw_.at(key).at("full_attention"), *full);
+      read_local_rope(*scaling);
+      continue;
+    }
+    read_rope_parameters(*config_.find(key), *scaling);
+  }
+  set_integer("rope.dimension_count", rotary_dim_of(config_));
+}
+
+void HfTranslation::read_rope_parameters(const json& raw, const JsonObject& scaling) {
+  json keys = raw;
+  if (family_.architecture.starts_with("hunyuan")) keys.erase("alpha");
+  refuse_unknown_rope_keys(keys, scaling);
+  if (const auto base = scaling.number("rope_theta")) set("rope.freq_base", *base);
+  read_scaling(scaling);
+}
+
+void HfTranslation::read_local_rope(const JsonObject& by_type) {
+  const auto local = by_type.object("sliding_attention");
+  if (!local) return;
+  if (const auto base = local->number("rope_theta")) set("rope.freq_base_swa", *base);
+  if (rope_type_of(*local) != "default") local->fail("a scaled rotation of sliding layers is not supported");
+}
+
+void HfTranslation::read_scaling(const JsonObject& scaling) {
+  const std::string type = rope_type_of(scaling);
+  // Dynamic scaling changes nothing up to the trained context, which is the limit. Llama 3's and the proportional
+  // one come as frequency factors.
+  if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional") return;
+  if (type == "longrope") return read_long_rope(scaling);
+  if (type != "yarn" && type != "linear") {
+    scaling.fail(fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn, longrope)",
+                             printable(type)));
+  }
+  const double context = config_.number("max_position_embeddings").value_or(0.0);
+  const double original = scaling.number("original_max_position_embeddings").value_or(context);
+  const double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
+  set_text("rope.scaling.type", type);
+  set("rope.scaling.factor", factor);
+  if (type != "yarn") return;
+  set("rope.scaling.original_context_length", original);
+  read_yarn(scaling, factor);
+}
+
+void HfTranslation::read_yarn(const JsonObject& scaling, double factor) {
+  for (const char* key : {"beta_fast", "beta_slow"}) {
+    if (const auto value = scaling.number(key)) set(std::string("rope.scaling.yarn_") + key, *value);
+  }
+  set("rope.scaling.truncate", scaling.boolean("truncate").value_or(true));
+  // GGUF's factor multiplies YaRN's own.
+  if (const auto given = scaling.number("attention_factor"))
+    set("rope.scaling.attn_factor", *given / yarn_attention_factor(factor));
+  const double all = scaling.number("mscale_all_dim").value_or(0.0);
+  const bool is_latent = config_.has("kv_lora_rank");
+  const double wanted = family_.architecture == "deepseek2" ? all : 1.0;
+  if (all != 0.0 && scaling.number("mscale").value_or(wanted) != wanted)
+    scaling.fail(fmt::format("an 'mscale' other than {} is not supported", wanted));
+  if (all != 0.0) set("rope.scaling.yarn_log_multiplier", is_latent ? all * 0.1 : all);
+  if (const auto beta = scaling.number("llama_4_scaling_beta")) set("attention.temperature_scale", *beta);
+}
+
+void HfTranslation::read_long_rope(const JsonObject& scaling) {
+  const double context = config_.number("max_position_embeddings").value_or(0.0);
+  double original = scaling.number("original_max_position_embeddings").value_or(context);
+  original = config_.number("original_max_position_embeddings").value_or(original);
+  set("rope.scaling.original_context_length", original);
+  for (const char* key : {"short_mscale", "long_mscale"}) {
+    if (scaling.has(key)) scaling.fail(fmt::format("the RoPE parameter '{}' is not supported", key));
+  }
+  // Longer contexts sharpen the softmax: sqrt(1 + ln(factor) / ln(original)).
+  double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
+  factor = factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
+  set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(factor));
+}
+
+// What each layer is, where the configuration lists it.
+void HfTranslation::read_layer_types() {
+  const bool slides = config_.boolean("use_sliding_window").value_or(true);
+  const json* window = config_.find("sliding_window");
+  if (window != nullptr && window->is_number() && slides) copy_integer("sliding_window", "attention.sliding_window");
+  const json* types = config_.find("layer_types");
+  if (types == nullptr) types = config_.find("layers_block_type");
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    const json* pattern = config_.find(key);
+    if (types == nullptr && pattern != nullptr && pattern->is_number_integer())
+      set_integer("attention.sliding_window_pattern", pattern->get<std::int64_t>());
+  }
+  if (types == nullptr) return;
+  if (!types->is_array()) config_.fail("'layer_types' is not an array");
+  for (const json& type : *types) {
+    constexpr std::array<std::string_view, 9> kTypes{
+        "sliding_attention", "linear_attention", "conv", "full_attention", "mamba", "attention", "mlp", "moe",
+        "chunked_attention"};
+    if (!type.is_string() || std::ranges::find(kTypes, type.get<std::string>()) == kTypes.end())
+      config_.fail(fmt::format("the layer type {} is not supported", printable(type.dump())));
+    layer_types_.push_back(type.get<std::string>());
+  }
+  if (std::ssize(layer_types_) < config_.integer("num_hidden_layers").value_or(0))
+    config_.fail("'layer_types' has fewer entries than there are layers");
+  const auto where = [&](std::string_view name) {
+    std::vector<bool> out;
+    for (const std::string& type : layer_types_)
+      out.push_back(type == name);
+    return out;
+  };
+  const std::vector<bool> sliding = where("sliding_attention");
+  if (std::ranges::find(sliding, true) != sliding.end() || (window != nullptr && slides))
+    set("attention.sliding_window_pattern", sliding);
+}
+
+void HfTranslation::read_experts() {
+  const std::string scoring = config_.text("scoring_func").value_or("");
+  if (scoring == "sigmoid") {
+    set_integer("expert_gating_func", 2);
+  } else if (!scoring.empty() && scoring != "softmax") {
+    config_.fail(fmt::format("the routing function '{}' is not supported", printable(scoring)));
+  }
+  if (config_.text("topk_method").value_or("") == "group_limited_greedy")
+    config_.fail("the routing method 'group_limited_greedy' is not supported");
+  require_integer("decoder_sparse_step", 1);
+  if (const json* frequency = config_.find("moe_layer_freq"); frequency != nullptr && !frequency->is_array())
+    require_integer("moe_layer_freq", 1);
+}
+
+// Sizes that are sums or products of others.
+void HfTranslation::read_shapes() {
+  if (const auto nope = config_.integer("qk_nope_head_dim")) {
+    const std::int64_t key = *nope + config_.required_integer("qk_rope_head_dim");
+    const std::int64_t value = config_.required_integer("v_head_dim");
+    for (const char* name : {"attention.key_length_mla", "attention.key_length"})
+      set_integer(name, key);
+    for (const char* name : {"attention.value_length_mla", "attention.value_length"})
+      set_integer(name, value);
+  }
+}
 
 std::string rope_type_of(const JsonObject& scaling) {
   std::string type = scaling.text("rope_type").value_or("");
@@ -340,9 +387,9 @@ std::int64_t rotary_dim_of(const JsonObject& config) {
   return rotated == 1.0 ? whole : static_cast<std::int64_t>(static_cast<double>(whole) * rotated);
 }
 
-std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& config, const HfFamily& family,
-                                                    const std::string& where) {
-  return HfTranslator(config, family, where).translate();
+std::shared_ptr<const GgufFile> translate_hf_config(const json& raw, const JsonObject& config, const HfFamily& family,
+                                                    TensorTable& tensors) {
+  return HfTranslation(raw, config, family, tensors).translate();
 }
 
 }  // namespace quire

@@ -41,61 +41,83 @@ std::map<std::string, std::string, std::less<>> hf_stems(const HfFamily& family)
 // What a file calls a tensor of GGUF's name.
 class HfNames {
  public:
-  HfNames(const HfFamily& family, std::string prefix)
-      : stems_(hf_stems(family)), prefix_(std::move(prefix)), is_bert_(family.architecture == "bert") {}
+  // `tensors` must outlive this. `has_head`: the head is a tensor of its own.
+  HfNames(const HfFamily& family, std::string prefix, const TensorTable& tensors, bool has_head)
+      : stems_(hf_stems(family)),
+        prefix_(std::move(prefix)),
+        layers_(family.layers),
+        tensors_(&tensors),
+        has_head_(has_head) {}
 
   std::string operator()(const std::string& gguf) const {
+    Parts parts;
     std::string_view rest = gguf;
-    std::string layer;
     if (rest.starts_with("blk.")) {
       const std::size_t dot = rest.find('.', 4);
-      layer = fmt::format("{}.{}.", is_bert_ ? "encoder.layer" : "layers", rest.substr(4, dot - 4));
+      parts.layer = fmt::format("{}.{}.", layers_, rest.substr(4, dot - 4));
       rest.remove_prefix(dot + 1);
     }
-    std::size_t dot = rest.rfind('.');
-    std::string suffix(dot == std::string_view::npos ? "" : rest.substr(dot));
-    std::string stem(rest.substr(0, dot));
-    auto found = stems_.find(stem + suffix);  // "ffn_gate_inp.scale"
-    const bool by_suffix = found != stems_.end();
-    if (!by_suffix) found = stems_.find(stem);
-    std::string expert;
-    if (found == stems_.end() && (dot = stem.rfind('.')) != std::string::npos) {
-      expert = stem.substr(dot + 1);
-      found = stems_.find(stem.substr(0, dot));
+    const std::size_t dot = rest.rfind('.');
+    parts.suffix = dot == std::string_view::npos ? "" : rest.substr(dot);
+    parts.stem = rest.substr(0, dot);
+    auto found = stems_.find(parts.stem + parts.suffix);  // "ffn_gate_inp.scale"
+    parts.by_suffix = found != stems_.end();
+    if (!parts.by_suffix) found = stems_.find(parts.stem);
+    if (const std::size_t number = parts.stem.rfind('.'); found == stems_.end() && number != std::string::npos) {
+      parts.expert = parts.stem.substr(number + 1);
+      found = stems_.find(parts.stem.substr(0, number));
     }
-    if (found == stems_.end() || found->second.empty()) return gguf;
-    std::string name = found->second;
+    if (found == stems_.end()) return gguf;
+    std::string_view choices = found->second;
+    std::string named = gguf;
+    while (!choices.empty()) {
+      const std::string_view choice = choices.substr(0, choices.find('|'));
+      choices.remove_prefix(std::min(choice.size() + 1, choices.size()));
+      named = name_of(parts, std::string(choice), gguf);
+      if (tensors_->stores(named)) break;
+    }
+    return named;
+  }
+
+ private:
+  struct Parts {
+    std::string layer;
+    std::string stem;
+    std::string suffix;
+    std::string expert;
+    bool by_suffix = false;
+  };
+
+  std::string name_of(const Parts& parts, std::string name, const std::string& gguf) const {
+    std::string suffix = parts.suffix;
     if (const std::size_t number = name.find('#'); number != std::string::npos) {
-      if (expert.empty()) return gguf;
-      name.replace(number, 1, expert);
-    } else if (!expert.empty()) {
+      if (parts.expert.empty()) return gguf;
+      name.replace(number, 1, parts.expert);
+    } else if (!parts.expert.empty()) {
       return gguf;
     }
     if (name.ends_with('$')) {
       // What stands beside a tensor without suffix is named by itself.
-      const bool is_whole =
-          by_suffix || suffix == ".weight" || suffix.empty() || stem == "exp_probs_b" || stem == "ssm_dt";
+      const bool is_whole = parts.by_suffix || suffix == ".weight" || suffix.empty() || parts.stem == "exp_probs_b" ||
+                            (parts.stem == "ssm_dt" && suffix == ".bias");
       if (!is_whole) return gguf;
       name.pop_back();
       suffix.clear();
     }
-    if (name == "lm_head") return (prefix_ == "language_model.model." ? "language_model." : "") + name + suffix;
-    return prefix_ + layer + name + suffix;
+    if (name.starts_with('^')) {
+      if (parts.stem == "output" && !has_head_) return gguf;
+      const bool is_nested = prefix_ == "language_model.model." && parts.stem == "output";
+      return (is_nested ? "language_model." : "") + name.substr(1) + suffix;
+    }
+    return prefix_ + parts.layer + name + suffix;
   }
 
- private:
   std::map<std::string, std::string, std::less<>> stems_;
   std::string prefix_;
-  bool is_bert_;
+  std::string layers_;
+  const TensorTable* tensors_;
+  bool has_head_;
 };
-
-std::string find_prefix(const TensorTable& tensors) {
-  for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", ""}) {
-    if (tensors.contains(std::string(prefix) + "embed_tokens.weight")) return prefix;
-  }
-  if (tensors.contains("bert.embeddings.word_embeddings.weight")) return "bert.";
-  return "";
-}
 
 // Rows of a matrix in another order, as a tensor of GGUF's name.
 StoredTensor with_rows(const StoredTensor& from, std::string name, const std::vector<std::int64_t>& rows) {
@@ -117,18 +139,6 @@ StoredTensor with_rows(const StoredTensor& from, std::string name, const std::ve
   return out;
 }
 
-StoredTensor floats(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
-  auto kept = std::make_shared<std::vector<float>>(std::move(values));
-  StoredTensor out;
-  out.name = std::move(name);
-  out.type_name = "F32";
-  out.type = DType::kF32;
-  out.shape = std::move(shape);
-  out.data = std::as_bytes(std::span(*kept));
-  out.owner = std::move(kept);
-  return out;
-}
-
 std::vector<std::int64_t> range(std::int64_t begin, std::int64_t count) {
   std::vector<std::int64_t> out;
   for (std::int64_t i = begin; i < begin + count; ++i)
@@ -137,8 +147,8 @@ std::vector<std::int64_t> range(std::int64_t begin, std::int64_t count) {
 }
 
 // [q | k | v.. | z..] for each key head becomes [q.. | k.. | v..] and [z..].
-void split_qkvz(const JsonObject& config, TensorTable& tensors, const std::string& prefix, std::int64_t layer) {
-  const std::string name = fmt::format("{}layers.{}.linear_attn.in_proj_qkvz.weight", prefix, layer);
+void split_qkvz(const JsonObject& config, TensorTable& tensors, const std::string& layer_prefix, std::int64_t layer) {
+  const std::string name = layer_prefix + "linear_attn.in_proj_qkvz.weight";
   if (!tensors.contains(name)) return;
   const std::int64_t heads = config.required_integer("linear_num_key_heads");
   const std::int64_t key = config.required_integer("linear_key_head_dim");
@@ -162,14 +172,16 @@ void split_qkvz(const JsonObject& config, TensorTable& tensors, const std::strin
   tensors.ignore(name);
 }
 
-// One matrix [gate | up] of the shared expert becomes two.
-void split_shared(TensorTable& tensors, const std::string& prefix, std::int64_t layer) {
-  const std::string name = fmt::format("{}layers.{}.shared_mlp.input_linear.weight", prefix, layer);
+// One matrix [gate | up] of the shared expert, or of the only feed-forward, becomes two.
+void split_shared(TensorTable& tensors, const std::string& layer_prefix, std::int64_t layer) {
+  const std::string name = layer_prefix + "shared_mlp.input_linear.weight";
   if (!tensors.contains(name)) return;
+  const bool is_shared = tensors.stores(layer_prefix + "block_sparse_moe.router.layer.weight");
+  const std::string_view kind = is_shared ? "_shexp" : "";
   const StoredTensor from = tensors.stored(name);
   const std::int64_t half = from.shape.at(0) / 2;
-  tensors.add(with_rows(from, fmt::format("blk.{}.ffn_gate_shexp.weight", layer), range(0, half)));
-  tensors.add(with_rows(from, fmt::format("blk.{}.ffn_up_shexp.weight", layer), range(half, half)));
+  tensors.add(with_rows(from, fmt::format("blk.{}.ffn_gate{}.weight", layer, kind), range(0, half)));
+  tensors.add(with_rows(from, fmt::format("blk.{}.ffn_up{}.weight", layer, kind), range(half, half)));
   tensors.ignore(name);
 }
 
@@ -202,17 +214,45 @@ void turn_experts(TensorTable& tensors, const HfFamily& family, const std::strin
     std::vector<float> ordered(values.size());
     for (std::size_t i = 0; i < ordered.size(); ++i)
       maker->make_row(static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(ordered)).subspan(4 * i).data());
-    tensors.add(floats(gguf_stem + ".bias", {from.shape[0], stacked.rows}, std::move(ordered)));
+    tensors.add(float_tensor(gguf_stem + ".bias", {from.shape[0], stacked.rows}, std::move(ordered)));
   }
   tensors.ignore(stem);
 }
 
-void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std::string& prefix, std::int64_t layer) {
-  const std::string experts = fmt::format("{}layers.{}.{}", prefix, layer, family.column_experts);
+void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std::string& layer_prefix,
+                        std::int64_t layer) {
+  const std::string experts = layer_prefix + std::string(family.column_experts);
   if (!tensors.contains(experts + ".gate_up_proj")) return;
   const std::string stem = fmt::format("blk.{}.", layer);
   turn_experts(tensors, family, experts + ".gate_up_proj", stem + "ffn_gate_up_exps", true);
   turn_experts(tensors, family, experts + ".down_proj", stem + "ffn_down_exps", false);
+}
+
+// Experts under one another in a matrix; the second product's are [outputs of the first][width].
+void stack_flat_experts(const JsonObject& config, TensorTable& tensors, const std::string& layer_prefix,
+                        std::int64_t layer) {
+  const std::string experts = layer_prefix + "mlp.experts.mlp.";
+  if (!tensors.stores(experts + "w1")) return;
+  const std::int64_t count = config.required_integer("num_experts");
+  for (const bool is_down : {false, true}) {
+    StoredTensor tensor = tensors.stored(experts + (is_down ? "w2" : "w1"));
+    if (!tensor.type || dtype_info(*tensor.type).block_size != 1 || tensor.shape.size() != 2 || count < 1 ||
+        tensor.shape[0] % count != 0)
+      throw StartupError(fmt::format("the tensor '{}' is no stack of {} experts", tensor.name, count));
+    tensors.ignore(tensor.name);
+    const std::int64_t size = tensor.shape[0] / count;
+    tensor.name = fmt::format("blk.{}.ffn_{}_exps.weight", layer, is_down ? "down" : "up");
+    tensor.shape = is_down ? std::vector{count, tensor.shape[1], size} : std::vector{count, size, tensor.shape[1]};
+    if (is_down) {
+      tensor.maker = make_stacked_rows({.type = *tensor.type,
+                                        .rows = tensor.shape[1],
+                                        .cols = size,
+                                        .is_transposed = true,
+                                        .data = tensor.data.data()});
+      tensor.data = {};
+    }
+    tensors.add(std::move(tensor));
+  }
 }
 
 void add_long_rope(const JsonObject& scaling, TensorTable& tensors) {
@@ -224,7 +264,7 @@ void add_long_rope(const JsonObject& scaling, TensorTable& tensors) {
     for (const json& value : *list)
       values.push_back(value.is_number() ? value.get<float>() : 0.0F);
     const std::vector<std::int64_t> shape{std::ssize(values)};
-    tensors.add(floats(name, shape, std::move(values)));
+    tensors.add(float_tensor(name, shape, std::move(values)));
   }
 }
 
@@ -244,7 +284,7 @@ void add_llama3_rope(const JsonObject& config, const JsonObject& scaling, Tensor
   for (std::size_t i = 0; i < plain.size(); ++i)
     divisors.push_back(static_cast<float>(plain[i] / scaled[i]));
   const auto count = std::ssize(divisors);
-  tensors.add(floats("rope_freqs.weight", {count}, std::move(divisors)));
+  tensors.add(float_tensor("rope_freqs.weight", {count}, std::move(divisors)));
 }
 
 void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
@@ -268,7 +308,7 @@ void add_proportional_rope(const JsonObject& config, TensorTable& tensors) {
       static_cast<std::size_t>(static_cast<double>(half) * full->number("partial_rotary_factor").value_or(1.0));
   std::vector<float> values(half, kNotRotated);
   std::fill_n(values.begin(), std::min(rotated, half), 1.0F);
-  tensors.add(floats("rope_freqs.weight", {static_cast<std::int64_t>(half)}, std::move(values)));
+  tensors.add(float_tensor("rope_freqs.weight", {static_cast<std::int64_t>(half)}, std::move(values)));
 }
 
 // Norms that are stored without their one, and decays that are stored as logarithms.
@@ -283,32 +323,60 @@ void adjust(const HfFamily& family, const std::string& name, std::vector<float>&
     value += 1.0F;
 }
 
-}  // namespace
-
-void translate_hf_tensors(const json& parsed, const HfFamily& family, TensorTable& tensors) {
-  const JsonObject config(parsed, tensors.where());
-  const std::string prefix = find_prefix(tensors);
-  const std::int64_t num_layers = config.required_integer("num_hidden_layers");
-  if (num_layers < 1 || num_layers > 4096) config.fail("'num_hidden_layers' is not between 1 and 4096");
-  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
-    split_qkvz(config, tensors, prefix, layer);
-    split_shared(tensors, prefix, layer);
-    if (!family.column_experts.empty()) turn_layer_experts(tensors, family, prefix, layer);
-  }
-  add_rope_factors(config, tensors);
-  add_proportional_rope(config, tensors);
-  // Blocks that predict further tokens follow the trunk; towers stand beside it.
+// Blocks that predict further tokens follow the trunk; towers stand beside it.
+void ignore_other_parts(const JsonObject& config, const std::string& layers, std::int64_t num_layers,
+                        TensorTable& tensors) {
   const auto further = config.integer("num_nextn_predict_layers").value_or(0);
   for (std::int64_t layer = num_layers; layer < num_layers + std::clamp<std::int64_t>(further, 0, 16); ++layer)
-    tensors.ignore(fmt::format("{}layers.{}.", prefix, layer), kNextTokenLayers);
-  tensors.ignore("mtp.", kNextTokenLayers);
+    tensors.ignore(fmt::format("{}.{}.", layers, layer), kNextTokenLayers);
+  for (const char* block : {"mtp.", "model.mtp.", "model.mtp_block.", "model.mtp_emb_norm.", "model.mtp_hidden_norm.",
+                            "model.mtp_linear_proj."})
+    tensors.ignore(block, kNextTokenLayers);
   for (const char* tower :
        {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.audio_tower.", "vision_model.",
         "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision.", "model.embed_audio."})
     tensors.ignore(tower, "a vision or audio tower");
-  for (const char* beside : {"pooler.", "bert.pooler.", "embeddings.position_ids", "bert.embeddings.position_ids"})
+  for (const char* beside : {"pooler.", "bert.pooler.", "roberta.pooler.", "embeddings.position_ids",
+                             "bert.embeddings.position_ids", "cls.predictions.", "cls.seq_relationship.", "decoder."})
     tensors.ignore(beside);
-  tensors.set_names(HfNames(family, prefix));
+}
+
+}  // namespace
+
+std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
+  const std::string stems = hf_stems(family).at("token_embd");
+  for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", "backbone.", "bert.",
+                             "roberta.", "nomic_bert.", "transformer.", ""}) {
+    for (std::string_view rest = stems; !rest.empty();) {
+      const std::string_view stem = rest.substr(0, rest.find('|'));
+      rest.remove_prefix(std::min(stem.size() + 1, rest.size()));
+      if (tensors.stores(fmt::format("{}{}.weight", prefix, stem))) return prefix;
+    }
+  }
+  return "";
+}
+
+void translate_hf_tensors(const JsonObject& config, const HfFamily& family, TensorTable& tensors) {
+  const std::string prefix = hf_prefix(family, tensors);
+  const std::int64_t num_layers = config.integer("num_hidden_layers").value_or(config.integer("n_layer").value_or(0));
+  if (num_layers < 1 || num_layers > 4096) config.fail("'num_hidden_layers' is not between 1 and 4096");
+  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+    const std::string layer_prefix = fmt::format("{}{}.{}.", prefix, family.layers, layer);
+    split_qkvz(config, tensors, layer_prefix, layer);
+    split_shared(tensors, layer_prefix, layer);
+    stack_flat_experts(config, tensors, layer_prefix, layer);
+    if (!family.column_experts.empty()) turn_layer_experts(tensors, family, layer_prefix, layer);
+  }
+  add_rope_factors(config, tensors);
+  add_proportional_rope(config, tensors);
+  ignore_other_parts(config, prefix + std::string(family.layers), num_layers, tensors);
+  // A tied head that is stored as well is the embedding.
+  const bool is_tied = config.boolean("tie_word_embeddings").value_or(false);
+  if (is_tied) {
+    for (const char* head : {"lm_head.weight", "language_model.lm_head.weight"})
+      tensors.ignore(head);
+  }
+  tensors.set_names(HfNames(family, prefix, tensors, !is_tied));
   tensors.set_adjustment(
       [&family](const std::string& name, std::vector<float>& values) { adjust(family, name, values); });
 }

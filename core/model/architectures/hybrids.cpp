@@ -1,4 +1,4 @@
-// Decoders with short convolutions (LFM2) or Mamba-2 (arXiv 2405.21060) in most layers.
+// Decoders with short convolutions (LFM2), Mamba (arXiv 2312.00752) or Mamba-2 (arXiv 2405.21060) in most layers.
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -79,12 +79,69 @@ void read_nemotron_h(SpecReader& reader, ModelSpec& spec) {
 
 // Attention and a state space see the same input; their outputs are added.
 void read_falcon_h1(SpecReader& reader, ModelSpec& spec) {
+  if (reader.is_translated()) {
+    spec.embedding_scale = reader.number("embedding_scale").value_or(1.0);
+    spec.logit_scale = reader.number("logit_scale").value_or(1.0);
+  }
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
     layer.mixer = Mixer::kAttentionAndMamba2;
     layer.ffn_norm = WeightRole::kFfnNorm;
     layer.recurrent = read_mamba2(reader, i);
   }
+}
+
+namespace {
+
+RecurrentSpec read_first_mamba(SpecReader& reader, StepNorm norm) {
+  RecurrentSpec net;
+  net.taps = reader.required_integer("ssm.conv_kernel");
+  net.key_dim = reader.required_integer("ssm.state_size");
+  net.inner_size = reader.required_integer("ssm.inner_size");
+  net.step_rank = reader.required_integer("ssm.time_step_rank");
+  net.step_norm = norm;
+  return net;
+}
+
+// A mixer alone.
+void drop_feed_forward(LayerSpec& layer) {
+  layer.ffn_norm = WeightRole::kNoRole;
+  layer.feed_forward = {};
+  layer.feed_forward.kind = FeedForwardSpec::Kind::kNone;
+}
+
+}  // namespace
+
+void read_mamba(SpecReader& reader, ModelSpec& spec) {
+  const bool has_norms = reader.flag("ssm.dt_b_c_rms").value_or(false);
+  RecurrentSpec net = read_first_mamba(reader, has_norms ? StepNorm::kUnit : StepNorm::kNone);
+  net.step_eps = reader.number("ssm.dt_b_c_rms_epsilon").value_or(spec.config.rms_eps);
+  for (LayerSpec& layer : spec.layers) {
+    drop_feed_forward(layer);
+    layer.mixer = Mixer::kMamba;
+    layer.recurrent = net;
+  }
+}
+
+void read_pure_mamba2(SpecReader& reader, ModelSpec& spec) {
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
+    LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
+    drop_feed_forward(layer);
+    layer.mixer = Mixer::kMamba2;
+    layer.recurrent = read_mamba2(reader, i);
+  }
+}
+
+// Mamba with norms and, at few places, attention without positions; experts in some layers.
+void read_jamba(SpecReader& reader, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.rope = -1;
+    if (layer.attention.num_kv_heads != 0) continue;
+    layer.mixer = Mixer::kMamba;
+    layer.recurrent = read_first_mamba(reader, StepNorm::kWeighted);
+    layer.recurrent.step_eps = spec.config.rms_eps;
+  }
+  reader.read_experts(spec);
 }
 
 }  // namespace quire

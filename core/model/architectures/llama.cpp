@@ -25,9 +25,11 @@ void read_arcee(SpecReader& /*reader*/, ModelSpec& spec) {
 }
 
 // Every fourth layer has no positions.
-void read_smollm3(SpecReader& /*reader*/, ModelSpec& spec) {
-  for (std::size_t i = 3; i < spec.layers.size(); i += 4)
-    spec.layers[i].attention.rope = -1;
+void read_smollm3(SpecReader& reader, ModelSpec& spec) {
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const bool rotates = reader.flag("attention.rotates", static_cast<std::int64_t>(i)).value_or(i % 4 != 3);
+    if (!rotates) spec.layers[i].attention.rope = -1;
+  }
 }
 
 void read_mistral3(SpecReader& reader, ModelSpec& spec) {
@@ -41,15 +43,49 @@ void read_mistral3(SpecReader& reader, ModelSpec& spec) {
   }
 }
 
+namespace {
+
+void weight_expert_inputs(LayerSpec& layer) {
+  layer.feed_forward.route.gate = RouteOptions::Gate::kSigmoid;
+  layer.feed_forward.route.normalise = false;
+  layer.feed_forward.weight_input = true;
+}
+
+// As lists say for each layer.
+void read_listed_llama4(SpecReader& reader, ModelSpec& spec) {
+  const std::int64_t chunk = reader.integer("attention.chunk_size").value_or(0);
+  const bool unit_norm = reader.flag("attention.unit_qk_norm").value_or(true);
+  const double temperature = reader.number("attention.temperature_scale").value_or(0.0);
+  const auto length = static_cast<double>(reader.integer("attention.temperature_length").value_or(1));
+  reader.read_experts(spec);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto layer = static_cast<std::int64_t>(i);
+    AttentionSpec& attention = spec.layers[i].attention;
+    if (reader.flag("attention.chunked", layer).value_or(false)) attention.chunk = chunk;
+    if (reader.flag("attention.rotates", layer).value_or(true)) {
+      attention.unit_qk_norm = unit_norm;
+      attention.norm_after_rope = true;
+    } else {
+      attention.rope = -1;
+      attention.temperature = temperature;
+      attention.temperature_length = length;
+      attention.temperature_offset = 1.0;
+    }
+    weight_expert_inputs(spec.layers[i]);
+  }
+}
+
+}  // namespace
+
 // Every fourth layer sees the whole context without positions; the others see chunks. Experts take a weighted input.
 void read_llama4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::int64_t kChunk = 8192;
+  if (reader.is_translated()) return read_listed_llama4(reader, spec);
   // A window of zero: every layer has positions and sees the whole context.
   const bool has_chunks = reader.integer("attention.sliding_window").value_or(kChunk) != 0;
   reader.read_experts(spec);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;
-    FeedForwardSpec& ffn = spec.layers[i].feed_forward;
     if (has_chunks && i % 4 == 3) {
       attention.rope = -1;
       attention.temperature = 0.1;
@@ -60,9 +96,7 @@ void read_llama4(SpecReader& reader, ModelSpec& spec) {
       attention.unit_qk_norm = reader.integer("expert_count").value_or(0) != 128;
       attention.norm_after_rope = true;
     }
-    ffn.route.gate = RouteOptions::Gate::kSigmoid;
-    ffn.route.normalise = false;
-    ffn.weight_input = true;
+    weight_expert_inputs(spec.layers[i]);
   }
 }
 

@@ -114,10 +114,7 @@ void check_config(const ModelConfig& config, const std::string& where) {
   check.in_range("the number of key-value heads", config.num_kv_heads, 1, config.num_heads);
   check.require(config.num_heads % config.num_kv_heads == 0,
                 fmt::format("{} heads cannot share {} key-value heads", config.num_heads, config.num_kv_heads));
-  check.in_range("the head dimension", config.head_dim, 8, 1 << 12);
-  // Keys lie in the cache in groups of so many elements.
-  check.require(config.head_dim % 8 == 0,
-                fmt::format("the head dimension is {}, not a multiple of 8", config.head_dim));
+  check.in_range("the head dimension", config.head_dim, 1, 1 << 12);
   check_rope(config.rope, config.head_dim, where);
 }
 

@@ -32,8 +32,7 @@ void check_attention(const AttentionSpec& attention, std::int64_t layer, const S
   check.require(attention.num_heads % attention.num_kv_heads == 0,
                 fmt::format("{} heads cannot share {} key-value heads", attention.num_heads, attention.num_kv_heads));
   for (const std::int64_t dim : {attention.key_dim, attention.value_dim}) {
-    check.in_range("the head dimension", dim, 8, 1 << 12);
-    check.require(dim % 8 == 0, fmt::format("the head dimension is {}, not a multiple of 8", dim));
+    check.in_range("the head dimension", dim, 1, 1 << 12);
   }
   check.in_range("the attention window", attention.window, 0, std::int64_t{1} << 40);
   check.in_range("the attention chunk", attention.chunk, 0, std::int64_t{1} << 40);
@@ -48,16 +47,20 @@ void check_attention(const AttentionSpec& attention, std::int64_t layer, const S
 void check_latent(const LatentSpec& latent, std::int64_t num_heads, const SpecChecker& check) {
   check.in_range("the number of heads", num_heads, 1, 1 << 14);
   check.in_range("the query rank", latent.query_rank, 0, 1 << 20);
-  check.in_range("the latent rank", latent.kv_rank, 8, 1 << 16);
+  check.in_range("the latent rank", latent.kv_rank, 1, 1 << 16);
   check.in_range("the number of unrotated dimensions", latent.nope_dim, 1, 1 << 12);
   check.in_range("the number of rotated dimensions", latent.rope_dim, 2, 1 << 12);
   check.in_range("the value length", latent.value_dim, 1, 1 << 12);
-  check.require((latent.kv_rank + latent.rope_dim) % 8 == 0, "the latent row's length is not a multiple of 8");
 }
 
 void check_recurrent(const RecurrentSpec& net, Mixer mixer, const SpecChecker& check) {
   check.in_range("the number of convolution taps", net.taps, 2, 8);
   if (mixer == Mixer::kShortConv) return;
+  if (mixer == Mixer::kMamba) {
+    check.in_range("the state-space layers' width", net.inner_size, 1, 1 << 20);
+    check.in_range("the state size", net.key_dim, 1, 1 << 12);
+    return check.in_range("the rank of the time step", net.step_rank, 1, 1 << 16);
+  }
   check.in_range("the number of value heads", net.value_heads, 1, 1 << 14);
   check.in_range("the state size", net.key_dim, 1, 1 << 12);
   check.in_range("the head size", net.value_dim, 1, 1 << 12);
@@ -139,6 +142,10 @@ std::vector<StatePlace> state_places(const ModelSpec& spec) {
         place.floats = matrix_state_floats(net.value_heads, net.key_dim, net.value_dim);
         break;
       case Mixer::kShortConv: place.conv_floats = conv_state_floats(net.inner_size, net.taps); break;
+      case Mixer::kMamba:
+        place.conv_floats = conv_state_floats(net.inner_size, net.taps);
+        place.floats = matrix_state_floats(1, net.key_dim, net.inner_size);
+        break;
       case Mixer::kMamba2:
       case Mixer::kAttentionAndMamba2:
         place.conv_floats = conv_state_floats(net.inner_size + 2 * net.num_groups * net.key_dim, net.taps);
@@ -167,21 +174,23 @@ bool keeps_one_layer(const ModelSpec& spec) {
   });
 }
 
+KvLayerShape cached_heads(const LayerSpec& layer) {
+  const auto padded = [](std::int64_t dim) { return (dim + 7) / 8 * 8; };
+  if (layer.mixer == Mixer::kLatent) return {1, padded(layer.latent.kv_rank + layer.latent.rope_dim), 0};
+  return {layer.attention.num_kv_heads, padded(layer.attention.key_dim), padded(layer.attention.value_dim)};
+}
+
 KvLayout kv_layout_of(const ModelSpec& spec) {
   KvLayout layout;
   layout.num_layers = spec.config.num_layers;
   layout.num_kv_heads = spec.config.num_kv_heads;
-  layout.head_dim = spec.config.head_dim;
-  bool is_uniform = true;
+  layout.head_dim = (spec.config.head_dim + 7) / 8 * 8;
+  bool is_uniform = layout.head_dim > 0;
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     KvLayerShape shape;
-    if (layer.mixer == Mixer::kLatent) {
-      shape = {1, layer.latent.kv_rank + layer.latent.rope_dim, 0};
-    } else if ((layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2) &&
-               attention.kv_source < 0) {
-      shape = {attention.num_kv_heads, attention.key_dim, attention.value_dim};
-    }
+    const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
+    if (layer.mixer == Mixer::kLatent || (attends && attention.kv_source < 0)) shape = cached_heads(layer);
     is_uniform = is_uniform && shape.num_heads == layout.num_kv_heads && shape.key_dim == layout.head_dim &&
                  shape.value_dim == layout.head_dim;
     layout.layers.push_back(shape);

@@ -26,6 +26,7 @@ enum class OutputGate : std::uint8_t {
   kNone,
   kInQuery,  // the query's product yields [query | gate] for each head; sigmoid
   kPerHead,  // a product of its own, one gate for each head; sigmoid
+  kFull,     // a product of its own, one gate for each element; sigmoid
 };
 
 struct AttentionSpec {
@@ -39,6 +40,7 @@ struct AttentionSpec {
   double softcap = 0.0;
   double alibi = 0.0;
   double value_scale = 1.0;  // of the output
+  double clamp = 0.0;        // queries, keys and values lie within it; 0: none
   int rope = -1;             // index into ModelSpec::ropes; -1: no rotation
   QkNorm qk_norm = QkNorm::kNone;
   bool norm_after_rope = false;
@@ -65,17 +67,23 @@ struct LatentSpec {
   bool merged_kv = false;  // one matrix [k | v] for each head instead of two
 };
 
+// Of what Mamba makes the step and the projections in and out of its state from: RMS norms.
+enum class StepNorm : std::uint8_t { kNone, kUnit, kWeighted };
+
 struct RecurrentSpec {
   std::int64_t taps = 0;
   std::int64_t key_heads = 0;
   std::int64_t value_heads = 0;
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
-  std::int64_t inner_size = 0;  // Mamba-2, short convolution
+  std::int64_t inner_size = 0;  // Mamba, Mamba-2, short convolution
   std::int64_t num_groups = 0;  // Mamba-2
   bool grouped_heads = false;   // delta net: see DeltaArgs::grouped
   bool fused_ba = false;        // delta net: beta and alpha in one matrix by key head
   bool has_norm = true;         // Mamba-2
+  std::int64_t step_rank = 0;   // Mamba
+  StepNorm step_norm = StepNorm::kNone;
+  double step_eps = 0.0;
 };
 
 struct FeedForwardSpec {
@@ -94,8 +102,10 @@ struct FeedForwardSpec {
   bool experts_gated = true;
   bool fused_experts = false;
   bool has_choice_bias = false;
-  bool shared_gate = false;   // the shared expert's output times sigmoid of a product
-  bool weight_input = false;  // the routing weight multiplies the expert's input
+  bool shared_gate = false;         // the shared expert's output times sigmoid of a product
+  bool weight_input = false;        // the routing weight multiplies the expert's input
+  double experts_scale = 1.0;       // of what the experts and the shared one give together
+  bool routes_layer_input = false;  // the router sees what comes into the layer
   RouteOptions route;
   ActivationArgs expert_activation;
   ActivationArgs shared_activation;
@@ -108,6 +118,7 @@ enum class Mixer : std::uint8_t {
   kDeltaNet,
   kKimiDelta,
   kShortConv,
+  kMamba,
   kMamba2,
   kAttentionAndMamba2
 };
@@ -148,7 +159,10 @@ struct ModelSpec {
   bool has_head = true;             // false: hidden states only
   std::int64_t num_labels = 0;      // of a classifier over one row
   bool has_classifier_dense = false;
-  double delta_eps = 0.0;  // of the delta nets' L2 norm
+  bool has_classifier_norm = false;
+  Nonlinearity classifier_activation = Nonlinearity::kTanh;  // behind its dense product
+  bool scores_mean = false;  // the classifier sees the mean of all rows, not one of them
+  double delta_eps = 0.0;    // of the delta nets' L2 norm
 };
 
 // The plain decoder of the llama family.
@@ -166,6 +180,8 @@ struct StatePlace {
 std::vector<StatePlace> state_places(const ModelSpec& spec);
 std::int64_t state_floats(const ModelSpec& spec);
 KvLayout kv_layout_of(const ModelSpec& spec);
+// The heads of a layer's K and V as the cache keeps them: as many elements as groups of eight take, the last ones zero.
+KvLayerShape cached_heads(const LayerSpec& layer);
 // Whether all layers use the place of one layer's K and V in turn: a sequence is computed whole, layer by layer.
 bool keeps_one_layer(const ModelSpec& spec);
 

@@ -1,4 +1,6 @@
 // Decoders with layer norms: attention and feed-forward side by side (Phi-2, GPT-NeoX, Command R), or not.
+#include <algorithm>
+
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -34,7 +36,12 @@ void read_gptneox(SpecReader& reader, ModelSpec& spec) {
 
 void read_starcoder2(SpecReader& reader, ModelSpec& spec) {
   use_plain_gelu(spec);
-  reader.integer("attention.sliding_window");  // larger than the context of the published models
+  // GGUF files state the window, and what reads them ignores it; the class has it in every layer.
+  if (reader.is_translated()) {
+    reader.read_windows(spec, 0);
+  } else {
+    reader.integer("attention.sliding_window");
+  }
 }
 
 // Models without a norm before the feed-forward have both branches side by side.
@@ -45,6 +52,47 @@ void read_stablelm(SpecReader& reader, ModelSpec& spec) {
     if (reader.has_tensor(i, "ffn_norm.weight")) continue;
     layer.is_parallel = true;
     layer.ffn_norm = WeightRole::kNoRole;
+  }
+}
+
+// Attention sees a norm of its own where there are two.
+void read_falcon(SpecReader& reader, ModelSpec& spec) {
+  use_plain_gelu(spec);
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
+    LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
+    layer.is_parallel = true;
+    const bool has_two = reader.has_tensor(i, "attn_norm_2.weight");
+    layer.mixer_norm = has_two ? WeightRole::kAttentionNorm2 : WeightRole::kAttentionNorm;
+    layer.ffn_norm = has_two ? WeightRole::kAttentionNorm : WeightRole::kNoRole;
+  }
+}
+
+void read_gpt2(SpecReader& /*reader*/, ModelSpec& spec) {
+  use_plain_gelu(spec);
+  spec.has_positions = true;
+  for (LayerSpec& layer : spec.layers)
+    layer.attention.rope = -1;
+}
+
+void read_nemotron(SpecReader& /*reader*/, ModelSpec& spec) {
+  for (LayerSpec& layer : spec.layers) {
+    layer.feed_forward.is_gated = false;
+    layer.feed_forward.activation.kind = Nonlinearity::kReluSquared;
+  }
+}
+
+// Norms have no weights; queries, keys and values are clamped.
+void read_olmo(SpecReader& reader, ModelSpec& spec) {
+  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(spec.config.hidden_size, 0));
+  const auto add_ones = [&](const std::string& name) {
+    if (reader.has_tensor(name)) return;
+    reader.tensors().add(float_tensor(name, {spec.config.hidden_size}, std::vector<float>(width, 1.0F)));
+  };
+  add_ones("output_norm.weight");
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
+    for (const WeightRole norm : {WeightRole::kAttentionNorm, WeightRole::kFfnNorm})
+      add_ones(gguf_name(norm, i));
+    spec.layers[static_cast<std::size_t>(i)].attention.clamp = reader.number("attention.clamp_kqv").value_or(0.0);
   }
 }
 
@@ -62,6 +110,26 @@ void read_cohere2(SpecReader& reader, ModelSpec& spec) {
   const std::vector<bool> slides = reader.read_windows(spec, 4);
   for (std::size_t i = 0; i < slides.size(); ++i) {
     if (!slides[i]) spec.layers[i].attention.rope = -1;
+  }
+}
+
+// The first of every period of layers sees the whole context, with positions while layers are dense; experts and the
+// shared one are averaged.
+void read_cohere2_experts(SpecReader& reader, ModelSpec& spec) {
+  read_command_r(reader, spec);
+  const std::int64_t window = reader.required_integer("attention.sliding_window");
+  const std::int64_t period = reader.integer("attention.sliding_window_pattern").value_or(4);
+  const std::int64_t num_dense = reader.integer("leading_dense_block_count").value_or(0);
+  if (period < 1) reader.fail("'attention.sliding_window_pattern' is not positive");
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
+    LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
+    if (i % period != 0) {
+      layer.attention.window = window;
+    } else if (i >= num_dense) {
+      layer.attention.rope = -1;
+    }
+    if (layer.feed_forward.shared_size > 0) layer.feed_forward.experts_scale = 0.5;
   }
 }
 

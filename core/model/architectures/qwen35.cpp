@@ -17,7 +17,7 @@ void read_qwen35(SpecReader& reader, ModelSpec& spec) {
   if (net.value_heads < 1 || net.inner_size % net.value_heads != 0) reader.fail("the delta net's sizes do not fit");
   net.value_dim = net.inner_size / net.value_heads;
   // Hugging Face files group the value heads by key head in both families.
-  net.grouped_heads = is_next || reader.flag("ssm.grouped_heads").value_or(false);
+  net.grouped_heads = reader.flag("ssm.grouped_heads").value_or(false) || is_next;
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
     layer.ffn_norm = WeightRole::kPostAttentionNorm;

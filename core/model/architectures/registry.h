@@ -14,7 +14,8 @@ struct Architecture {
   std::string_view name;
   RopeStyle rope;  // not in the file
   void (*read)(SpecReader& reader, ModelSpec& spec);
-  std::string_view models;  // for people
+  std::string_view models;        // for people
+  std::string_view ignored = "";  // keys that its files carry without effect
 };
 
 std::span<const Architecture> architectures();
@@ -72,6 +73,20 @@ void read_granite_hybrid(SpecReader& reader, ModelSpec& spec);
 void read_nemotron_h(SpecReader& reader, ModelSpec& spec);
 void read_falcon_h1(SpecReader& reader, ModelSpec& spec);
 void read_kimi_linear(SpecReader& reader, ModelSpec& spec);
+void read_mamba(SpecReader& reader, ModelSpec& spec);
+void read_pure_mamba2(SpecReader& reader, ModelSpec& spec);
+void read_jamba(SpecReader& reader, ModelSpec& spec);
+void read_olmo(SpecReader& reader, ModelSpec& spec);
+void read_olmoe(SpecReader& reader, ModelSpec& spec);
+void read_exaone_experts(SpecReader& reader, ModelSpec& spec);
+void read_cohere2_experts(SpecReader& reader, ModelSpec& spec);
+void read_afmoe(SpecReader& reader, ModelSpec& spec);
+void read_smallthinker(SpecReader& reader, ModelSpec& spec);
+void read_falcon(SpecReader& reader, ModelSpec& spec);
+void read_gpt2(SpecReader& reader, ModelSpec& spec);
+void read_nemotron(SpecReader& reader, ModelSpec& spec);
+void read_eurobert(SpecReader& reader, ModelSpec& spec);
+void read_neo_bert(SpecReader& reader, ModelSpec& spec);
 void read_bert(SpecReader& reader, ModelSpec& spec);
 void read_modern_bert(SpecReader& reader, ModelSpec& spec);
 

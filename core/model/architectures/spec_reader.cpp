@@ -8,37 +8,44 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/architectures/registry.h"
 
 namespace quire {
 
 namespace {
 
-// Keys without effect on what is computed, and those that other readers use.
-constexpr std::array<std::string_view, 25> kHarmless{"translated",
-                                                     "ssm.grouped_heads",
-                                                     "context_length",
-                                                     "vocab_size",
-                                                     "rope.scaling.finetuned",
-                                                     "pooling_type",
-                                                     "classifier.output_labels",
-                                                     "attention.causal",
-                                                     "tensor_data_layout",
-                                                     "expert_shared_feed_forward_length",
-                                                     "use_parallel_residual",
-                                                     "expert_shared_count",
-                                                     "interleave_moe_layer_step",
-                                                     "attention.max_alibi_bias",
-                                                     "moe_every_n_layers",
-                                                     "feed_forward_length",
-                                                     "expert_feed_forward_length",
-                                                     "rope.dimension_sections",
-                                                     "attention.value_length",
-                                                     "token_type_count",
-                                                     "embedding_length_out",
-                                                     "expert_gating_func",
-                                                     "expert_weights_norm",
-                                                     "rope.scaling.yarn_beta_fast",
-                                                     "rope.scaling.yarn_beta_slow"};
+// Keys without effect on what is computed: for other readers, for people, or sizes that the tensors show.
+constexpr std::string_view kHarmless[] = {"translated",
+                                          "context_length",
+                                          "vocab_size",
+                                          "rope.scaling.finetuned",
+                                          "pooling_type",
+                                          "classifier.output_labels",
+                                          "tensor_data_layout",
+                                          "token_type_count",
+                                          "embedding_length_out",
+                                          "expert_feed_forward_length",
+                                          "expert_shared_feed_forward_length",
+                                          "expert_shared_count"};
+
+// What is computed where a family does not ask for the key.
+struct Default {
+  std::string_view key;
+  double value;
+};
+constexpr Default kDefaults[] = {{"rope.scaling.yarn_beta_fast", 32.0},
+                                 {"rope.scaling.yarn_beta_slow", 1.0},
+                                 {"rope.scaling.yarn_ext_factor", 1.0},
+                                 {"rope.scaling.yarn_attn_factor", 1.0}};
+
+bool contains_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const std::string_view first = words.substr(0, words.find(' '));
+    if (first == word) return true;
+    words.remove_prefix(std::min(first.size() + 1, words.size()));
+  }
+  return false;
+}
 
 template <class T>
 bool is_uniform(const std::vector<T>& values) {
@@ -63,10 +70,9 @@ void SpecReader::fail(const std::string& what) const {
 }
 
 const GgufValue* SpecReader::find(std::string_view key) const {
-  const auto found = file_.metadata().find(full(key));
-  if (found == file_.metadata().end()) return nullptr;
   read_.emplace(key);
-  return &found->second;
+  const auto found = file_.metadata().find(full(key));
+  return found == file_.metadata().end() ? nullptr : &found->second;
 }
 
 bool SpecReader::has(std::string_view key) const {
@@ -197,15 +203,31 @@ std::int64_t SpecReader::columns_of(std::int64_t layer, std::string_view stem) c
   return shape_of(layer, stem).back();
 }
 
-void SpecReader::refuse_unread() const {
+bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) const {
+  if (std::ranges::find(kHarmless, name) != std::end(kHarmless) || contains_word(ignored, name)) return true;
+  // Zero and false switch features off; a factor of one leaves numbers as they are.
+  const std::string key = full(name);
+  const auto number = file_.get_float(key);
+  const bool is_whole = file_.get_int(key).has_value();
+  if (file_.get_bool(key) == false || number == 0.0 || (number == 1.0 && !is_whole)) return true;
+  if (name.starts_with("expert_") && integer("expert_count").value_or(0) == 0) return true;
+  return std::ranges::any_of(kDefaults, [&](const Default& row) { return row.key == name && row.value == number; });
+}
+
+void SpecReader::refuse_unread(std::string_view ignored) const {
+  const std::set<std::string, std::less<>> known = read_;
   for (const auto& [key, value] : file_.metadata()) {
     if (!key.starts_with(prefix_)) continue;
     const std::string_view name = key.substr(prefix_.size());
-    if (read_.contains(name) || std::ranges::find(kHarmless, name) != kHarmless.end()) continue;
-    // Zero, false and one switch features off or leave numbers as they are.
-    const auto number = file_.get_float(key);
-    if ((number && (*number == 0.0 || *number == 1.0)) || file_.get_bool(key) == false) continue;
-    fail(fmt::format("the metadata key '{}' is not supported: it may change what the model computes", printable(key)));
+    if (known.contains(name) || says_nothing(name, ignored)) continue;
+    std::string_view nearest = kHarmless[0];
+    for (const std::string_view other : known) {
+      if (spelling_distance(name, other) < spelling_distance(name, nearest)) nearest = other;
+    }
+    fail(
+        fmt::format("the metadata key '{}' is not supported: it may change what the model computes; the nearest known "
+                    "one is '{}'",
+                    printable(key), full(nearest)));
   }
 }
 

@@ -67,17 +67,21 @@ class SpecReader {
   // The window itself is attention.sliding_window, else `window`; zero: no layer slides.
   std::vector<bool> read_windows(ModelSpec& spec, std::int64_t period, bool array_counts = false,
                                  std::int64_t window = 0);
-  // Adds a rope and gives its index.
+  // The same, and sliding layers have a rope of their own: that of local_rope().
+  std::vector<bool> read_windows_with_rope(ModelSpec& spec, std::int64_t period, bool array_counts, double base);
   // The rope of sliding layers: plain, its base and width by the keys of their own, else `base` and the common width.
   RopeConfig local_rope(const ModelSpec& spec, double base) const;
+  // Adds a rope and gives its index.
   static int add_rope(ModelSpec& spec, const RopeConfig& rope);
   // The number of layers beside the trunk that predict further tokens; their tensors are left out.
   void drop_next_token_layers(ModelSpec& spec);
 
-  void refuse_unread() const;
+  // `ignored`: keys, separated by spaces, that this architecture's files carry without effect.
+  void refuse_unread(std::string_view ignored) const;
 
  private:
   const GgufValue* find(std::string_view key) const;  // marks it as read
+  bool says_nothing(std::string_view name, std::string_view ignored) const;
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   void read_rope(ModelSpec& spec, RopeStyle style);
   void read_rope_factors(RopeConfig& rope, std::int64_t max_context);

@@ -195,6 +195,16 @@ std::vector<bool> SpecReader::read_windows(ModelSpec& spec, std::int64_t period,
   return slides;
 }
 
+std::vector<bool> SpecReader::read_windows_with_rope(ModelSpec& spec, std::int64_t period, bool array_counts,
+                                                     double base) {
+  std::vector<bool> slides = read_windows(spec, period, array_counts);
+  const int id = add_rope(spec, local_rope(spec, base));
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    if (slides[i]) spec.layers[i].attention.rope = id;
+  }
+  return slides;
+}
+
 RopeConfig SpecReader::local_rope(const ModelSpec& spec, double base) const {
   RopeConfig local = spec.ropes[0];
   local.base = number("rope.freq_base_swa").value_or(base);

@@ -21,8 +21,10 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"token_embd_norm", ""},
     {"output_norm", "norm"},
     {"token_embd_norm", "embedding_norm"},
-    {"output", "lm_head"},
+    {"enc.output_norm", ""},
+    {"output", "^lm_head"},
     {"cls", ""},
+    {"cls.norm", ""},
     {"cls.output", ""},
     {"per_layer_token_embd", "embed_tokens_per_layer"},
     {"per_layer_model_proj", "per_layer_model_projection"},
@@ -67,6 +69,7 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"ffn_gate_up_exps", ""},
     {"ffn_down_exps", "mlp.experts.#.down_proj"},
     {"ffn_down_exps", "router.per_expert_scale$", ".scale"},
+    {"ffn_exps_bias", ""},
     {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
     {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
     {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
@@ -78,6 +81,11 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"ssm_conv1d_q", ""},
     {"ssm_conv1d_k", ""},
     {"ssm_conv1d_v", ""},
+    {"ssm_x", ""},
+    {"ssm_dt", ""},
+    {"ssm_dt_norm", ""},
+    {"ssm_b_norm", ""},
+    {"ssm_c_norm", ""},
     {"ssm_dt", "linear_attn.dt_bias$", ".bias"},
     {"ssm_a", "linear_attn.A_log$", ""},
     {"ssm_d", "", ""},
@@ -131,6 +139,7 @@ class Needs {
   void latent(const LayerSpec& layer);
   void delta_net(const RecurrentSpec& net);
   void kimi_delta(const RecurrentSpec& net);
+  void mamba(const RecurrentSpec& net);
   void mamba2(const RecurrentSpec& net);
   void mixer(const LayerSpec& layer);
   void dense(const FeedForwardSpec& ffn);
@@ -156,6 +165,7 @@ std::vector<WeightNeed> Needs::of_model() {
   vector(spec_.final_norm, hidden_);
   if (spec_.has_head) alone(Role::kHead, config.vocab_size, hidden_);
   if (spec_.has_classifier_dense) alone(Role::kClassifier, hidden_, hidden_);
+  if (spec_.has_classifier_norm) vector(Role::kClassifierNorm, hidden_);
   if (spec_.num_labels > 0) alone(Role::kClassifierOutput, spec_.num_labels, hidden_);
   return std::move(out_);
 }
@@ -175,6 +185,8 @@ void Needs::attention(const AttentionSpec& attention) {
     if (has_kv && !attention.value_is_key) product(Role::kValue, Role::kQuery, value, hidden_);
   }
   if (attention.gate == OutputGate::kPerHead) alone(Role::kAttentionGate, attention.num_heads, hidden_);
+  if (attention.gate == OutputGate::kFull)
+    alone(Role::kAttentionGate, attention.num_heads * attention.value_dim, hidden_);
   switch (attention.qk_norm) {
     case QkNorm::kNone: break;
     case QkNorm::kPerHead:
@@ -249,6 +261,21 @@ void Needs::kimi_delta(const RecurrentSpec& net) {
   alone(Role::kAttentionOutput, hidden_, width);
 }
 
+void Needs::mamba(const RecurrentSpec& net) {
+  alone(Role::kSsmIn, 2 * net.inner_size, hidden_);
+  convolution(Role::kSsmConv, net.inner_size, net.taps);
+  alone(Role::kSsmX, net.step_rank + 2 * net.key_dim, net.inner_size);
+  if (net.step_norm == StepNorm::kWeighted) {
+    vector(Role::kSsmStepNorm, net.step_rank);
+    vector(Role::kSsmBNorm, net.key_dim);
+    vector(Role::kSsmCNorm, net.key_dim);
+  }
+  alone(Role::kSsmStep, net.inner_size, net.step_rank);
+  convolution(Role::kSsmA, net.inner_size, net.key_dim);  // turned likewise
+  vector(Role::kSsmD, net.inner_size);
+  alone(Role::kSsmOut, hidden_, net.inner_size);
+}
+
 void Needs::mamba2(const RecurrentSpec& net) {
   const std::int64_t convolved = net.inner_size + 2 * net.num_groups * net.key_dim;
   alone(Role::kSsmIn, net.inner_size + convolved + net.value_heads, hidden_);
@@ -272,6 +299,7 @@ void Needs::mixer(const LayerSpec& layer) {
       convolution(Role::kConv, layer.recurrent.inner_size, layer.recurrent.taps);
       alone(Role::kConvOut, hidden_, layer.recurrent.inner_size);
       break;
+    case Mixer::kMamba: mamba(layer.recurrent); break;
     case Mixer::kMamba2: mamba2(layer.recurrent); break;
     case Mixer::kAttentionAndMamba2:
       attention(layer.attention);
@@ -303,6 +331,7 @@ void Needs::with_experts(const FeedForwardSpec& ffn) {
   }
   experts(Role::kDownExperts, Role::kDownExperts, width, ffn.expert_size, ffn.num_experts);
   vector(Role::kDownExpertsScale, ffn.num_experts, true);
+  vector(Role::kExpertsBias, hidden_, true);
   if (ffn.shared_size == 0) return;
   if (ffn.experts_gated) product(Role::kGateShared, Role::kGateShared, ffn.shared_size, hidden_);
   product(Role::kUpShared, Role::kGateShared, ffn.shared_size, hidden_);

@@ -71,19 +71,50 @@ std::optional<std::string> read_text_file(const std::filesystem::path& path) {
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
+namespace {
+
+// Python writes infinite numbers by names that JSON lacks; they become null, in place.
+void replace_infinities(std::string& text) {
+  constexpr std::string_view kName = "Infinity";
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && text.compare(i, kName.size(), kName) == 0) {
+      text.replace(i, kName.size(), "null    ");
+      if (i > 0 && text[i - 1] == '-') text[i - 1] = ' ';
+    }
+  }
+}
+
+}  // namespace
+
 std::optional<json> read_json_file(const std::filesystem::path& path) {
-  const auto text = read_text_file(path);
+  auto text = read_text_file(path);
   if (!text) return std::nullopt;
+  replace_infinities(*text);
   return parse_json_object(*text, path.string(), kMaxFileDepth);
 }
 
-JsonObject::JsonObject(const json& object, std::string where) : object_(&object), where_(std::move(where)) {}
+JsonObject::JsonObject(const json& object, std::string where)
+    : object_(&object), where_(std::move(where)), read_(std::make_shared<std::set<std::string, std::less<>>>()) {}
 
 void JsonObject::fail(const std::string& what) const {
   throw StartupError(fmt::format("{}: {}", where_, what));
 }
 
+std::vector<std::string> JsonObject::unread() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : object_->items()) {
+    if (!read_->contains(key)) out.push_back(key);
+  }
+  return out;
+}
+
 const json* JsonObject::find(const char* key) const {
+  read_->emplace(key);
   const auto found = object_->find(key);
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace quire {
 
@@ -14,13 +17,15 @@ namespace quire {
 // twice, or nesting deeper than `max_depth`.
 nlohmann::json parse_json_object(std::string_view text, const std::string& where, int max_depth);
 
-// The object in a file of at most 64 MiB; nothing where the file is absent.
+// The object in a file of at most 64 MiB; nothing where the file is absent. Infinite numbers, which Python writes by
+// name, are null.
 std::optional<nlohmann::json> read_json_file(const std::filesystem::path& path);
 
 // The file's text; nothing where the file is absent. Throws StartupError above 64 MiB.
 std::optional<std::string> read_text_file(const std::filesystem::path& path);
 
 // Typed members of one object. An absent or null member is nothing; one of another kind throws StartupError naming it.
+// One thread at a time: looking a member up is remembered.
 class JsonObject {
  public:
   // `object` must outlive this; `where` begins every message.
@@ -37,9 +42,14 @@ class JsonObject {
   std::int64_t required_integer(const char* key) const;
   [[noreturn]] void fail(const std::string& what) const;
 
+  // Members that no function has looked up, of this object or of a copy of it; and those that were, present or not.
+  std::vector<std::string> unread() const;
+  const std::set<std::string, std::less<>>& read() const { return *read_; }
+
  private:
   const nlohmann::json* object_;
   std::string where_;
+  std::shared_ptr<std::set<std::string, std::less<>>> read_;
 };
 
 }  // namespace quire

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 // Ten thousand tensors take about one megabyte of header.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{32} << 20;
-constexpr std::size_t kMaxDims = 8;
+constexpr std::size_t kMaxShapeDims = 8;
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 56;
 constexpr int kHeaderDepth = 4;
 
@@ -100,7 +100,7 @@ StoredTensor HeaderReader::read_tensor(const std::string& name, const json& entr
   const json& shape = entry["shape"];
   const json& offsets = entry["data_offsets"];
   if (!dtype.is_string()) bad("has a dtype that is no string");
-  if (!shape.is_array() || shape.size() > kMaxDims) bad("has a shape that is no array of a few dimensions");
+  if (!shape.is_array() || shape.size() > kMaxShapeDims) bad("has a shape that is no array of a few dimensions");
   if (!offsets.is_array() || offsets.size() != 2) bad("has data_offsets that are no pair");
 
   StoredTensor tensor;

@@ -10,6 +10,18 @@
 
 namespace quire {
 
+StoredTensor float_tensor(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
+  auto kept = std::make_shared<std::vector<float>>(std::move(values));
+  StoredTensor out;
+  out.name = std::move(name);
+  out.type_name = "F32";
+  out.type = DType::kF32;
+  out.shape = std::move(shape);
+  out.data = std::as_bytes(std::span(*kept));
+  out.owner = std::move(kept);
+  return out;
+}
+
 TensorTable::TensorTable(std::string where, std::vector<StoredTensor> tensors)
     : where_(std::move(where)), tensors_(std::move(tensors)), taken_(tensors_.size()) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)

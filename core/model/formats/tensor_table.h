@@ -31,6 +31,9 @@ struct StoredTensor {
   std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
 };
 
+// A tensor of f32 that owns its values.
+StoredTensor float_tensor(std::string name, std::vector<std::int64_t> shape, std::vector<float> values);
+
 class TensorTable {
  public:
   // `where` begins every message: the model's path.
@@ -48,6 +51,8 @@ class TensorTable {
   const StoredTensor& stored(const std::string& name) const { return find(name); }
 
   bool contains(const std::string& name) const { return by_name_.contains(stored_name(name)); }
+  // The same by the files' own names.
+  bool stores(const std::string& name) const { return by_name_.contains(name); }
   // The shape without taking it; throws StartupError where the tensor is absent.
   const std::vector<std::int64_t>& shape_of(const std::string& name) const;
 

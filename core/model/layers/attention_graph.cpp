@@ -25,6 +25,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
 
   const bool copies_value = has_kv && attention.value_is_key;
   multiply(layer.weights, Role::kQuery, in, columns(qkv, 0, qkv.cols - (copies_value ? value_size : 0)), false);
+  if (attention.clamp != 0.0) graph().clamp(qkv, static_cast<float>(attention.clamp));
   if (copies_value) graph().copy(k, v);
   if (attention.value_norm && has_kv)
     backend_.head_rms_norm(v, attention.num_kv_heads, attention.value_dim, ones_->data(), eps_);
@@ -32,17 +33,57 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   rotate(layer, q, k);
   if (attention.norm_after_rope) norm_queries_and_keys(layer, q, k);
   if (attention.temperature != 0.0) scale_by_temperature(layer, q);
-  if (has_kv) backend_.store_kv(*layer.slice.kv, kv_layer(layer.index), layer.slice.attention, k, v);
-  run_attention(layer, q, attended);
+  store_and_attend(layer, q, k, v, attended);
   if (attention.value_scale != 1.0) graph().scale(attended, static_cast<float>(attention.value_scale));
   if (gate_size > 0) graph().gate(Nonlinearity::kSigmoid, columns(qkv, query_size, gate_size), attended);
-  if (attention.gate == OutputGate::kPerHead) {
-    const MatrixView gates = room(kActivated, rows, attention.num_heads);
-    multiply(layer.weights, Role::kAttentionGate, in, gates, false);
-    graph().gate(Nonlinearity::kSigmoid, gates, attended);
-  }
+  gate_output(layer, in, attended);
   if (attention.output_norm) backend_.rms_norm(attended, layer.weights.vector(Role::kAttentionSubNorm), eps_, attended);
   multiply(layer.weights, Role::kAttentionOutput, attended, out, accumulate);
+}
+
+void Transformer::gate_output(const Layer& layer, const ProductInput& in, MatrixView attended) {
+  const AttentionSpec& attention = layer.spec.attention;
+  if (attention.gate != OutputGate::kPerHead && attention.gate != OutputGate::kFull) return;
+  const std::int64_t width = attention.gate == OutputGate::kFull ? attended.cols : attention.num_heads;
+  const MatrixView gates = room(kActivated, attended.rows, width);
+  multiply(layer.weights, Role::kAttentionGate, in, gates, false);
+  graph().gate(Nonlinearity::kSigmoid, gates, attended);
+}
+
+MatrixView Transformer::widened(Slot slot, MatrixView heads, std::int64_t count, std::int64_t to) {
+  const std::int64_t from = heads.cols / count;
+  const MatrixView out = room(slot, heads.rows, count * to);
+  const MatrixView zeros{zeros_->data(), heads.rows, to - from, 0};
+  for (std::int64_t head = 0; head < count; ++head) {
+    graph().copy(columns(heads, head * from, from), columns(out, head * to, from));
+    if (to > from) graph().copy(zeros, columns(out, head * to + from, to - from));
+  }
+  return out;
+}
+
+void Transformer::narrow(MatrixView heads, std::int64_t count, MatrixView out) {
+  const std::int64_t from = heads.cols / count;
+  const std::int64_t to = out.cols / count;
+  for (std::int64_t head = 0; head < count; ++head)
+    graph().copy(columns(heads, head * from, to), columns(out, head * to, to));
+}
+
+void Transformer::store_and_attend(const Layer& layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out) {
+  const AttentionSpec& attention = layer.spec.attention;
+  const bool has_kv = attention.kv_source < 0;
+  const KvLayerShape cached = cached_heads(layer.spec);
+  if (cached.key_dim == attention.key_dim && cached.value_dim == attention.value_dim) {
+    if (has_kv) backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch, k, v);
+    return run_attention(layer, q, out);
+  }
+  if (has_kv) {
+    backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch,
+                      widened(kWideKey, k, attention.num_kv_heads, cached.key_dim),
+                      widened(kWideValue, v, attention.num_kv_heads, cached.value_dim));
+  }
+  const MatrixView attended = room(kWideAttended, out.rows, attention.num_heads * cached.value_dim);
+  run_attention(layer, widened(kWideQuery, q, attention.num_heads, cached.key_dim), attended);
+  narrow(attended, attention.num_heads, out);
 }
 
 void Transformer::norm_heads(const Layer& layer, WeightRole role, MatrixView heads, std::int64_t count) {
@@ -100,11 +141,12 @@ void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out
   const AttentionSpec& attention = layer.spec.attention;
   const std::int64_t source = kv_layer(attention.kv_source < 0 ? layer.index : attention.kv_source);
   const auto scale = static_cast<float>(attention.scale);
+  const KvLayerShape cached = cached_heads(layer.spec);
   const bool is_plain = attention.window == 0 && attention.softcap == 0.0 && !attention.has_sinks &&
-                        attention.alibi == 0.0 && attention.value_dim == attention.key_dim &&
+                        attention.alibi == 0.0 && cached.value_dim == cached.key_dim &&
                         (attention.chunk == 0 || attention.chunk >= spec_.config.max_context);
   if (is_plain)
-    return backend_.attention(*layer.slice.kv, source, layer.slice.attention, q, attention.num_heads, scale, out);
+    return backend_.attention(kept(layer).kv, source, kept(layer).batch, q, attention.num_heads, scale, out);
   const AttentionOptions options{.num_heads = attention.num_heads,
                                  .scale = scale,
                                  .causal = spec_.is_causal,
@@ -113,7 +155,7 @@ void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out
                                  .softcap = static_cast<float>(attention.softcap),
                                  .sinks = layer.weights.vector(Role::kSinks),
                                  .alibi = static_cast<float>(attention.alibi)};
-  graph().attention(*layer.slice.kv, source, layer.slice.attention, q, options, out);
+  graph().attention(kept(layer).kv, source, kept(layer).batch, q, options, out);
 }
 
 // Queries meet the latent rows themselves: k_b is applied to the query instead of the keys, v_b to the sum of rows.
@@ -122,7 +164,8 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
   const AttentionSpec& attention = layer.spec.attention;
   const std::int64_t heads = attention.num_heads;
   const std::int64_t head_dim = latent.nope_dim + latent.rope_dim;
-  const std::int64_t row_dim = latent.kv_rank + latent.rope_dim;
+  const std::int64_t used = latent.kv_rank + latent.rope_dim;
+  const std::int64_t row_dim = cached_heads(layer.spec).key_dim;
   const MatrixView both = room(kQuery, out.rows, heads * (head_dim + row_dim));
   const MatrixView q = columns(both, 0, heads * head_dim);
   const MatrixView absorbed = columns(both, heads * head_dim, heads * row_dim);
@@ -137,14 +180,17 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
   } else {
     multiply(layer.weights, Role::kQuery, in, q, false);
   }
-  multiply(layer.weights, Role::kKvA, in, kv, false);
+  multiply(layer.weights, Role::kKvA, in, columns(kv, 0, used), false);
   backend_.rms_norm(kv_latent, layer.weights.vector(Role::kKvANorm), eps_, kv_latent);
   const auto& key_b = layer.weights.experts[static_cast<std::size_t>(Role::kKeyB)];
   graph().head_linear(key_b, q, absorbed);
+  const MatrixView zeros{zeros_->data(), out.rows, row_dim - used, 0};
   for (std::int64_t head = 0; head < heads; ++head) {
     graph().copy(columns(q, head * head_dim + latent.nope_dim, latent.rope_dim),
                  columns(absorbed, head * row_dim + latent.kv_rank, latent.rope_dim));
+    if (zeros.cols > 0) graph().copy(zeros, columns(absorbed, head * row_dim + used, zeros.cols));
   }
+  if (zeros.cols > 0) graph().copy(zeros, columns(kv, used, zeros.cols));
   if (attention.rope >= 0) {
     const auto id = static_cast<std::size_t>(attention.rope);
     const Rotation& rotation = rotations_[id];

@@ -13,10 +13,12 @@ namespace {
 bool takes_one_product(const LayerSpec& spec) {
   if (spec.is_parallel) return false;
   switch (spec.mixer) {
-    case Mixer::kAttention: return spec.attention.gate != OutputGate::kPerHead;
+    case Mixer::kAttention:
+      return spec.attention.gate == OutputGate::kNone || spec.attention.gate == OutputGate::kInQuery;
     case Mixer::kDeltaNet:
     case Mixer::kKimiDelta:
     case Mixer::kShortConv:
+    case Mixer::kMamba:
     case Mixer::kMamba2: return true;
     default: return false;
   }
@@ -55,6 +57,7 @@ void Transformer::compute_branches(const Layer& layer, MatrixView x) {
     add_branch(layer, spec.mixer_output_norm, mixed, x);
     return add_branch(layer, spec.ffn_output_norm, fed, x);
   }
+  if (spec.feed_forward.routes_layer_input) route_layer_input(layer, x);
   if (spec.mixer != Mixer::kNone) {
     const bool direct = spec.mixer_output_norm == Role::kNoRole && !scaled;
     const bool keeps_input = spec.mixer_sum_norm_2 != Role::kNoRole;
@@ -110,6 +113,7 @@ void Transformer::mix(const Layer& layer, const ProductInput& in, MatrixView out
     case Mixer::kDeltaNet: run_delta_net(layer, in, out, accumulate); break;
     case Mixer::kKimiDelta: run_kimi_delta(layer, in, out, accumulate); break;
     case Mixer::kShortConv: run_short_conv(layer, in, out, accumulate); break;
+    case Mixer::kMamba: run_mamba(layer, in, out, accumulate); break;
     case Mixer::kMamba2: run_mamba2(layer, in, out, accumulate); break;
     case Mixer::kAttentionAndMamba2:
       attend(layer, in, out, accumulate);

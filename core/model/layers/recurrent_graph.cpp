@@ -1,4 +1,4 @@
-// Mixers that keep a state of fixed size: delta nets, short convolutions, Mamba-2.
+// Mixers that keep a state of fixed size: delta nets, short convolutions, Mamba, Mamba-2.
 #include "core/model/layers/transformer.h"
 #include "core/model/layers/views.h"
 #include "kernels/check.h"
@@ -98,6 +98,47 @@ void Transformer::run_short_conv(const Layer& layer, const ProductInput& in, Mat
                          {.taps = net.taps, .weights = weights.vector(Role::kConv)}, x, columns(all, 0, width),
                          columns(all, width, width), x);
   multiply(weights, Role::kConvOut, x, out, accumulate);
+}
+
+// The first Mamba (arXiv 2312.00752): the step and the projections in and out of the state follow from the input.
+void Transformer::run_mamba(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const RecurrentSpec& net = layer.spec.recurrent;
+  const std::int64_t inner = net.inner_size;
+  const PackedLayer& weights = layer.weights;
+  const MatrixView all = room(kMixed, out.rows, 2 * inner);
+  const MatrixView x = columns(all, 0, inner);
+  const MatrixView z = columns(all, inner, inner);
+  const MatrixView made = room(kQkv, out.rows, net.step_rank + 2 * net.key_dim);
+  const MatrixView low = columns(made, 0, net.step_rank);
+  const MatrixView b = columns(made, net.step_rank, net.key_dim);
+  const MatrixView c = columns(made, net.step_rank + net.key_dim, net.key_dim);
+  const MatrixView wide = room(kAttended, out.rows, 2 * inner);
+  const MatrixView step = columns(wide, 0, inner);
+  const MatrixView mixed = columns(wide, inner, inner);
+  multiply(weights, Role::kSsmIn, in, all, false);
+  recurrent().short_conv(
+      layer.slice.attention, state_of(layer, false),
+      {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .bias = weights.bias(Role::kSsmConv), .silu = true},
+      x, {}, {}, x);
+  multiply(weights, Role::kSsmX, x, made, false);
+  if (net.step_norm != StepNorm::kNone) {
+    const bool has_weights = net.step_norm == StepNorm::kWeighted;
+    const auto norm_part = [&](MatrixView part, Role role) {
+      backend_.rms_norm(part, has_weights ? weights.vector(role) : ones_->data(), static_cast<float>(net.step_eps),
+                        part);
+    };
+    norm_part(low, Role::kSsmStepNorm);
+    norm_part(b, Role::kSsmBNorm);
+    norm_part(c, Role::kSsmCNorm);
+  }
+  multiply(weights, Role::kSsmStep, low, step, false);
+  const SelectiveScanArgs args{.state_size = net.key_dim,
+                               .a = weights.vector(Role::kSsmA),
+                               .d = weights.vector(Role::kSsmD),
+                               .dt_bias = zeros_->data()};
+  recurrent().selective_scan(layer.slice.attention, state_of(layer, true), args, x, b, c, step, mixed);
+  recurrent().gated_norm({.order = GatedNormArgs::Order::kGateOnly, .group = inner, .eps = eps_}, z, mixed);
+  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
 }
 
 void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {

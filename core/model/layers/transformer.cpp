@@ -25,15 +25,17 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
       keeps_one_layer_(quire::keeps_one_layer(spec)),
+      kept_windows_(kept_windows(spec)),
       eps_(static_cast<float>(spec.config.rms_eps)),
       widths_(widths(spec)) {
   for (const RopeConfig& rope : spec_.ropes)
     ropes_.push_back(rope_frequencies(rope));
   rotations_.resize(ropes_.size());
-  std::int64_t widest = spec.config.hidden_size;
+  std::int64_t widest = std::max<std::int64_t>(spec.config.hidden_size, 8);
   for (const LayerSpec& layer : spec.layers)
-    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim});
+    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim, layer.recurrent.inner_size});
   ones_ = backend.upload(std::vector<float>(at(widest), 1.0F));
+  zeros_ = backend.upload(std::vector<float>(at(widest), 0.0F));
 }
 
 GraphOps& Transformer::graph() const {
@@ -105,10 +107,12 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
     fit(kQkv, query + gate + attention.num_kv_heads * (attention.key_dim + attention.value_dim));
     fit(kAttended, attention.num_heads * attention.value_dim);
     fit(kGateUp, 2 * ffn.size);
+    fit_wide_heads(layer, out);
     if (is_plain) continue;
     for (const Slot slot : {kInput, kNormed, kBranch, kBranch2})
       fit(slot, hidden);
-    fit(kActivated, std::max({ffn.size, ffn.shared_size, spec.per_layer_size, attention.num_heads}));
+    fit(kActivated, std::max({ffn.size, ffn.shared_size, spec.per_layer_size, attention.num_heads,
+                              attention.gate == OutputGate::kFull ? attention.num_heads * attention.value_dim : 0}));
     fit(kGateUp, 2 * std::max(ffn.shared_size, spec.per_layer_size));
     if (ffn.num_experts > 0) {
       const std::int64_t chosen = ffn.route.num_chosen;
@@ -121,8 +125,9 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
     if (layer.mixer == Mixer::kLatent) {
       const LatentSpec& latent = layer.latent;
       const std::int64_t heads = attention.num_heads;
-      fit(kQkv, latent.query_rank + latent.kv_rank + latent.rope_dim);
-      fit(kQuery, heads * (latent.nope_dim + latent.rope_dim + latent.kv_rank + latent.rope_dim));
+      const std::int64_t row_dim = cached_heads(layer).key_dim;
+      fit(kQkv, latent.query_rank + row_dim);
+      fit(kQuery, heads * (latent.nope_dim + latent.rope_dim + row_dim));
       fit(kAttended, heads * (latent.kv_rank + latent.value_dim));
     }
     const std::int64_t keys = net.key_heads * net.key_dim;
@@ -131,8 +136,25 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
         std::max({2 * keys + 2 * values + 2 * net.value_heads, 5 * values + 2 * net.value_dim + net.value_heads,
                   2 * net.inner_size + 2 * net.num_groups * net.key_dim + net.value_heads, 3 * net.inner_size}));
     fit(kAttended, std::max(3 * values, net.inner_size));
+    if (layer.mixer == Mixer::kMamba) {
+      fit(kQkv, net.step_rank + 2 * net.key_dim);
+      fit(kAttended, 2 * net.inner_size);
+    }
   }
   return out;
+}
+
+// Heads that the cache keeps wider than they are.
+void Transformer::fit_wide_heads(const LayerSpec& layer, Widths& out) {
+  const AttentionSpec& attention = layer.attention;
+  const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
+  const KvLayerShape cached = cached_heads(layer);
+  if (!attends || (cached.key_dim == attention.key_dim && cached.value_dim == attention.value_dim)) return;
+  const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
+  fit(kWideQuery, attention.num_heads * cached.key_dim);
+  fit(kWideKey, attention.num_kv_heads * cached.key_dim);
+  fit(kWideValue, attention.num_kv_heads * cached.value_dim);
+  fit(kWideAttended, attention.num_heads * cached.value_dim);
 }
 
 bool Transformer::is_plain(const ModelSpec& spec) {
@@ -190,7 +212,10 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
       compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
     hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
-    label_input.rows = collect(arrays.label_rows, slice, x, label_input);
+    if (spec_.scores_mean && label_input.data != nullptr) average_sequences(arrays.label_rows, slice, x, label_input);
+    label_input.rows = spec_.scores_mean
+                           ? std::ranges::lower_bound(arrays.label_rows, slice.end) - arrays.label_rows.begin()
+                           : collect(arrays.label_rows, slice, x, label_input);
     begin = slice.end;
     if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
   }
@@ -221,16 +246,39 @@ MatrixView Transformer::compute_labels(MatrixView input) {
   QUIRE_CHECK(spec_.num_labels > 0, "the model has no classifier");
   const PackedGroup& model = weights_.model;
   const MatrixView labels = room(kLabels, input.rows, spec_.num_labels);
-  if (spec_.final_norm != WeightRole::kNoRole) norm(model, spec_.final_norm, input, input);
+  if (spec_.final_norm != WeightRole::kNoRole && !spec_.scores_mean) norm(model, spec_.final_norm, input, input);
   if (!spec_.has_classifier_dense) {
     multiply(model, WeightRole::kClassifierOutput, input, labels, false);
     return labels;
   }
   const MatrixView dense = room(kLabelDense, input.rows, input.cols);
   multiply(model, WeightRole::kClassifier, input, dense, false);
-  graph().activate({.kind = Nonlinearity::kTanh}, dense, {}, dense);
+  graph().activate({.kind = spec_.classifier_activation}, dense, {}, dense);
+  if (spec_.has_classifier_norm) norm(model, WeightRole::kClassifierNorm, dense, dense);
   multiply(model, WeightRole::kClassifierOutput, dense, labels, false);
   return labels;
+}
+
+// The mean over each wanted row's sequence, behind the last norm. Sequences that attend in both directions are whole.
+void Transformer::average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
+                                    MatrixView out) {
+  const MatrixView last = room(kBranch, x.rows, x.cols);
+  if (spec_.final_norm == WeightRole::kNoRole) {
+    graph().copy(x, last);
+  } else {
+    norm(weights_.model, spec_.final_norm, x, last);
+  }
+  const auto& start = slice.attention.query_start;
+  for (auto row = std::ranges::lower_bound(wanted, slice.begin); row != wanted.end() && *row < slice.end; ++row) {
+    const auto after = std::ranges::upper_bound(start, static_cast<std::int32_t>(*row - slice.begin));
+    const std::int64_t begin = *(after - 1);
+    const std::int64_t count = *after - begin;
+    const MatrixView mean = row_range(out, row - wanted.begin(), 1);
+    graph().copy(row_range(last, begin, 1), mean);
+    for (std::int64_t i = 1; i < count; ++i)
+      graph().add(row_range(last, begin + i, 1), 1.0F, mean);
+    graph().scale(mean, 1.0F / static_cast<float>(count));
+  }
 }
 
 std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin) const {
@@ -271,6 +319,13 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
                      .block_tables = whole.block_tables,
                      .slots = whole.slots.subspan(at(begin), at(end - begin)),
                      .causal = spec_.is_causal};
+  if (arrays.window_storage != nullptr) {
+    slice.window = slice.attention;
+    slice.window.block_table_start = arrays.window.block_table_start.subspan(at(first), at(sequence - first + 1));
+    slice.window.block_tables = arrays.window.block_tables;
+    slice.window.slots = arrays.window.slots.subspan(at(begin), at(end - begin));
+    slice.window_kv = arrays.window_storage;
+  }
   slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
   slice.states = arrays.state_storage;
   if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));

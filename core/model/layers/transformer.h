@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/architectures/kv_groups.h"
 #include "core/model/layers/packed_layers.h"
 #include "core/model/model.h"
 
@@ -34,6 +35,7 @@ class Transformer final : public Model {
   std::int64_t num_labels() const override { return spec_.num_labels; }
   std::int64_t state_floats() const override { return quire::state_floats(spec_); }
   KvLayout kv_layout() const override { return kv_layout_of(spec_); }
+  KvSplit kv_split() const override { return kv_split_of(spec_); }
 
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   static std::size_t activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows);
@@ -48,6 +50,10 @@ class Transformer final : public Model {
     kBranch2,
     kQkv,
     kQuery,
+    kWideQuery,
+    kWideKey,
+    kWideValue,
+    kWideAttended,
     kAttended,
     kGateUp,
     kActivated,
@@ -69,6 +75,7 @@ class Transformer final : public Model {
   };
   using Widths = std::array<std::int64_t, kNumSlots>;  // floats for each row
   static Widths widths(const ModelSpec& spec);
+  static void fit_wide_heads(const LayerSpec& layer, Widths& out);
   static bool is_plain(const ModelSpec& spec);
 
   // Memory for a fixed number of rows.
@@ -86,7 +93,9 @@ class Transformer final : public Model {
     std::span<const std::int32_t> positions;
     StateStorage* states = nullptr;
     KvStorage* kv = nullptr;
-    MatrixView per_layer;  // [rows, layers * per_layer_size]
+    AttentionBatch window;           // as `attention`, of parts of blocks
+    KvStorage* window_kv = nullptr;  // of those; null: all layers keep all tokens
+    MatrixView per_layer;            // [rows, layers * per_layer_size]
   };
   struct Rotation {
     MatrixView cos;
@@ -110,6 +119,7 @@ class Transformer final : public Model {
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
   MatrixView compute_logits(MatrixView input);
   MatrixView compute_labels(MatrixView input);
+  void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   void compute_layer(const Layer& layer, MatrixView x);
   void compute_branches(const Layer& layer, MatrixView x);
@@ -118,6 +128,11 @@ class Transformer final : public Model {
   // What a branch computes from its input: added to `out`, or written there.
   void mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void gate_output(const Layer& layer, const ProductInput& in, MatrixView attended);
+  // Heads of a size that the cache does not take are copied into wider ones, zero behind their elements.
+  MatrixView widened(Slot slot, MatrixView heads, std::int64_t count, std::int64_t to);
+  void narrow(MatrixView heads, std::int64_t count, MatrixView out);
+  void store_and_attend(const Layer& layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out);
   void norm_queries_and_keys(const Layer& layer, MatrixView q, MatrixView k);
   void norm_heads(const Layer& layer, WeightRole role, MatrixView heads, std::int64_t count);
   void rotate(const Layer& layer, MatrixView q, MatrixView k);
@@ -127,10 +142,12 @@ class Transformer final : public Model {
   void run_delta_net(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void run_kimi_delta(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void run_short_conv(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  void run_mamba(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  void route_layer_input(const Layer& layer, MatrixView x);
   MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
   void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
@@ -142,6 +159,16 @@ class Transformer final : public Model {
   GraphOps& graph() const;
   RecurrentOps& recurrent() const;
   StatePart state_of(const Layer& layer, bool behind_conv) const;
+  // Where a layer's K and V are kept.
+  struct Kept {
+    KvStorage& kv;
+    const AttentionBatch& batch;
+  };
+  Kept kept(const Layer& layer) const {
+    const Slice& slice = layer.slice;
+    const bool has_parts = slice.window_kv != nullptr && kept_windows_[static_cast<std::size_t>(layer.index)] > 0;
+    return has_parts ? Kept{*slice.window_kv, slice.window} : Kept{*slice.kv, slice.attention};
+  }
   std::int64_t kv_layer(std::int64_t layer) const { return keeps_one_layer_ ? 0 : layer; }  // of the KV storage
 
   ModelSpec spec_;
@@ -151,7 +178,9 @@ class Transformer final : public Model {
   std::vector<RopeFrequencies> ropes_;
   std::vector<StatePlace> state_places_;
   const bool keeps_one_layer_;
-  std::unique_ptr<Buffer> ones_;  // the weight of norms without one
+  const std::vector<std::int64_t> kept_windows_;
+  std::unique_ptr<Buffer> ones_;   // the weight of norms without one
+  std::unique_ptr<Buffer> zeros_;  // as many
   float eps_;
   Widths widths_;
   std::int64_t most_slice_rows(std::int64_t num_rows) const;

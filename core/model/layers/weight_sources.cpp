@@ -104,6 +104,8 @@ class Collector {
     const std::int64_t first = num_rows(to);
     const WeightSource matrix = matrix_of(need);
     in_halves(need, [&](std::int64_t at, std::int64_t count) { to.parts.push_back(rows_of(matrix, at, count)); });
+    if (const std::string factors = beside(need.role, ".row_scale"); tensors_.contains(factors))
+      scale_rows(tensors_.take_vector(factors, need.rows), to);
     if (const std::string bias = beside(need.role, ".bias"); tensors_.contains(bias)) {
       const std::vector<float> values = tensors_.take_values(bias, need.rows);
       std::vector<float> ordered;
@@ -111,6 +113,18 @@ class Collector {
         ordered.insert(ordered.end(), values.begin() + at, values.begin() + at + count);
       });
       put_values(to.bias, first, ordered);
+    }
+  }
+
+  // Runs of rows with one factor become parts of their own.
+  static void scale_rows(const std::vector<float>& factors, LinearSource& product) {
+    const WeightSource whole = product.parts.back();
+    product.parts.pop_back();
+    for (std::size_t begin = 0, end = 0; begin < factors.size(); begin = end) {
+      while (end < factors.size() && factors[end] == factors[begin])
+        ++end;
+      product.parts.push_back(rows_of(whole, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)));
+      product.parts.back().scale *= factors[begin];
     }
   }
 

@@ -96,6 +96,31 @@ std::string describe_model(const ModelInfo& info) {
                         info.kv_layout.head_dim, info.vocab_size, info.max_context);
 }
 
+// What a sequence keeps, group by group.
+std::string describe_groups(const ModelInfo& info, const Backend& backend, const KvCacheOptions& options) {
+  std::string out;
+  for (const KvGroupSpec& group : info.kv_groups) {
+    if (group.kind == KvGroupKind::kState) {
+      const auto bytes = static_cast<std::uint64_t>(group.state_floats) * sizeof(float);
+      out += fmt::format("{} layers keep a state: {} for each sequence\n", group.num_layers, format_bytes(bytes));
+      continue;
+    }
+    const std::size_t bytes = backend.kv_block_bytes({.num_layers = group.num_layers,
+                                                      .num_blocks = 1,
+                                                      .block_size = options.block_size,
+                                                      .num_kv_heads = group.num_kv_heads,
+                                                      .head_dim = group.head_dim,
+                                                      .dtype = options.dtype,
+                                                      .value_dim = group.value_dim});
+    const std::string what = group.kind == KvGroupKind::kLatent ? "one row" : "K and V";
+    const std::string tokens =
+        group.kind == KvGroupKind::kWindow ? fmt::format("the last {} tokens", group.window) : "all tokens";
+    out += fmt::format("{} layers keep {} of {}: {} for {} tokens\n", group.num_layers, what, tokens,
+                       format_bytes(bytes), options.block_size);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
@@ -104,7 +129,7 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
   std::string out = std::filesystem::is_directory(path, ignored) ? describe_directory(path) : describe_gguf(path);
   try {
     const auto model = open_model(path);
-    out += "\n" + describe_model(model->info());
+    out += "\n" + describe_model(model->info()) + describe_groups(model->info(), backend, options);
     const MemoryPlan plan = plan_memory(memory_needs(*model, backend, options, limits), options, machine);
     out += fmt::format("\nmemory plan on {}:\n{}\n", backend.name(), plan.describe());
   } catch (const StartupError& error) {

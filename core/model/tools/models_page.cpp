@@ -49,7 +49,15 @@ constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"step35", "qwen3_coder"}};
 
 // Without a reference of another engine in the test material.
-constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen3vl", "qwen3vlmoe", "gemma", "arcee", "internlm2"};
+constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen3vl", "qwen3vlmoe"};
+
+// Types whose configuration decides between two architectures.
+struct SharedType {
+  std::string_view architecture;
+  std::string_view model_type;
+};
+constexpr SharedType kSharedTypes[] = {
+    {"gemma-embedding", "gemma3_text"}, {"nemotron_h_moe", "nemotron_h"}, {"nomic-bert-moe", "nomic_bert"}};
 
 template <class Has>
 void note(std::vector<std::string>& out, const ModelSpec& spec, const char* text, const Has& has) {
@@ -73,6 +81,7 @@ std::string features_of(const ModelSpec& spec) {
   note(out, spec, "gated delta net", mixes(Mixer::kDeltaNet));
   note(out, spec, "Kimi delta attention", mixes(Mixer::kKimiDelta));
   note(out, spec, "short convolution", mixes(Mixer::kShortConv));
+  note(out, spec, "Mamba", mixes(Mixer::kMamba));
   note(out, spec, "Mamba-2", mixes(Mixer::kMamba2));
   note(out, spec, "attention beside Mamba-2", mixes(Mixer::kAttentionAndMamba2));
   note(out, spec, "window", attends([](const AttentionSpec& attention) { return attention.window > 0; }));
@@ -119,6 +128,9 @@ std::string model_types_of(std::string_view architecture) {
   for (const HfFamily& family : hf_families()) {
     if (family.architecture == architecture) types.push_back(family.model_type);
   }
+  for (const SharedType& shared : kSharedTypes) {
+    if (shared.architecture == architecture) types.push_back(shared.model_type);
+  }
   return fmt::format("{}", fmt::join(types, ", "));
 }
 
@@ -131,11 +143,15 @@ std::string models_page() {
       "A GGUF file is read by its `general.architecture`, a Hugging Face directory by the `model_type` of its\n"
       "`config.json`. A file of another family, or with a key or tensor that changes what is computed and is not "
       "known,\n"
-      "is refused in one line that names the nearest known family. Vision and audio towers and layers that predict\n"
+      "is refused in one line that names the nearest known one. Vision and audio towers and layers that predict\n"
       "further tokens are left out; the log says so.\n\n"
       "Every family is compared with a scalar reference in double precision\n"
-      "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes. *Other "
-      "engine*:\n"
+      "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes, and in "
+      "shapes drawn\n"
+      "at random; checkpoints of each Hugging Face class that there is no material of, made from the same weights, "
+      "must "
+      "give\n"
+      "the same (`tests/unit/model/hf_classes_test.cpp`). *Other engine*:\n"
       "its logits are also compared with those of llama.cpp where the test material is present. The tool format is "
       "read\n"
       "from the chat template of the file; the one of the published files is given.\n\n"

@@ -169,7 +169,9 @@ void TensorList::add(const WeightNeed& need, std::int64_t layer) {
       break;
     default: break;
   }
-  if (need.taps > 0) {
+  if (need.taps > 0 && need.role == WeightRole::kSsmA) {
+    tensor.shape = {need.taps, need.cols / need.taps};
+  } else if (need.taps > 0) {
     tensor.shape = {need.taps, need.cols / need.taps};
     tensor.role = SynthRole::kBias;
     tensor.deviation = inverse_root(need.taps);

@@ -137,13 +137,16 @@ const Json* FieldReader::array(std::string_view name) {
   return nullptr;
 }
 
-std::optional<std::vector<std::string>> FieldReader::strings(std::string_view name, std::size_t max_count) {
+const Json* FieldReader::short_array(std::string_view name, std::size_t max_count) {
   const Json* value = array(name);
+  if (value == nullptr || value->size() <= max_count) return value;
+  fail(name, fmt::format("Invalid value for '{}': more than {} elements", path(name), max_count));
+  return nullptr;
+}
+
+std::optional<std::vector<std::string>> FieldReader::strings(std::string_view name, std::size_t max_count) {
+  const Json* value = short_array(name, max_count);
   if (value == nullptr) return std::nullopt;
-  if (value->size() > max_count) {
-    fail(name, fmt::format("Invalid value for '{}': more than {} elements", path(name), max_count));
-    return std::nullopt;
-  }
   std::vector<std::string> list;
   for (const Json& element : *value) {
     if (!element.is_string()) {
@@ -165,8 +168,8 @@ std::optional<std::vector<std::string>> FieldReader::string_or_strings(std::stri
 }
 
 std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view name, std::int32_t low,
-                                                               std::int32_t high) {
-  const Json* value = array(name);
+                                                               std::int32_t high, std::size_t max_count) {
+  const Json* value = short_array(name, max_count);
   if (value == nullptr) return std::nullopt;
   std::vector<std::int32_t> list;
   list.reserve(value->size());

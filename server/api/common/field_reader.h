@@ -43,7 +43,8 @@ class FieldReader {
   std::optional<std::vector<std::string>> strings(std::string_view name, std::size_t max_count);
   // One string or an array of them.
   std::optional<std::vector<std::string>> string_or_strings(std::string_view name, std::size_t max_count);
-  std::optional<std::vector<std::int32_t>> integers(std::string_view name, std::int32_t low, std::int32_t high);
+  std::optional<std::vector<std::int32_t>> integers(std::string_view name, std::int32_t low, std::int32_t high,
+                                                    std::size_t max_count);
 
   // Refuses the field where it is present.
   void refuse(std::string_view name, std::string_view reason);
@@ -70,6 +71,7 @@ class FieldReader {
   friend void take_error(FieldReader& reader, FieldReader& inner);
 
  private:
+  const Json* short_array(std::string_view name, std::size_t max_count);
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
 
   std::unordered_map<std::string_view, const Json*> members_;

@@ -9,19 +9,22 @@ namespace quire {
 
 namespace {
 
+// A document's values may take this, and twice its text: more is a body of empty lists and the like.
+constexpr std::size_t kJsonMemory = std::size_t{32} << 20;
+
 // Builds the document from parser events. nlohmann's own builder looks every key up among its siblings, which an
 // ordered object makes quadratic: a body of a million short keys would hold a thread for hours. This one appends, and
 // removes repeated keys once per object.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
-  explicit TreeBuilder(std::size_t max_depth) : max_depth_(max_depth) {}
+  TreeBuilder(std::size_t max_depth, std::size_t max_memory) : max_depth_(max_depth), memory_left_(max_memory) {}
 
   bool null() override { return add(Json(nullptr)); }
   bool boolean(bool value) override { return add(Json(value)); }
   bool number_integer(number_integer_t value) override { return add(Json(value)); }
   bool number_unsigned(number_unsigned_t value) override { return add(Json(value)); }
   bool number_float(number_float_t value, const string_t&) override { return add(Json(value)); }
-  bool string(string_t& value) override { return add(Json(std::move(value))); }
+  bool string(string_t& value) override { return spend(value.size()) && add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool start_array(std::size_t) override { return open(Json::array()); }
@@ -29,7 +32,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     keys_.back() = std::move(name);
-    return true;
+    return spend(sizeof(std::string) + keys_.back().size());
   }
 
   bool end_object() override {
@@ -50,6 +53,16 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   const Error& error() const { return error_; }
 
  private:
+  // Accounts for what a value takes; false where the document takes too much.
+  bool spend(std::size_t num_bytes) {
+    if (num_bytes <= memory_left_) {
+      memory_left_ -= num_bytes;
+      return true;
+    }
+    error_ = Error{ErrorKind::kTooLarge, "The body holds too many values", "request_too_large", "", std::nullopt};
+    return false;
+  }
+
   bool open(Json container) {
     if (open_.size() >= max_depth_) {
       error_ = Error{ErrorKind::kInvalidRequest, "JSON is nested deeper than " + std::to_string(max_depth_) + " levels",
@@ -58,7 +71,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     }
     open_.push_back(std::move(container));
     keys_.emplace_back();
-    return true;
+    return spend(kContainerBytes);
   }
 
   bool close() {
@@ -69,6 +82,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool add(Json value) {
+    if (!spend(sizeof(Json))) return false;
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_array()) {
@@ -97,7 +111,10 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     members = std::move(kept);
   }
 
+  static constexpr std::size_t kContainerBytes = 64;  // with what the allocator adds
+
   std::size_t max_depth_;
+  std::size_t memory_left_;
   std::vector<Json> open_;
   std::vector<std::string> keys_;  // beside open_: the key whose value comes next
   Json root_;
@@ -107,7 +124,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::size_t max_depth) {
-  TreeBuilder builder(max_depth);
+  TreeBuilder builder(max_depth, kJsonMemory + 2 * text.size());
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) return tl::make_unexpected(builder.error());
   return builder.take();
 }

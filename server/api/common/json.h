@@ -1,5 +1,5 @@
-// JSON as the server takes and gives it. Parsing is strict (RFC 8259, valid UTF-8), bounded in depth, linear in the
-// body's length whatever it holds; a repeated key's last value wins. Any thread.
+// JSON as the server takes and gives it. Parsing is strict (RFC 8259, valid UTF-8), bounded in depth and memory, linear
+// in the body's length whatever it holds; a repeated key's last value wins. Any thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr std::size_t kDefaultJsonDepth = 128;
 
-// Errors: code "invalid_json" with the position, or "json_too_deep".
+// Errors: code "invalid_json" with the position, "json_too_deep", or "request_too_large" (too many values).
 Result<Json> parse_json(std::string_view text, std::size_t max_depth = kDefaultJsonDepth);
 
 // The same of a request's body. Errors also: "invalid_type" where it is no object.

@@ -39,7 +39,7 @@ Wanted PooledOperation::on_event(std::size_t index, OutputEvent event, std::stri
   std::vector<float>& output = answer_.outputs[index];
   if (!event.embedding.empty()) output = std::move(event.embedding);
   if (!event.finish) return Wanted::kMore;
-  if (event.finish->error) error_ = event.finish->error;
+  if (event.finish->error) error_ = *event.finish->error;
   if (!error_ && output.empty()) {
     error_ = Error{ErrorKind::kInternal, "The model gave no result for a text", "internal_error", "", std::nullopt};
   }

@@ -12,6 +12,9 @@ namespace quire {
 
 namespace {
 
+// A word that may not be written, or that ends a repetition.
+constexpr std::size_t kMostWordTokens = 1024;
+
 void set(float& target, std::optional<double> value) {
   if (value) target = static_cast<float>(*value);
 }
@@ -38,6 +41,16 @@ void read_filters(FieldReader& reader, SamplingParams& sampling) {
   set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
 }
 
+// The tokens of one of a field's words; empty where it has too many.
+std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std::string& word,
+                               const Tokenizer& tokenizer) {
+  const TextPiece piece{word, false};
+  auto tokens = tokenizer.encode_at_most({&piece, 1}, false, kMostWordTokens);
+  if (tokens) return *std::move(tokens);
+  reader.fail(field, fmt::format("'{}' holds a text of more than {} tokens", field, kMostWordTokens));
+  return {};
+}
+
 void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
   set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
@@ -54,13 +67,17 @@ void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokeniz
   if (sampling.dry.multiplier == 0.0F) return;
   if (!breakers) breakers = std::vector<std::string>{"\n", ":", "\"", "*"};
   for (const std::string& text : *breakers) {
-    auto tokens = tokenizer.encode(text, false, false);
+    auto tokens = read_word(reader, "dry_sequence_breakers", text, tokenizer);
     if (!tokens.empty()) sampling.dry.breakers.push_back(std::move(tokens));
   }
 }
 
 // llama-server's form: [[token id or text, bias], ...], where false forbids.
 void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  // They are applied in each step: no more than there are tokens.
+  if (pairs.size() > static_cast<std::size_t>(tokenizer.vocab_size())) {
+    return reader.fail("logit_bias", fmt::format("'logit_bias' holds more than {} pairs", tokenizer.vocab_size()));
+  }
   for (const Json& pair : pairs) {
     const bool is_pair = pair.is_array() && pair.size() == 2 && (pair[0].is_string() || pair[0].is_number_integer()) &&
                          (pair[1].is_number() || pair[1] == false);
@@ -68,13 +85,15 @@ void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sam
     const float value = pair[1].is_number() ? pair[1].get<float>() : -std::numeric_limits<float>::infinity();
     std::vector<TokenId> tokens;
     if (pair[0].is_string()) {
-      tokens = tokenizer.encode(pair[0].get_ref<const std::string&>(), false, false);
+      tokens = read_word(reader, "logit_bias", pair[0].get_ref<const std::string&>(), tokenizer);
     } else if (pair[0] >= 0 && pair[0] < tokenizer.vocab_size()) {
       tokens = {TokenId{pair[0].get<std::int32_t>()}};
     } else {
       return reader.fail("logit_bias",
                          fmt::format("'logit_bias' names a token that is not below {}", tokenizer.vocab_size()));
     }
+    if (sampling.logit_bias.size() + tokens.size() > static_cast<std::size_t>(tokenizer.vocab_size()))
+      return reader.fail("logit_bias", "'logit_bias' names more tokens than there are");
     for (const TokenId token : tokens)
       sampling.logit_bias.emplace_back(token, value);
   }
@@ -112,16 +131,18 @@ std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
 
 void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   const std::int32_t last = tokenizer.vocab_size() - 1;
-  if (const auto ids = reader.integers("stop_token_ids", 0, last)) sampling.stop_token_ids = to_token_ids(*ids);
-  if (const auto ids = reader.integers("allowed_token_ids", 0, last)) {
+  const auto most = static_cast<std::size_t>(tokenizer.vocab_size());
+  if (const auto ids = reader.integers("stop_token_ids", 0, last, most)) sampling.stop_token_ids = to_token_ids(*ids);
+  if (const auto ids = reader.integers("allowed_token_ids", 0, last, most)) {
     sampling.allowed_token_ids = to_token_ids(*ids);
     if (ids->empty()) reader.fail("allowed_token_ids", "'allowed_token_ids' must not be empty");
   }
   for (const std::string& word : reader.strings("bad_words", 1024).value_or(std::vector<std::string>{})) {
     if (word.empty()) return reader.fail("bad_words", "'bad_words' must not hold an empty string");
     // The word at the start of a text and after a space are different tokens; both are forbidden.
-    auto plain = tokenizer.encode(word, false, false);
-    auto spaced = tokenizer.encode(" " + word, false, false);
+    auto plain = read_word(reader, "bad_words", word, tokenizer);
+    auto spaced = read_word(reader, "bad_words", " " + word, tokenizer);
+    if (reader.error()) return;
     if (spaced != plain) sampling.bad_words.push_back(std::move(spaced));
     sampling.bad_words.push_back(std::move(plain));
   }
@@ -159,6 +180,23 @@ void read_routing(FieldReader& reader, GenerationFields& fields) {
   if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
     fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
   }
+}
+
+// "off", or vLLM's object. Drafting changes no answer: a draft model that is not there is refused all the same.
+void read_speculation(FieldReader& reader, GenerationFields& fields) {
+  const Json* config = reader.find("speculative_config");
+  if (config == nullptr) return;
+  SpeculationOptions& speculation = fields.speculation.emplace();
+  if (*config == "off") return;
+  if (!reader.is_object("speculative_config", *config)) return;
+  FieldReader inner(*config, "speculative_config.");
+  for (const std::string_view name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
+    inner.refuse(name, "drafts are those of the method 'ngram', whose length follows from how often they are right");
+  const auto method = inner.word("method", {"ngram", "prompt_lookup", "none", "off"});
+  if (!method && !inner.error()) inner.missing("method");
+  if (method == "ngram" || method == "prompt_lookup") speculation.method = SpeculationMethod::kPromptLookup;
+  set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
+  if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);
 }
 
 void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
@@ -251,6 +289,7 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_stream(reader, fields);
   read_routing(reader, fields);
   read_truncation(reader, fields);
+  read_speculation(reader, fields);
   fields.return_token_ids = reader.boolean("return_token_ids", false);
   fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
   refuse_known(reader);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/request/sampling_params.h"
+#include "core/request/speculation_options.h"
 #include "server/api/common/field_reader.h"
 #include "server/api/common/served_model.h"
 
@@ -36,6 +37,7 @@ struct GenerationFields {
   std::string cache_salt;
   std::string request_id;
   std::optional<std::chrono::milliseconds> timeout;
+  std::optional<SpeculationOptions> speculation;  // absent: the server's
 };
 
 // Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own

@@ -35,6 +35,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->id = engine_id_ + "-" + std::to_string(requests_.size());
   request->key_name = call.key_name;
   request->cache_salt = fields_.cache_salt;
+  request->speculation = fields_.speculation;
   request->prompt = std::move(prompt);
   request->sampling = fields_.sampling;
   request->sampling.max_tokens = max_tokens;
@@ -54,7 +55,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
 }
 
 Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
-  if (event.finish && event.finish->error) error_ = event.finish->error;
+  if (event.finish && event.finish->error) error_ = *event.finish->error;
   if (event.finish && !error_ && event.finish->reason == FinishReason::kError) {
     error_ = Error{ErrorKind::kInternal, "The generation failed", "internal_error", "", std::nullopt};
   }

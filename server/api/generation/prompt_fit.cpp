@@ -10,6 +10,8 @@ namespace {
 
 // A response of so many entries takes some hundred megabytes while it is put together.
 constexpr std::int64_t kMaxPromptLogprobEntries = 1 << 18;
+// Some tens of milliseconds of a text thread.
+constexpr std::int64_t kMostReadTokens = 1 << 17;
 
 std::vector<TokenId> truncated(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model) {
   if (!fields.truncate_prompt_tokens) return tokens;
@@ -39,20 +41,23 @@ std::int64_t most_counted_tokens(const ServedModel& model) {
   return 2 * model.max_model_len;
 }
 
-Error far_too_long(const ServedModel& model, const std::string& prompt_param) {
+std::int64_t most_read_tokens(const ServedModel& model) {
+  return std::max(kMostReadTokens, most_counted_tokens(model));
+}
+
+Error far_too_long(const ServedModel& model, std::int64_t most, const std::string& prompt_param) {
   return invalid(fmt::format("This model's maximum context length is {} tokens. However, the prompt has more than {} "
                              "tokens. Please shorten it.",
-                             model.max_model_len, most_counted_tokens(model)),
+                             model.max_model_len, most),
                  prompt_param, "context_length_exceeded")
       .value();
 }
 
 Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
                                            const ServedModel& model, const std::string& prompt_param) {
-  if (truncated) return model.tokenizer->encode(pieces, add_special);
-  const auto most = static_cast<std::size_t>(most_counted_tokens(model));
-  auto tokens = model.tokenizer->encode_at_most(pieces, add_special, most);
-  if (!tokens) return tl::make_unexpected(far_too_long(model, prompt_param));
+  const std::int64_t most = truncated ? most_read_tokens(model) : most_counted_tokens(model);
+  auto tokens = model.tokenizer->encode_at_most(pieces, add_special, static_cast<std::size_t>(most));
+  if (!tokens) return tl::make_unexpected(far_too_long(model, most, prompt_param));
   return *std::move(tokens);
 }
 

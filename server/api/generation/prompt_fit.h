@@ -18,11 +18,13 @@ Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const Generat
 
 // Prompts of up to this many tokens are encoded whole, so that the refusal of one that is too long says by how much.
 std::int64_t most_counted_tokens(const ServedModel& model);
-// The refusal of a prompt of more: 400 "context_length_exceeded".
-Error far_too_long(const ServedModel& model, const std::string& prompt_param);
+// Of a text that is only counted, or cut to a length later: what is read of it is bounded too.
+std::int64_t most_read_tokens(const ServedModel& model);
+// The refusal of a prompt of more than `most` tokens: 400 "context_length_exceeded".
+Error far_too_long(const ServedModel& model, std::int64_t most, const std::string& prompt_param);
 
-// The tokens of a prompt. Unless it is cut to a length later (`truncated`), one of more than most_counted_tokens() is
-// refused before it is encoded whole.
+// The tokens of a prompt; `truncated`: it is cut to a length later, or only counted. One of more than
+// most_counted_tokens(), or most_read_tokens() where `truncated`, is refused before it is encoded whole.
 Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
                                            const ServedModel& model, const std::string& prompt_param);
 

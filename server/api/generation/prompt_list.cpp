@@ -35,13 +35,14 @@ void add_text_prompt(FieldReader& reader, const Json& json, const std::string& n
 
 void add_token_prompt(FieldReader& reader, const Json& list, const std::string& name, const TextOptions& options,
                       const ServedModel& model, std::vector<Prompt>& prompts) {
-  if (!options.truncated && list.size() > static_cast<std::size_t>(most_counted_tokens(model))) {
-    const Error error = far_too_long(model, name);
+  const std::int64_t most = options.truncated ? most_read_tokens(model) : most_counted_tokens(model);
+  if (std::cmp_greater(list.size(), most)) {
+    const Error error = far_too_long(model, most, name);
     return reader.fail(name, error.message, error.code);
   }
   const Json wrapped{{name, list}};
   FieldReader inner(wrapped);
-  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1);
+  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1, list.size());
   if (inner.error()) return take_error(reader, inner);
   Prompt prompt;
   for (const std::int32_t id : *ids)

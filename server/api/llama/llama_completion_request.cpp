@@ -29,9 +29,10 @@ SamplingParams llama_defaults() {
 void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
   Prompt prompt;
   const bool truncated = reader.has("truncate_prompt_tokens");
+  const std::int64_t most = truncated ? most_read_tokens(model) : most_counted_tokens(model);
   for (const Json& part : parts) {
-    if (!truncated && static_cast<std::int64_t>(prompt.tokens.size()) > most_counted_tokens(model)) {
-      const Error error = far_too_long(model, "prompt");
+    if (std::cmp_greater(prompt.tokens.size(), most)) {
+      const Error error = far_too_long(model, most, "prompt");
       return reader.fail("prompt", error.message, error.code);
     }
     if (part.is_string()) {

@@ -50,8 +50,10 @@ std::unique_ptr<Operation> ready(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));
 }
 
-// The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
+// Of what /detokenize gives back: tokens may be long.
+constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
 
+// The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
 Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model) {
   if (reader.has("messages")) {
     const ChatPromptFields fields = read_chat_prompt_fields(reader);
@@ -67,7 +69,8 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
   const bool parse_special = reader.boolean("parse_special", false);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  return model.tokenizer->encode(*text, add_special, parse_special);
+  const TextPiece piece{*text, parse_special};
+  return encode_prompt({&piece, 1}, add_special, true, model, from_content ? "content" : "prompt");
 }
 
 // A token's own text; bytes that are no text are listed, as llama-server does.
@@ -120,14 +123,17 @@ Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {
 Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
   auto& [body, reader, model] = asked;
   const Tokenizer& tokenizer = *model->tokenizer;
-  const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1);
+  const auto most = static_cast<std::size_t>(most_read_tokens(*model));
+  const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1, most);
   if (!ids) reader.missing("tokens");
   const bool skip_special = reader.boolean("skip_special_tokens", true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});
   std::string text;
-  for (const std::int32_t id : *ids)
+  for (const std::int32_t id : *ids) {
     text += detokenizer.push(TokenId{id});
+    if (text.size() > kMaxTextBytes) return invalid("The text of these tokens is longer than 4 MiB", "tokens");
+  }
   text += detokenizer.finish();
   // vLLM's name and llama-server's.
   return ready(Json{{"prompt", text}, {"content", text}});

@@ -165,7 +165,8 @@ void read_turn(FieldReader& reader, const std::string& text, OllamaRequest& requ
     messages.push_back({{"role", "system"}, {"content", *system}});
   messages.push_back({{"role", "user"}, {"content", text}});
   request.prompt.param = "prompt";
-  const auto before = reader.integers("context", 0, request.model->tokenizer->vocab_size() - 1);
+  const auto before = reader.integers("context", 0, request.model->tokenizer->vocab_size() - 1,
+                                      static_cast<std::size_t>(most_counted_tokens(*request.model)));
   for (const std::int32_t id : before.value_or(std::vector<std::int32_t>{}))
     request.context.push_back(TokenId{id});
 }

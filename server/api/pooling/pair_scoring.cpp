@@ -49,11 +49,20 @@ PooledWants PairScoring::wants() const {
   return {Pooling::kLast, PooledOutput::kTokenLogprobs, {model_->tasks.answers->first, model_->tasks.answers->second}};
 }
 
-std::vector<TokenId> PairScoring::document_tokens(const std::string& document) const {
-  std::vector<TokenId> tokens = model_->tokenizer->encode(document, false, false);
-  const auto most = static_cast<std::size_t>(options_.max_document.value_or(static_cast<std::int64_t>(tokens.size())));
-  if (tokens.size() > most) tokens.resize(most);
+Result<std::vector<TokenId>> PairScoring::document_tokens(const std::string& document, const std::string& param) const {
+  const TextPiece piece{document, false};
+  if (!options_.max_document) return encoded({&piece, 1}, false, param);
+  auto tokens = encode_prompt({&piece, 1}, false, true, *model_, param);
+  if (tokens && std::ssize(*tokens) > *options_.max_document)
+    tokens->resize(static_cast<std::size_t>(*options_.max_document));
   return tokens;
+}
+
+Result<std::string> PairScoring::document_part(const std::string& document, const std::string& param) const {
+  if (!options_.max_document) return document;
+  const auto tokens = document_tokens(document, param);
+  if (!tokens) return tl::make_unexpected(tokens.error());
+  return decoded(*model_->tokenizer, *tokens);
 }
 
 Result<std::vector<TokenId>> PairScoring::encoded(std::span<const TextPiece> pieces, bool add_special,
@@ -65,9 +74,10 @@ Result<std::vector<TokenId>> PairScoring::encoded(std::span<const TextPiece> pie
 // The model's own text around the pair: what stands in the two texts is never one of its control tokens.
 Result<std::vector<TokenId>> PairScoring::prompted(const std::string& query, const std::string& document,
                                                    const std::string& param) const {
-  const std::string kept = options_.max_document ? decoded(*model_->tokenizer, document_tokens(document)) : document;
+  const auto kept = document_part(document, param);
+  if (!kept) return tl::make_unexpected(kept.error());
   const std::array<std::pair<std::string_view, const std::string*>, 3> places = {
-      {{"{query}", &query}, {"{document}", &kept}, {"{instruction}", &options_.instruction}}};
+      {{"{query}", &query}, {"{document}", &*kept}, {"{instruction}", &options_.instruction}}};
   std::vector<TextPiece> pieces;
   std::string_view rest = model_->tasks.pair_prompt;
   while (!rest.empty()) {
@@ -99,8 +109,7 @@ Result<PooledText> PairScoring::joined(const std::string& query, const std::stri
   append(*query_tokens);
   append(around.between);
   pair.second_text = std::ssize(tokens);
-  const TextPiece found{document, false};
-  auto second = options_.max_document ? document_tokens(document) : encoded({&found, 1}, false, param);
+  auto second = document_tokens(document, param);
   if (!second) return tl::make_unexpected(second.error());
   const std::int64_t room = options_.truncation.limit(*model_) - std::ssize(tokens) - std::ssize(around.last);
   if (std::ssize(*second) > room) second->resize(static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
@@ -124,7 +133,9 @@ Result<std::size_t> PairScoring::vector_of(const std::string& text, std::string_
   for (const auto& [name, prefix] : model_->tasks.prompts) {
     if (name == prompt) whole = prefix;
   }
-  whole += prompt == "document" && options_.max_document ? decoded(*model_->tokenizer, document_tokens(text)) : text;
+  const auto part = prompt == "document" ? document_part(text, param) : Result<std::string>(text);
+  if (!part) return tl::make_unexpected(part.error());
+  whole += *part;
   const TextPiece piece{std::move(whole), false};
   auto vector_tokens = encoded({&piece, 1}, true, param);
   if (!vector_tokens) return tl::make_unexpected(vector_tokens.error());

@@ -45,7 +45,9 @@ class PairScoring {
   Result<std::size_t> add_prompted(const std::string& query, const std::string& document, const std::string& param);
   Result<std::size_t> add_joined(const std::string& query, const std::string& document, const std::string& param);
   Result<std::size_t> vector_of(const std::string& text, std::string_view prompt, const std::string& param);
-  std::vector<TokenId> document_tokens(const std::string& document) const;
+  Result<std::vector<TokenId>> document_tokens(const std::string& document, const std::string& param) const;
+  // The part of a document that is judged, as text.
+  Result<std::string> document_part(const std::string& document, const std::string& param) const;
   Result<std::vector<TokenId>> encoded(std::span<const TextPiece> pieces, bool add_special,
                                        const std::string& param) const;
   Result<std::vector<TokenId>> prompted(const std::string& query, const std::string& document,

@@ -61,6 +61,7 @@ class StepsBench {
  private:
   void add(std::int64_t num_computed, std::int64_t num_tokens) {
     Sequence& sequence = sequences_.emplace_back();
+    sequence.request = request_;
     const auto first = static_cast<std::int32_t>(static_cast<std::int64_t>(sequences_.size() - 1) * blocks_each_);
     for (std::int32_t i = 0; i < blocks_each_; ++i)
       sequence.table.blocks.push_back(BlockId{first + i});
@@ -77,6 +78,7 @@ class StepsBench {
   const std::int64_t blocks_each_;
   const int repeats_;
   std::unique_ptr<KvStorage> storage_;
+  const std::shared_ptr<const Request> request_ = std::make_shared<Request>();
   std::deque<Sequence> sequences_;
   StepInput input_;
 };

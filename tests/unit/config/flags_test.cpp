@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "config/foreign_flags.h"
 #include "core/base/result.h"
 
 namespace quire {
@@ -14,6 +15,7 @@ Config resolved(std::vector<std::string> arguments) {
   CLI::App app("test");
   CLI::App* serve = app.add_subcommand("serve");
   ConfigFlags flags(*serve);
+  ConfigFlags::refuse_foreign_words(arguments);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   reversed.push_back("serve");
   app.parse(reversed);
@@ -24,6 +26,8 @@ std::string flag_refusal(const std::vector<std::string>& arguments) {
   try {
     resolved(arguments);
   } catch (const StartupError& error) {
+    return error.what();
+  } catch (const CLI::ParseError& error) {  // a flag without its value
     return error.what();
   }
   return "it was taken";
@@ -60,6 +64,48 @@ TEST_CASE("flags override the file", "[config]") {
   std::filesystem::remove(path);
   CHECK(config.serve.server.port == 4321);
   CHECK(config.serve.server.host == "10.0.0.1");
+}
+
+TEST_CASE("the model may stand without a flag", "[config]") {
+  CHECK(resolved({"m.gguf", "--port", "1"}).serve.model.path == "m.gguf");
+  CHECK(flag_refusal({"a.gguf", "--model", "b.gguf"}) == "the model is given twice: as 'a.gguf' and by --model.path");
+  CHECK(flag_refusal({"a.gguf", "b.gguf"}).starts_with("unexpected argument 'b.gguf'"));
+}
+
+TEST_CASE("llama-server's and vLLM's flags are taken where they mean the same", "[config]") {
+  const Config config = resolved({"-m", "m.gguf", "-c", "4096", "-t", "2", "-a", "a", "--parallel", "8", "-b", "512"});
+  CHECK(config.serve.model.path == "m.gguf");
+  CHECK(config.serve.engine.scheduler.max_model_len == 4096);
+  CHECK(config.serve.backend.cpu.threads == 2);
+  CHECK(config.serve.model.alias == std::vector<std::string>{"a"});
+  CHECK(config.serve.engine.scheduler.max_num_seqs == 8);
+  CHECK(config.serve.engine.scheduler.max_num_batched_tokens == 512);
+  CHECK(resolved({"--ctx-size", "64", "m.gguf"}).serve.engine.scheduler.max_model_len == 64);
+}
+
+TEST_CASE("flags that Quire does not have are answered with the setting to use", "[config]") {
+  CHECK(flag_refusal({"-ngl", "99"}) == "option '-ngl' is another server's: use --device");
+  CHECK(flag_refusal({"--gpu-memory-utilization=0.9"}) ==
+        "option '--gpu-memory-utilization' is another server's: use --kv-cache-memory");
+  CHECK(flag_refusal({"--frobnicate"}) == "unknown option '--frobnicate'; 'quire serve --help' lists all");
+  for (const ForeignFlag& flag : foreign_flags()) {
+    CAPTURE(flag.name);
+    CHECK(flag_refusal({std::string(flag.name)}).starts_with("option '" + std::string(flag.name) + "' is another"));
+    // What is advised exists.
+    const std::size_t use = flag.advice.find("--");
+    if (use == std::string_view::npos) continue;
+    const std::string advised(flag.advice.substr(use, flag.advice.find_first_of(" ;", use) - use));
+    CHECK(flag_refusal({advised}).find("unknown option") == std::string::npos);
+  }
+}
+
+TEST_CASE("an API key on the command line is kept as its hash", "[config]") {
+  const Config config = resolved({"--api-key", "secret", "--api-key=other"});
+  const auto& keys = config.serve.server.security.keys;
+  REQUIRE(keys.size() == 2);
+  CHECK(keys[0].name == "api-key-1");
+  CHECK(keys[0].sha256 == "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");
+  CHECK(flag_refusal({"--api-key", ""}) == "--api-key: the key is empty");
 }
 
 TEST_CASE("a bad flag is refused with what would be right", "[config]") {

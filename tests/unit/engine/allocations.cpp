@@ -12,14 +12,15 @@ namespace {
 
 std::atomic<std::int64_t> count{0};
 std::atomic<bool> all_fail{false};
-std::atomic<bool> next_fails{false};
+std::atomic<std::int64_t> num_until_failure{0};  // 1: the next one throws; 0: none does
 
 }  // namespace
 
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   if (all_fail.load(std::memory_order_relaxed)) throw std::bad_alloc();
-  if (next_fails.load(std::memory_order_relaxed) && next_fails.exchange(false)) throw std::bad_alloc();
+  if (num_until_failure.load(std::memory_order_relaxed) > 0 && num_until_failure.fetch_sub(1) == 1)
+    throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -40,8 +41,12 @@ void quire::test::fail_allocations(bool fails) {
   all_fail.store(fails, std::memory_order_relaxed);
 }
 
-void quire::test::fail_next_allocation() {
-  next_fails.store(true, std::memory_order_relaxed);
+void quire::test::fail_next_allocation(std::int64_t num_before) {
+  num_until_failure.store(num_before + 1, std::memory_order_relaxed);
+}
+
+bool quire::test::forget_failure() {
+  return num_until_failure.exchange(0) > 0;
 }
 
 std::int64_t quire::test::num_allocations() {

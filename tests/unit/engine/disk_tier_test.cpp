@@ -362,6 +362,21 @@ TEST_CASE("after a restart the first repeated conversation is served from the di
   CHECK(harness.engine.stats().num_blocks_restored == (damaged ? 5 : 10));
 }
 
+TEST_CASE("blocks move where nothing is computed, and no step is counted", "[tier][engine]") {
+  const TemporaryFolder folder;
+  HarnessOptions options = with_tier(folder.path());
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>(), std::optional<std::uint32_t>(4));
+  Harness harness(options);
+  const auto sink = harness.submit(request_of(made_tokens(41, 1), 10));
+  harness.run();
+  CHECK(sink->finished());
+  const EngineStats before = harness.engine.stats();
+  CHECK(records_in(folder.path()).empty());
+  harness.engine.stop();  // which writes what is cached
+  CHECK(records_in(folder.path()).size() == 12);
+  CHECK(harness.engine.stats().num_steps == before.num_steps);
+}
+
 TEST_CASE("with a pool that holds one of them at a time, texts are the same with a disk below", "[tier][engine]") {
   const TemporaryFolder folder;
   std::vector<std::vector<TokenId>> expected;

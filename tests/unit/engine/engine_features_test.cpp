@@ -20,6 +20,7 @@ class FixedGrammar : public Grammar {
   class State : public GrammarState {
    public:
     explicit State(const FixedGrammar& grammar) : grammar_(grammar) {}
+    void assign(const GrammarState& other) override { position_ = static_cast<const State&>(other).position_; }
     void fill_mask(std::span<std::uint32_t> mask) override {
       std::fill(mask.begin(), mask.end(), 0U);
       for (const TokenId token : allowed()) {
@@ -65,6 +66,7 @@ class EchoGrammar : public Grammar {
   class State : public GrammarState {
    public:
     explicit State(const std::vector<TokenId>& forced) : forced_(forced) {}
+    void assign(const GrammarState& other) override { position_ = static_cast<const State&>(other).position_; }
     void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), ~0U); }
     bool accept(TokenId) override {
       position_ = (position_ + 1) % (forced_.size() + 1);
@@ -92,6 +94,7 @@ class CostlyGrammar : public Grammar {
   class State : public GrammarState {
    public:
     State(int most, bool early) : left_(most), early_(early) {}
+    void assign(const GrammarState& other) override { *this = static_cast<const State&>(other); }
     void fill_mask(std::span<std::uint32_t> mask) override {
       exhausted_ = left_ == 0;
       std::fill(mask.begin(), mask.end(), exhausted_ ? 0U : ~0U);

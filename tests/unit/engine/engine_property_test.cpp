@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "tests/support/oracle_drafter.h"
 #include "tests/unit/engine/harness.h"
 
 using namespace quire;
@@ -33,6 +34,12 @@ class MazeGrammar : public Grammar {
   class State : public GrammarState {
    public:
     explicit State(const MazeGrammar& maze) : maze_(maze) {}
+    void assign(const GrammarState& other) override {
+      const auto& from = static_cast<const State&>(other);
+      path_ = from.path_;
+      num_forced_ = from.num_forced_;
+      num_accepted_ = from.num_accepted_;
+    }
     void fill_mask(std::span<std::uint32_t> mask) override {
       std::fill(mask.begin(), mask.end(), 0U);
       for (std::uint32_t token = 0; token < kWideVocab; ++token) {
@@ -99,6 +106,7 @@ class Life {
  private:
   struct Served {
     Request request;
+    std::shared_ptr<KeepingSink> alone;  // what it says where nothing else runs, without drafts
     std::shared_ptr<KeepingSink> sink;
     std::vector<bool> may_be_cut;  // by choice: an abort was asked for
   };
@@ -120,6 +128,11 @@ class Life {
     engine.kv_cache.isolate_by_key = one_in(4);
     if (one_in(2)) options.deferred_seed = random_();
     if (one_in(3)) options.interrupt_seed = random_();
+    if (!one_in(3)) {
+      engine.speculation = {SpeculationMethod::kPromptLookup, 1 + below(12)};
+      constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
+      if (!one_in(4)) engine.make_drafter = OracleDrafter::factory(texts_, kPercents[random_() % 3], 62);
+    }
     return options;
   }
 
@@ -169,8 +182,22 @@ class Life {
     Request request = random_request();
     request.id = "r" + std::to_string(served_.size());
     const auto num_choices = static_cast<std::size_t>(request.num_choices);
+    auto alone = serve_alone(request);
+    for (std::size_t i = 0; i < num_choices; ++i)
+      texts_[{request.id, static_cast<std::int32_t>(i)}] = alone->choices[i].tokens;
+    if (one_in(8)) request.speculation = {SpeculationMethod::kNone};
+    if (one_in(8)) request.speculation = {SpeculationMethod::kPromptLookup, 1 + below(5)};
     auto sink = harness_.submit(request);
-    served_.push_back({std::move(request), std::move(sink), std::vector<bool>(num_choices)});
+    served_.push_back({std::move(request), std::move(alone), std::move(sink), std::vector<bool>(num_choices)});
+  }
+
+  static std::shared_ptr<KeepingSink> serve_alone(const Request& request) {
+    HarnessOptions roomy{.num_blocks = 400, .block_size = 16, .vocab = kWideVocab, .eos = {kEnd}};
+    roomy.engine.kv_cache.enable_prefix_caching = false;
+    Harness harness(roomy);
+    auto sink = harness.submit(request);
+    harness.run();
+    return sink;
   }
 
   void abort_one() {
@@ -188,14 +215,9 @@ class Life {
   }
 
   void compare(const Served& served) {
-    HarnessOptions roomy{.num_blocks = 400, .block_size = 16, .vocab = kWideVocab, .eos = {kEnd}};
-    roomy.engine.kv_cache.enable_prefix_caching = false;
-    Harness harness(roomy);
-    const auto alone = harness.submit(served.request);
-    harness.run();
     for (std::size_t i = 0; i < served.may_be_cut.size(); ++i) {
       INFO("request " << served.request.id << ", choice " << i);
-      compare(served.sink->choices[i], alone->choices[i], served.may_be_cut[i]);
+      compare(served.sink->choices[i], served.alone->choices[i], served.may_be_cut[i]);
     }
   }
 
@@ -213,7 +235,7 @@ class Life {
     CHECK(finish.reason == expected.finishes[0].reason);
     CHECK(finish.stop_token == expected.finishes[0].stop_token);
     CHECK(finish.num_generated_tokens == expected.finishes[0].num_generated_tokens);
-    CHECK(finish.error.has_value() == expected.finishes[0].error.has_value());
+    CHECK((finish.error == nullptr) == (expected.finishes[0].error == nullptr));
     if (finish.error && expected.finishes[0].error) CHECK(finish.error->code == expected.finishes[0].error->code);
     CHECK(got.embedding == expected.embedding);
     compare(got.logprobs, expected.logprobs);
@@ -234,6 +256,7 @@ class Life {
   }
 
   std::mt19937 random_;
+  KnownTexts texts_;
   Harness harness_;
   std::vector<Served> served_;
   int num_errors_ = 0;
@@ -250,6 +273,8 @@ TEST_CASE("whatever a request asks for and whoever it meets, it says what it say
   std::uint64_t num_preemptions = 0;
   std::uint64_t num_swaps = 0;
   std::uint64_t num_hits = 0;
+  std::uint64_t num_verified = 0;
+  std::uint64_t num_accepted = 0;
   int num_errors = 0;
   const int first_seed = setting("QUIRE_PROPERTY_SEED", 0);
   for (int seed = first_seed; seed < first_seed + setting("QUIRE_PROPERTY_LIVES", 200); ++seed) {
@@ -260,9 +285,13 @@ TEST_CASE("whatever a request asks for and whoever it meets, it says what it say
     num_swaps += life.stats().num_swaps;
     num_hits += life.stats().prefix_cache_hits;
     num_errors += life.num_errors();
+    num_verified += life.stats().num_draft_tokens;
+    num_accepted += life.stats().num_accepted_tokens;
   }
   CHECK(num_preemptions > 100);
   CHECK(num_swaps > 10);
   CHECK(num_hits > 1000);
+  CHECK(num_accepted > 1000);
+  CHECK(num_verified > num_accepted + 1000);
   CHECK(num_errors > 10);  // constraints that leave no token: the same error in company
 }

@@ -13,6 +13,7 @@
 
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/lower_tier.h"
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
@@ -69,7 +70,8 @@ inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, s
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
                                                std::optional<std::uint32_t> interrupt_seed = {}) {
-  auto executor = executor_for(model, backend, std::move(storage), options.scheduler, options.num_states);
+  auto executor = executor_for(model, backend, std::move(storage), options.scheduler,
+                               {.num_states = options.num_states, .num_window_parts = options.num_window_parts});
   if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
@@ -79,6 +81,7 @@ struct HarnessOptions {
   std::int64_t num_blocks = 64;
   std::int64_t block_size = 4;
   std::int64_t vocab = 64;
+  std::int64_t window = 0;  // of the model; with engine.num_window_parts it keeps no more than that
   std::vector<TokenId> eos = {};
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
@@ -115,7 +118,7 @@ inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
 class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
-      : model(options.vocab),
+      : model(options.vocab, 100'000, options.window),
         depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,
@@ -159,8 +162,18 @@ class Harness {
   int num_submitted_ = 0;
 };
 
+// Does what the tier wants moved, as an executor does with a step.
+inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, StateStorage* states = nullptr) {
+  std::vector<BlockMove> moves;
+  tier.take_moves(moves);
+  tier.finish_moves(moves, quire::do_moves(moves, storage, states));
+  return moves;
+}
+
 // A cache of six blocks of four tokens; what a block holds are its tokens.
 struct SmallCache {
+  virtual ~SmallCache() = default;
+
   FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
   KvCache kv{6, 4, true};
 
@@ -171,12 +184,15 @@ struct SmallCache {
     const auto count = static_cast<std::int64_t>(tokens.size());
     kv.open(table, "");
     if (!kv.admit(table, kv.match(table, tokens, count - 1), count, copies)) throw std::runtime_error("no room");
+    before_computing();
     for (std::size_t i = 0; i < tokens.size(); ++i)
       storage.tokens[slot(table, i)] = tokens[i].value;
     kv.commit(table, tokens, count);
     kv.release(table, tokens, count, when_evicted);
     kv.close(table);
   }
+
+  virtual void before_computing() {}
 
   static std::size_t slot(const BlockTable& table, std::size_t position) {
     return static_cast<std::size_t>(table.blocks[position / 4].value) * 4 + position % 4;

@@ -27,6 +27,7 @@ class InterruptedExecutor final : public Executor {
   }
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
+  KvStorage* window_storage() override { return executor_->window_storage(); }
   std::string name() const override { return executor_->name(); }
   StateStorage* states() override { return executor_->states(); }
 

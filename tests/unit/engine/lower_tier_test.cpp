@@ -17,21 +17,37 @@ constexpr std::int64_t kBlockBytes = 16;  // of SmallCache
 
 // A small cache over host memory, over a disk, or over both.
 struct Tiered : SmallCache {
-  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, storage, nullptr, &host, nullptr, options) {}
+  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, kBlockBytes, 0, &host, nullptr, options) {}
   explicit Tiered(
       const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
       : disk(std::make_unique<DiskTier>(
             DiskTierOptions{
                 .directory = folder.path(), .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
             std::move(ready))),
-        tier(kv, storage, nullptr, nullptr, disk.get(), options) {
+        tier(kv, kBlockBytes, 0, nullptr, disk.get(), options) {
     settle();
   }
 
+  // A step in which nothing is computed; what moved with it.
+  std::vector<BlockMove> step() {
+    tier.begin_step();
+    return do_moves(tier, storage);
+  }
+  void before_computing() override { do_moves(tier, storage); }
   // Until the disk has done all that it was asked, and the tree knows of it.
   void settle() {
+    step();
     disk->wait_idle();
-    tier.begin_step();
+    step();
+  }
+  // As at the end of an engine.
+  void persist_all(LowerTier::Clock::time_point until = LowerTier::Clock::time_point::max()) {
+    bool has_more = true;
+    while (has_more && tier.wait_for_room(until)) {
+      has_more = tier.persist_some(2);
+      do_moves(tier, storage);
+    }
+    tier.end_persisting(until);
   }
 
   // How many blocks of the prompt came back, all other things having been done.
@@ -42,7 +58,7 @@ struct Tiered : SmallCache {
     tier.restore(table, prompt, limit, compute_seconds);
     while (table.is_restoring) {
       if (disk != nullptr) disk->wait_idle();
-      tier.begin_step();
+      step();
     }
     kv.close(table);
     kv.check_integrity();
@@ -51,7 +67,7 @@ struct Tiered : SmallCache {
 
   // Evicts all that is cached.
   void flood(int seed) {
-    tier.begin_step();
+    step();
     serve(made_tokens(24, seed), WhenEvicted::kForgotten);
   }
 
@@ -142,7 +158,8 @@ TEST_CASE("a step copies no more than its share, in and out", "[tier]") {
   REQUIRE(tiered.tier.restore(table, prompt, 16, 0.0));
   std::vector<std::uint64_t> counts;
   while (table.is_restoring) {
-    tiered.tier.begin_step();
+    const std::vector<BlockMove> moves = tiered.step();
+    CHECK(moves.size() == 2);
     counts.push_back(tiered.tier.num_restored());
     CHECK(tiered.tier.is_moving() == table.is_restoring);
   }
@@ -154,7 +171,7 @@ TEST_CASE("what will soon be evicted is kept below before room is asked for", "[
   Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kBlockBytes});
   tiered.serve(made_tokens(24, 1));
   for (int i = 0; i < 8; ++i)
-    tiered.tier.begin_step();
+    CHECK(tiered.step().size() <= 2);
   CHECK(tiered.host.num_blocks() == 6);
 }
 
@@ -198,7 +215,7 @@ TEST_CASE("blocks held for a restore give way to those who run, and go with a re
   tiered.kv.open(waiting, "");
   REQUIRE(tiered.tier.restore(waiting, prompt, 16, 0.0));
   for (int i = 0; i < 3; ++i)
-    tiered.tier.begin_step();
+    tiered.step();
   CHECK(tiered.kv.pool().num_referenced() == 3);
   BlockTable running;
   std::vector<BlockCopy> copies;
@@ -246,7 +263,7 @@ TEST_CASE("at its end a disk that hangs is waited for until the deadline, and wh
   {
     Tiered first(folder);
     first.serve(prompt);
-    first.tier.persist_all();
+    first.persist_all();
   }
   Gate gate;
   Tiered tiered(folder, {}, gate.pass());
@@ -254,15 +271,15 @@ TEST_CASE("at its end a disk that hangs is waited for until the deadline, and wh
   BlockTable table;
   tiered.kv.open(table, "");
   REQUIRE(tiered.tier.restore(table, prompt, 16, 0.0));
-  tiered.tier.begin_step();  // the thread hangs from here on
+  tiered.step();  // the thread hangs from here on
   tiered.serve(made_tokens(17, 2));
-  tiered.tier.persist_all(LowerTier::Clock::now());
+  tiered.persist_all(LowerTier::Clock::now());
   tiered.kv.close(table);
   gate.shut(false);
   tiered.settle();
   CHECK(tiered.disk->num_records() == 4);
   CHECK(records_in(folder.path()).size() == 4);
-  tiered.tier.persist_all();
+  tiered.persist_all();
   CHECK(records_in(folder.path()).size() == 8);
   tiered.kv.check_integrity();
 }
@@ -273,7 +290,7 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   {
     Tiered first(folder);
     first.serve(prompt);
-    first.tier.persist_all();
+    first.persist_all();
   }
   Gate gate;
   Tiered tiered(folder, {}, gate.pass());
@@ -300,7 +317,8 @@ namespace {
 
 // A cache of a model with recurrent layers: six blocks of four tokens and two states, over host memory or a disk.
 struct TieredStates {
-  explicit TieredStates(HostTier* host, DiskTier* disk) : tier(kv, storage, &states, host, disk) {}
+  explicit TieredStates(HostTier* host, DiskTier* disk)
+      : tier(kv, kBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk) {}
 
   // Computes a prompt of whole blocks from where its state is found, and keeps its state; the tokens computed.
   std::int64_t serve(const std::vector<TokenId>& prompt) {
@@ -313,6 +331,7 @@ struct TieredStates {
     const PrefixMatch match = kv.match(table, prompt, count - 1);
     std::vector<BlockCopy> copies;
     REQUIRE(kv.admit(table, match, count, copies));
+    do_moves(tier, storage, &states);
     copy(copies);
     const std::int64_t found = kv.match_tokens(match);
     std::vector<TokenId>& state = states.of(table.state.value);
@@ -328,6 +347,7 @@ struct TieredStates {
     kv.close(table);
     kv.check_integrity();
     tier.begin_step();
+    do_moves(tier, storage, &states);
     return count - found;
   }
   void copy(const std::vector<BlockCopy>& copies) {
@@ -380,7 +400,9 @@ TEST_CASE("a recurrent state outlives the process on disk", "[tier][state]") {
     tier->wait_idle();
     before.tier.begin_step();
     CHECK(before.serve(first) == 12);
-    before.tier.persist_all();
+    before.tier.persist_some(6);
+    do_moves(before.tier, before.storage, &before.states);
+    before.tier.end_persisting(LowerTier::Clock::time_point::max());
   }
   const auto tier = disk();
   TieredStates after(nullptr, tier.get());

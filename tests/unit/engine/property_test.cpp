@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "core/kv/host_tier.h"
 #include "core/kv/lower_tier.h"
@@ -33,6 +34,7 @@ struct World {
   BlockHash hash;
   std::int64_t tier_bytes = 0;  // of a host tier below the pool
   std::int64_t num_states = 0;  // of a model with recurrent layers
+  KvWindow window{};            // of layers that see no more
 };
 
 class Random {
@@ -51,14 +53,17 @@ class Shadow {
   Shadow(const World& world, std::uint32_t seed)
       : random_(seed),
         options_(world.options),
-        kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash, "", world.num_states),
+        kv_(world.num_blocks, kWorldBlockSize, world.prefix_caching, world.hash, "", world.num_states, world.window),
         storage_({.num_layers = 1, .num_blocks = world.num_blocks, .block_size = kWorldBlockSize}),
         states_(world.num_states),
+        window_(world.window.num_tokens),
+        window_memory_(static_cast<std::size_t>(world.window.num_parts * kWorldBlockSize)),
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
     kv_.set_snapshot_interval(16);
-    StateStorage* const states = world.num_states > 0 ? &states_ : nullptr;
-    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, storage_, states, &host_, nullptr);
+    const auto state_bytes = static_cast<std::int64_t>(world.num_states > 0 ? states_.state_bytes() : 0);
+    if (world.tier_bytes > 0)
+      lower_tier_.emplace(kv_, static_cast<std::int64_t>(storage_.block_bytes()), state_bytes, &host_, nullptr);
   }
 
   void operate() {
@@ -79,6 +84,7 @@ class Shadow {
     if (!scheduler_.idle()) FAIL("sequences are left that never end");
     check_state();
     if (kv_.pool().num_referenced() != 0) FAIL("blocks are held by nobody");
+    if (kv_.window().num_pinned() + kv_.window().num_promised() != 0) FAIL("parts are held by nobody");
   }
 
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
@@ -176,13 +182,15 @@ class Shadow {
   }
 
   void compute() {
+    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_);
     for (const BlockCopy& copy : plan_.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
         states_.copy_state(copy.source.value, copy.destination.value);
         continue;
       }
+      std::vector<std::int32_t>& memory = copy.of == BlockCopy::Of::kPart ? window_memory_ : memory_;
       for (int i = 0; i < kWorldBlockSize; ++i)
-        memory_[at(copy.destination, i)] = memory_[at(copy.source, i)];
+        memory.at(at(copy.destination, i)) = memory.at(at(copy.source, i));
     }
     for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
@@ -192,8 +200,33 @@ class Shadow {
         if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
         if (p / kWorldBlockSize < sequence.table.num_entered) FAIL("a finished block is written");
         memory_[at(block, static_cast<int>(p % kWorldBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
+        if (kv_.has_window()) in_window(sequence, p) = sequence.tokens[static_cast<std::size_t>(p)].value;
       }
     }
+    for (const StepEntry& entry : plan_.entries)
+      check_window(*entry.sequence, entry.sequence->num_computed + entry.num_tokens);
+  }
+
+  std::int32_t& in_window(const Sequence& sequence, std::int64_t position) {
+    const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(position / kWorldBlockSize));
+    const PartId part = kv_.window().part_of(block);
+    if (part == kNoPart) FAIL("a block that is seen through a window has no part");
+    return window_memory_.at(static_cast<std::size_t>(part.value * kWorldBlockSize + position % kWorldBlockSize));
+  }
+
+  // What the rows from num_computed to `end` see, and the next one; what is read beside that is computed too.
+  void check_window(const Sequence& sequence, std::int64_t end) {
+    if (!kv_.has_window()) return;
+    const std::int64_t known = std::min(end, sequence.num_tokens());
+    for (std::int64_t p = std::max<std::int64_t>(0, sequence.num_computed - window_ + 1); p < known; ++p) {
+      if (in_window(sequence, p) != sequence.tokens[static_cast<std::size_t>(p)].value)
+        FAIL("a window does not hold its sequence's tokens");
+    }
+    const std::int64_t first = sequence.table.pinned_begin;
+    if (first > 0 && (first + 1) * kWorldBlockSize > sequence.num_computed) FAIL("no full block is kept");
+    const std::int64_t most =
+        WindowPool::parts_per_sequence(window_, kWorldBlockSize) + kv_.blocks_for(end - sequence.num_computed) + 1;
+    if (sequence.table.pinned_end - first > most) FAIL("more is kept than the window and what is computed");
   }
 
   // A state stands after exactly the tokens that were computed; what begins, begins anew whatever was there.
@@ -234,6 +267,8 @@ class Shadow {
   void check_state() {
     kv_.check_integrity();
     std::map<BlockId, int> references;
+    std::set<BlockId> pinned;
+    std::int64_t num_promised = 0;
     std::int64_t num_running = 0;
     std::int64_t num_waiting = 0;
     for (const Sequence& sequence : sequences_) {
@@ -245,6 +280,10 @@ class Shadow {
       ++num_running;
       for (const BlockId block : sequence.table.blocks)
         ++references[block];
+      check_window(sequence, sequence.num_computed);
+      num_promised += sequence.table.num_promised;
+      for (std::int32_t i = sequence.table.pinned_begin; i < sequence.table.pinned_end; ++i)
+        pinned.insert(sequence.table.blocks.at(static_cast<std::size_t>(i)));
       for (std::int64_t p = 0; p < sequence.num_computed; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
         if (memory_[at(block, static_cast<int>(p % kWorldBlockSize))] !=
@@ -253,6 +292,8 @@ class Shadow {
         }
       }
     }
+    if (std::cmp_not_equal(pinned.size(), kv_.window().num_pinned())) FAIL("parts are pinned by nobody");
+    if (num_promised != kv_.window().num_promised()) FAIL("parts are promised to nobody");
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
     if (kv_.has_states() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
     if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
@@ -272,6 +313,8 @@ class Shadow {
   FakeStorage storage_;
   std::vector<std::int32_t>& memory_ = storage_.tokens;  // by slot: the token whose keys and values it holds
   StateMemory states_;
+  const std::int64_t window_;
+  std::vector<std::int32_t> window_memory_;  // by slot of a part: the token that layers with a window keep there
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
@@ -307,6 +350,14 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
       worlds.push_back({options, num_blocks, true, weak_hash, 0, options.max_num_seqs});
       worlds.push_back({options, num_blocks, true, content_hash, 0, options.max_num_seqs + 20});
       worlds.push_back({options, num_blocks, false, content_hash, 0, options.max_num_seqs + 2});
+      for (const std::int64_t window : {1, 10}) {
+        const std::int64_t least = std::min(num_blocks, WindowPool::least_parts(window, kWorldBlockSize));
+        const KvWindow tight{window, least};
+        const KvWindow wide{window, std::min(num_blocks, 3 * least)};
+        worlds.push_back({options, num_blocks, true, content_hash, 0, 0, tight});
+        worlds.push_back({options, num_blocks, true, weak_hash, 0, 0, wide});
+        worlds.push_back({options, num_blocks, false, content_hash, 0, 0, tight});
+      }
       worlds.push_back({options, num_blocks, true, weak_hash, 3000, options.max_num_seqs + 1});
       worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, options.max_num_seqs + 2});
     }

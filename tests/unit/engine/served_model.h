@@ -23,7 +23,7 @@ struct ServedModel {
       : loaded(open_model(path)),
         backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
         model(loaded->build(*backend, [](auto, auto) {})) {
-    KvLayout layout = model->kv_layout();
+    KvLayout layout = options.num_window_parts > 0 ? model->kv_split().full : model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = 16;
     layout.dtype = KvDType::kF16;

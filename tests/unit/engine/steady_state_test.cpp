@@ -1,12 +1,10 @@
 // What must not grow with load or time: the allocations of a schedule, and of a whole step in which nobody comes or
 // goes.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "core/grammar/compiler.h"
 #include "core/grammar/mask/vocabulary.h"
 #include "core/sched/scheduler.h"
-#include "core/text/chat_template.h"
 #include "tests/support/crowded_scheduler.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
@@ -34,6 +32,7 @@ std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_toke
     request.sampling.top_k = 20;
     request.sampling.top_p = 0.9F;
   }
+  if (grammar != nullptr) request.sampling.min_tokens = max_tokens;  // the end would come by chance
   if (number % 4 == 1) request.sampling.repetition_penalty = 1.1F;
   if (number % 4 == 2) request.sampling.dry.multiplier = 0.5F;
   if (number % 4 == 3) {
@@ -55,6 +54,7 @@ class EvenGrammar : public Grammar {
  private:
   class State : public GrammarState {
    public:
+    void assign(const GrammarState&) override {}
     void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), 0x55555555U); }
     bool accept(TokenId) override { return true; }
     bool finished() const override { return false; }
@@ -119,47 +119,34 @@ TEST_CASE("a step in which nobody comes or goes allocates nothing", "[engine][st
   CHECK(sinks[0]->num_tokens > 200);
 }
 
-TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][steady]") {
-  HarnessOptions options;
+TEST_CASE("a step with compiled grammars, penalties, windows and DRY allocates nothing either", "[engine][steady]") {
+  HarnessOptions options{.num_blocks = 8000, .vocab = 257, .eos = {TokenId{256}}};
+  options.engine.scheduler.max_num_seqs = 8;
+  options.engine.scheduler.max_model_len = 4000;
   options.deferred_seed.reset();
   Harness harness(options);
-  Request scored = request_of(made_tokens(6, 1), 20);
-  scored.sampling.num_logprobs = 5;  // takes memory for what it returns
-  const auto failing = harness.submit(scored);
-  const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 20));
-  harness.step();
-  harness.backend.around_parallel = [](bool begins) { fail_allocations(begins); };
-  harness.step();
-  harness.backend.around_parallel = nullptr;
-  harness.run();
-  REQUIRE(failing->choices[0].finishes.size() == 1);
-  REQUIRE(failing->choices[0].finishes[0].error);
-  CHECK(failing->choices[0].finishes[0].error->code == "out_of_memory");
-  CHECK(failing->choices[0].tokens.size() == 1);
-  CHECK(neighbour->choices[0].tokens.size() == 20);
-  CHECK(harness.engine.healthy());
-}
-
-TEST_CASE("a chat template or a grammar that finds no memory is the error of its request", "[engine][steady]") {
-  const auto parsed = ChatTemplate::parse("{{ text }} and more than fits a short string");
-  REQUIRE(parsed);
-  const nlohmann::ordered_json context = {{"text", "what is said in more words than a short string holds"}};
-  fail_next_allocation();
-  const auto rendered = parsed->render(context);
-  REQUIRE_FALSE(rendered);
-  CHECK(rendered.error().code == "out_of_memory");
-  CHECK(parsed->render(context));
-
-  QUIRE_REQUIRE_MATERIAL(path, kStories);
-  const GrammarCompiler compiler(std::make_shared<TokenVocabulary>(*open_tokenizer(path)));
-  GrammarSpec spec;
-  spec.kind = GrammarSpec::Kind::kRegex;
-  spec.text = "[a-z]+ more than fits a short string";
-  fail_next_allocation();
-  const auto refused = compiler.compile(spec);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == "out_of_memory");
-  CHECK(compiler.compile(spec));
+  harness.model.sequences_a_step.reserve(10'000);
+  const GrammarCompiler compiler(std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only()));
+  const auto grammar = [&](GrammarSpec::Kind kind, const char* text) {
+    GrammarSpec spec;
+    spec.kind = kind;
+    spec.text = text;
+    return *compiler.compile(spec);
+  };
+  // Texts without an end, whose states are soon all prepared.
+  using Kind = GrammarSpec::Kind;
+  const std::vector<std::shared_ptr<const Grammar>> grammars = {
+      grammar(Kind::kJsonSchema, R"({"type":"array","items":{"enum":["ab","ac",12,13.5,true]},"minItems":100000})"),
+      grammar(Kind::kJsonSchema, R"({"type":"array","minItems":100000,"items":{"type":"object","properties":{
+          "a":{"enum":[1,2]},"b":{"type":"boolean"}},"required":["a"],"additionalProperties":false}})"),
+      grammar(Kind::kRegex, R"((?!cad)([a-d]{3} )*)"),
+      grammar(Kind::kEbnf, "root ::= word root | word\nword ::= \"(\" word \")\" | [ab] word | [ab] \" \"\n"),
+  };
+  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  for (int i = 0; i < 8; ++i)
+    sinks.push_back(submitted(harness.engine, i, 3000, i % 2 == 0, grammars[static_cast<std::size_t>(i) % 4]));
+  CHECK(allocations_of(harness.engine, 1500, 1000) == 0);
+  CHECK(harness.engine.stats().num_running == 8);
 }
 
 TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine][steady][model]") {

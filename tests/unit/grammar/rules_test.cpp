@@ -71,6 +71,19 @@ TEST_CASE("what could not be compiled is remembered, as many and as much as may 
   wide.text += std::string(1'000, 'x');
   CHECK_FALSE(compiler.compile(wide));
   CHECK_FALSE(is_kept(wide));
+  // A refusal that names a place in the schema counts with that name, and pushes out what was kept before it.
+  const auto refuse_place = [&](std::size_t length) {
+    const std::string name(length, 'x');
+    const auto refusal =
+        compiler.compile(text_spec(Kind::kJsonSchema, R"({"properties":{")" + name + R"(":{"$ref":"#/nowhere"}}})"));
+    REQUIRE_FALSE(refusal);
+    REQUIRE(refusal.error().param.size() > length);
+  };
+  CHECK_FALSE(compiler.compile(costly(44)));
+  refuse_place(50);
+  CHECK(is_kept(costly(44)));
+  refuse_place(300);
+  CHECK_FALSE(is_kept(costly(44)));
 }
 
 TEST_CASE("nesting is balanced and deep recursion stays cheap") {

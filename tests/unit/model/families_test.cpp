@@ -10,6 +10,7 @@
 #include "tests/support/material.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/exam.h"
+#include "tests/unit/model/family_judge.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/spec_reference.h"
 
@@ -24,27 +25,6 @@ std::vector<std::string> tiny_families() {
   return names;
 }
 
-std::vector<std::int32_t> tokens_of_a_sequence(std::int32_t count) {
-  std::vector<std::int32_t> ids;
-  for (std::int32_t i = 0; i < count; ++i)
-    ids.push_back((i * 101 + 7) % 380);
-  return ids;
-}
-
-// The largest difference over the largest value.
-double difference(const Logits& got, const SpecReference::Rows& exact) {
-  double worst = got.size() == exact.size() ? 0.0 : 1e9;
-  double scale = 0.0;
-  for (std::size_t row = 0; row < std::min(got.size(), exact.size()); ++row) {
-    for (std::size_t i = 0; i < exact[row].size(); ++i) {
-      scale = std::max(scale, std::fabs(exact[row][i]));
-      const double d = std::fabs(exact[row][i] - static_cast<double>(got[row].at(i)));
-      worst = d >= 0.0 ? std::max(worst, d) : 1e9;  // written so that a NaN counts as the worst
-    }
-  }
-  return worst / scale;
-}
-
 // `changes`: keys that replace the family's own.
 double deviation(const std::string& name, const std::string& changes, const std::string& isa) {
   SynthSpec spec = find_synth_shape(name).value();
@@ -53,13 +33,7 @@ double deviation(const std::string& name, const std::string& changes, const std:
   const TemporaryFolder folder;
   const auto path = folder / "model.gguf";
   write_synthetic_gguf(spec, path, {});
-  const auto model = open_model(path, false);
-  const ModelSpec read = read_family_shape(*spec.family).spec;
-  const SpecReference reference(read, *GgufFile::open(path));
-  const std::vector<std::int32_t> ids = tokens_of_a_sequence(40);
-  ModelRunner runner(*model, isa, KvDType::kF32, 1);
-  if (!read.has_head) return difference(runner.append_hidden(ids), reference.hidden(ids));
-  return difference(read.is_causal ? runner.append_chunked(ids, 16) : runner.append(ids), reference.logits(ids));
+  return deviation_of(path, spec, path, isa);
 }
 
 constexpr double kLimit = 1e-4;

@@ -15,7 +15,10 @@ namespace {
 std::shared_ptr<const GgufFile> translated(const std::string& model_type, const std::string& config) {
   const HfFamily* family = find_hf_family(model_type);
   REQUIRE(family != nullptr);
-  return translate_hf_config(with_class_defaults(json::parse(config), *family), *family, "here");
+  const json raw = with_class_defaults(json::parse(config), *family);
+  const JsonObject object(raw, "here");
+  TensorTable tensors("here", {});
+  return translate_hf_config(raw, object, *family, tensors);
 }
 
 constexpr const char* kMistral =

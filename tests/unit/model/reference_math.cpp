@@ -16,6 +16,42 @@ double softplus(double x) {
   return x > 30.0 ? x : std::log1p(std::exp(x));
 }
 
+void add_scaled(std::vector<double>& x, const std::vector<double>& y, double scale) {
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] += scale * y[i];
+}
+
+double activated(const ActivationArgs& args, double gate, double up) {
+  const auto limit = static_cast<double>(args.limit);
+  switch (args.kind) {
+    case Nonlinearity::kSilu: {
+      const double value = gate * sigmoid(gate);
+      return limit > 0.0 ? std::min(value, limit) * std::clamp(up, -limit, limit) : value * up;
+    }
+    case Nonlinearity::kGelu: {
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
+      return 0.5 * gate * (1.0 + std::tanh(inner)) * up;
+    }
+    case Nonlinearity::kRelu: return std::max(gate, 0.0) * up;
+    case Nonlinearity::kReluSquared: return std::pow(std::max(gate, 0.0), 2.0) * up;
+    case Nonlinearity::kSwigluOai: {
+      const double least = std::min(gate, 7.0);
+      return least * sigmoid(1.702 * least) * (std::clamp(up, -7.0, 7.0) + 1.0);
+    }
+    case Nonlinearity::kXielu: {
+      const auto beta = static_cast<double>(args.beta);
+      const double positive = softplus(static_cast<double>(args.alpha_p));
+      const double negative = beta + softplus(static_cast<double>(args.alpha_n));
+      const double low = std::expm1(std::min(gate, static_cast<double>(args.eps))) - gate;
+      return (gate > 0.0 ? positive * gate * gate + beta * gate : low * negative + beta * gate) * up;
+    }
+    case Nonlinearity::kTanh: return std::tanh(gate) * up;
+    case Nonlinearity::kSigmoid: return sigmoid(gate) * up;
+    case Nonlinearity::kNone: break;
+  }
+  return gate * up;
+}
+
 double rotation_speed(const RopeConfig& rope, std::size_t pair) {
   const auto dim = static_cast<double>(rope.rotary_dim);
   double theta = 1.0 / std::pow(rope.base, 2.0 * static_cast<double>(pair) / dim);

@@ -12,6 +12,9 @@ namespace quire::test {
 
 double sigmoid(double x);
 double softplus(double x);
+// What a gate makes of the other factor.
+double activated(const ActivationArgs& args, double gate, double up);
+void add_scaled(std::vector<double>& x, const std::vector<double>& y, double scale = 1.0);
 
 // Radians by which a pair of dimensions turns from one position to the next.
 double rotation_speed(const RopeConfig& rope, std::size_t pair);

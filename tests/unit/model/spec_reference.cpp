@@ -20,42 +20,6 @@ std::size_t count_of(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
 
-void add(Vector& x, const Vector& y, double scale = 1.0) {
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] += scale * y[i];
-}
-
-double activated(const ActivationArgs& args, double gate, double up) {
-  const auto limit = static_cast<double>(args.limit);
-  switch (args.kind) {
-    case Nonlinearity::kSilu: {
-      const double value = gate * sigmoid(gate);
-      return limit > 0.0 ? std::min(value, limit) * std::clamp(up, -limit, limit) : value * up;
-    }
-    case Nonlinearity::kGelu: {
-      const double inner = std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
-      return 0.5 * gate * (1.0 + std::tanh(inner)) * up;
-    }
-    case Nonlinearity::kRelu: return std::max(gate, 0.0) * up;
-    case Nonlinearity::kReluSquared: return std::pow(std::max(gate, 0.0), 2.0) * up;
-    case Nonlinearity::kSwigluOai: {
-      const double least = std::min(gate, 7.0);
-      return least * sigmoid(1.702 * least) * (std::clamp(up, -7.0, 7.0) + 1.0);
-    }
-    case Nonlinearity::kXielu: {
-      const auto beta = static_cast<double>(args.beta);
-      const double positive = softplus(static_cast<double>(args.alpha_p));
-      const double negative = beta + softplus(static_cast<double>(args.alpha_n));
-      const double low = std::expm1(std::min(gate, static_cast<double>(args.eps))) - gate;
-      return (gate > 0.0 ? positive * gate * gate + beta * gate : low * negative + beta * gate) * up;
-    }
-    case Nonlinearity::kTanh: return std::tanh(gate) * up;
-    case Nonlinearity::kSigmoid: return sigmoid(gate) * up;
-    case Nonlinearity::kNone: break;
-  }
-  return gate * up;
-}
-
 // The bias of attention by distance: half of the heads' slopes are powers of one root, the rest lie between.
 double alibi_slope(double most, std::int64_t heads, std::int64_t head) {
   const auto whole = std::pow(2.0, std::floor(std::log2(static_cast<double>(heads))));
@@ -184,8 +148,8 @@ Rows SpecReference::embed(std::span<const std::int32_t> ids, std::vector<Rows>& 
     Vector x = row_of(Role::kTokenEmbedding, count_of(ids[t]), width);
     for (double& value : x)
       value *= spec_.embedding_scale;
-    if (spec_.num_token_types > 0) add(x, row_of(Role::kTokenTypes, 0, width));
-    if (spec_.has_positions) add(x, row_of(Role::kPositions, t, width));
+    if (spec_.num_token_types > 0) add_scaled(x, row_of(Role::kTokenTypes, 0, width));
+    if (spec_.has_positions) add_scaled(x, row_of(Role::kPositions, t, width));
     x = norm(spec_.embedding_norm, -1, x);
     if (own > 0) {
       const Vector table = row_of(Role::kPerLayerEmbedding, count_of(ids[t]), own * num_layers);
@@ -217,7 +181,7 @@ Rows SpecReference::hidden(std::span<const std::int32_t> ids) const {
         Vector gate = product(Role::kInputGate, index, x[t]);
         for (std::size_t i = 0; i < gate.size(); ++i)
           gate[i] = activated({.kind = Nonlinearity::kGelu}, gate[i], per_layer[count_of(index)][t][i]);
-        add(x[t], norm(Role::kInputNorm, index, product(Role::kInputProjection, index, gate)));
+        add_scaled(x[t], norm(Role::kInputNorm, index, product(Role::kInputProjection, index, gate)));
       }
       if (!spec_.layers[count_of(index)].output_scale) continue;
       for (double& value : x[t])
@@ -241,6 +205,23 @@ Rows SpecReference::logits(std::span<const std::int32_t> ids) const {
   return out;
 }
 
+SpecReference::Vector SpecReference::labels(std::span<const std::int32_t> ids) const {
+  const Rows rows = hidden(ids);
+  Vector x = spec_.is_causal ? rows.back() : rows.front();
+  if (spec_.scores_mean) {
+    x.assign(x.size(), 0.0);
+    for (const Vector& row : rows)
+      add_scaled(x, row, 1.0 / static_cast<double>(rows.size()));
+  }
+  if (spec_.has_classifier_dense) {
+    x = product(Role::kClassifier, -1, x);
+    for (double& value : x)
+      value = activated({.kind = spec_.classifier_activation}, value, 1.0);
+    if (spec_.has_classifier_norm) x = norm(Role::kClassifierNorm, -1, x);
+  }
+  return product(Role::kClassifierOutput, -1, x);
+}
+
 void SpecReference::run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) const {
   const LayerSpec& layer = spec_.layers[count_of(index)];
   const bool has_both = layer.feed_forward.kind == FeedForwardSpec::Kind::kBoth;
@@ -252,18 +233,18 @@ void SpecReference::run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) 
       in.push_back(norm(layer.mixer_norm, index, row));
     const Rows mixed = mix(index, in, kv);
     for (std::size_t t = 0; t < x.size(); ++t) {
-      add(x[t], norm(layer.mixer_output_norm, index, mixed[t]), spec_.residual_scale);
+      add_scaled(x[t], norm(layer.mixer_output_norm, index, mixed[t]), spec_.residual_scale);
       x[t] = norm(layer.mixer_sum_norm, index, x[t]);
       if (layer.mixer_sum_norm_2 == Role::kNoRole) continue;
-      add(x[t], before[t]);
+      add_scaled(x[t], before[t]);
       x[t] = norm(layer.mixer_sum_norm_2, index, x[t]);
     }
   }
   for (std::size_t t = 0; feeds && t < x.size(); ++t) {
     const Vector& seen = layer.is_parallel ? before[t] : x[t];
     const Role role = layer.is_parallel && layer.ffn_norm == Role::kNoRole ? layer.mixer_norm : layer.ffn_norm;
-    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen));
-    add(x[t], norm(layer.ffn_output_norm, index, fed), spec_.residual_scale);
+    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen), before[t]);
+    add_scaled(x[t], norm(layer.ffn_output_norm, index, fed), spec_.residual_scale);
     x[t] = norm(layer.ffn_sum_norm, index, x[t]);
   }
 }
@@ -323,13 +304,17 @@ Rows SpecReference::attention(std::int64_t index, const Rows& in, std::vector<Kv
       if (spec.kv_source < 0) k = product(Role::kKey, index, in[t]);
       if (spec.kv_source < 0) v = spec.value_is_key ? k : product(Role::kValue, index, in[t]);
     }
+    for (Vector* part : {&q, &k, &v}) {
+      for (double& value : *part)
+        value = spec.clamp > 0.0 ? std::clamp(value, -spec.clamp, spec.clamp) : value;
+    }
     if (spec.gate == OutputGate::kInQuery) {
       Vector both = q;
       q.clear();
       gates.emplace_back();
       for (std::size_t i = 0; i < both.size(); ++i)
         (i / dim % 2 == 0 ? q : gates.back()).push_back(both[i]);
-    } else if (spec.gate == OutputGate::kPerHead) {
+    } else if (spec.gate != OutputGate::kNone) {
       gates.push_back(product(Role::kAttentionGate, index, in[t]));
     }
     for (std::size_t head = 0; spec.value_norm && head < v.size() / value_dim; ++head) {
@@ -400,86 +385,6 @@ Vector SpecReference::attend(const AttentionSpec& spec, std::int64_t index, cons
         out[head * value_dim + i] += std::exp(score - largest) / sum * kv.values[s][head / group * value_dim + i];
     }
   }
-  return out;
-}
-
-Vector SpecReference::dense(std::int64_t index, const Vector& in) const {
-  const FeedForwardSpec& ffn = spec_.layers[count_of(index)].feed_forward;
-  const auto size = count_of(ffn.size);
-  Vector gate;
-  Vector up(size, 1.0);
-  if (ffn.fused_gate) {
-    gate = product(Role::kUp, index, in, 0, size);
-    if (ffn.is_gated) up = product(Role::kUp, index, in, size, size);
-  } else {
-    gate = product(ffn.is_gated ? Role::kGate : Role::kUp, index, in);
-    if (ffn.is_gated) up = product(Role::kUp, index, in);
-  }
-  for (std::size_t i = 0; i < size; ++i)
-    gate[i] = activated(ffn.activation, gate[i], up[i]);
-  if (ffn.sub_norm) gate = rms(gate, &values(Role::kFfnSubNorm, index));
-  return product(Role::kDown, index, gate);
-}
-
-Vector SpecReference::feed_forward(std::int64_t index, const Vector& x) const {
-  const LayerSpec& layer = spec_.layers[count_of(index)];
-  using Kind = FeedForwardSpec::Kind;
-  if (layer.feed_forward.kind == Kind::kDense) return dense(index, x);
-  if (layer.feed_forward.kind == Kind::kExperts) return experts(index, x, x);
-  Vector out = norm(Role::kPostFfnNorm1, index, dense(index, norm(layer.ffn_norm, index, x)));
-  Vector router_in = rms(x, &values(Role::kRouterScale, index));
-  for (double& value : router_in)
-    value /= std::sqrt(static_cast<double>(x.size()));
-  const Vector sum = experts(index, router_in, norm(Role::kPreFfnNorm2, index, x));
-  add(out, norm(Role::kPostFfnNorm2, index, sum));
-  return out;
-}
-
-Vector SpecReference::experts(std::int64_t index, const Vector& router_in, const Vector& in) const {
-  const FeedForwardSpec& ffn = spec_.layers[count_of(index)].feed_forward;
-  const auto width = count_of(ffn.expert_size);
-  Vector seen = ffn.latent_size > 0 ? product(Role::kLatentDown, index, in) : in;
-  const Vector bias = ffn.has_choice_bias ? values(Role::kChoiceBias, index) : Vector{};
-  Vector sum(seen.size());
-  for (const auto& [expert, weight] : routed(ffn.route, product(Role::kRouter, index, router_in), bias)) {
-    Vector x = seen;
-    for (double& value : x)
-      value *= ffn.weight_input ? weight : 1.0;
-    const std::size_t each = ffn.fused_experts ? 2 * width : width;
-    const auto part = [&](Role role, std::size_t first) {
-      return product(role, index, x, expert * each + first, width);
-    };
-    Vector gate = ffn.fused_experts ? part(Role::kGateUpExperts, 0)
-                                    : part(ffn.experts_gated ? Role::kGateExperts : Role::kUpExperts, 0);
-    Vector up(width, 1.0);
-    if (ffn.fused_experts) {
-      up = part(Role::kGateUpExperts, width);
-    } else if (ffn.experts_gated) {
-      up = part(Role::kUpExperts, 0);
-    }
-    for (std::size_t i = 0; i < width; ++i)
-      gate[i] = activated(ffn.expert_activation, gate[i], up[i]);
-    const Vector y = product(Role::kDownExperts, index, gate, expert * seen.size(), seen.size());
-    double factor = ffn.weight_input ? 1.0 : weight;
-    if (has(Role::kDownExpertsScale, index)) factor *= values(Role::kDownExpertsScale, index).at(expert);
-    add(sum, y, factor);
-  }
-  if (ffn.latent_size > 0) sum = product(Role::kLatentUp, index, sum);
-  if (ffn.shared_size > 0) add(sum, shared_expert(index, in));
-  return sum;
-}
-
-Vector SpecReference::shared_expert(std::int64_t index, const Vector& in) const {
-  const FeedForwardSpec& ffn = spec_.layers[count_of(index)].feed_forward;
-  Vector gate = product(ffn.experts_gated ? Role::kGateShared : Role::kUpShared, index, in);
-  const Vector up = ffn.experts_gated ? product(Role::kUpShared, index, in) : Vector(gate.size(), 1.0);
-  for (std::size_t i = 0; i < gate.size(); ++i)
-    gate[i] = activated(ffn.shared_activation, gate[i], up[i]);
-  Vector out = product(Role::kDownShared, index, gate);
-  if (!ffn.shared_gate) return out;
-  const double share = sigmoid(product(Role::kSharedGate, index, in)[0]);
-  for (double& value : out)
-    value *= share;
   return out;
 }
 

@@ -23,6 +23,7 @@ class SpecReference {
 
   Rows hidden(std::span<const std::int32_t> ids) const;  // after the last norm
   Rows logits(std::span<const std::int32_t> ids) const;
+  Vector labels(std::span<const std::int32_t> ids) const;  // a classifier's scores of the whole sequence
 
  private:
   struct Kv {
@@ -53,12 +54,15 @@ class SpecReference {
   Rows delta_net(std::int64_t index, const Rows& in) const;
   Rows kimi_delta(std::int64_t index, const Rows& in) const;
   Rows short_conv(std::int64_t index, const Rows& in) const;
+  Rows mamba(std::int64_t index, const Rows& in) const;
   Rows mamba2(std::int64_t index, const Rows& in) const;
   Rows convolve(WeightRole role, std::int64_t index, const Rows& x, bool silu) const;
 
-  Vector feed_forward(std::int64_t index, const Vector& x) const;  // of the input before its norm where both kinds are
+  // Of the input before its norm where both kinds are. `layer_in`: what came into the layer.
+  Vector feed_forward(std::int64_t index, const Vector& x, const Vector& layer_in) const;
   Vector dense(std::int64_t index, const Vector& in) const;
   Vector experts(std::int64_t index, const Vector& router_in, const Vector& in) const;
+  Vector step_norm(WeightRole role, std::int64_t index, const Vector& x) const;
   Vector shared_expert(std::int64_t index, const Vector& in) const;
 
   const ModelSpec& spec_;

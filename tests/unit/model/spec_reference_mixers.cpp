@@ -69,6 +69,7 @@ Rows SpecReference::mix(std::int64_t index, const Rows& in, std::vector<Kv>& kv)
     case Mixer::kDeltaNet: return delta_net(index, in);
     case Mixer::kKimiDelta: return kimi_delta(index, in);
     case Mixer::kShortConv: return short_conv(index, in);
+    case Mixer::kMamba: return mamba(index, in);
     case Mixer::kMamba2: return mamba2(index, in);
     case Mixer::kAttentionAndMamba2: {
       Rows sum = attention(index, in, kv);
@@ -256,6 +257,55 @@ Rows SpecReference::short_conv(std::int64_t index, const Rows& in) const {
     for (std::size_t i = 0; i < width; ++i)
       y[i] *= outer[t][i];
     out.push_back(product(Role::kConvOut, index, y));
+  }
+  return out;
+}
+
+Vector SpecReference::step_norm(WeightRole role, std::int64_t index, const Vector& x) const {
+  const RecurrentSpec& net = spec_.layers[size_of(index)].recurrent;
+  if (net.step_norm == StepNorm::kNone) return x;
+  double squares = 0.0;
+  for (const double value : x)
+    squares += value * value;
+  const double root = std::sqrt(squares / static_cast<double>(x.size()) + net.step_eps);
+  Vector out;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    out.push_back(x[i] / root * (net.step_norm == StepNorm::kWeighted ? values(role, index).at(i) : 1.0));
+  return out;
+}
+
+Rows SpecReference::mamba(std::int64_t index, const Rows& in) const {
+  const RecurrentSpec& net = spec_.layers[size_of(index)].recurrent;
+  const auto inner = size_of(net.inner_size);
+  const auto state_size = size_of(net.key_dim);
+  const auto rank = size_of(net.step_rank);
+  Rows x;
+  Rows z;
+  for (const Vector& row : in) {
+    const Vector both = product(Role::kSsmIn, index, row);
+    x.push_back(part_of(both, 0, inner));
+    z.push_back(part_of(both, inner, inner));
+  }
+  x = convolve(Role::kSsmConv, index, x, true);
+  std::vector<Vector> state(inner, Vector(state_size));
+  Rows out;
+  for (std::size_t t = 0; t < in.size(); ++t) {
+    const Vector made = product(Role::kSsmX, index, x[t]);
+    const Vector low = step_norm(Role::kSsmStepNorm, index, part_of(made, 0, rank));
+    const Vector b = step_norm(Role::kSsmBNorm, index, part_of(made, rank, state_size));
+    const Vector c = step_norm(Role::kSsmCNorm, index, part_of(made, rank + state_size, state_size));
+    const Vector step = product(Role::kSsmStep, index, low);
+    Vector y(inner);
+    for (std::size_t i = 0; i < inner; ++i) {
+      const double dt = softplus(step[i]);
+      for (std::size_t n = 0; n < state_size; ++n) {
+        state[i][n] =
+            state[i][n] * std::exp(dt * values(Role::kSsmA, index).at(i * state_size + n)) + dt * x[t][i] * b[n];
+        y[i] += state[i][n] * c[n];
+      }
+      y[i] = (y[i] + values(Role::kSsmD, index).at(i) * x[t][i]) * z[t][i] * sigmoid(z[t][i]);
+    }
+    out.push_back(product(Role::kSsmOut, index, y));
   }
   return out;
 }

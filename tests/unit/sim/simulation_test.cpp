@@ -169,6 +169,27 @@ TEST_CASE("routing by load serves a fleet better than taking turns", "[sim]") {
   CHECK(by_load.ttft_s.percentile(99) < in_turn.ttft_s.percentile(99));
 }
 
+TEST_CASE("drafts that are often right save steps, and those that never are cost next to nothing", "[sim]") {
+  const auto run = [](std::int32_t max_drafts, double acceptance) {
+    SimOptions options = fast(2000, 16);
+    options.price.stream = 5e-4;
+    options.max_drafts = max_drafts;
+    options.draft_acceptance = acceptance;
+    return simulated(options, "rate=0.3,requests=100,prompt=200,output=200");
+  };
+  const SimReport without = run(0, 0.7);
+  const SimReport with = run(4, 0.7);
+  const SimReport wrong = run(8, 0.0);
+  CHECK(without.num_draft_tokens == 0);
+  CHECK(with.num_output_tokens == without.num_output_tokens);
+  CHECK(with.num_accepted_tokens > with.num_draft_tokens / 3);
+  CHECK(with.busy_s < 0.75 * without.busy_s);
+  CHECK(wrong.num_output_tokens == without.num_output_tokens);
+  CHECK(wrong.num_accepted_tokens == 0);
+  CHECK(wrong.num_draft_tokens > 0);
+  CHECK(wrong.busy_s < without.busy_s / 0.97);
+}
+
 TEST_CASE("keys get equal shares of a fair replica", "[sim]") {
   SimOptions options = fast(20'000, 16);
   options.scheduler.policy = SchedulerPolicy::kFair;

@@ -267,4 +267,24 @@ TEST_CASE("code models' tokens to fill in the middle are found, others have none
   }
 }
 
+TEST_CASE("a text that is cut to fill in the middle has the tokens that it has as a whole", "[text][tokenizer]") {
+  std::string code;
+  for (int line = 0; line < 4'000; ++line)
+    code += std::string(static_cast<std::size_t>(line % 4) * 4, ' ') + "value_" + std::to_string(line) + " = {1, 2};\n";
+  constexpr std::size_t kMost = 600;
+  for (const Loaded& loaded : all_vocabularies()) {
+    const auto fim = find_fim_tokens(*loaded.tokenizer);
+    if (!fim) continue;
+    CAPTURE(loaded.name);
+    const auto whole = loaded.tokenizer->encode(code, false, false);
+    const auto tokens = encode_fim(*loaded.tokenizer, *fim, {code, code, {}}, kMost);
+    CHECK(tokens.size() == kMost);
+    const auto prefix = std::find(tokens.begin(), tokens.end(), fim->prefix);
+    const auto suffix = std::find(tokens.begin(), tokens.end(), fim->suffix);
+    REQUIRE(suffix != tokens.end());
+    CHECK(std::equal(std::make_reverse_iterator(suffix), std::make_reverse_iterator(prefix + 1), whole.rbegin()));
+    CHECK(std::equal(suffix + 1, tokens.end() - 1, whole.begin()));
+  }
+}
+
 }  // namespace quire::test

@@ -1,0 +1,112 @@
+#include "config/foreign_flags.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kNoDownload = "models are not downloaded: give the path of a local file or directory";
+constexpr std::string_view kAlwaysOn = "always on; leave it out";
+constexpr std::string_view kFilePrecision = "weights keep the precision of their file";
+constexpr std::string_view kPerRequest = "sampling is set per request; defaults come from the model's file";
+constexpr std::string_view kOneProcess = "one process uses one device; run several behind a proxy (fleet.md)";
+
+constexpr std::array kFlags = std::to_array<ForeignFlag>({
+    {"-hf", kNoDownload},
+    {"--hf-repo", kNoDownload},
+    {"--hf-file", kNoDownload},
+    {"-mu", kNoDownload},
+    {"--model-url", kNoDownload},
+    {"--download-dir", kNoDownload},
+    {"-np", "use --max-num-seqs"},
+    {"-ngl", "use --device"},
+    {"--gpu-layers", "use --device"},
+    {"--n-gpu-layers", "use --device"},
+    {"-ub", "use --max-num-batched-tokens"},
+    {"--ubatch-size", "use --max-num-batched-tokens"},
+    {"-tb", "use --threads"},
+    {"--threads-batch", "use --threads"},
+    {"--threads-http", "use --server.threads"},
+    {"-ctk", "use --kv-cache-dtype"},
+    {"-ctv", "use --kv-cache-dtype"},
+    {"--cache-type-k", "use --kv-cache-dtype"},
+    {"--cache-type-v", "use --kv-cache-dtype"},
+    {"-fa", kAlwaysOn},
+    {"--flash-attn", kAlwaysOn},
+    {"-cb", kAlwaysOn},
+    {"--cont-batching", kAlwaysOn},
+    {"--jinja", kAlwaysOn},
+    {"--metrics", "always on; --security.metrics sets who may read it"},
+    {"--slots", "use GET /status"},
+    {"--props", "GET /props is always served"},
+    {"--embedding", kAlwaysOn},
+    {"--embeddings", kAlwaysOn},
+    {"--rerank", kAlwaysOn},
+    {"--reranking", kAlwaysOn},
+    {"--mlock", "weights are mapped once; use --packed-cache for fast starts"},
+    {"--no-mmap", "weights are always mapped; leave it out"},
+    {"--temp", kPerRequest},
+    {"--top-k", kPerRequest},
+    {"--top-p", kPerRequest},
+    {"--min-p", kPerRequest},
+    {"--n-predict", "use max_tokens in the request"},
+    {"-n", "use max_tokens in the request"},
+    {"--system-prompt-file", "send a system message in the request"},
+    {"--lora", "adapters are not served"},
+    {"--enable-lora", "adapters are not served"},
+    {"--lora-modules", "adapters are not served"},
+    {"--mmproj", "vision and audio towers are not served"},
+    {"--model-draft", "draft models are not served"},
+    {"-md", "draft models are not served"},
+    {"--speculative-config", "draft models are not served"},
+    {"--api-key-file", "use security.keys with 'file'"},
+    {"--ssl-key-file", "use --server.tls.key"},
+    {"--ssl-cert-file", "use --server.tls.certificate"},
+    {"--ssl-keyfile", "use --server.tls.key"},
+    {"--ssl-certfile", "use --server.tls.certificate"},
+    {"--ssl-ca-certs", "use --server.tls.client-ca"},
+    {"--timeout", "use --server.timeout.write"},
+    {"--timeout-keep-alive", "use --server.timeout.idle"},
+    {"--no-webui", "the page at / is always served"},
+    {"--path", "the page at / is built in"},
+    {"--dtype", kFilePrecision},
+    {"--quantization", kFilePrecision},
+    {"--load-format", "the format is detected from the file"},
+    {"--tokenizer", "the tokenizer is read from the model's file or directory"},
+    {"--trust-remote-code", "code in models is never run; leave it out"},
+    {"--revision", kNoDownload},
+    {"--gpu-memory-utilization", "use --kv-cache-memory"},
+    {"--num-gpu-blocks-override", "use --num-blocks"},
+    {"--swap-space", "use --kv-cache.host-tier-bytes"},
+    {"--cpu-offload-gb", "use --kv-cache.host-tier-bytes for blocks; weights are not offloaded"},
+    {"--enable-prefix-caching", "on by default: --kv-cache.prefix-caching"},
+    {"--no-enable-prefix-caching", "use --kv-cache.prefix-caching false"},
+    {"--enable-chunked-prefill", kAlwaysOn},
+    {"--scheduling-policy", "use --scheduler.policy"},
+    {"--tool-call-parser", "use --tool-format"},
+    {"--enable-auto-tool-choice", kAlwaysOn},
+    {"--reasoning-parser", "reasoning is detected from the chat template; leave it out"},
+    {"--enforce-eager", "there are no graphs to disable; leave it out"},
+    {"--tensor-parallel-size", kOneProcess},
+    {"-tp", kOneProcess},
+    {"--pipeline-parallel-size", kOneProcess},
+    {"--data-parallel-size", kOneProcess},
+    {"--disable-log-requests", "use --log.access off"},
+    {"--allowed-origins", "use --security.cors-origins"},
+    {"--uds", "use --server.unix-socket"},
+});
+
+}  // namespace
+
+std::span<const ForeignFlag> foreign_flags() {
+  return kFlags;
+}
+
+std::string_view foreign_flag_advice(std::string_view name) {
+  const auto found =
+      std::find_if(kFlags.begin(), kFlags.end(), [&](const ForeignFlag& flag) { return flag.name == name; });
+  return found == kFlags.end() ? std::string_view() : found->advice;
+}
+
+}  // namespace quire

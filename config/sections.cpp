@@ -1,0 +1,28 @@
+#include "config/keys.h"
+
+namespace quire {
+
+const std::vector<ConfigSection>& config_sections() {
+  static const std::vector<ConfigSection> kSections = {
+      {"model", "The model that is served."},
+      {"server", "The HTTP server."},
+      {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
+      {"server.timeout", "Limits of the time that the server waits for a client."},
+      {"server.responses", "Stored results of /v1/responses, and of chats with 'store'."},
+      {"server.resume", "Streams that a client can continue after its connection was lost."},
+      {"security", "API keys, quotas and browser access."},
+      {"scheduler", "The composition of the engine's steps."},
+      {"speculation", "Several tokens a step where the next ones can be guessed: the model verifies them."},
+      {"kv_cache", "The KV cache: memory for keys and values."},
+      {"engine", "The engine loop."},
+      {"queue", "Limits of the waiting queue; a request that would exceed one is refused immediately."},
+      {"backend", "The hardware."},
+      {"backend.cpu", "Compute on the processor."},
+      {"drain", "Shutdown after SIGTERM or SIGINT."},
+      {"log", "The log on standard error."},
+      {"tracing", "Export of spans to a distributed trace."},
+  };
+  return kSections;
+}
+
+}  // namespace quire

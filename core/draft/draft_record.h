@@ -1,0 +1,66 @@
+// DraftRecord: how the drafts of one sequence fared, and when to try again where they failed. Engine thread only.
+// Invariant: a sequence none of whose drafts is ever accepted verifies about ten at first, then one after 16, 32, 64,
+// 128 tokens, and from then on one in 256.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace quire {
+
+class DraftRecord {
+ public:
+  // prior: the acceptance rate that is assumed before anything was verified.
+  explicit DraftRecord(double prior) : prior_(prior), rate_(prior) {}
+
+  // Whether a sequence of so many tokens is to be drafted now.
+  bool is_due(std::int64_t num_tokens) const { return num_tokens >= due_at_; }
+  // How likely a draft is accepted if those before it were.
+  double rate() const { return is_probe_ ? prior_ : rate_; }
+  // A trial after a pause is of one draft.
+  std::int64_t most(std::int64_t allowed) const { return is_probe_ ? std::min<std::int64_t>(allowed, 1) : allowed; }
+
+  // Of `num_verified` drafts, at least one, the first `num_accepted` were right. num_tokens: of the sequence now.
+  void note(std::int64_t num_verified, std::int64_t num_accepted, std::int64_t num_tokens) {
+    for (std::int64_t i = 0; i < num_accepted; ++i)
+      observe(1.0);
+    if (num_accepted < num_verified) observe(0.0);
+    if (num_accepted > 0) {
+      if (is_probe_) rate_ = std::max(rate_, prior_);
+      is_probe_ = false;
+      pause_ = kShortestPause;
+    } else if (is_probe_ || rate_ < kHopeless) {
+      pause(num_tokens);
+      pause_ = std::min(2 * pause_, kLongestPause);
+    }
+  }
+  // Drafts were proposed, but verifying them was not worth its time.
+  void note_unused(std::int64_t num_tokens) {
+    if (rate() < kLikely) pause(num_tokens);
+  }
+
+ private:
+  static constexpr double kHopeless = 0.12;
+  static constexpr double kLikely = 0.6;
+  static constexpr double kLeastWeight = 1.0 / 16.0;  // of the last draft
+  static constexpr std::int64_t kShortestPause = 16;  // tokens
+  static constexpr std::int64_t kLongestPause = 256;
+
+  void observe(double accepted) {
+    ++num_observed_;
+    rate_ += std::max(kLeastWeight, 1.0 / static_cast<double>(num_observed_ + 2)) * (accepted - rate_);
+  }
+  void pause(std::int64_t num_tokens) {
+    due_at_ = num_tokens + pause_;
+    is_probe_ = true;
+  }
+
+  double prior_;
+  double rate_;
+  std::int64_t num_observed_ = 0;
+  std::int64_t due_at_ = 0;
+  std::int64_t pause_ = kShortestPause;
+  bool is_probe_ = false;
+};
+
+}  // namespace quire

@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "core/draft/prompt_lookup.h"
+#include "core/engine/engine_impl.h"
+
+namespace quire {
+
+namespace {
+
+// Tokens that all drafters together read in one step, so that a long cached prompt does not hold it up: under 1 ms.
+constexpr std::int64_t kReadInStep = 4096;
+
+}  // namespace
+
+// A recurrent state that went over a wrong draft could not go back; with two steps in flight the tokens before the
+// drafts are not known in time.
+bool Engine::Impl::can_draft() const {
+  return executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
+}
+
+void Engine::Impl::begin_drafting(Generation& generation) const {
+  const Request& request = *generation.request;
+  const SpeculationOptions speculation = request.speculation.value_or(options_.speculation);
+  if (speculation.method == SpeculationMethod::kNone || !generation.draws()) return;
+  Drafting& drafting = generation.drafting;
+  drafting.max_tokens = std::clamp(speculation.max_tokens, 0, kMostDraftsOfSequence);
+  drafting.drafter = options_.make_drafter ? options_.make_drafter(request, generation.choice)
+                                           : std::make_unique<PromptLookup>(generation.most_tokens());
+  generation.drafts.reserve(kMostDraftsOfSequence);
+  drafting.proposed.reserve(kMostDraftsOfSequence);
+}
+
+void Engine::Impl::propose_drafts() {
+  std::int64_t read_budget = kReadInStep;
+  for (Sequence* sequence : scheduler_.running())
+    Generation::of(*sequence).propose_drafts(read_budget, end_of_generation_);
+}
+
+// Looking for drafts takes time as well.
+void Engine::Impl::note_unused_drafts(const StepPlan& plan) {
+  for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
+    Generation& generation = Generation::of(*plan.entries[i].sequence);
+    if (generation.drafts.empty() || plan.entries[i].num_drafts > 0) continue;
+    generation.drafting.records[static_cast<std::size_t>(generation.drafting.strength)].note_unused(
+        generation.num_tokens());
+  }
+}
+
+// Each draft's row draws the token after it, as if all drafts before were known to be right: with the same random
+// numbers, counts and mask. What the grammar forces is not drawn.
+void Engine::Impl::add_draft_draws(Step& step, std::size_t index) {
+  StepPart& part = step.parts[index];
+  Generation& generation = *part.generation;
+  const DrawRow first = step.draws.back();
+  generation.tokens.insert(generation.tokens.end(), generation.drafts.begin(),
+                           generation.drafts.begin() + part.num_drafts);
+  const std::span<const TokenId> tokens = generation.tokens;
+  step.draws.back().tokens = tokens.first(static_cast<std::size_t>(part.end));
+  if (generation.grammar != nullptr) generation.begin_lookahead();
+  for (std::int64_t i = 0; i < part.num_drafts; ++i) {
+    if (generation.grammar != nullptr && !generation.look_over(generation.drafts[static_cast<std::size_t>(i)])) return;
+    if (i + 1 < part.num_drafts && generation.is_draft_forced(i + 1)) continue;
+    DrawRow row = first;
+    row.logit_row += i + 1;
+    row.tokens = tokens.first(static_cast<std::size_t>(part.end + i + 1));
+    if (generation.grammar != nullptr) {
+      const std::span<std::uint32_t> mask = next_mask(step);
+      if (!generation.fill_mask_ahead(part.end + i + 1, mask)) return;
+      row.mask = mask;
+    }
+    step.draws.push_back(row);
+    ++part.num_draws;
+  }
+}
+
+// They were among the tokens while the step's draws needed them.
+void Engine::Impl::forget_drafts(Step& step) {
+  for (const StepPart& part : step.parts) {
+    if (part.num_drafts > 0) part.generation->forget_tokens_after(part.end);
+  }
+}
+
+void Engine::Impl::verify_drafts(Step& step, StepOutput& output) {
+  if (output.entries.empty()) {
+    for (const StepEntry& entry : step.plan.entries)
+      output.entries.push_back({entry.num_tokens});
+  }
+  for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
+    StepPart& part = step.parts[i];
+    const std::int64_t num_rows = part.begin + output.entries[i].num_computed - part.end;
+    if (part.num_drafts == 0 || num_rows <= 0 || !part.draw) continue;
+    part.num_accepted = num_accepted(part, num_rows, output);
+    output.entries[i].num_accepted = part.num_accepted;
+    note_verified(part, num_rows);
+  }
+}
+
+// Of the first `num_rows` drafts, whose rows were computed, those that equal what was drawn before each.
+std::int64_t Engine::Impl::num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const {
+  const Generation& generation = *part.generation;
+  std::size_t draw = *part.draw;
+  const std::size_t end = draw + part.num_draws;
+  std::int64_t count = 0;
+  for (; count < num_rows; ++count) {
+    if (generation.is_draft_forced(count)) continue;
+    if (draw == end || output.tokens[draw].token != generation.drafts[static_cast<std::size_t>(count)]) break;
+    ++draw;
+  }
+  return count;
+}
+
+void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
+  Generation& generation = *part.generation;
+  ++stats_.num_drafts;
+  stats_.num_draft_tokens += static_cast<std::uint64_t>(num_rows);
+  stats_.num_accepted_tokens += static_cast<std::uint64_t>(part.num_accepted);
+  std::int64_t num_free = 0;  // not forced
+  std::int64_t num_right = 0;
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    const bool is_free = !generation.is_draft_forced(i);
+    num_free += is_free ? 1 : 0;
+    if (i >= part.num_accepted) continue;
+    num_right += is_free ? 1 : 0;
+    ++stats_.accepted_by_position[static_cast<std::size_t>(i)];
+  }
+  if (num_free == 0) return;
+  generation.drafting.records[static_cast<std::size_t>(generation.drafting.strength)].note(
+      num_free, num_right, generation.num_tokens() + part.num_accepted);
+}
+
+// The token after the last known one, and one after each draft that was right; what the grammar forces in between is
+// there by then.
+void Engine::Impl::take_draws(const StepPart& part, StepOutput& output) {
+  Generation& generation = *part.generation;
+  std::size_t draw = *part.draw;
+  const std::size_t end = draw + part.num_draws;
+  for (std::int64_t i = 0; i <= part.num_accepted && draw < end && !generation.finish; ++i) {
+    if (i < part.num_drafts && generation.is_draft_forced(i)) continue;
+    if (generation.num_tokens() != part.end + i) break;
+    generation.take(output.tokens[draw++], end_of_generation_);
+  }
+  // A grammar that gave up on its text may have forced less than its drafts had.
+  const std::int64_t most_computed = generation.num_tokens() - (generation.finish ? 0 : 1);
+  if (part.num_drafts > 0) generation.num_computed = std::min(generation.num_computed, most_computed);
+}
+
+}  // namespace quire

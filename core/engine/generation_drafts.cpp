@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <exception>
+
+#include "core/engine/generation.h"
+
+namespace quire {
+
+namespace {
+
+// A draft that is less likely to be reached is not proposed.
+constexpr double kLeastProbability = 0.05;
+
+// How many drafts are worth a look where each is right with probability `rate`.
+std::size_t useful_drafts(std::size_t most, double rate) {
+  std::size_t count = 0;
+  for (double reached = rate; count < most && reached >= kLeastProbability; reached *= rate)
+    ++count;
+  return count;
+}
+
+}  // namespace
+
+// It goes on with one row, of its last token, whose draw is free.
+bool Generation::can_draft() const {
+  return draws() && !finish && num_generated > 0 && streams() && num_pending == 0 && forced.empty() &&
+         live->num_unforked == 0;
+}
+
+void Generation::propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation) {
+  drafts.clear();
+  drafting.forced = 0;
+  const auto is_due = [&](const DraftRecord& record) { return record.is_due(num_tokens()); };
+  if (drafting.drafter == nullptr || std::ranges::none_of(drafting.records, is_due)) return;
+  const std::int64_t num_known = num_tokens();
+  // The draw after the last draft is a token, too.
+  const std::int64_t num_left = request->sampling.max_tokens - num_generated - 1;
+  const std::int64_t most = can_draft() ? std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens) : 0;
+  try {
+    const DraftStrength strength =
+        drafting.drafter->propose(tokens, static_cast<std::size_t>(most), read_budget, drafting.proposed);
+    const DraftRecord& record = drafting.records[static_cast<std::size_t>(strength)];
+    if (drafting.proposed.empty() || !is_due(record)) return;
+    drafting.strength = strength;
+    draft_rate = record.rate();
+    keep_allowed_drafts(useful_drafts(static_cast<std::size_t>(record.most(most)), draft_rate), end_of_generation);
+  } catch (const std::exception&) {
+    drafts.clear();
+    drafting.drafter.reset();
+  }
+  forget_tokens_after(num_known);
+}
+
+void Generation::forget_tokens_after(std::int64_t num_kept) {
+  if (num_kept < num_tokens()) tokens.erase(tokens.begin() + num_kept, tokens.end());
+}
+
+// Adds the drafts to `tokens`, which constraints are judged by. Takes what was proposed until a token is forbidden or
+// ends the generation. Where the grammar forces text in between, that text takes the place of what was proposed.
+void Generation::keep_allowed_drafts(std::size_t most, std::span<const TokenId> end_of_generation) {
+  if (grammar != nullptr) begin_lookahead();
+  bool as_proposed = true;
+  while (drafts.size() < most) {
+    std::vector<TokenId>& ahead = drafting.forced_ahead;
+    const bool is_forced = !ahead.empty() && !forbids(ahead.back());
+    if (!is_forced) ahead.clear();
+    if (!is_forced && (!as_proposed || drafts.size() == drafting.proposed.size())) break;
+    const TokenId next = is_forced ? ahead.back() : drafting.proposed[drafts.size()];
+    as_proposed = as_proposed && drafts.size() < drafting.proposed.size() && drafting.proposed[drafts.size()] == next;
+    if (is_forced && !draws_forced()) drafting.forced |= 1U << drafts.size();
+    if (!keep_draft(next, end_of_generation)) break;
+  }
+}
+
+bool Generation::keep_draft(TokenId token, std::span<const TokenId> end_of_generation) {
+  if (is_stop_token(token, end_of_generation) || forbids(token)) return false;
+  if (grammar != nullptr && !look_over(token)) return false;
+  drafts.push_back(token);
+  tokens.push_back(token);
+  return true;
+}
+
+void Generation::begin_lookahead() {
+  if (drafting.grammar == nullptr) drafting.grammar = request->grammar->start();
+  drafting.grammar->assign(*grammar);
+  drafting.forced_ahead.clear();
+}
+
+bool Generation::look_over(TokenId draft) {
+  GrammarState& ahead = *drafting.grammar;
+  std::vector<TokenId>& forced_ahead = drafting.forced_ahead;
+  const bool was_forced = !forced_ahead.empty();
+  if (was_forced) forced_ahead.pop_back();
+  if (!ahead.accept(draft) || ahead.exhausted() || ahead.finished()) return false;
+  // As append_forced(): what is forced is asked for once after each token that is drawn.
+  if (!forced_ahead.empty() || (was_forced && !draws_forced())) return true;
+  const std::span<const TokenId> following = ahead.forced_tokens();
+  forced_ahead.assign(following.rbegin(), following.rend());
+  return true;
+}
+
+bool Generation::fill_mask_ahead(std::int64_t num_tokens, std::span<std::uint32_t> mask) {
+  const auto first = static_cast<std::size_t>(num_prompt_tokens);
+  const auto generated = std::span(tokens).subspan(first, static_cast<std::size_t>(num_tokens) - first);
+  std::vector<TokenId>& forced_ahead = drafting.forced_ahead;
+  if (!forced_ahead.empty() && sampler.forbids(forced_ahead.back(), generated)) forced_ahead.clear();
+  if (!forced_ahead.empty()) {
+    allow_only(forced_ahead.back(), mask);
+    return true;
+  }
+  drafting.grammar->fill_mask(mask);
+  return !drafting.grammar->exhausted();
+}
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// BlockMove: bytes that move between the pool and host memory beside a step. Engine thread only, except that the
+// executor reads and fills the bytes from submission until the ticket is done.
+// Invariants: a step's moves are done in their order, before its copies and before its rows are computed, so that a
+// block is offloaded before it is written again; what was submitted before is computed by then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/kv/prefix_index.h"
+#include "core/kv/tier_record.h"
+
+namespace quire {
+
+class KvStorage;
+class StateStorage;
+
+struct BlockMove {
+  enum class Kind : std::uint8_t {
+    kOffload,    // from the pool to `bytes`
+    kLoad,       // from `bytes` to the pool
+    kCopyState,  // from `source` to `state`, where a load may follow into either
+  };
+  Kind kind;
+  PrefixNode node = kNoNode;  // whose content it is
+  BlockId block = kNoBlock;   // kNoBlock: the state alone
+  StateId state = kNoState;   // after the block's last token; kNoState: none
+  StateId source = kNoState;
+  BlockPayload bytes{};                        // the block's, then the state's
+  std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
+  bool is_for_disk = false;                    // of kOffload: written to the disk once it is filled
+};
+
+// How long a step's moves took.
+struct MoveTimes {
+  double offload_s = 0.0;
+  double load_s = 0.0;
+};
+
+// Does the moves, one after the other. states: null where no move names one.
+MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states);
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// What a model's layers keep of a sequence between steps, layers that keep the same together. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/model/architectures/model_spec.h"
+#include "core/model/model.h"
+
+namespace quire {
+
+// By layer: tokens of which K and V are kept for all that read them, the newest among them; 0: all tokens, or none.
+std::vector<std::int64_t> kept_windows(const ModelSpec& spec);
+// Without a window where no layer has one that is shorter than the context, and beside recurrent layers, whose states
+// stand after all tokens.
+KvSplit kv_split_of(const ModelSpec& spec);
+// In the order of each group's first layer.
+std::vector<KvGroupSpec> kv_groups_of(const ModelSpec& spec);
+
+}  // namespace quire

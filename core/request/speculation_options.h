@@ -1,0 +1,23 @@
+// SpeculationOptions: how tokens are drafted for verification by the model: a server's default, or one request's wish.
+// Plain; any thread. Drafting never changes a token of the answer, only how many a step yields.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+enum class SpeculationMethod : std::uint8_t {
+  kNone,
+  kPromptLookup,  // what followed the last tokens when they stood in the prompt or the answer before
+};
+
+inline constexpr std::int32_t kMostDraftsOfSequence = 32;  // in one step
+
+struct SpeculationOptions {
+  SpeculationMethod method = SpeculationMethod::kNone;
+  std::int32_t max_tokens = 8;  // drafted for one sequence in one step, from 1 to kMostDraftsOfSequence
+
+  bool operator==(const SpeculationOptions&) const = default;
+};
+
+}  // namespace quire

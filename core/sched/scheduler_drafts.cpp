@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <limits>
+
+#include "core/sched/scheduler.h"
+
+namespace quire {
+
+namespace {
+
+constexpr double kMargin = 1.1;              // by which a draft must be a better use of time than the step without it
+constexpr std::int64_t kUnpricedDrafts = 8;  // of a step, two of each sequence, before any price is known
+constexpr std::int64_t kUnpricedOfSequence = 2;
+
+}  // namespace
+
+// The worst first; of equals the later entry.
+bool Scheduler::Drafted::operator<(const Drafted& other) const {
+  const double mine = probability * other.seconds;
+  const double others = other.probability * seconds;
+  return mine != others ? mine < others : entry > other.entry;
+}
+
+// Each draft is a row that yields a token with some probability. The best are taken one by one, as long as that yields
+// more for its time than the streams of the step yield for theirs: so no load is slower with drafts than without. What
+// prompts add to the step does not count: their rows are paid for anyway.
+void Scheduler::place_drafts(StepPlan& plan) {
+  collect_drafted(plan);
+  if (drafted_.empty()) return;
+  const bool is_priced = cost_.known();
+  double num_expected = static_cast<double>(plan.num_streaming);
+  double seconds = cost_.seconds(plan.terms);
+  double limit = std::min(stream_seconds(), limits_.max_seconds);
+  if (plan.num_streaming > 1 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
+  const std::int64_t most = most_drafts();
+  while (!drafted_.empty() && plan.num_drafts < most) {
+    std::pop_heap(drafted_.begin(), drafted_.end());
+    Drafted best = drafted_.back();
+    drafted_.pop_back();
+    if (is_priced && best.probability * seconds <= kMargin * num_expected * best.seconds) return;
+    if (is_priced && seconds + best.seconds > limit) continue;
+    StepEntry& entry = plan.entries[best.entry];
+    if (!place_draft(plan, entry)) continue;
+    num_expected += best.probability;
+    seconds += best.seconds;
+    const Sequence& sequence = *entry.sequence;
+    const auto num_proposed = static_cast<std::int64_t>(sequence.drafts.size());
+    const std::int64_t most_of_it = is_priced ? num_proposed : std::min(num_proposed, kUnpricedOfSequence);
+    if (entry.num_drafts >= most_of_it) continue;
+    best.probability *= sequence.draft_rate;
+    drafted_.push_back(best);
+    std::push_heap(drafted_.begin(), drafted_.end());
+  }
+}
+
+// Of a step: the logits have their memory, and prompts need tokens as well.
+std::int64_t Scheduler::most_drafts() const {
+  const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
+  const std::int64_t most = cost_.known() ? kMostDraftsOfStep : kUnpricedDrafts;
+  return std::min(most, has_prompts ? budget_ / 2 : budget_);
+}
+
+// Only a sequence whose last token is computed in the step can go on with a draft.
+void Scheduler::collect_drafted(const StepPlan& plan) {
+  drafted_.clear();
+  const StepPrice price = cost_.price();
+  for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
+    const StepEntry& entry = plan.entries[i];
+    const Sequence& sequence = *entry.sequence;
+    if (sequence.drafts.empty() || entry.num_tokens != sequence.num_remaining()) continue;
+    const double ktokens = static_cast<double>(sequence.num_tokens()) / 1000.0;
+    drafted_.push_back({i, sequence.draft_rate, price.stream + ktokens * price.stream_ktoken});
+  }
+  std::make_heap(drafted_.begin(), drafted_.end());
+}
+
+// False where it needs a block and there is none to spare: nothing is preempted for a draft, now or in the next step.
+bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
+  Sequence& sequence = *entry.sequence;
+  const std::int64_t end = sequence.num_computed + entry.num_tokens;
+  const bool needs_block = kv_.blocks_for(end + 1) > static_cast<std::int64_t>(sequence.table.blocks.size());
+  if (needs_block && kv_.pool().num_available() <= num_running()) return false;
+  if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
+  plan.terms.add_stream(end, 1);
+  ++entry.num_tokens;
+  ++entry.num_drafts;
+  ++plan.num_tokens;
+  ++plan.num_drafts;
+  ++sequence.num_scheduled;
+  --budget_;
+  ++num_bounded_;  // rows of logits, as those of prompts' logprobs
+  return true;
+}
+
+}  // namespace quire

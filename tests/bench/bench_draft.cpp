@@ -1,0 +1,176 @@
+// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong]... Each figure is the decode rate with
+// drafts over that without, the median of engines that take turns, beside what it must be. The texts are the same by
+// construction; the program stops where they are not.
+#include <functional>
+#include <optional>
+#include <random>
+
+#include "tests/bench/engine_bench.h"
+#include "tests/support/oracle_drafter.h"
+
+namespace {
+
+using namespace quire;
+using namespace quire::bench;
+
+constexpr int kRounds = 5;
+
+// Lets exactly one text through, token by token, without forcing it: what an editing model would say.
+class ReplayGrammar final : public Grammar {
+ public:
+  explicit ReplayGrammar(std::vector<TokenId> text) : text_(std::move(text)) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(text_); }
+
+ private:
+  class State final : public GrammarState {
+   public:
+    explicit State(const std::vector<TokenId>& text) : text_(text) {}
+    void assign(const GrammarState& other) override { position_ = static_cast<const State&>(other).position_; }
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      std::fill(mask.begin(), mask.end(), 0U);
+      const auto next = static_cast<std::uint32_t>(text_[position_].value);
+      mask[next / 32] = 1U << (next % 32);
+    }
+    // A wrong draft is not cut here: a model that edits would find out only by computing it.
+    bool accept(TokenId) override {
+      ++position_;
+      return true;
+    }
+    bool finished() const override { return position_ == text_.size(); }
+    std::span<const TokenId> forced_tokens() override { return {}; }
+
+   private:
+    const std::vector<TokenId>& text_;
+    std::size_t position_ = 0;
+  };
+  std::vector<TokenId> text_;
+};
+
+// Quotes spans of the prompt, with a few tokens of its own in between.
+std::vector<TokenId> quoting_text(const std::vector<TokenId>& prompt, std::size_t length, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> text;
+  while (text.size() < length) {
+    const std::size_t span = 24 + random() % 48;
+    const std::size_t begin = random() % (prompt.size() - span);
+    for (std::size_t i = 0; i < span; ++i)
+      text.push_back(prompt[begin + i]);
+    for (std::size_t i = random() % 4; i > 0; --i)
+      text.push_back(prompt[random() % prompt.size()]);
+  }
+  text.resize(length);
+  return text;
+}
+
+struct Scene {
+  int num_streams = 1;
+  int num_prompt_tokens = 64;
+  int num_tokens = 256;
+  bool quotes = false;
+  SpeculationOptions speculation{};
+  DrafterFactory make_drafter{};
+};
+
+struct Measured {
+  double seconds = 0.0;  // from the last first token on
+  EngineStats stats{};
+  std::vector<std::vector<TokenId>> texts{};
+};
+
+Measured run(BenchModel& model, const Scene& scene, bool drafted) {
+  EngineOptions options;
+  options.scheduler.max_num_seqs = 32;
+  options.kv_cache.enable_prefix_caching = false;
+  if (drafted) {
+    options.speculation = scene.speculation;
+    options.make_drafter = scene.make_drafter;
+  }
+  BenchEngine engine(model, 32 * 40 + 200, options);
+  std::vector<std::shared_ptr<TimingSink>> sinks;
+  for (int i = 0; i < scene.num_streams; ++i) {
+    std::vector<TokenId> prompt = model.tokens(scene.num_prompt_tokens, i);
+    std::shared_ptr<const Grammar> grammar;
+    if (scene.quotes) {
+      const auto length = static_cast<std::size_t>(scene.num_tokens);
+      grammar = std::make_shared<ReplayGrammar>(quoting_text(prompt, length, static_cast<std::uint32_t>(i)));
+    }
+    sinks.push_back(engine.submit(std::move(prompt), scene.num_tokens, "", std::move(grammar)));
+  }
+  engine.run();
+  Measured measured{.stats = engine.engine->stats()};
+  Clock::time_point began{};
+  Clock::time_point ended{};
+  for (const auto& sink : sinks) {
+    began = std::max(began, sink->times.front());
+    ended = std::max(ended, sink->times.back());
+    measured.texts.push_back(sink->tokens);
+  }
+  measured.seconds = seconds_between(began, ended);
+  return measured;
+}
+
+void measure(BenchModel& model, const std::string& what, Scene scene, double least,
+             std::optional<std::uint32_t> percent = std::nullopt) {
+  const Measured first = run(model, scene, false);
+  test::KnownTexts texts;
+  for (std::size_t i = 0; i < first.texts.size(); ++i)
+    texts[{std::to_string(i), 0}] = first.texts[i];
+  if (percent)
+    scene.make_drafter =
+        test::OracleDrafter::factory(texts, *percent, static_cast<std::int32_t>(model.model->vocab_size()));
+  std::vector<double> ratios;
+  double rate = 0.0;
+  EngineStats stats;
+  for (int round = 0; round < kRounds; ++round) {
+    const Measured without = run(model, scene, false);
+    const Measured with = run(model, scene, true);
+    if (with.texts != first.texts || without.texts != first.texts) {
+      std::fprintf(stderr, "%s: the texts differ\n", what.c_str());
+      std::exit(1);
+    }
+    ratios.push_back(without.seconds / with.seconds);
+    rate = scene.num_streams * (scene.num_tokens - 1) / without.seconds;
+    stats = with.stats;
+  }
+  const double ratio = percentile(ratios, 50);
+  std::printf("%s: %.2f x (%.2f to %.2f), must be at least %.2f%s; %.1f tok/s without, %llu of %llu drafts accepted\n",
+              what.c_str(), ratio, percentile(ratios, 0), percentile(ratios, 100), least,
+              ratio >= least ? "" : ": MISSED", rate, static_cast<unsigned long long>(stats.num_accepted_tokens),
+              static_cast<unsigned long long>(stats.num_draft_tokens));
+}
+
+void measure_lookup(BenchModel& model) {
+  measure(model, "prompt lookup, answers that quote, 1 stream",
+          {.num_prompt_tokens = 1024, .quotes = true, .speculation = {SpeculationMethod::kPromptLookup, 8}}, 2.0);
+}
+
+void measure_oracle(BenchModel& model) {
+  for (const auto& [num_streams, least] : {std::pair(1, 1.9), std::pair(4, 1.4), std::pair(8, 1.0)}) {
+    measure(model, "oracle of 70 %, 4 drafted, " + std::to_string(num_streams) + " streams",
+            {.num_streams = num_streams, .speculation = {SpeculationMethod::kPromptLookup, 4}}, least, 70);
+  }
+}
+
+void measure_wrong(BenchModel& model) {
+  for (const int num_streams : {1, 8, 32}) {
+    measure(model, "drafts that are all wrong, 8 drafted, " + std::to_string(num_streams) + " streams",
+            {.num_streams = num_streams, .speculation = {SpeculationMethod::kPromptLookup, 8}}, 0.97, 0);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::pair<std::string, std::function<void(BenchModel&)>>> all = {
+      {"lookup", measure_lookup}, {"oracle", measure_oracle}, {"wrong", measure_wrong}};
+  if (argc < 2) {
+    std::fprintf(stderr, "bench_draft MODEL [lookup|oracle|wrong]...\n");
+    return 2;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  BenchModel model(argv[1]);
+  for (const auto& [name, measure_it] : all) {
+    if (argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc) measure_it(model);
+  }
+  return 0;
+}

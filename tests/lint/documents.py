@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Checks every Markdown page of the tree: links to files and anchors that exist, tables whose rows have as many cells as their
+head, closed code blocks. Prints one line per finding; exit 1 if there is any."""
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^\s*(```+|~~~+)")
+SEPARATOR = re.compile(r"^\s*\|?(\s*:?-+:?\s*\|)+\s*:?-*:?\s*$")
+
+
+def slug(heading):
+    """The anchor that GitHub gives a heading."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    kept = [c for c in text if c in " -_" or unicodedata.category(c)[0] in "LN"]
+    return "".join(kept).replace(" ", "-")
+
+
+def cells(row):
+    """Cells of a table's row; bars that are escaped are text."""
+    return len(re.findall(r"(?<!\\)\|", row.strip().strip("|"))) + 1 if row.strip() != "|" else 1
+
+
+class Page:
+    def __init__(self, path):
+        self.path, self.anchors, self.links, self.findings = path, set(), [], []
+        fence, table = None, 0
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        for number, line in enumerate(lines, 1):
+            mark = FENCE.match(line)
+            if mark and (fence is None or mark.group(1).startswith(fence)):
+                fence = None if fence else mark.group(1)
+                table = 0
+                continue
+            if fence:
+                continue
+            table = self.read_row(number, line, lines[number] if number < len(lines) else "", table)
+            heading = re.match(r"^#{1,6}\s+(.*?)\s*#*$", line)
+            if heading:
+                self.add_anchor(slug(heading.group(1)))
+            self.anchors.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
+            prose = re.sub(r"`[^`]*`", "", line)
+            self.links += [(number, target) for target in LINK.findall(prose)]
+        if fence:
+            self.findings.append(f"{path}: a code block is not closed")
+
+    def add_anchor(self, anchor):
+        name, count = anchor, 0
+        while name in self.anchors:
+            count += 1
+            name = f"{anchor}-{count}"
+        self.anchors.add(name)
+
+    def read_row(self, number, line, following, table):
+        """The number of cells of the table that this line is in, or 0."""
+        if not line.lstrip().startswith("|"):
+            return 0
+        if table == 0:
+            if not SEPARATOR.match(following):
+                self.findings.append(f"{self.path}:{number}: a table without a head")
+            return cells(line)
+        if cells(line) != table:
+            self.findings.append(f"{self.path}:{number}: {cells(line)} cells in a table of {table}")
+        return table
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"], check=True, capture_output=True, text=True)
+    pages = {path: Page(path) for path in listed.stdout.split("\n") if path and os.path.exists(path)}
+    findings = []
+    for path, page in pages.items():
+        findings += page.findings
+        for number, target in page.links:
+            if re.match(r"^[a-z]+:", target):
+                continue
+            file, _, anchor = target.partition("#")
+            there = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+            if not os.path.exists(there):
+                findings.append(f"{path}:{number}: no file {there}")
+            elif anchor and there in pages and anchor not in pages[there].anchors:
+                findings.append(f"{path}:{number}: no heading for {target}")
+    for finding in findings:
+        print("  " + finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

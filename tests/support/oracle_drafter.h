@@ -1,0 +1,59 @@
+// OracleDrafter: a drafter that knows the text to come, and proposes as much of it rightly as a test asks for. One
+// thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/draft/drafter.h"
+
+namespace quire::test {
+
+// The texts to come, by request and choice.
+using KnownTexts = std::map<std::pair<std::string, std::int32_t>, std::vector<TokenId>>;
+
+class OracleDrafter final : public Drafter {
+ public:
+  // Each draft is right with `percent` in a hundred, decided by its position; a wrong one is a token below num_tokens.
+  OracleDrafter(std::vector<TokenId> text, std::size_t num_prompt, std::uint32_t percent, std::int32_t num_tokens)
+      : text_(std::move(text)), num_prompt_(num_prompt), percent_(percent), num_tokens_(num_tokens) {}
+
+  DraftStrength propose(std::span<const TokenId> tokens, std::size_t most, std::int64_t&,
+                        std::vector<TokenId>& drafts) override {
+    drafts.clear();
+    for (std::size_t i = 0; i < most; ++i) {
+      const std::size_t position = tokens.size() - num_prompt_ + i;
+      const std::uint32_t random = mixed(static_cast<std::uint32_t>(position));
+      const TokenId truth = position < text_.size() ? text_[position] : TokenId{0};
+      const TokenId wrong{(truth.value + 1 + static_cast<std::int32_t>(random >> 20)) % num_tokens_};
+      drafts.push_back(random % 100 < percent_ ? truth : wrong);
+    }
+    return percent_ > 50 ? DraftStrength::kStrong : DraftStrength::kWeak;
+  }
+
+  // Of all requests whose text is known; the texts must outlive the engine.
+  static DrafterFactory factory(const KnownTexts& texts, std::uint32_t percent, std::int32_t num_tokens) {
+    return [&texts, percent, num_tokens](const Request& request, std::int32_t choice) -> std::unique_ptr<Drafter> {
+      const auto found = texts.find({request.id, choice});
+      if (found == texts.end()) return nullptr;
+      return std::make_unique<OracleDrafter>(found->second, request.prompt.size(), percent, num_tokens);
+    };
+  }
+
+ private:
+  static std::uint32_t mixed(std::uint32_t x) {
+    x = (x + 0x9E3779B9U) * 2654435761U;
+    return (x ^ (x >> 15)) * 0x85EBCA6BU >> 3;
+  }
+
+  const std::vector<TokenId> text_;
+  const std::size_t num_prompt_;
+  const std::uint32_t percent_;
+  const std::int32_t num_tokens_;
+};
+
+}  // namespace quire::test

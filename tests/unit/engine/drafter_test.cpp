@@ -1,0 +1,180 @@
+// Where drafts come from: the suffix automaton against a search of the whole text, prompt lookup, and when a sequence
+// is drafted whose drafts fail.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "core/draft/draft_record.h"
+#include "core/draft/prompt_lookup.h"
+#include "core/draft/suffix_automaton.h"
+#include "tests/unit/engine/allocations.h"
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+bool ends_with_suffix(const std::vector<int>& text, std::size_t end, std::size_t length) {
+  return end >= length && std::equal(text.end() - static_cast<std::ptrdiff_t>(length), text.end(),
+                                     text.begin() + static_cast<std::ptrdiff_t>(end - length));
+}
+
+// The longest suffix of the text that also ends before its end.
+std::size_t longest_repeated_suffix(const std::vector<int>& text) {
+  std::size_t longest = 0;
+  for (std::size_t end = 1; end < text.size(); ++end) {
+    while (longest < end && ends_with_suffix(text, end, longest + 1))
+      ++longest;
+  }
+  return longest;
+}
+
+std::vector<TokenId> proposed(PromptLookup& lookup, const std::vector<TokenId>& tokens, std::size_t most = 4,
+                              std::int64_t budget = 1 << 30) {
+  std::vector<TokenId> drafts;
+  lookup.propose(tokens, most, budget, drafts);
+  return drafts;
+}
+
+}  // namespace
+
+TEST_CASE("the suffix automaton finds the longest suffix that the text had before", "[draft]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t num_letters = 1 + random() % 5;
+    const std::size_t length = 1 + random() % 120;
+    SuffixAutomaton automaton;
+    if (round % 2 == 0) automaton.reserve(static_cast<std::int64_t>(length));
+    std::vector<int> text;
+    while (text.size() < length) {
+      text.push_back(static_cast<int>(random() % num_letters));
+      automaton.append(TokenId{text.back()});
+      const SuffixAutomaton::Match match = automaton.match();
+      REQUIRE(static_cast<std::size_t>(match.length) == longest_repeated_suffix(text));
+      if (match.length == 0) continue;
+      REQUIRE(static_cast<std::size_t>(match.end) < text.size());
+      REQUIRE(ends_with_suffix(text, static_cast<std::size_t>(match.end), static_cast<std::size_t>(match.length)));
+    }
+    CHECK(automaton.num_tokens() == static_cast<std::int64_t>(length));
+  }
+}
+
+TEST_CASE("the suffix automaton names the last use of a suffix that comes again and again", "[draft]") {
+  SuffixAutomaton automaton;
+  for (const int token : {1, 2, 3, 10, 1, 2, 3, 11, 1, 2, 3})
+    automaton.append(TokenId{token});
+  CHECK(automaton.match().length == 3);
+  CHECK(automaton.match().end == 7);
+}
+
+TEST_CASE("the suffix automaton forgets all of its text at once", "[draft]") {
+  SuffixAutomaton automaton;
+  for (const int token : {5, 6, 5, 6})
+    automaton.append(TokenId{token});
+  automaton.clear();
+  CHECK(automaton.num_tokens() == 0);
+  automaton.append(TokenId{5});
+  CHECK(automaton.match().length == 0);
+}
+
+TEST_CASE("reading what room was made for allocates nothing", "[draft][steady]") {
+  SuffixAutomaton automaton;
+  automaton.reserve(2000);
+  std::mt19937 random(1);
+  const std::int64_t before = num_allocations();
+  for (int i = 0; i < 2000; ++i)
+    automaton.append(TokenId{static_cast<int>(random() % 3)});
+  CHECK(num_allocations() == before);
+}
+
+TEST_CASE("prompt lookup proposes what followed, and goes on with itself", "[draft]") {
+  PromptLookup lookup(100);
+  CHECK(proposed(lookup, tokens_of({1, 2, 3, 4, 5, 6, 7, 8})).empty());
+  // Two tokens are no match; of a repetition the draft repeats itself.
+  PromptLookup short_match(100);
+  CHECK(proposed(short_match, tokens_of({1, 2, 9, 1, 2})).empty());
+  CHECK(proposed(short_match, tokens_of({1, 2, 9, 1, 2, 9}), 7) == tokens_of({1, 2, 9, 1, 2, 9, 1}));
+  PromptLookup quoting(100);
+  CHECK(proposed(quoting, tokens_of({1, 2, 3, 4, 5, 6, 7, 50, 2, 3, 4}), 3) == tokens_of({5, 6, 7}));
+}
+
+TEST_CASE("prompt lookup reads a long prompt in parts", "[draft]") {
+  std::vector<TokenId> tokens = made_tokens(300, 3, 1'000'000);
+  const std::vector<TokenId> quoted(tokens.begin() + 100, tokens.begin() + 110);
+  tokens.insert(tokens.end(), quoted.begin(), quoted.begin() + 5);
+  PromptLookup lookup(1000);
+  std::int64_t budget = 200;
+  std::vector<TokenId> drafts{TokenId{1}};
+  lookup.propose(tokens, 4, budget, drafts);
+  CHECK(drafts.empty());
+  CHECK(budget == 0);
+  lookup.propose(tokens, 4, budget, drafts);
+  CHECK(drafts.empty());
+  budget = 200;
+  CHECK(lookup.propose(tokens, 4, budget, drafts) == DraftStrength::kWeak);
+  CHECK(drafts == std::vector<TokenId>(quoted.begin() + 5, quoted.begin() + 9));
+  CHECK(budget == 95);
+  tokens.insert(tokens.end(), quoted.begin() + 5, quoted.begin() + 9);
+  CHECK(lookup.propose(tokens, 4, budget, drafts) == DraftStrength::kStrong);
+}
+
+TEST_CASE("prompt lookup keeps the last tokens of a text beyond its bound", "[draft]") {
+  std::vector<TokenId> tokens = made_tokens(PromptLookup::kMostIndexed, 5, 1 << 30);
+  PromptLookup lookup(1 << 30);
+  CHECK(proposed(lookup, tokens).empty());
+  // What is beyond the bound is forgotten, what is within is found.
+  const std::vector<TokenId> early(tokens.begin() + 10, tokens.begin() + 20);
+  const std::vector<TokenId> late(tokens.end() - 20, tokens.end() - 10);
+  tokens.insert(tokens.end(), early.begin(), early.begin() + 5);
+  CHECK(proposed(lookup, tokens).empty());
+  tokens.insert(tokens.end(), late.begin(), late.begin() + 5);
+  CHECK(proposed(lookup, tokens, 5) == std::vector<TokenId>(late.begin() + 5, late.end()));
+}
+
+TEST_CASE("a sequence whose drafts all fail is drafted ever more rarely", "[draft]") {
+  DraftRecord record(0.4);
+  std::int64_t num_verified = 0;
+  std::vector<std::int64_t> times;
+  for (std::int64_t num_tokens = 1; num_tokens <= 4096; ++num_tokens) {
+    if (!record.is_due(num_tokens)) continue;
+    const std::int64_t verified = std::min<std::int64_t>(record.most(8), num_tokens < 4 ? 2 : 1);
+    num_verified += verified;
+    times.push_back(num_tokens);
+    record.note(verified, 0, num_tokens);
+  }
+  CHECK(num_verified <= 10 + 4 + 4096 / 256);
+  CHECK(times[times.size() - 1] - times[times.size() - 2] == 256);
+  // One that is right again is drafted at once, as at the beginning.
+  const std::int64_t next = times.back() + 256;
+  REQUIRE(record.is_due(next));
+  record.note(1, 1, next);
+  CHECK(record.is_due(next + 1));
+  CHECK(record.most(8) == 8);
+  CHECK(record.rate() >= 0.4);
+}
+
+TEST_CASE("the acceptance rate follows what was verified", "[draft]") {
+  std::mt19937 random(3);
+  DraftRecord record(0.4);
+  double sum = 0.0;
+  for (int i = 0; i < 4000; ++i) {
+    std::int64_t num_accepted = 0;
+    while (num_accepted < 4 && random() % 10 < 7)
+      ++num_accepted;
+    record.note(4, num_accepted, i);
+    if (i >= 2000) sum += record.rate();
+  }
+  CHECK(sum / 2000.0 > 0.63);  // most of what is verified ends with a draft that is wrong
+  CHECK(sum / 2000.0 < 0.73);
+}
+
+TEST_CASE("drafts that are not worth their time are looked for again after a pause", "[draft]") {
+  DraftRecord weak(0.4);
+  weak.note_unused(100);
+  CHECK_FALSE(weak.is_due(115));
+  CHECK(weak.is_due(116));
+  CHECK(weak.rate() == 0.4);
+  DraftRecord strong(0.8);
+  strong.note_unused(100);
+  CHECK(strong.is_due(101));
+}

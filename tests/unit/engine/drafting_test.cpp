@@ -1,0 +1,319 @@
+// The same requests with and without drafts: the same tokens and logprobs, in fewer steps where the drafts are right.
+#include <catch2/catch.hpp>
+
+#include "tests/support/oracle_drafter.h"
+#include "tests/unit/engine/allocations.h"
+#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/served_model.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+HarnessOptions one_in_flight() {
+  HarnessOptions options{.num_blocks = 400};
+  options.deferred_seed.reset();
+  return options;
+}
+
+HarnessOptions drafted(const KnownTexts& texts, std::uint32_t percent, std::int32_t max_tokens = 8) {
+  HarnessOptions options = one_in_flight();
+  options.engine.speculation = {SpeculationMethod::kPromptLookup, max_tokens};
+  options.engine.make_drafter = OracleDrafter::factory(texts, percent, 60);
+  return options;
+}
+
+struct Run {
+  std::vector<ChoiceOutput> choices;
+  EngineStats stats;
+  int num_steps = 0;
+};
+
+Run run_of(const HarnessOptions& options, const Request& request) {
+  Harness harness(options);
+  const auto sink = harness.submit(request);
+  Run run;
+  run.num_steps = harness.run();
+  run.choices = sink->choices;
+  run.stats = harness.engine.stats();
+  return run;
+}
+
+Request named(Request request) {
+  request.id = "known";
+  return request;
+}
+
+KnownTexts texts_of(const Request& request) {
+  KnownTexts texts;
+  const Run alone = run_of(one_in_flight(), request);
+  for (std::size_t i = 0; i < alone.choices.size(); ++i)
+    texts[{request.id, static_cast<std::int32_t>(i)}] = alone.choices[i].tokens;
+  return texts;
+}
+
+// Takes one of several ways, then forces text, again and again.
+class VerseGrammar : public Grammar {
+ public:
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    void assign(const GrammarState& other) override { *this = static_cast<const State&>(other); }
+    void fill_mask(std::span<std::uint32_t> mask) override {
+      std::fill(mask.begin(), mask.end(), 0U);
+      for (int token = 0; token < 60; ++token) {
+        if (allows(TokenId{token})) mask[static_cast<std::size_t>(token) / 32] |= 1U << (token % 32);
+      }
+    }
+    bool accept(TokenId token) override {
+      if (!allows(token)) return false;
+      ++position_;
+      return true;
+    }
+    bool finished() const override { return false; }
+    std::span<const TokenId> forced_tokens() override {
+      return std::span(kForced).subspan(static_cast<std::size_t>(position_ % 4 == 2 ? 0 : 2));
+    }
+
+   private:
+    // Two of a few, then the two that are forced.
+    bool allows(TokenId token) const {
+      const int at = position_ % 4;
+      return at < 2 ? token.value % 3 == at : token == kForced[static_cast<std::size_t>(at - 2)];
+    }
+    static constexpr std::array<TokenId, 2> kForced{TokenId{50}, TokenId{51}};
+    int position_ = 0;
+  };
+};
+
+class DroppingSink final : public OutputSink {
+ public:
+  void send(OutputEvent event) noexcept override { num_tokens += event.tokens.size(); }
+  std::size_t num_tokens = 0;
+};
+
+}  // namespace
+
+TEST_CASE("right drafts save steps, wrong ones change nothing", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 200));
+  request.sampling.temperature = 1.0F;
+  request.sampling.seed = 5;
+  request.sampling.num_logprobs = 2;
+  request.sampling.repetition_penalty = 1.2F;
+  request.sampling.frequency_penalty = 0.3F;
+  const KnownTexts texts = texts_of(request);
+  const Run without = run_of(one_in_flight(), request);
+  CHECK(without.stats.num_draft_tokens == 0);
+  for (const std::uint32_t percent : {0U, 70U, 100U}) {
+    const Run with = run_of(drafted(texts, percent), request);
+    CHECK(with.choices[0].tokens == without.choices[0].tokens);
+    REQUIRE(with.choices[0].logprobs.size() == 200);
+    for (std::size_t i = 0; i < 200; ++i) {
+      CHECK(with.choices[0].logprobs[i].logprob == without.choices[0].logprobs[i].logprob);
+      CHECK(with.choices[0].logprobs[i].top == without.choices[0].logprobs[i].top);
+    }
+    CHECK(with.stats.generation_tokens == 200);
+    CHECK(with.stats.num_accepted_tokens <= with.stats.num_draft_tokens);
+    if (percent == 0) CHECK(with.stats.num_accepted_tokens == 0);
+    if (percent == 0) CHECK(with.stats.num_draft_tokens < 20);
+    if (percent == 100) CHECK(with.stats.num_accepted_tokens == with.stats.num_draft_tokens);
+    CHECK(with.num_steps == without.num_steps - static_cast<int>(with.stats.num_accepted_tokens));
+    std::uint64_t num_accepted = 0;
+    for (const std::uint64_t count : with.stats.accepted_by_position)
+      num_accepted += count;
+    CHECK(num_accepted == with.stats.num_accepted_tokens);
+  }
+}
+
+TEST_CASE("prompt lookup saves steps where the text repeats itself", "[engine][draft]") {
+  // Only these may be said, and the penalty makes the text go round.
+  Request request = named(request_of(tokens_of({1, 2, 3, 4, 5, 6, 1, 2, 3}), 120));
+  request.sampling.allowed_token_ids = tokens_of({1});
+  HarnessOptions options = one_in_flight();
+  const Run without = run_of(options, request);
+  options.engine.speculation.method = SpeculationMethod::kPromptLookup;
+  const Run with = run_of(options, request);
+  CHECK(with.choices[0].tokens == without.choices[0].tokens);
+  CHECK(with.stats.num_accepted_tokens > 60);
+  CHECK(with.num_steps < without.num_steps / 2);
+}
+
+TEST_CASE("a request decides about its drafts", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 60));
+  const KnownTexts texts = texts_of(request);
+  request.speculation = {SpeculationMethod::kNone};
+  CHECK(run_of(drafted(texts, 100), request).stats.num_drafts == 0);
+  request.speculation = {SpeculationMethod::kPromptLookup, 2};
+  HarnessOptions off = drafted(texts, 100);
+  off.engine.speculation.method = SpeculationMethod::kNone;
+  const Run asked = run_of(off, request);
+  CHECK(asked.stats.num_draft_tokens > 0);
+  CHECK(asked.stats.num_draft_tokens <= 2 * asked.stats.num_drafts);
+}
+
+TEST_CASE("what a grammar forces between drafts is not drawn", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 61));
+  request.sampling.temperature = 0.9F;
+  request.sampling.seed = 3;
+  request.grammar = std::make_shared<VerseGrammar>();
+  if (GENERATE(false, true)) request.sampling.num_logprobs = 1;
+  const KnownTexts texts = texts_of(request);
+  const Run without = run_of(one_in_flight(), request);
+  const Run with = run_of(drafted(texts, 100), request);
+  CHECK(with.choices[0].tokens == without.choices[0].tokens);
+  CHECK(with.choices[0].logprobs.size() == without.choices[0].logprobs.size());
+  CHECK(with.stats.num_accepted_tokens > 20);
+  CHECK(with.num_steps < without.num_steps);
+  // What the grammar forbids is never verified.
+  const Run wrong = run_of(drafted(texts, 0), request);
+  CHECK(wrong.choices[0].tokens == without.choices[0].tokens);
+}
+
+TEST_CASE("a draft that would end the generation is not computed", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 100));
+  const Run without = run_of(one_in_flight(), request);
+  const KnownTexts texts = texts_of(request);
+  // A token that comes somewhere in the middle ends it.
+  request.sampling.stop_token_ids = {without.choices[0].tokens[40]};
+  const Run stopped = run_of(one_in_flight(), request);
+  const Run with = run_of(drafted(texts, 100), request);
+  CHECK(with.choices[0].tokens == stopped.choices[0].tokens);
+  REQUIRE(with.choices[0].finishes.size() == 1);
+  CHECK(with.choices[0].finishes[0].stop_token == stopped.choices[0].finishes[0].stop_token);
+  CHECK(with.choices[0].finishes[0].num_generated_tokens == stopped.choices[0].finishes[0].num_generated_tokens);
+  CHECK(with.stats.num_accepted_tokens == with.stats.num_draft_tokens);
+}
+
+TEST_CASE("a drafter without memory is dropped, and its request goes on", "[engine][draft]") {
+  class Failing final : public Drafter {
+   public:
+    DraftStrength propose(std::span<const TokenId>, std::size_t, std::int64_t&, std::vector<TokenId>&) override {
+      throw std::bad_alloc();
+    }
+  };
+  HarnessOptions options = one_in_flight();
+  options.engine.speculation.method = SpeculationMethod::kPromptLookup;
+  int num_made = 0;
+  options.engine.make_drafter = [&](const Request&, std::int32_t) {
+    ++num_made;
+    return std::make_unique<Failing>();
+  };
+  const Request request = named(request_of(made_tokens(9, 1), 30));
+  const Run with = run_of(options, request);
+  CHECK(num_made == 1);
+  CHECK(with.choices[0].tokens == run_of(one_in_flight(), request).choices[0].tokens);
+  CHECK_FALSE(with.choices[0].finishes[0].error);
+}
+
+TEST_CASE("a device that fails while drafts are verified ends the request as ever", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 60));
+  const KnownTexts texts = texts_of(request);
+  Harness harness(drafted(texts, 100));
+  const auto sink = harness.submit(request);
+  while (harness.engine.stats().num_accepted_tokens < 4)
+    harness.step();
+  harness.model.fail_after_rows = harness.model.num_rows;
+  harness.run();
+  REQUIRE(sink->choices[0].finishes.size() == 1);
+  REQUIRE(sink->choices[0].finishes[0].error);
+  CHECK(sink->choices[0].finishes[0].error->code == "device_failed");
+  CHECK(std::equal(sink->choices[0].tokens.begin(), sink->choices[0].tokens.end(), texts.begin()->second.begin()));
+}
+
+TEST_CASE("devices with two steps in flight, and recurrent states, are not drafted", "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 60));
+  const KnownTexts texts = texts_of(request);
+  HarnessOptions deferred = drafted(texts, 100);
+  deferred.deferred_seed = 3;
+  const Run with = run_of(deferred, request);
+  CHECK(with.stats.num_drafts == 0);
+  CHECK(with.choices[0].tokens == texts.begin()->second);
+}
+
+TEST_CASE("a step with drafts in which nobody comes or goes allocates nothing", "[engine][draft][steady]") {
+  HarnessOptions options = one_in_flight();
+  options.num_blocks = 4000;
+  options.engine.scheduler.max_num_seqs = 8;
+  options.engine.speculation.method = SpeculationMethod::kPromptLookup;
+  KnownTexts texts;
+  const bool by_oracle = GENERATE(false, true);
+  const auto grammar = std::make_shared<VerseGrammar>();
+  const auto request_number = [&](int i) {
+    Request request = request_of(made_tokens(10 + i, i, 60), 3000);
+    request.id = std::to_string(i);
+    request.sampling.temperature = 0.8F;
+    request.sampling.seed = 7;
+    if (i % 4 == 1) request.sampling.repetition_penalty = 1.1F;
+    if (i % 4 == 2) request.sampling.dry.multiplier = 0.5F;
+    if (i % 4 == 3) request.grammar = grammar;
+    if (!by_oracle) request.sampling.allowed_token_ids = tokens_of({1, 2, 50, 51, 30});
+    return request;
+  };
+  for (int i = 0; by_oracle && i < 8; ++i)
+    texts.merge(texts_of(request_number(i)));
+  if (by_oracle) options.engine.make_drafter = OracleDrafter::factory(texts, 70, 60);
+  Harness harness(options);
+  harness.model.sequences_a_step.reserve(10'000);
+  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  for (int i = 0; i < 8; ++i) {
+    sinks.push_back(std::make_shared<DroppingSink>());
+    REQUIRE(harness.engine.queue().submit({std::make_shared<const Request>(request_number(i)), sinks.back()}));
+  }
+  for (int i = 0; i < 150; ++i)
+    harness.step();
+  const std::uint64_t verified_before = harness.engine.stats().num_draft_tokens;
+  const std::int64_t before = num_allocations();
+  for (int i = 0; i < 150; ++i)
+    harness.step();
+  CHECK(num_allocations() == before);
+  CHECK(harness.engine.stats().num_running == 8);
+  CHECK(harness.engine.stats().num_draft_tokens > verified_before);
+}
+
+TEST_CASE("a real model's bits do not depend on drafts", "[engine][draft][model]") {
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
+  const auto run = [&](const EngineOptions& options) {
+    ServedModel served(path, 200, options);
+    std::vector<std::shared_ptr<KeepingSink>> sinks;
+    for (int i = 0; i < 6; ++i) {
+      Request request = request_of(made_tokens(20 + 3 * i, i, 500), 150);
+      request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+      request.sampling.seed = 11;
+      request.sampling.num_logprobs = 3;
+      if (i == 3) request.num_choices = 3;
+      if (i == 4) request.sampling.frequency_penalty = 0.4F;
+      sinks.push_back(served.submit(std::move(request)));
+    }
+    served.run();
+    std::vector<ChoiceOutput> outputs;
+    for (const auto& sink : sinks)
+      outputs.insert(outputs.end(), sink->choices.begin(), sink->choices.end());
+    return std::pair(std::move(outputs), served.engine->stats());
+  };
+  EngineOptions options;
+  const auto [without, none] = run(options);
+  CHECK(none.num_drafts == 0);
+  KnownTexts texts;
+  std::size_t at = 0;
+  for (int i = 0; i < 6; ++i) {
+    for (int choice = 0; choice < (i == 3 ? 3 : 1); ++choice)
+      texts[{std::to_string(i), choice}] = without[at++].tokens;
+  }
+  options.speculation.method = SpeculationMethod::kPromptLookup;
+  const bool by_oracle = GENERATE(true, false);  // or by prompt lookup
+  if (by_oracle) options.make_drafter = OracleDrafter::factory(texts, 70, 500);
+  const auto [with, stats] = run(options);
+  REQUIRE(with.size() == without.size());
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    CHECK(with[i].tokens == without[i].tokens);
+    REQUIRE(with[i].logprobs.size() == without[i].logprobs.size());
+    for (std::size_t k = 0; k < with[i].logprobs.size(); ++k) {
+      CHECK(with[i].logprobs[k].logprob == without[i].logprobs[k].logprob);
+      CHECK(with[i].logprobs[k].top == without[i].logprobs[k].top);
+    }
+  }
+  if (by_oracle && !default_deferred_seed()) CHECK(stats.num_accepted_tokens > 100);
+}

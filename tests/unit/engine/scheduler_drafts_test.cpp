@@ -1,0 +1,210 @@
+// How many drafts a step verifies: exact choices under known prices.
+#include <catch2/catch.hpp>
+#include <deque>
+
+#include "core/sched/scheduler.h"
+#include "tests/unit/engine/harness.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+// Streams of one prompt token each, whose prices are learned from steps with the price given: 10 ms, and
+// `stream_ms` for each row.
+class DraftedScene {
+ public:
+  explicit DraftedScene(int num_streams, double stream_ms, SchedulerOptions options = {}, std::int64_t num_blocks = 400)
+      : kv_(num_blocks, 4, false), scheduler(options, kv_), stream_s_(stream_ms / 1000.0) {
+    for (int i = 0; i < num_streams; ++i)
+      add(3);
+    if (num_streams > 0) step();
+    // Rows of every number are seen, so that the price of a row is known.
+    for (int i = 0; i < 120 && stream_ms > 0.0; ++i) {
+      for (Sequence& sequence : sequences)
+        draft(sequence, i % 5, 1.0);
+      step();
+    }
+    clear_drafts();
+  }
+
+  Sequence& add(int num_prompt_tokens, int max_tokens = 100'000) {
+    auto request = std::make_shared<Request>(request_of(made_tokens(num_prompt_tokens, 1), max_tokens));
+    request->sampling.max_tokens = 500;
+    request->arrival = Clock::time_point(std::chrono::milliseconds(sequences.size()));
+    Sequence& sequence = sequences.emplace_back();
+    sequence.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
+    sequence.tokens = request->prompt;
+    sequence.num_prompt_tokens = num_prompt_tokens;
+    sequence.request = std::move(request);
+    scheduler.add(sequence);
+    return sequence;
+  }
+
+  static void draft(Sequence& sequence, int count, double rate) {
+    sequence.drafts.assign(static_cast<std::size_t>(count), TokenId{7});
+    sequence.draft_rate = rate;
+  }
+  void clear_drafts() {
+    for (Sequence& sequence : sequences)
+      sequence.drafts.clear();
+  }
+
+  // Drafts of each entry; all of them turn out wrong but for `num_accepted`.
+  Counts step(std::int64_t num_accepted = 0) {
+    scheduler.schedule(plan, limits);
+    Counts counts;
+    StepOutput output;
+    for (const StepEntry& entry : plan.entries) {
+      counts.push_back(entry.num_drafts);
+      output.entries.push_back({entry.num_tokens, std::min(num_accepted, entry.num_drafts)});
+    }
+    output.seconds = 0.01 + stream_s_ * plan.terms.num_streams + 0.001 * plan.terms.num_prompt_tokens;
+    scheduler.commit(plan, output);
+    for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+      Sequence& sequence = *plan.entries[i].sequence;
+      if (sequence.num_computed < sequence.num_tokens()) continue;
+      const std::int64_t num_new = 1 + output.entries[i].num_accepted;
+      for (std::int64_t k = 0; k < num_new; ++k)
+        sequence.tokens.push_back(TokenId{7});
+    }
+    return counts;
+  }
+
+ private:
+  KvCache kv_;
+
+ public:
+  Scheduler scheduler;
+  StepLimits limits;
+  StepPlan plan;
+  std::deque<Sequence> sequences;
+
+ private:
+  const double stream_s_;
+};
+
+}  // namespace
+
+TEST_CASE("drafts are verified while they yield more for their time than the streams do", "[scheduler][draft]") {
+  // A row takes 1 ms, one stream 11 ms. Of rate 0.5 the third is right once in 8 times: 8 ms for a token, where the
+  // step with two drafts yields 1.75 tokens in 13 ms. That is not worth the margin.
+  DraftedScene scene(1, 1.0);
+  scene.draft(scene.sequences[0], 8, 0.5);
+  CHECK(scene.step() == Counts{2});
+  scene.draft(scene.sequences[0], 8, 0.95);
+  CHECK(scene.step() == Counts{8});
+  scene.draft(scene.sequences[0], 8, 0.05);
+  CHECK(scene.step() == Counts{0});
+}
+
+TEST_CASE("where rows are dear drafts are left alone", "[scheduler][draft]") {
+  DraftedScene scene(4, 10.0);  // 4 rows in 50 ms: a token takes 12.5 ms, a row 10 ms
+  for (Sequence& sequence : scene.sequences)
+    scene.draft(sequence, 4, 0.7);
+  CHECK(scene.step() == Counts{0, 0, 0, 0});
+  for (Sequence& sequence : scene.sequences)
+    scene.draft(sequence, 4, 0.99);
+  CHECK(scene.step()[0] > 0);
+}
+
+TEST_CASE("the likeliest drafts of all sequences are taken first, in the order of importance", "[scheduler][draft]") {
+  DraftedScene scene(3, 0.2);
+  scene.draft(scene.sequences[0], 4, 0.5);
+  scene.draft(scene.sequences[1], 4, 0.9);
+  scene.draft(scene.sequences[2], 4, 0.5);
+  scene.limits.max_seconds = 0.01 + 9.5 * 0.0002;  // room for six drafts
+  const Counts counts = scene.step();
+  CHECK(counts == Counts{1, 4, 1});
+}
+
+TEST_CASE("no step verifies more drafts than there are logits for", "[scheduler][draft]") {
+  DraftedScene scene(12, 0.01);
+  for (Sequence& sequence : scene.sequences)
+    scene.draft(sequence, 8, 1.0);
+  std::int64_t sum = 0;
+  for (const std::int64_t count : scene.step())
+    sum += count;
+  CHECK(sum == kMostDraftsOfStep);
+}
+
+TEST_CASE("before prices are known a few drafts are verified", "[scheduler][draft]") {
+  DraftedScene fresh(0, 0.0);
+  Sequence& sequence = fresh.add(3);
+  fresh.scheduler.schedule(fresh.plan);
+  fresh.scheduler.commit(fresh.plan, {.seconds = 0.0});  // nothing is learned of it
+  sequence.tokens.push_back(TokenId{1});
+  fresh.draft(sequence, 8, 0.9);
+  fresh.scheduler.schedule(fresh.plan);
+  REQUIRE(fresh.plan.entries.size() == 1);
+  CHECK(fresh.plan.entries[0].num_drafts == 2);
+  CHECK(fresh.plan.entries[0].num_tokens == 3);
+}
+
+TEST_CASE("the target between tokens bounds drafts while another streams", "[scheduler][draft]") {
+  SchedulerOptions options{.max_num_seqs = 8};
+  options.target_itl_ms = 15.0;
+  DraftedScene pair(2, 1.0, options);  // 12 ms without drafts
+  for (Sequence& sequence : pair.sequences)
+    pair.draft(sequence, 8, 1.0);
+  const Counts counts = pair.step();
+  CHECK(counts[0] + counts[1] == 2);
+  DraftedScene alone(1, 1.0, options);
+  alone.draft(alone.sequences[0], 8, 1.0);
+  CHECK(alone.step() == Counts{8});
+}
+
+TEST_CASE("drafts leave half of the tokens of a step to prompts", "[scheduler][draft]") {
+  DraftedScene scene(1, 0.1, {.max_num_seqs = 8, .max_num_batched_tokens = 9});
+  scene.add(40);
+  scene.draft(scene.sequences[0], 8, 1.0);
+  CHECK(scene.step() == Counts{4, 0});
+  CHECK(scene.plan.num_prompt_tokens == 4);
+}
+
+TEST_CASE("nothing is preempted for a draft, and none takes a block that others need next", "[scheduler][draft]") {
+  // Two streams of up to two blocks each, in a pool of five.
+  DraftedScene scene(2, 0.1, {.max_num_seqs = 4}, 200);
+  Sequence& first = scene.sequences[0];
+  scene.draft(first, 8, 1.0);
+  scene.draft(scene.sequences[1], 8, 1.0);
+  CHECK(scene.step() == Counts{8, 8});
+  CHECK(scene.plan.preempted.empty());
+
+  DraftedScene small(2, 0.0, {.max_num_seqs = 4}, 3);  // prices unknown: two drafts each
+  // Three blocks, of which each holds one: a draft's block would leave the other none for its next.
+  while (small.sequences[0].num_tokens() % 4 != 0)
+    small.step();
+  small.draft(small.sequences[0], 2, 1.0);
+  small.draft(small.sequences[1], 2, 1.0);
+  CHECK(small.step() == Counts{0, 0});
+  CHECK(small.plan.preempted.empty());
+}
+
+TEST_CASE("accepted drafts count as computed, rejected ones do not", "[scheduler][draft]") {
+  DraftedScene scene(1, 0.1);
+  Sequence& sequence = scene.sequences[0];
+  const std::int64_t num_computed = sequence.num_computed;
+  scene.draft(sequence, 8, 1.0);
+  CHECK(scene.step(3) == Counts{8});
+  CHECK(sequence.num_computed == num_computed + 4);
+  CHECK(sequence.num_remaining() == 1);
+  scene.clear_drafts();
+  CHECK(scene.step() == Counts{0});
+  CHECK(sequence.num_computed == num_computed + 5);
+}
+
+TEST_CASE("drafts of an entry that ends early are not kept", "[scheduler][draft]") {
+  DraftedScene scene(1, 0.1);
+  Sequence& sequence = scene.sequences[0];
+  scene.draft(sequence, 8, 1.0);
+  scene.scheduler.schedule(scene.plan);
+  const std::int64_t num_computed = sequence.num_computed;
+  StepOutput output;
+  output.end_early(scene.plan, 4);  // the last token, and three drafts
+  output.entries[0].num_accepted = 2;
+  scene.scheduler.commit(scene.plan, output);
+  CHECK(sequence.num_computed == num_computed + 3);
+}
