@@ -131,12 +131,6 @@ docs:
 	@deploy/install-packages.sh mkdocs mkdocs-material python3
 	python3 deploy/site/build.py build/docs
 
-# The container image; needs Docker. `make check-deploy` builds and runs it without.
-# The guide as a site: build/docs/index.html. Fails on a dead link.
-docs:
-	@deploy/install-packages.sh mkdocs mkdocs-material python3
-	python3 deploy/site/build.py build/docs
-
 # build/release-VERSION: source archive, Debian package, image where buildah or docker is, SBOM, checksums.
 release: deb
 	deploy/release/release.sh build/release

@@ -66,11 +66,11 @@ TEST_CASE("inspect's JSON has metadata, tensors, model and plan, or the refusal"
     return nlohmann::json::parse(
         inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "test"}));
   };
-  const auto json = inspected(std::uint64_t{4} << 30);
-  CHECK(json["metadata"]["general.architecture"] == "llama");
-  CHECK(json["metadata"]["tokenizer.ggml.tokens"] == nlohmann::json{{"num_elements", 3072}});
-  CHECK(json["tensors"].size() == 39);
-  CHECK(json["model"]["max_context"] == 2048);
-  CHECK(json["plan"]["kv_tokens"] > 0);
+  const auto document = inspected(std::uint64_t{4} << 30);
+  CHECK(document["metadata"]["general.architecture"] == "llama");
+  CHECK(document["metadata"]["tokenizer.ggml.tokens"] == nlohmann::json{{"num_elements", 3072}});
+  CHECK(document["tensors"].size() == 39);
+  CHECK(document["model"]["max_context"] == 2048);
+  CHECK(document["plan"]["kv_tokens"] > 0);
   CHECK(inspected(1)["refusal"].get<std::string>().find("does not fit") != std::string::npos);
 }
