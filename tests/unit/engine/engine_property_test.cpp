@@ -136,6 +136,9 @@ class Life {
     }
     if (!one_in(3)) {
       engine.speculation = {SpeculationMethod::kPromptLookup, 1 + below(12)};
+      // How much is verified follows from prices: not from this machine's, so that it is the same in each run.
+      if (!options.deferred_seed || options.interrupt_seed)
+        options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
       constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
       if (!one_in(4)) engine.make_drafter = OracleDrafter::factory(texts_, kPercents[random_() % 3], 62);
     }
