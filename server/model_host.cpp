@@ -66,10 +66,6 @@ class OpenedHost final : public OpenedModel {
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
-    const KvCacheOptions& cache = spec_.engine.kv_cache;
-    if (loaded_->info().kv_split.window > 0 && (cache.host_tier_bytes > 0 || !cache.disk_tier_path.empty()))
-      log::info("{}: layers that see {} tokens keep all tokens, for the tiers below the pool hold whole blocks",
-                spec_.model.path.string(), loaded_->info().kv_split.window);
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);

@@ -40,7 +40,7 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
   try {
-    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get());
+    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get(), window_storage_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
       switch (copy.of) {
         case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;

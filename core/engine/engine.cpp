@@ -10,7 +10,6 @@
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
-#include "kernels/check.h"
 
 namespace quire {
 
@@ -25,10 +24,10 @@ constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
 // Whatever makes the bytes of a block mean something else, or come out differently.
 std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
-                        std::size_t block_bytes, std::int64_t state_bytes) {
+                        std::size_t block_bytes, std::int64_t extra_bytes) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
                      layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype),
-                     block_bytes, state_bytes);
+                     block_bytes, extra_bytes);
 }
 
 std::int64_t num_states(Executor& executor) {
@@ -41,7 +40,9 @@ KvWindow window_of(Executor& executor) {
           .num_parts = executor.window_storage()->layout().num_blocks};
 }
 
-std::int64_t state_bytes(Executor& executor) {
+// Of what may be kept beside a block: a recurrent state, or a part for windows.
+std::int64_t extra_bytes(Executor& executor) {
+  if (KvStorage* const windows = executor.window_storage()) return static_cast<std::int64_t>(windows->block_bytes());
   return executor.states() == nullptr ? 0 : static_cast<std::int64_t>(executor.states()->state_bytes());
 }
 
@@ -81,7 +82,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
           identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
-                      executor_->storage().block_bytes(), state_bytes(*executor_)),
+                      executor_->storage().block_bytes(), extra_bytes(*executor_)),
           num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
@@ -95,9 +96,8 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                        [this] { queue.wake(); });
   }
   if (host_ != nullptr || disk_ != nullptr) {
-    QUIRE_CHECK(!kv_.has_window(), "with a tier below the pool all layers keep all tokens");
     lower_tier_ = std::make_unique<LowerTier>(kv_, static_cast<std::int64_t>(executor_->storage().block_bytes()),
-                                              state_bytes(*executor_), host_.get(), disk_.get());
+                                              extra_bytes(*executor_), host_.get(), disk_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();

@@ -9,27 +9,29 @@ namespace quire {
 
 namespace {
 
-void offload(const BlockMove& move, const KvStorage& storage, const StateStorage* states) {
+void offload(const BlockMove& move, const KvStorage& storage, const StateStorage* states, const KvStorage* windows) {
   const std::span<std::byte> bytes(*move.unfilled);
   storage.read_block(move.block.value, bytes.first(storage.block_bytes()));
   if (move.state != kNoState) states->read_state(move.state.value, bytes.subspan(storage.block_bytes()));
+  if (move.part != kNoPart) windows->read_block(move.part.value, bytes.subspan(storage.block_bytes()));
 }
 
-void load(const BlockMove& move, KvStorage& storage, StateStorage* states) {
+void load(const BlockMove& move, KvStorage& storage, StateStorage* states, KvStorage* windows) {
   const std::span<const std::byte> bytes(*move.bytes);
   if (move.block != kNoBlock) storage.write_block(move.block.value, bytes.first(storage.block_bytes()));
   if (move.state != kNoState) states->write_state(move.state.value, bytes.subspan(storage.block_bytes()));
+  if (move.part != kNoPart) windows->write_block(move.part.value, bytes.subspan(storage.block_bytes()));
 }
 
 }  // namespace
 
-MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states) {
+MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states, KvStorage* windows) {
   MoveTimes times;
   for (const BlockMove& move : moves) {
     const auto began = std::chrono::steady_clock::now();
     switch (move.kind) {
-      case BlockMove::Kind::kOffload: offload(move, storage, states); break;
-      case BlockMove::Kind::kLoad: load(move, storage, states); break;
+      case BlockMove::Kind::kOffload: offload(move, storage, states, windows); break;
+      case BlockMove::Kind::kLoad: load(move, storage, states, windows); break;
       case BlockMove::Kind::kCopyState: states->copy_state(move.source.value, move.state.value); continue;
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;

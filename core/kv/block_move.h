@@ -11,6 +11,7 @@
 
 #include "core/kv/prefix_index.h"
 #include "core/kv/tier_record.h"
+#include "core/kv/window_pool.h"
 
 namespace quire {
 
@@ -25,10 +26,11 @@ struct BlockMove {
   };
   Kind kind;
   PrefixNode node = kNoNode;  // whose content it is
-  BlockId block = kNoBlock;   // kNoBlock: the state alone
+  BlockId block = kNoBlock;   // kNoBlock: the state or the part alone
   StateId state = kNoState;   // after the block's last token; kNoState: none
+  PartId part = kNoPart;      // of the block, for layers with a window; kNoPart: none
   StateId source = kNoState;
-  BlockPayload bytes{};                        // the block's, then the state's
+  BlockPayload bytes{};                        // the block's, then the state's or the part's
   std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
   bool is_for_disk = false;                    // of kOffload: written to the disk once it is filled
 };
@@ -39,7 +41,7 @@ struct MoveTimes {
   double load_s = 0.0;
 };
 
-// Does the moves, one after the other. states: null where no move names one.
-MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states);
+// Does the moves, one after the other. states, windows: null where no move names a state or a part.
+MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states, KvStorage* windows);
 
 }  // namespace quire

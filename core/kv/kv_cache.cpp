@@ -176,7 +176,8 @@ bool KvCache::grow(BlockTable& table, std::int64_t num_computed, std::int64_t nu
   const std::int64_t added = std::max<std::int64_t>(0, blocks_for(num_tokens) - held);
   const std::size_t tail = as_size(num_computed / block_size_);
   const bool shared_tail = tail < table.blocks.size() && pool_.num_references(table.blocks[tail]) > 1;
-  if (has_window() && !has_parts_to_grow(table, num_tokens, shared_tail)) return false;
+  const auto has_parts = [&] { return !has_window() || has_parts_to_grow(table, num_tokens, shared_tail); };
+  if (!has_parts() && !(listener_ != nullptr && listener_->give_way() && has_parts())) return false;
   const std::int64_t needed = added + (shared_tail ? 1 : 0);
   if (needed > 0 && !make_room(needed) && !(listener_ != nullptr && listener_->give_way() && make_room(needed)))
     return false;
@@ -384,7 +385,8 @@ void KvCache::leave_tree(BlockId block) {
   index_.forget_unused(node);
 }
 
-KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node) {
+KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node, bool with_part) {
+  if (with_part && parts_.num_available() == 0) return {};
   Taken taken{.block = index_.block(node)};
   if (taken.block != kNoBlock) {
     pool_.retain(taken.block);
@@ -401,6 +403,7 @@ KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node) {
   table.blocks.push_back(taken.block);
   table.node = node;
   ++table.num_entered;
+  if (with_part) taken.new_part = hold_part(table);
   return taken;
 }
 

@@ -66,6 +66,8 @@ class KvCacheListener {
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
   // In the moment before a node's recurrent state, which stands after all of its tokens, leaves the pool of states.
   virtual void before_snapshot_leaves(PrefixNode node) = 0;
+  // In the moment before a block loses the part for windows that was worth keeping.
+  virtual void before_part_leaves(PrefixNode node) = 0;
   // A table whose prefix is being restored is closed.
   virtual void before_close(BlockTable& table) = 0;
   // A running sequence lacks room: gives back blocks that are only held to be handed over; false where there are none.
@@ -133,8 +135,21 @@ class KvCache {
   struct Taken {
     BlockId block = kNoBlock;
     bool is_new = false;
+    PartId new_part = kNoPart;
   };
-  Taken take(BlockTable& table, PrefixNode node);
+  // with_part: the table pins the block's part from then on, or a new one whose content the caller writes as well. So
+  // it must for all blocks that it takes after this one.
+  Taken take(BlockTable& table, PrefixNode node, bool with_part = false);
+  // Of a node in the pool: its block's part for windows, and whether that is worth keeping.
+  PartId part_of(PrefixNode node) const { return parts_.part_of(index_.block(node)); }
+  bool has_part(PrefixNode node) const { return index_.block(node) != kNoBlock && part_of(node) != kNoPart; }
+  bool keeps_part(PrefixNode node) const { return has_part(node) && parts_.is_kept(index_.block(node)); }
+  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the next token
+  // sees first, or the last full one. A full one at least is kept, for kernels read past a window's beginning.
+  std::int64_t first_kept(std::int64_t num_computed) const {
+    const std::int64_t first_seen = std::max<std::int64_t>(0, num_computed - window_tokens_ + 1) / block_size_;
+    return std::min(first_seen, std::max<std::int64_t>(0, num_computed / block_size_ - 1));
+  }
   // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
   bool has_state_after(PrefixNode node) const;
   // A place for such a state, whose content the caller writes at once; kNoState without room.
@@ -180,12 +195,6 @@ class KvCache {
 
   // kv_cache_window.cpp: parts of blocks.
   PrefixMatch match_window(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
-  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the next token
-  // sees first, or the last full one. A full one at least is kept, for kernels read past a window's beginning.
-  std::int64_t first_kept(std::int64_t num_computed) const {
-    const std::int64_t first_seen = std::max<std::int64_t>(0, num_computed - window_tokens_ + 1) / block_size_;
-    return std::min(first_seen, std::max<std::int64_t>(0, num_computed / block_size_ - 1));
-  }
   std::int64_t parts_per_sequence() const { return WindowPool::parts_per_sequence(window_tokens_, block_size_); }
   std::int64_t parts_to_promise(std::int64_t num_matched, std::int64_t num_tokens) const;
   void begin_window(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens);
@@ -194,6 +203,7 @@ class KvCache {
   bool pin_adopted(BlockTable& table, BlockId found);
   bool has_parts_to_grow(const BlockTable& table, std::int64_t num_tokens, bool shared_tail) const;
   void give_part(BlockTable& table, BlockId block);
+  PartId hold_part(BlockTable& table);
   void give_parts(BlockTable& table, std::int64_t num_tokens);
   void hand_over_part(BlockId from, BlockId to);
   void unpin_behind(BlockTable& table, std::int64_t num_computed);

@@ -137,7 +137,24 @@ void KvCache::give_part(BlockTable& table, BlockId block) {
     --table.num_promised;
     parts_.fulfil(1);
   }
+  const BlockId leaving = parts_.next_to_leave();
+  const bool is_offered = leaving != kNoBlock && parts_.is_kept(leaving) && !pool_.is_forgettable(leaving);
+  if (listener_ != nullptr && is_offered) listener_->before_part_leaves(index_.node_of(leaving));
   parts_.assign(block);
+}
+
+// Of the table's last block; kNoPart where it had one.
+PartId KvCache::hold_part(BlockTable& table) {
+  const BlockId block = table.blocks.back();
+  const auto index = static_cast<std::int32_t>(table.blocks.size()) - 1;
+  if (table.pinned_begin == table.pinned_end) table.pinned_begin = index;
+  table.pinned_end = index + 1;
+  if (!parts_.has_part(block)) {
+    give_part(table, block);
+    return parts_.part_of(block);
+  }
+  parts_.pin(block);
+  return kNoPart;
 }
 
 void KvCache::give_parts(BlockTable& table, std::int64_t num_tokens) {

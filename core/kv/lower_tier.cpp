@@ -37,7 +37,7 @@ LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tok
 
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t state_bytes, HostTier* host, DiskTier* disk,
+LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
                      const LowerTierOptions& options)
     : kv_(kv),
       index_(kv.mutable_index()),
@@ -45,7 +45,7 @@ LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t state_b
       disk_(disk),
       options_(options),
       block_bytes_(block_bytes),
-      state_bytes_(state_bytes),
+      extra_bytes_(extra_bytes),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
   kv_.set_listener(this);
 }
@@ -101,40 +101,55 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
   if (refuses_host && measures_) load_seconds_ *= kRefused;
   if (refuses_disk) read_seconds_ *= kRefused;
   PrefixNode node = restore.table->root;
-  bool is_below = false;       // something of the prefix so far
-  std::int64_t num_found = 0;  // blocks, up to where the sequence can go on
+  bool is_below = false;         // something of the prefix so far
+  std::int64_t last_below = -1;  // the last block of it whose extra is below alone
+  std::int64_t first_whole = 0;  // since there all extras are to be had
+  std::int64_t num_found = 0;    // blocks, up to where the sequence can go on
   bool is_found_below = false;
   for (std::int64_t index = 0; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
     node = child(restore, node, index);
     if (node == kNoNode) break;
-    const auto is_kept = [&](bool with_state) {
-      return (!refuses_host && is_on_host(node, with_state)) || (!refuses_disk && is_on_disk(node, with_state));
+    const auto is_kept = [&](bool with_extra) {
+      return (!refuses_host && is_on_host(node, with_extra)) || (!refuses_disk && is_on_disk(node, with_extra));
     };
     if (index_.block(node) == kNoBlock) {
       if (!is_kept(false)) break;
       is_below = true;
     }
-    const bool has_state = state_bytes_ == 0 || kv_.has_state_after(node);
-    if (!has_state && !is_kept(true)) continue;
+    if (!pool_has_extra(node)) {
+      last_below = index;
+      if (!is_kept(true)) first_whole = index + 1;
+    }
+    const std::int64_t first_needed = first_with_extra(index + 1);
+    if (first_whole > first_needed) continue;
     num_found = index + 1;
-    is_found_below = is_below || !has_state;
+    is_found_below = is_below || last_below >= first_needed;
   }
   return is_found_below ? num_found : 0;
 }
 
-bool LowerTier::is_on_host(PrefixNode node, bool with_state) const {
+bool LowerTier::is_on_host(PrefixNode node, bool with_extra) const {
   if (host_ == nullptr || !host_->contains(node)) return false;
-  return !with_state || has_state(std::ssize(*host_->payload(node)));
+  return !with_extra || has_extra(std::ssize(*host_->payload(node)));
 }
 
-bool LowerTier::is_on_disk(PrefixNode node, bool with_state) const {
+bool LowerTier::is_on_disk(PrefixNode node, bool with_extra) const {
   if (disk_ == nullptr || !disk_->is_readable(node)) return false;
-  return !with_state || has_state(disk_->payload_bytes(node));
+  return !with_extra || has_extra(disk_->payload_bytes(node));
 }
 
-// The last block comes with the state that the sequence goes on from.
-bool LowerTier::lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const {
-  return state_bytes_ > 0 && index + 1 == restore.num_blocks && !kv_.has_state_after(node);
+bool LowerTier::pool_has_extra(PrefixNode node) const {
+  if (extra_bytes_ == 0) return true;
+  return kv_.has_window() ? kv_.has_part(node) : kv_.has_state_after(node);
+}
+
+std::int64_t LowerTier::first_with_extra(std::int64_t num_blocks) const {
+  return kv_.has_window() ? kv_.first_kept(num_blocks * kv_.block_size()) : num_blocks - 1;
+}
+
+// The last block comes with the state that the sequence goes on from, the last ones with the parts that it sees.
+bool LowerTier::lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const {
+  return index >= first_with_extra(restore.num_blocks) && !pool_has_extra(node);
 }
 
 void LowerTier::begin_step(Clock::time_point now) {
@@ -167,7 +182,7 @@ void LowerTier::receive() {
     const std::uint64_t restore = reading_.extract(each.node).mapped().restore;
     if (each.payload == nullptr) continue;
     const std::int64_t num_bytes = std::ssize(*each.payload);
-    if (num_bytes != block_bytes_ && !has_state(num_bytes)) continue;
+    if (num_bytes != block_bytes_ && !has_extra(num_bytes)) continue;
     follow(read_seconds_, of_block(each.seconds, num_bytes));
     index_.add_user(each.node);
     arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
@@ -188,12 +203,12 @@ bool LowerTier::advance(Restore& restore) {
   while (restore.held.num_entered < restore.num_blocks) {
     const PrefixNode node = child(restore, restore.held.node, restore.held.num_entered);
     if (node == kNoNode) return true;
-    const bool with_state = lacks_state(restore, node, restore.held.num_entered);
-    if (index_.block(node) != kNoBlock && !with_state) {
-      kv_.take(restore.held, node);
+    const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
+    if (index_.block(node) != kNoBlock && !with_extra) {
+      if (!hold(restore, node)) return true;
       continue;
     }
-    const BlockPayload payload = payload_of(node, with_state);
+    const BlockPayload payload = payload_of(node, with_extra);
     if (payload == nullptr) return !read_ahead(restore);
     if (!may_hold_more(restore)) return false;
     if (bytes_in_ < block_bytes_) {
@@ -211,30 +226,40 @@ bool LowerTier::may_hold_more(const Restore& restore) const {
   return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();
 }
 
-BlockPayload LowerTier::payload_of(PrefixNode node, bool with_state) const {
-  if (is_on_host(node, with_state)) return host_->payload(node);
+BlockPayload LowerTier::payload_of(PrefixNode node, bool with_extra) const {
+  if (is_on_host(node, with_extra)) return host_->payload(node);
   const auto arrived = arrived_.find(node);
   if (arrived == arrived_.end()) return nullptr;
   const BlockPayload& payload = arrived->second.payload;
-  return with_state && !has_state(std::ssize(*payload)) ? nullptr : payload;
+  return with_extra && !has_extra(std::ssize(*payload)) ? nullptr : payload;
+}
+
+// The restore goes on with the node's block, which stays until it has ended; what is new of it is named in `load`.
+// False without room.
+bool LowerTier::hold(Restore& restore, PrefixNode node, BlockMove* load) {
+  const bool with_part = kv_.has_window() && restore.held.num_entered >= first_with_extra(restore.num_blocks);
+  const KvCache::Taken taken = kv_.take(restore.held, node, with_part);
+  if (taken.block == kNoBlock) return false;
+  if (load != nullptr && taken.is_new) load->block = taken.block;
+  if (load != nullptr) load->part = taken.new_part;
+  return true;
 }
 
 // False without room: some is left to those who run.
 bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
-  const bool with_state = lacks_state(restore, node, restore.held.num_entered);
-  grow(moves_, 1 + (with_state ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
+  if (kv_.has_window() && kv_.available().parts <= kv_.capacity().parts / 16) return false;
+  const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
+  grow(moves_, 1 + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
   BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
-  const KvCache::Taken taken = kv_.take(restore.held, node);
-  if (taken.block == kNoBlock) return false;
-  if (taken.is_new) load.block = taken.block;
-  if (with_state) {
+  if (!hold(restore, node, &load)) return false;
+  if (with_extra && !kv_.has_window()) {
     move_due_copies();
     load.state = kv_.keep_state_after(node);
   }
   moves_.push_back(std::move(load));
-  bytes_in_ -= payload_bytes(with_state);
+  bytes_in_ -= payload_bytes(with_extra);
   ++restore.num_copied;
   ++num_restored_;
   if (arrived_.erase(node) > 0) index_.drop_user(node);
@@ -281,9 +306,9 @@ bool LowerTier::read_ahead(const Restore& restore) {
   const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
   PrefixNode node = next;
   for (std::int64_t index = restore.held.num_entered; node != kNoNode;) {
-    const bool with_state = lacks_state(restore, node, index);
-    const bool is_to_be_read = (with_state || index_.block(node) == kNoBlock) &&
-                               payload_of(node, with_state) == nullptr && is_on_disk(node, with_state) &&
+    const bool with_extra = lacks_extra(restore, node, index);
+    const bool is_to_be_read = (with_extra || index_.block(node) == kNoBlock) &&
+                               payload_of(node, with_extra) == nullptr && is_on_disk(node, with_extra) &&
                                !reading_.contains(node);
     if (is_to_be_read) {
       const std::int64_t in_flight = num_bytes_in_flight();
@@ -301,7 +326,7 @@ bool LowerTier::read_ahead(const Restore& restore) {
     if (++index >= restore.num_blocks) break;
     node = child(restore, node, index);
   }
-  return reading_.contains(next) || is_on_disk(next, lacks_state(restore, next, restore.held.num_entered));
+  return reading_.contains(next) || is_on_disk(next, lacks_extra(restore, next, restore.held.num_entered));
 }
 
 std::int64_t LowerTier::num_bytes_in_flight() const {
@@ -361,27 +386,27 @@ void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   }
 }
 
-// In the tiers that do not have it yet, or have it without its state, as far as a step's share allows.
+// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
 void LowerTier::keep_below(PrefixNode node) {
   if (!index_.is_full(node)) return;
-  const bool with_state = state_bytes_ > 0 && kv_.has_state_after(node);
-  const std::int64_t num_bytes = payload_bytes(with_state);
-  const bool to_host = host_ != nullptr && !is_on_host(node, with_state);
+  const bool with_extra = extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
+  const std::int64_t num_bytes = payload_bytes(with_extra);
+  const bool to_host = host_ != nullptr && !is_on_host(node, with_extra);
   const bool is_on_its_way =
       outgoing_.contains(node) || (disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node));
-  const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_state) && can_write(num_bytes);
+  const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_extra) && can_write(num_bytes);
   if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
   if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
   try {
-    move_out(node, with_state, to_host, to_disk);
+    move_out(node, with_extra, to_host, to_disk);
   } catch (const std::bad_alloc&) {  // it is not kept: it is made anew
   }
 }
 
 // One copy for both. It is filled before anything that comes after it in the step reads it.
-void LowerTier::move_out(PrefixNode node, bool with_state, bool to_host, bool to_disk) {
-  const std::int64_t num_bytes = payload_bytes(with_state);
+void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk) {
+  const std::int64_t num_bytes = payload_bytes(with_extra);
   const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
   grow(moves_, 1);
   index_.reserve_nodes();
@@ -390,7 +415,8 @@ void LowerTier::move_out(PrefixNode node, bool with_state, bool to_host, bool to
   moves_.push_back({.kind = BlockMove::Kind::kOffload,
                     .node = node,
                     .block = index_.block(node),
-                    .state = with_state ? index_.snapshot(node) : kNoState,
+                    .state = with_extra && !kv_.has_window() ? index_.snapshot(node) : kNoState,
+                    .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
                     .bytes = content,
                     .unfilled = content.get(),
                     .is_for_disk = to_disk});

@@ -2,9 +2,10 @@
 // does it. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted sequence is
 // so swapped out, no more of it than room is needed for), unless it is cheaper made anew; what a request could use
 // comes back before it is started, if that is cheaper than computing it. Prices are averages of what was measured; one
-// that is refused falls by a hundredth each time, so that it is tried again. A recurrent state goes with the block that
-// it stands behind. Invariants: a step moves max_bytes_per_step in and as many out, or one block; max_bytes_in_flight
-// are being read or wait to be copied; a node is read once, however many wait for it.
+// that is refused falls by a hundredth each time, so that it is tried again. With a block goes its extra: the
+// recurrent state that stands behind it, or its part for windows where that is worth keeping. Invariants: a step moves
+// max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be copied; a node
+// is read once, however many wait for it.
 #pragma once
 
 #include <chrono>
@@ -34,8 +35,9 @@ class LowerTier : public KvCacheListener {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All must outlive it; a null tier is not there. state_bytes: of a model with recurrent layers, else 0.
-  LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t state_bytes, HostTier* host, DiskTier* disk,
+  // All must outlive it; a null tier is not there. extra_bytes: of a recurrent state, or of a part for windows; 0: the
+  // model has neither.
+  LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
             const LowerTierOptions& options = {});
   ~LowerTier() override;
 
@@ -75,6 +77,7 @@ class LowerTier : public KvCacheListener {
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
   void before_snapshot_leaves(PrefixNode node) override { keep_below(node); }
+  void before_part_leaves(PrefixNode node) override { keep_below(node); }
   void before_close(BlockTable& table) override;
   bool give_way() override;
 
@@ -101,20 +104,25 @@ class LowerTier : public KvCacheListener {
   bool try_to_advance(Restore& restore);
   bool read_ahead(const Restore& restore);
   bool may_hold_more(const Restore& restore) const;
-  bool lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const;
-  bool is_on_host(PrefixNode node, bool with_state) const;
-  bool is_on_disk(PrefixNode node, bool with_state) const;
-  BlockPayload payload_of(PrefixNode node, bool with_state) const;
+  bool lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const;
+  bool is_on_host(PrefixNode node, bool with_extra) const;
+  bool is_on_disk(PrefixNode node, bool with_extra) const;
+  BlockPayload payload_of(PrefixNode node, bool with_extra) const;
+  bool hold(Restore& restore, PrefixNode node, BlockMove* load = nullptr);
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
   void move_due_copies();
-  void move_out(PrefixNode node, bool with_state, bool to_host, bool to_disk);
-  std::int64_t payload_bytes(bool with_state) const { return with_state ? block_bytes_ + state_bytes_ : block_bytes_; }
+  void move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk);
+  std::int64_t payload_bytes(bool with_extra) const { return with_extra ? block_bytes_ + extra_bytes_ : block_bytes_; }
   // Of what took so long for so many bytes.
   double of_block(double seconds, std::int64_t num_bytes) const {
     return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
   }
   bool can_write(std::int64_t num_bytes) const { return disk_->can_take(outgoing_bytes_ + num_bytes); }
-  bool has_state(std::int64_t bytes) const { return state_bytes_ > 0 && bytes == block_bytes_ + state_bytes_; }
+  bool has_extra(std::int64_t bytes) const { return extra_bytes_ > 0 && bytes == block_bytes_ + extra_bytes_; }
+  // Whether the pool has a node's extra, where the model has any.
+  bool pool_has_extra(PrefixNode node) const;
+  // Of so many blocks, the first whose extra is needed to go on behind them.
+  std::int64_t first_with_extra(std::int64_t num_blocks) const;
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
   void refuse_disk(const Restore& restore);
@@ -129,7 +137,7 @@ class LowerTier : public KvCacheListener {
   DiskTier* const disk_;
   const LowerTierOptions options_;
   const std::int64_t block_bytes_;
-  const std::int64_t state_bytes_;
+  const std::int64_t extra_bytes_;
   Restores restores_;
   struct Reading {
     std::uint64_t restore;  // which asked for it

@@ -16,9 +16,8 @@ WindowPool::WindowPool(std::int64_t num_parts, std::int64_t num_blocks)
 void WindowPool::assign(BlockId block) {
   QUIRE_CHECK(!has_part(block), "a block has one part");
   if (free_head_ == kNoPart) {
-    const List& next = lists_[kPlain].length > 0 ? lists_[kPlain] : lists_[kKept];
-    QUIRE_CHECK(next.head != kNoPart, "a part is assigned where one is available");
-    drop(links_[index(next.head)].block);
+    QUIRE_CHECK(num_cached() > 0, "a part is assigned where one is available");
+    drop(next_to_leave());
   }
   const PartId part = free_head_;
   free_head_ = links_[index(part)].next;
@@ -26,6 +25,12 @@ void WindowPool::assign(BlockId block) {
   links_[index(part)] = {.block = block, .num_pins = 1};
   slot_of(block) = part;
   peak_pinned_ = std::max(peak_pinned_, num_pinned());
+}
+
+BlockId WindowPool::next_to_leave() const {
+  if (free_head_ != kNoPart || num_cached() == 0) return kNoBlock;
+  const List& next = lists_[kPlain].length > 0 ? lists_[kPlain] : lists_[kKept];
+  return links_[index(next.head)].block;
 }
 
 void WindowPool::pin(BlockId block) {

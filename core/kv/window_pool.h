@@ -38,6 +38,7 @@ class WindowPool {
   // Gives a block without a part one, pinned once: a free one, or the cached one that leaves next. One of them at least
   // must be there.
   void assign(BlockId block);
+  BlockId next_to_leave() const;  // whose part assign() would take; kNoBlock: it would take none
   // Of blocks with a part.
   void pin(BlockId block);
   bool unpin(BlockId block);  // whether that was the last pin

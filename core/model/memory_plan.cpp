@@ -210,10 +210,10 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const std::int64_t num_rows =
       is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
-  // A window as long as any sequence frees nothing; the tiers below the pool keep whole blocks.
+  // A window as long as any sequence frees nothing. The tiers below the pool keep blocks that have bytes.
   const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
   const KvSplit& split = model.info().kv_split;
-  const bool splits = split.window > 0 && split.window < model_len && !has_tier;
+  const bool splits = split.window > 0 && split.window < model_len && !(has_tier && block_bytes(split.full) == 0);
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
   const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(model.info().kv_layout);
   return {.weight_bytes = model.weight_bytes(backend),

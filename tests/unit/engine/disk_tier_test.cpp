@@ -362,6 +362,27 @@ TEST_CASE("after a restart the first repeated conversation is served from the di
   CHECK(harness.engine.stats().num_blocks_restored == (damaged ? 5 : 10));
 }
 
+TEST_CASE("after a restart a conversation of windows is served from the disk", "[tier][engine][window]") {
+  const TemporaryFolder folder;
+  const std::vector<TokenId> prompt = made_tokens(121, 1);
+  HarnessOptions options = with_tier(folder.path());
+  options.window = 12;
+  options.engine.num_window_parts = WindowPool::least_parts(options.window, options.block_size);
+  std::vector<TokenId> expected;
+  {
+    Harness harness(options);
+    harness.engine.start();
+    expected = served(harness.engine, prompt, 10).first;
+  }
+  Harness harness(options);
+  harness.engine.start();
+  const auto [tokens, info] = served(harness.engine, prompt, 10);
+  CHECK(tokens == expected);
+  // The prompt's last block was no longer the end of the sequence, but the window before its border was kept.
+  CHECK(info.num_cached_tokens >= 121 - 32 - 4);
+  CHECK(harness.engine.stats().num_blocks_restored >= 22);
+}
+
 TEST_CASE("blocks move where nothing is computed, and no step is counted", "[tier][engine]") {
   const TemporaryFolder folder;
   HarnessOptions options = with_tier(folder.path());

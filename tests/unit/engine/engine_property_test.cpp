@@ -129,7 +129,7 @@ class Life {
     engine.kv_cache.isolate_by_key = one_in(4);
     if (one_in(2)) options.deferred_seed = random_();
     if (one_in(3)) options.interrupt_seed = random_();
-    if (engine.kv_cache.host_tier_bytes == 0 && one_in(2)) {  // below the pool layers keep all tokens
+    if (one_in(2)) {
       options.window = 1 + below(30);
       engine.num_window_parts =
           std::min(options.num_blocks, WindowPool::least_parts(options.window, options.block_size) + below(12));

@@ -172,10 +172,11 @@ class Harness {
 };
 
 // Does what the tier wants moved, as an executor does with a step.
-inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, StateStorage* states = nullptr) {
+inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, StateStorage* states = nullptr,
+                                       KvStorage* windows = nullptr) {
   std::vector<BlockMove> moves;
   tier.take_moves(moves);
-  tier.finish_moves(moves, quire::do_moves(moves, storage, states));
+  tier.finish_moves(moves, quire::do_moves(moves, storage, states, windows));
   return moves;
 }
 

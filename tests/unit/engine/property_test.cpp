@@ -57,13 +57,15 @@ class Shadow {
         storage_({.num_layers = 1, .num_blocks = world.num_blocks, .block_size = kWorldBlockSize}),
         states_(world.num_states),
         window_(world.window.num_tokens),
-        window_memory_(static_cast<std::size_t>(world.window.num_parts * kWorldBlockSize)),
+        window_storage_({.num_layers = 1, .num_blocks = world.window.num_parts, .block_size = kWorldBlockSize}),
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
     kv_.set_snapshot_interval(16);
-    const auto state_bytes = static_cast<std::int64_t>(world.num_states > 0 ? states_.state_bytes() : 0);
+    const auto extra_bytes = static_cast<std::int64_t>(world.num_states > 0         ? states_.state_bytes()
+                                                       : world.window.num_parts > 0 ? window_storage_.block_bytes()
+                                                                                    : 0);
     if (world.tier_bytes > 0)
-      lower_tier_.emplace(kv_, static_cast<std::int64_t>(storage_.block_bytes()), state_bytes, &host_, nullptr);
+      lower_tier_.emplace(kv_, static_cast<std::int64_t>(storage_.block_bytes()), extra_bytes, &host_, nullptr);
   }
 
   void operate() {
@@ -182,7 +184,7 @@ class Shadow {
   }
 
   void compute() {
-    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_);
+    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_, &window_storage_);
     for (const BlockCopy& copy : plan_.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
         states_.copy_state(copy.source.value, copy.destination.value);
@@ -314,7 +316,8 @@ class Shadow {
   std::vector<std::int32_t>& memory_ = storage_.tokens;  // by slot: the token whose keys and values it holds
   StateMemory states_;
   const std::int64_t window_;
-  std::vector<std::int32_t> window_memory_;  // by slot of a part: the token that layers with a window keep there
+  FakeStorage window_storage_;
+  std::vector<std::int32_t>& window_memory_ = window_storage_.tokens;  // by slot of a part: what windows show
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;
@@ -357,6 +360,8 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
         worlds.push_back({options, num_blocks, true, content_hash, 0, 0, tight});
         worlds.push_back({options, num_blocks, true, weak_hash, 0, 0, wide});
         worlds.push_back({options, num_blocks, false, content_hash, 0, 0, tight});
+        worlds.push_back({options, num_blocks, true, weak_hash, 500, 0, tight});
+        worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, 0, wide});
       }
       worlds.push_back({options, num_blocks, true, weak_hash, 3000, options.max_num_seqs + 1});
       worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, options.max_num_seqs + 2});

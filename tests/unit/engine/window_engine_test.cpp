@@ -96,7 +96,7 @@ TEST_CASE("a beginning that many share is found after all parts of others were u
 }
 
 TEST_CASE("texts do not depend on the room for windows", "[engine][window]") {
-  const std::int64_t num_parts = GENERATE(kLeast, kLeast + 9, 40);
+  const std::int64_t num_parts = GENERATE(as<std::int64_t>{}, kLeast, kLeast + 9, 40);
   const bool prefix_caching = GENERATE(true, false);
   HarnessOptions options = windowed(120, num_parts);
   options.engine.kv_cache.enable_prefix_caching = prefix_caching;
@@ -131,8 +131,21 @@ TEST_CASE("texts do not depend on the room for windows", "[engine][window]") {
   }
   const EngineStats stats = harness.engine.stats();
   CHECK((stats.prefix_cache_hits > 0) == prefix_caching);
-  if (num_parts == kLeast) CHECK(stats.num_preemptions > 0);
   CHECK(stats.num_parts_used == 0);
+}
+
+TEST_CASE("streams that grow into their windows give way to the more important ones", "[engine][window]") {
+  HarnessOptions options = windowed(200, kLeast);
+  options.deferred_seed = GENERATE(std::optional<std::uint32_t>{}, std::optional<std::uint32_t>{5});
+  Harness harness(options);
+  std::vector<std::shared_ptr<KeepingSink>> sinks;
+  for (int i = 0; i < 8; ++i)
+    sinks.push_back(harness.submit(request_of(made_tokens(3, i), 60)));
+  harness.run();
+  CHECK(harness.engine.stats().num_preemptions > 0);
+  CHECK(harness.engine.stats().num_blocks_used_peak < 200);
+  for (int i = 0; i < 8; ++i)
+    CHECK(sinks[static_cast<std::size_t>(i)]->choices[0].tokens == text_alone(made_tokens(3, i), 60));
 }
 
 TEST_CASE("an abort gives parts back at once", "[engine][window]") {
@@ -158,4 +171,43 @@ TEST_CASE("a pool of few parts serves one sequence after another", "[engine][win
   harness.run();
   for (int i = 0; i < 5; ++i)
     CHECK(sinks[static_cast<std::size_t>(i)]->choices[0].tokens == text_alone(made_tokens(200, i), 50));
+}
+
+TEST_CASE("a preempted sequence finds its window in the host tier", "[engine][window][tier]") {
+  for (const bool swaps : {false, true}) {
+    HarnessOptions options = windowed(60, 24);
+    options.engine.kv_cache.host_tier_bytes = 1 << 20;
+    options.engine.scheduler.preemption = swaps ? Preemption::kSwap : Preemption::kRecompute;
+    options.deferred_seed = GENERATE(std::optional<std::uint32_t>{}, std::optional<std::uint32_t>{3});
+    Harness harness(options);
+    std::vector<std::shared_ptr<KeepingSink>> sinks;
+    for (int i = 0; i < 10; ++i)
+      sinks.push_back(harness.submit(request_of(made_tokens(30 + i, i), 60)));
+    harness.run();
+    for (int i = 0; i < 10; ++i)
+      CHECK(sinks[static_cast<std::size_t>(i)]->choices[0].tokens == text_alone(made_tokens(30 + i, i), 60));
+    const EngineStats stats = harness.engine.stats();
+    CHECK(stats.num_preemptions > 0);
+    CHECK(stats.num_swaps == (swaps ? stats.num_preemptions : 0));
+    CHECK((stats.num_blocks_restored > 0) == swaps);
+    CHECK(stats.num_parts_used == 0);
+  }
+}
+
+TEST_CASE("a conversation whose parts and blocks others took comes back from the host tier", "[engine][window][tier]") {
+  HarnessOptions options = windowed(120, 30);
+  options.engine.kv_cache.host_tier_bytes = 1 << 20;
+  Harness harness(options);
+  const std::vector<TokenId> prompt = made_tokens(200, 1);
+  const auto first = harness.submit(request_of(prompt, 20));
+  harness.run();
+  for (int i = 2; i < 6; ++i)
+    harness.submit(request_of(made_tokens(300, i), 5));
+  harness.run();
+  const std::vector<TokenId> next = joined(joined(prompt, first->choices[0].tokens), made_tokens(9, 7));
+  const auto second = harness.submit(request_of(next, 20));
+  harness.run();
+  CHECK(second->choices[0].tokens == text_alone(next, 20));
+  CHECK(harness.engine.stats().num_blocks_restored > 40);
+  CHECK(second->choices[0].finishes.at(0).num_cached_tokens >= 200);
 }

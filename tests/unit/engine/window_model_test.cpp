@@ -12,9 +12,11 @@ constexpr const char* kWindowed[] = {"gemma2",  "gemma3", "gemma4", "gemma4-moe"
                                      "cohere2", "olmo3",  "mimo2",  "exaone4-swa"};
 constexpr int kStreams = 10;
 
-// Some begin alike for longer than a window.
+// Some begin alike for longer than a window, others grow into theirs.
 Request windowed_stream(int i) {
-  Request request = request_of(joined(made_tokens(60, i % 3, 60), made_tokens(1 + 13 * (i % 5), i, 60)), 50 + i % 7);
+  const int num_alike = i % 3 == 0 ? 60 : 4;
+  Request request =
+      request_of(joined(made_tokens(num_alike, i % 3, 60), made_tokens(1 + 13 * (i % 5), i, 60)), 50 + i % 7);
   request.num_choices = i == 4 ? 3 : 1;
   request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
   request.sampling.seed = static_cast<std::uint64_t>(i);
@@ -47,6 +49,7 @@ void check_same(const KeepingSink& got, const KeepingSink& expected) {
 
 TEST_CASE("layers that see a window keep it alone, and say in a crowd what they say with all tokens kept",
           "[engine][model][window]") {
+  std::uint64_t num_preemptions = 0;
   for (const std::string family : kWindowed) {
     QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
     INFO(family);
@@ -74,10 +77,11 @@ TEST_CASE("layers that see a window keep it alone, and say in a crowd what they 
     }
     const EngineStats stats = crowded.engine->stats();
     CHECK(stats.prefix_cache_hits > 0);
-    CHECK(stats.num_preemptions > 0);
+    num_preemptions += stats.num_preemptions;
     CHECK(stats.num_blocks_used == 0);
     CHECK(stats.num_parts_used == 0);
   }
+  CHECK(num_preemptions > 0);
 }
 
 TEST_CASE("a conversation with a windowed model goes on from its window, to the same text", "[engine][model][window]") {
