@@ -12,7 +12,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.resume", "Streams that a client can continue after its connection was lost."},
       {"security", "API keys, quotas and browser access."},
       {"scheduler", "The composition of the engine's steps."},
-      {"speculation", "Several tokens in one step where the next ones can be guessed; no answer depends on it."},
+      {"speculation", "Drafted tokens that the model verifies, several in a step."},
       {"kv_cache", "The KV cache: memory for keys and values."},
       {"engine", "The engine loop."},
       {"queue", "Limits of the waiting queue; a request that would exceed one is refused immediately."},
