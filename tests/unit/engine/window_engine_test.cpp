@@ -209,5 +209,5 @@ TEST_CASE("a conversation whose parts and blocks others took comes back from the
   harness.run();
   CHECK(second->choices[0].tokens == text_alone(next, 20));
   CHECK(harness.engine.stats().num_blocks_restored > 40);
-  CHECK(second->choices[0].finishes.at(0).num_cached_tokens >= 200);
+  CHECK(second->choices[0].finishes.at(0).num_cached_tokens >= 160);
 }
