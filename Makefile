@@ -17,7 +17,7 @@ export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
-  fuzz-packages screenshots docs release image deb check-deploy clean
+  fuzz-packages screenshots docs agents release image deb check-deploy clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -117,6 +117,14 @@ screenshots: build/check/build.ninja
 	$(NINJA) -C build/check quire e2e_scripts
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
 	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
+
+# Coding agents, unmodified, in scripted sessions: their packages are a gigabyte.
+agents: build/check/build.ninja
+	ninja --quiet -C build/check quire_scripted e2e_scripts
+	mkdir -p build/check/tests/e2e/agents
+	cp tests/e2e/agents/*.mjs tests/e2e/agents/package*.json build/check/tests/e2e/agents
+	cd build/check/tests/e2e/agents && npm install --no-package-lock --no-audit --no-fund --prefer-offline && QUIRE_SCRIPTED=$(CURDIR)/build/check/quire-scripted \
+	  QUIRE_MODEL=$(CURDIR)/deploy/demo-model/quire-demo.gguf node --test agents.test.mjs
 
 # The guide as a site: build/docs/index.html. Fails on a dead link.
 docs:

@@ -273,8 +273,7 @@ Keys scheduler_keys() {
       types::milliseconds(
           {"scheduler.target_itl",
            "Target time between tokens: while sequences decode, prompt chunks are shortened so that a step takes about "
-           "this "
-           "long, or twice as long as the decoding alone; 0s: off"},
+           "this long, or twice as long as the decoding alone; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
       types::milliseconds_or_auto(
           {"scheduler.max_step_time",
@@ -290,15 +289,13 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "The source of drafted tokens: none, or the tokens that followed the last ones earlier in the prompt or the "
-           "answer. No answer depends on it. Models with recurrent layers, and GPUs, do not draft",
+           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs, nor for recurrent "
+           "layers",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
       types::integer<std::int32_t>(
-          {"speculation.max_tokens",
-           "The most drafted tokens of one sequence that a step verifies; fewer where they are often wrong, or where "
-           "the step's time is better used otherwise"},
+          {"speculation.max_tokens", "Drafts of a sequence in a step; fewer where they are wrong or cost too much"},
           [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; }, {1, kMostDraftsOfSequence}),
   };
 }

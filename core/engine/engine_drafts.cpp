@@ -30,10 +30,15 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   drafting.proposed.reserve(kMostDraftsOfSequence);
 }
 
-void Engine::Impl::propose_drafts() {
+// False where there are none.
+bool Engine::Impl::propose_drafts() {
   std::int64_t read_budget = kReadInStep;
-  for (Sequence* sequence : scheduler_.running())
+  bool has_drafts = false;
+  for (Sequence* sequence : scheduler_.running()) {
     Generation::of(*sequence).propose_drafts(read_budget, end_of_generation_);
+    has_drafts = has_drafts || !sequence->drafts.empty();
+  }
+  return has_drafts;
 }
 
 // Looking for drafts takes time as well.

@@ -107,7 +107,7 @@ class Engine::Impl {
   // engine_drafts.cpp
   bool can_draft() const QUIRE_REQUIRES(kEngineThread);
   void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
-  void propose_drafts() QUIRE_REQUIRES(kEngineThread);
+  bool propose_drafts() QUIRE_REQUIRES(kEngineThread);
   void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
   void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
   void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);

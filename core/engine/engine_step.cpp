@@ -56,9 +56,9 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
-  if (can_draft()) propose_drafts();
+  const bool has_drafts = can_draft() && propose_drafts();
   scheduler_.schedule(step.plan, step_limits);
-  note_unused_drafts(step.plan);
+  if (has_drafts) note_unused_drafts(step.plan);
   if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);

@@ -36,7 +36,7 @@ std::string key_of(const GrammarSpec& spec) {
   add(spec.separator);
   add(spec.prefix);
   add(spec.suffix);
-  for (const bool flag : {spec.free_text, spec.required, spec.parallel})
+  for (const bool flag : {spec.free_text, spec.required, spec.parallel, spec.stops})
     key += flag ? '1' : '0';
   return key;
 }

@@ -35,6 +35,7 @@ struct GrammarSpec {
   bool free_text = true;
   bool required = false;  // at least one tag
   bool parallel = true;   // more than one tag allowed
+  bool stops = false;     // the text ends with its first tag; with free_text
   std::string separator;  // between tags where there is no free text
   std::string prefix;     // before the first tag and
   std::string suffix;     // after the last one, where there is no free text

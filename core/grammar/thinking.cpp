@@ -68,7 +68,7 @@ class ThinkingState final : public GrammarState {
       set_bit(mask, rules_->end_tokens[num_end_tokens_]);
     } else if (rest_ != nullptr) {
       for (const TokenId token : rules_->tokenizer->end_of_generation())
-        clear_bit(mask, token);
+        if (!rules_->section.may_end_text) clear_bit(mask, token);
       for (std::size_t k = 0; k < rules_->overrun.size(); ++k) {
         if (!seen_.ends_with(std::string_view(rules_->section.end).substr(0, k))) continue;
         for (const TokenId token : rules_->overrun[k])
@@ -119,7 +119,8 @@ class ThinkingState final : public GrammarState {
       return true;
     }
     const auto ends = rules_->tokenizer->end_of_generation();
-    if (rest_ != nullptr && std::find(ends.begin(), ends.end(), token) != ends.end()) return false;
+    const bool ends_text = std::find(ends.begin(), ends.end(), token) != ends.end();
+    if (ends_text) return rest_ == nullptr || rules_->section.may_end_text;
     const std::size_t num_seen = seen_.size();
     seen_ += rules_->tokenizer->token_bytes(token);
     const std::size_t at = seen_.find(end);

@@ -51,9 +51,9 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
 }
 
 void DiskTier::read(PrefixIndex& index, PrefixNode node) {
-  index.add_user(node);
   reading_[index.key_of(node)] = node;
   folder_.read(index.key_of(node), writings_.at(node).number);
+  index.add_user(node);
   ++num_reads_;
 }
 

@@ -46,8 +46,9 @@ bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, B
     payloads_.erase(leaving);
     left(leaving);
   }
+  BlockPayload& kept = payloads_[node];
   order_.add(node, parent, num_bytes, true);
-  payloads_[node] = std::move(payload);
+  kept = std::move(payload);
   return true;
 }
 

@@ -24,7 +24,8 @@ namespace quire {
 struct PrefixMatch {
   PrefixNode node{};
   std::int32_t num_blocks = 0;        // beyond those the table has entered
-  std::int32_t num_unreferenced = 0;  // of them, in the pool's cached list
+  std::int32_t num_unreferenced = 0;  // of what is taken and copied, blocks in the pool's cached list
+  std::int32_t num_unpinned = 0;      // and parts that no sequence pins
   BlockId partial_block = kNoBlock;
   std::int32_t num_partial_tokens = 0;
   StateId state = kNoState;  // the snapshot after all of that

@@ -32,6 +32,11 @@ PrefixMatch KvCache::match_window(BlockTable& table, std::span<const TokenId> to
     if (!parts_.has_part(index_.block(next))) first_part = position / block_size_ + 1;
     if (first_part <= first_kept(position + block_size_)) best = path;
   }
+  const std::int64_t num_matched = std::int64_t{table.num_entered} + best.num_blocks;
+  const std::int64_t first = std::max<std::int64_t>(first_kept(num_matched * block_size_), table.num_entered);
+  PrefixNode node = best.node;
+  for (std::int64_t i = num_matched; i-- > first; node = index_.parent(node))
+    best.num_unpinned += parts_.is_cached(index_.block(node)) ? 1 : 0;
   if (position >= limit || best.node != path.node) return best;
   const auto left = std::min<std::int64_t>(limit - position, block_size_);
   const auto partial = index_.find_partial(best.node, tokens.subspan(place(position), place(left)));
@@ -40,21 +45,15 @@ PrefixMatch KvCache::match_window(BlockTable& table, std::span<const TokenId> to
   with_partial.partial_block = index_.block(partial.node);
   with_partial.num_partial_tokens = partial.num_tokens;
   // What is copied stays until then: it must fit beside the sequence.
+  with_partial.num_unreferenced += pool_.is_cached(with_partial.partial_block) ? 1 : 0;
+  with_partial.num_unpinned += parts_.is_cached(with_partial.partial_block) ? 1 : 0;
   return room_needed(table, with_partial, std::ssize(tokens)).fits(available()) ? with_partial : best;
 }
 
 KvRoom KvCache::room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
   KvRoom room{.blocks = blocks_needed(table, match, num_tokens)};
-  if (!has_window()) return room;
-  const std::int64_t num_matched = std::int64_t{table.num_entered} + match.num_blocks;
-  room.parts = parts_to_promise(num_matched, num_tokens);
-  const std::int64_t first = std::max<std::int64_t>(first_kept(num_matched * block_size_), table.num_entered);
-  PrefixNode node = match.node;
-  for (std::int64_t i = num_matched; i-- > first; node = index_.parent(node))
-    room.parts += parts_.is_cached(index_.block(node)) ? 1 : 0;
-  if (match.partial_block == kNoBlock) return room;
-  room.blocks += pool_.is_cached(match.partial_block) ? 1 : 0;
-  room.parts += parts_.is_cached(match.partial_block) ? 1 : 0;
+  if (has_window())
+    room.parts = parts_to_promise(table.num_entered + match.num_blocks, num_tokens) + match.num_unpinned;
   return room;
 }
 

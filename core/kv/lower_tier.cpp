@@ -1,10 +1,11 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
+
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -19,6 +20,12 @@ constexpr int kMostCleaned = 32;                       // cached blocks that a s
 
 void follow(double& average, double value) {
   average = average == 0.0 ? value : average + kNewest * (value - average);
+}
+
+// So that `count` more elements take no memory.
+template <class Element>
+void grow(std::vector<Element>& elements, std::size_t count) {
+  if (elements.capacity() < elements.size() + count) elements.reserve(2 * elements.size() + count);
 }
 
 LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tokens) {
@@ -52,6 +59,15 @@ LowerTier::~LowerTier() {
 bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
                         Clock::time_point now) {
   if (table.is_restoring) return true;
+  try {
+    return begin_restore(table, tokens, limit, compute_seconds, now);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+bool LowerTier::begin_restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
+                              double compute_seconds, Clock::time_point now) {
   Restore restore{.id = next_restore_,
                   .table = &table,
                   .tokens = tokens,
@@ -62,10 +78,11 @@ bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std:
     restore.num_blocks = num_blocks_to_restore(restore);
     if (restore.num_blocks == 0) return false;
   }
+  kv_.reserve(restore.held, limit);
+  restores_.push_back(std::move(restore));
+  kv_.open(restores_.back().held, table);  // its root is there
   ++next_restore_;
   table.is_restoring = true;
-  kv_.open(restore.held, table);
-  restores_.push_back(std::move(restore));
   is_moving_ = true;
   return true;
 }
@@ -131,7 +148,7 @@ void LowerTier::begin_step(Clock::time_point now) {
       restore->num_blocks = num_blocks_to_restore(*restore);
       has_ended = restore->num_blocks == 0;
     }
-    if (!has_ended && restore->num_blocks > 0) has_ended = advance(*restore);
+    if (!has_ended && restore->num_blocks > 0) has_ended = try_to_advance(*restore);
     restore = has_ended ? finish(restore) : std::next(restore);
   }
   drop_unwanted();
@@ -154,6 +171,15 @@ void LowerTier::receive() {
     follow(read_seconds_, of_block(each.seconds, num_bytes));
     index_.add_user(each.node);
     arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
+  }
+}
+
+// Where memory fails, what has come so far is all.
+bool LowerTier::try_to_advance(Restore& restore) {
+  try {
+    return advance(restore);
+  } catch (const std::bad_alloc&) {
+    return true;
   }
 }
 
@@ -198,6 +224,7 @@ bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& p
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   const bool with_state = lacks_state(restore, node, restore.held.num_entered);
+  grow(moves_, 1 + (with_state ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
   BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
   const KvCache::Taken taken = kv_.take(restore.held, node);
   if (taken.block == kNoBlock) return false;
@@ -226,8 +253,8 @@ void LowerTier::move_due_copies() {
 }
 
 void LowerTier::take_moves(std::vector<BlockMove>& moves) {
-  std::move(moves_.begin(), moves_.end(), std::back_inserter(moves));
-  moves_.clear();
+  QUIRE_CHECK(moves.empty(), "a step's moves are taken once");
+  moves.swap(moves_);
 }
 
 void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& times) {
@@ -262,9 +289,14 @@ bool LowerTier::read_ahead(const Restore& restore) {
       const std::int64_t in_flight = num_bytes_in_flight();
       const std::int64_t num_bytes = disk_->payload_bytes(node);
       if (in_flight > 0 && in_flight + num_bytes > options_.max_bytes_in_flight) break;
-      disk_->read(index_, node);
+      const auto [reading, is_new] = reading_.emplace(node, Reading{restore.id, num_bytes});
+      try {
+        disk_->read(index_, node);
+      } catch (const std::bad_alloc&) {
+        reading_.erase(reading);
+        throw;
+      }
       disk_->touch(node);
-      reading_.emplace(node, Reading{restore.id, num_bytes});
     }
     if (++index >= restore.num_blocks) break;
     node = child(restore, node, index);
@@ -340,13 +372,20 @@ void LowerTier::keep_below(PrefixNode node) {
   const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_state) && can_write(num_bytes);
   if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
-  if ((to_host || to_disk) && bytes_out_ >= block_bytes_) move_out(node, with_state, to_host, to_disk);
+  if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
+  try {
+    move_out(node, with_state, to_host, to_disk);
+  } catch (const std::bad_alloc&) {  // it is not kept: it is made anew
+  }
 }
 
 // One copy for both. It is filled before anything that comes after it in the step reads it.
 void LowerTier::move_out(PrefixNode node, bool with_state, bool to_host, bool to_disk) {
   const std::int64_t num_bytes = payload_bytes(with_state);
   const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
+  grow(moves_, 1);
+  index_.reserve_nodes();
+  if (to_disk) outgoing_.insert(node);
   bytes_out_ -= num_bytes;
   moves_.push_back({.kind = BlockMove::Kind::kOffload,
                     .node = node,
@@ -356,7 +395,6 @@ void LowerTier::move_out(PrefixNode node, bool with_state, bool to_host, bool to
                     .unfilled = content.get(),
                     .is_for_disk = to_disk});
   if (to_disk) {
-    outgoing_.insert(node);
     outgoing_bytes_ += num_bytes;
     index_.add_user(node);
   }

@@ -46,7 +46,8 @@ class LowerTier : public KvCacheListener {
                Clock::time_point now = Clock::now());
   // Before a step is planned: takes what the disk did, and brings back a step's share.
   void begin_step(Clock::time_point now = Clock::now());
-  // Once the step is planned: appends all that moves with it, in order. Until finish_moves() it must stay.
+  // Once the step is planned: all that moves with it, in order, into the empty `moves`. It must stay until
+  // finish_moves().
   void take_moves(std::vector<BlockMove>& moves);
   // The step is done, and its moves took so long: what was offloaded is handed to the disk.
   void finish_moves(std::span<const BlockMove> moves, const MoveTimes& times);
@@ -94,7 +95,10 @@ class LowerTier : public KvCacheListener {
   using Restores = std::list<Restore>;
 
   std::int64_t num_blocks_to_restore(const Restore& restore);
+  bool begin_restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
+                     Clock::time_point now);
   bool advance(Restore& restore);
+  bool try_to_advance(Restore& restore);
   bool read_ahead(const Restore& restore);
   bool may_hold_more(const Restore& restore) const;
   bool lacks_state(const Restore& restore, PrefixNode node, std::int64_t index) const;

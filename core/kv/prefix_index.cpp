@@ -25,23 +25,33 @@ PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, Block
 }
 
 void PrefixIndex::add_nodes(std::size_t num_nodes) {
+  // All memory is taken before anything changes.
   const std::size_t first = entries_.size();
-  entries_.resize(first + num_nodes);
-  free_nodes_.reserve(entries_.size());
-  for (std::size_t i = entries_.size(); i-- > first;)
-    free_nodes_.push_back(PrefixNode{static_cast<std::int32_t>(i)});
-  while (tokens_.size() * kChunk < entries_.size()) {
+  const std::size_t total = first + num_nodes;
+  entries_.reserve(total);
+  free_nodes_.reserve(total);
+  tokens_.reserve(total / kChunk + 1);
+  while (tokens_.size() * kChunk < total) {
     // Not zeroed: memory is used as nodes are.
     tokens_.emplace_back(new TokenId[kChunk * static_cast<std::size_t>(block_size_)]);
   }
-  buckets_.assign(std::bit_ceil(entries_.size()), kNoNode);
-  alike_buckets_.assign(buckets_.size(), kNoNode);
+  std::vector<PrefixNode> buckets(std::bit_ceil(total), kNoNode);
+  std::vector<PrefixNode> alike_buckets(buckets.size(), kNoNode);
+  entries_.resize(total);
+  for (std::size_t i = total; i-- > first;)
+    free_nodes_.push_back(PrefixNode{static_cast<std::int32_t>(i)});
+  buckets_.swap(buckets);
+  alike_buckets_.swap(alike_buckets);
   for (std::size_t i = 0; i < first; ++i) {
     const PrefixNode node{static_cast<std::int32_t>(i)};
     if (entry(node).num_tokens == 0) continue;
     link_alike(node);
     if (is_full(node)) link(node);
   }
+}
+
+void PrefixIndex::reserve_nodes() {
+  if (free_nodes_.size() <= node_of_block_.size()) add_nodes(entries_.size());
 }
 
 PrefixNode PrefixIndex::acquire_root(const std::string& salt) {

@@ -60,6 +60,9 @@ class PrefixIndex {
   // A new node: full, or with less than block_size tokens. It is gone unless it is given something to hold.
   PrefixNode insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
   PrefixNode insert_partial(PrefixNode parent, std::span<const TokenId> tokens);
+  // Before a node is kept below the pool: memory for the nodes of all that the pool can come to hold beside those that
+  // stay, so that computing takes none. Where it fails, that is thrown and nothing has changed.
+  void reserve_nodes();
   // Removes the node, and then its ancestors, as long as nothing keeps them.
   void forget_unused(PrefixNode node);
 

@@ -17,19 +17,20 @@ void TierOrder::settle(PrefixNode node, Held& held) {
 }
 
 void TierOrder::add(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, bool is_there) {
+  // All memory is taken before anything changes.
   Held& held = held_[node];
+  Held* const before = PrefixIndex::is_root(parent) ? nullptr : &held_[parent];
+  if (is_there && held.num_children == 0) leaving_.emplace(num_uses_ + 1, node);
   held.parent = parent;
   held.num_bytes = num_bytes;
   held.last_use = ++num_uses_;
   held.is_held = true;
   held.is_there = is_there;
-  settle(node, held);
   num_bytes_ += num_bytes;
   ++size_;
-  if (PrefixIndex::is_root(parent)) return;
-  Held& before = held_[parent];
-  leaving_.erase({before.last_use, parent});
-  ++before.num_children;
+  if (before == nullptr) return;
+  leaving_.erase({before->last_use, parent});
+  ++before->num_children;
 }
 
 void TierOrder::set_there(PrefixNode node) {
@@ -40,9 +41,11 @@ void TierOrder::set_there(PrefixNode node) {
 
 void TierOrder::touch(PrefixNode node) {
   Held& held = held_.at(node);
-  leaving_.erase({held.last_use, node});
+  auto place = leaving_.extract({held.last_use, node});
   held.last_use = ++num_uses_;
-  settle(node, held);
+  if (place.empty()) return;
+  place.value().first = held.last_use;
+  leaving_.insert(std::move(place));
 }
 
 void TierOrder::remove(PrefixNode node) {

@@ -73,12 +73,14 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// False where it needs a block and there is none to spare: nothing is preempted for a draft, now or in the next step.
+// False where it needs a block, or a part of one, and there is none to spare: nothing is preempted for a draft, now or
+// in the next step.
 bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
   const bool needs_block = kv_.blocks_for(end + 1) > static_cast<std::int64_t>(sequence.table.blocks.size());
-  if (needs_block && kv_.pool().num_available() <= num_running()) return false;
+  if (needs_block && !KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
+    return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
   plan.terms.add_stream(end, 1);
   ++entry.num_tokens;

@@ -28,7 +28,8 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
 Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
     : options_(options),
       report_(report),
-      kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states),
+      kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states,
+          {options.window_tokens, options.num_window_parts}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {
   if (options.tier_blocks == 0) return;

@@ -130,6 +130,16 @@ std::optional<Error> nonsense(const SimOptions& options) {
   }
   if (options.num_states < 0 || (options.num_states > 0 && options.tier_blocks > 0))
     return refuse("simulate: num_states must not be negative, and a tier below keeps no states");
+  if (options.num_window_parts < 0 || options.window_tokens < 0)
+    return refuse("simulate: window_tokens and num_window_parts must not be negative");
+  if (options.num_window_parts > 0) {
+    if (options.num_states > 0 || options.tier_blocks > 0)
+      return refuse("simulate: with num_states or tier_blocks no window parts are kept; leave one of them out");
+    const std::int64_t least = WindowPool::least_parts(options.window_tokens, options.block_size);
+    if (options.window_tokens == 0 || options.num_window_parts < least)
+      return invalid(fmt::format("simulate: num_window_parts must be at least {}, and window_tokens be given", least))
+          .value();
+  }
   if (options.max_drafts < 0 || options.max_drafts > kMostDraftsOfSequence || options.draft_acceptance < 0.0 ||
       options.draft_acceptance > 1.0)
     return refuse("simulate: max_drafts must be from 0 to 32, and draft_acceptance from 0 to 1");

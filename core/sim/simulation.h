@@ -31,10 +31,12 @@ struct SimOptions {
   bool can_end_early = true;  // a step alone ends at a slice's border when a request arrives, as on a CPU
   std::int64_t num_states =
       0;  // of each replica, for a model with recurrent layers: running ones and snapshots; 0: none
-  std::int64_t tier_blocks = 0;   // of each replica, in a tier below the pool: host memory or disk; 0: none
-  double tier_block_ms = 0.05;    // a block's way there and back
-  std::int32_t max_drafts = 0;    // of each sequence in a step; 0: none. As in the engine, not beside states
-  double draft_acceptance = 0.7;  // how likely each draft is right if those before it are
+  std::int64_t window_tokens = 0;     // of a model whose layers see no more, but for some
+  std::int64_t num_window_parts = 0;  // of blocks, that those layers keep in each replica; 0: as much as the others
+  std::int64_t tier_blocks = 0;       // of each replica, in a tier below the pool: host memory or disk; 0: none
+  double tier_block_ms = 0.05;        // a block's way there and back
+  std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
+  double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;
   bool keeps_steps = false;  // in the report

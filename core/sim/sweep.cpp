@@ -57,6 +57,8 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"can_end_early",
        named<bool>([](Options & o) -> auto& { return o.can_end_early; }, {{"true", true}, {"false", false}})},
       {"num_states", numeric<std::int64_t>([](Options & o) -> auto& { return o.num_states; })},
+      {"window_tokens", numeric<std::int64_t>([](Options & o) -> auto& { return o.window_tokens; })},
+      {"num_window_parts", numeric<std::int64_t>([](Options & o) -> auto& { return o.num_window_parts; })},
       {"tier_blocks", numeric<std::int64_t>([](Options & o) -> auto& { return o.tier_blocks; })},
       {"tier_block_ms", numeric<double>([](Options & o) -> auto& { return o.tier_block_ms; })},
       {"max_drafts", numeric<std::int32_t>([](Options & o) -> auto& { return o.max_drafts; })},

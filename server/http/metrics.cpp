@@ -49,7 +49,10 @@ prometheus::MetricFamily plain(const char* name, const char* help, prometheus::M
 std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
   using Type = prometheus::MetricType;
   const auto number = [](auto value) { return static_cast<double>(value); };
-  const double used = engine.num_blocks == 0 ? 0.0 : number(engine.num_blocks_used) / number(engine.num_blocks);
+  const auto share = [&](auto part, auto whole) { return whole == 0 ? 0.0 : number(part) / number(whole); };
+  // Whichever runs out first.
+  const double used =
+      std::max(share(engine.num_blocks_used, engine.num_blocks), share(engine.num_parts_used, engine.num_parts));
   const auto gauge = [&](const char* name, const char* help, double value) {
     return plain(name, help, Type::Gauge, value, model);
   };
@@ -59,10 +62,14 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
   return {
       gauge("vllm:num_requests_running", "Sequences in the batch", number(engine.num_running)),
       gauge("vllm:num_requests_waiting", "Requests that wait for their first step", number(engine.num_waiting)),
-      gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, 0 to 1", used),
+      gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, or of parts for windows, 0 to 1", used),
       gauge("quire:kv_blocks", "KV blocks in the pool", number(engine.num_blocks)),
       gauge("quire:kv_blocks_used", "KV blocks that sequences use", number(engine.num_blocks_used)),
       gauge("quire:kv_blocks_cached", "KV blocks kept for their content only", number(engine.num_blocks_cached)),
+      gauge("quire:kv_window_parts", "Parts of KV blocks for layers with a window; 0: those keep as much as others",
+            number(engine.num_parts)),
+      gauge("quire:kv_window_parts_used", "Parts that sequences see through a window", number(engine.num_parts_used)),
+      gauge("quire:kv_window_parts_cached", "Parts kept for their content only", number(engine.num_parts_cached)),
       gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", number(engine.num_blocks_used_peak)),
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that started", number(engine.prompt_tokens)),
       counter("vllm:generation_tokens_total", "Tokens generated", number(engine.generation_tokens)),

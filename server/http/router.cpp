@@ -137,7 +137,12 @@ Result<ReadCall> read_call(const Route& route, const ModelTable& models, const C
     ModelCall& asked = std::get<ModelCall>(*opened);
     asked.reader.set_limit(limit);
     operation = std::get<ModelEndpoint>(route.answer)(asked, call);
-    if (operation) (*operation)->warn(asked.reader.misspelt());
+    if (operation) {
+      std::vector<std::string> warnings = asked.reader.take_warnings();
+      for (std::string& text : asked.reader.misspelt())
+        warnings.push_back(std::move(text));
+      (*operation)->set_warnings(std::move(warnings));
+    }
   }
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);

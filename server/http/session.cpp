@@ -269,6 +269,10 @@ asio::awaitable<bool> Session::call_api() {
     Response response = error_response(parsed->error());
     co_return co_await respond(std::move(response));
   }
+  for (const std::string& warning : (**parsed)->warnings()) {
+    log::warn("request {}: {}", request_id_, warning);
+    admission_.fields.push_back({"X-Quire-Warning", warning});
+  }
   if (const auto taken = take_prompt_quota(***parsed); !taken) {
     Response response = error_response(taken.error());
     co_return co_await respond(std::move(response));
@@ -430,8 +434,6 @@ void Session::note_outcome(const Operation& operation, const OperationDriver::Ou
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
-  for (const std::string& warning : operation->warnings())
-    admission_.fields.push_back({"X-Quire-Warning", warning});
   OperationDriver::Outcome outcome;
   {
     std::shared_ptr<SavedStream> saved;

@@ -112,6 +112,12 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
                   {"cached", stats.num_blocks_cached},
                   {"used_peak", stats.num_blocks_used_peak},
                   {"restored", stats.num_blocks_restored}};
+  if (stats.num_parts > 0) {
+    json["pool"]["window"] = {{"parts", stats.num_parts},
+                              {"used", stats.num_parts_used},
+                              {"cached", stats.num_parts_cached},
+                              {"used_peak", stats.num_parts_used_peak}};
+  }
   json["preemptions"] = stats.num_preemptions;
   json["sequences"] = sequences_json(view.sequences, sees_keys);
   if (sees_keys) json["keys"] = queues_json(view.sequences);

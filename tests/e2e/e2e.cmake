@@ -39,3 +39,8 @@ foreach(name openai openai_tools fields invariance tiers models)
   set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;deferred"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
 endforeach()
+
+# A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.
+add_executable(quire_scripted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/agents/scripted_executor_for.cpp)
+set_target_properties(quire_scripted PROPERTIES OUTPUT_NAME quire-scripted)
+target_link_libraries(quire_scripted PRIVATE quire_config quire_server)

@@ -2,7 +2,10 @@
 
 #include "core/text/fill_in_the_middle.h"
 #include "server/api/common/json.h"
+#include "server/api/completions/completions.h"
 #include "server/api/llama/llama_completion.h"
+#include "server/api/ollama/ollama.h"
+#include "server/http/router.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/server/test_server.h"
 #include "tests/support/ready_table.h"
@@ -54,14 +57,15 @@ class CountingTokenizer final : public CodeTokenizer {
   mutable std::size_t num_bytes_ = 0;
 };
 
-// The request that an infill becomes on such a model of that context.
-Result<std::shared_ptr<const Request>> infill(const std::string& body, std::int64_t max_model_len = 2048) {
+// The request that an infill, or another endpoint's call, becomes on such a model of that context.
+Result<std::shared_ptr<const Request>> infill(const std::string& body, std::int64_t max_model_len = 2048,
+                                              ModelEndpoint parse = &parse_infill) {
   RequestQueue queue({});
   auto model = fake_model(queue, max_model_len);
   model->tokenizer = std::make_shared<CodeTokenizer>();
   auto opened = ready_table(std::move(model)).open(body, "");
   REQUIRE(opened);
-  auto operation = parse_infill(std::get<ModelCall>(*opened), Call{});
+  auto operation = parse(std::get<ModelCall>(*opened), Call{});
   if (!operation) return tl::make_unexpected(operation.error());
   return (*operation)->requests().at(0);
 }
@@ -269,4 +273,22 @@ TEST_CASE("an infill that cannot be is refused by name") {
   const HttpReply reply = client.post("/infill", R"({"input_prefix":"a","input_suffix":"b"})");
   CHECK(reply.status == 400);
   CHECK(Json::parse(reply.body)["error"]["message"] == "This model has no tokens to fill in the middle");
+}
+
+TEST_CASE("a completion with a suffix, and Ollama's, fill the gap as an infill does") {
+  const auto tokens = joined({kBos, kFile, "filename\n", kPrefix, "a", kSuffix, "b", kMiddle});
+  const auto completion = infill(R"({"prompt":"a","suffix":"b","max_tokens":5})", 2048, &parse_completion);
+  REQUIRE(completion);
+  CHECK((*completion)->prompt == tokens);
+  CHECK((*completion)->sampling.max_tokens == 5);
+  CHECK((*completion)->sampling.stop_token_ids == std::vector<TokenId>{kFile});
+  const auto several = infill(R"({"prompt":["a","c"],"suffix":"b"})", 2048, &parse_completion);
+  REQUIRE(several);
+  CHECK((*several)->prompt == tokens);
+  CHECK((*several)->sampling.stop_token_ids == std::vector<TokenId>{kFile});
+  const auto generated = infill(R"({"prompt":"a","suffix":"b"})", 2048, &parse_ollama_generate);
+  REQUIRE(generated);
+  CHECK((*generated)->prompt == tokens);
+  CHECK(infill(R"({"prompt":[97],"suffix":"b"})", 2048, &parse_completion).error().param == "prompt");
+  CHECK(infill(R"({"prompt":"a","suffix":"b","echo":true})", 2048, &parse_completion).error().param == "echo");
 }

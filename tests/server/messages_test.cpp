@@ -223,7 +223,11 @@ TEST_CASE("forced calls are constrained, and one at a time where parallel ones a
   const auto call = [](const std::string& name) {
     return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": {\"a\":1}}\n</tool_call>";
   };
-  CHECK(grammar_of({{"type", "auto"}}) == nullptr);
+  const auto free = grammar_of({{"type", "auto"}});
+  REQUIRE(free != nullptr);
+  CHECK(accepts(free, "no call"));
+  CHECK(accepts(free, "Well: " + call("f")));
+  CHECK_FALSE(accepts(free, call("h")));
   CHECK(grammar_of({{"type", "none"}}) == nullptr);
   const auto any = grammar_of({{"type", "any"}});
   REQUIRE(any != nullptr);
@@ -288,7 +292,7 @@ TEST_CASE("refusals are in Anthropic's form and name the field") {
   refused({{"system", 1}}, "system");
   refused({{"thinking", {{"type", "enabled"}}}}, "thinking.budget_tokens");
   refused({{"thinking", {{"type", "enabled"}, {"budget_tokens", 100}}}}, "thinking.budget_tokens");
-  refused({{"tools", Json::array({{{"type", "web_search_20250305"}, {"name", "web_search"}}})}}, "tools.0.type");
+  refused({{"tools", Json::array({{{"type", "telepathy_20250305"}, {"name", "telepathy"}}})}}, "tools.0.type");
   refused({{"tools", Json::array({{{"name", "f"}}})}}, "tools.0.input_schema");
   refused({{"tool_choice", {{"type", "any"}}}}, "tools");
   refused({{"output_config", {{"format", {{"type", "json_schema"}}}}}}, "output_config.format.schema");

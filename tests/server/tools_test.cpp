@@ -28,6 +28,27 @@ std::string walk(const Grammar& grammar, std::size_t max_bytes) {
   return text;
 }
 
+bool accepts_all(GrammarState& state, const std::string& text) {
+  for (const TokenId token : bytes(text)) {
+    if (!state.accept(token)) return false;
+  }
+  return true;
+}
+
+// Whether a text may begin so.
+bool follows(const Grammar& grammar, const std::string& text) {
+  return accepts_all(*grammar.start(), text);
+}
+
+// Whether a text may be so.
+bool ends(const Grammar& grammar, const std::string& text) {
+  const auto state = grammar.start();
+  if (!accepts_all(*state, text)) return false;
+  std::vector<std::uint32_t> mask(9);
+  state->fill_mask(mask);
+  return (mask[static_cast<std::size_t>(kEos.value) / 32] >> (kEos.value % 32) & 1U) != 0;
+}
+
 }  // namespace
 
 TEST_CASE("a tool call in the model's text becomes a tool call of the message") {
@@ -78,15 +99,24 @@ TEST_CASE("without tools, or with choice none, the text stays content") {
         text);
 }
 
-TEST_CASE("required, named and strict tools constrain the text; auto alone does not") {
+TEST_CASE("required, named and strict tools constrain the text; auto holds a call that began to a form that parses") {
   TestServer server(says("x"));
   HttpClient client(server.port());
   const auto grammar = [&](const std::string& choice) {
     CHECK(client.post("/v1/chat/completions", "{" + choice + kMessages + "," + kTools + "}").status == 200);
     return server.engine().last_request()->grammar;
   };
-  CHECK(grammar("") == nullptr);
-  CHECK(grammar(R"("tool_choice":"auto",)") == nullptr);
+  for (const char* choice : {"", R"("tool_choice":"auto",)"}) {
+    const auto lazy = grammar(choice);
+    REQUIRE(lazy != nullptr);
+    const std::string begun = "<tool_call>\n{\"name\": \"add\", \"arguments\": ";
+    CHECK(ends(*lazy, "Free text < <tool_cal {\"name\""));
+    CHECK(ends(*lazy, "Sure. " + begun + "{\"b\": [1]}}\n</tool_call> and " + begun + "{}}\n</tool_call>"));
+    CHECK_FALSE(follows(*lazy, "<tool_call>x"));
+    CHECK_FALSE(follows(*lazy, "<tool_call>\n{\"name\": \"sub\""));
+    CHECK_FALSE(follows(*lazy, begun + "5"));
+    CHECK_FALSE(ends(*lazy, begun + "{\"b\": 1}"));  // the call is not closed
+  }
   const std::string forced = "<tool_call>\n{\"name\": \"add\", \"arguments\": {";
   const auto required = grammar(R"("tool_choice":"required",)");
   REQUIRE(required != nullptr);
@@ -193,4 +223,81 @@ TEST_CASE("a history in OpenAI's first form of tools is taken") {
   const HttpReply reply = ask(R"({"arguments":"{}"})");
   CHECK(reply.status == 400);
   CHECK(Json::parse(reply.body)["error"]["param"] == "messages[1].function_call");
+}
+
+TEST_CASE("a model whose calls begin as other JSON does has them free under auto") {
+  const auto plain = [](const char* format) {
+    TestServer server(says("x"), test_options(),
+                      [format](ServedModel& model) { model.tool_format = *find_tool_format(format); });
+    HttpClient client(server.port());
+    CHECK(client.post("/v1/chat/completions", "{" + kMessages + "," + kTools + "}").status == 200);
+    return server.engine().last_request()->grammar == nullptr;
+  };
+  CHECK(plain("llama3"));
+  CHECK(plain("qwen3_coder"));
+  CHECK_FALSE(plain("hermes"));
+}
+
+TEST_CASE("a reasoning section with a budget may still end the text, and calls after it parse") {
+  TestServer server(says("x"), test_options(), let_think);
+  HttpClient client(server.port());
+  CHECK(client
+            .post("/v1/chat/completions",
+                  R"({"enable_thinking":true,"thinking_token_budget":64,)" + kMessages + "," + kTools + "}")
+            .status == 200);
+  const auto grammar = server.engine().last_request()->grammar;
+  REQUIRE(grammar != nullptr);
+  CHECK(ends(*grammar, "<think>hm <tool_call>x"));
+  CHECK(ends(*grammar, "<think>hm</think>Sure."));
+  CHECK_FALSE(follows(*grammar, "<think>hm</think><tool_call>x"));
+}
+
+TEST_CASE("structural tags: text is free until a trigger, then constrained, in vLLM's and SGLang's forms") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})";
+  const std::string structures = R"({"type":"structural_tag","structures":[{"begin":"<f=add>","schema":)" + schema +
+                                 R"(,"end":"</f>"}],"triggers":["<f="]})";
+  const auto format = [&](const std::string& type, const std::string& more) {
+    return R"({"type":"structural_tag","format":{"type":")" + type +
+           R"(","tags":[{"begin":"<f=add>","content":{"type":"json_schema","json_schema":)" + schema +
+           R"(},"end":"</f>"}],)" + more + "}}";
+  };
+  const auto compiled = [&](const std::string& field) {
+    const HttpReply reply = client.post("/v1/chat/completions", "{" + field + "," + kMessages + "}");
+    INFO(reply.body);
+    REQUIRE(reply.status == 200);
+    return server.engine().last_request()->grammar;
+  };
+  const std::string call = R"(<f=add>{"a":1}</f>)";
+  std::string quoted;
+  append_json_string(quoted, structures);
+  for (const std::string& field : {"\"response_format\":" + structures,
+                                   R"("response_format":)" + format("triggered_tags", R"("triggers":["<f="])"),
+                                   R"("structured_outputs":{"structural_tag":)" + quoted + "}"}) {
+    const auto grammar = compiled(field);
+    CHECK(ends(*grammar, "free <f text"));
+    CHECK(ends(*grammar, "one " + call + " two " + call));
+    CHECK_FALSE(follows(*grammar, "<f=sub>"));
+    CHECK_FALSE(follows(*grammar, R"(<f=add>{"a":"x")"));
+  }
+  const auto first =
+      compiled(R"("response_format":)" +
+               format("triggered_tags", R"("triggers":["<f="],"stop_after_first":true,"at_least_one":true)"));
+  CHECK(ends(*first, "so " + call));
+  CHECK_FALSE(ends(*first, "so"));
+  CHECK_FALSE(follows(*first, call + "!"));
+  const auto list = compiled(R"("response_format":)" + format("tags_with_separator", R"("separator":", ")"));
+  CHECK(ends(*list, call + ", " + call));
+  CHECK_FALSE(follows(*list, "so"));
+  CHECK(compiled(R"("response_format":{"type":"structural_tag","format":{"type":"any_text"}})") == nullptr);
+  const auto param = [&](const std::string& value) {
+    return refused_param(client, "/v1/chat/completions", R"({"response_format":)" + value + "," + kMessages + "}");
+  };
+  CHECK(param(R"({"type":"structural_tag"})") == "response_format.structures");
+  CHECK(param(R"({"type":"structural_tag","structures":[{"begin":"a","schema":{}}],"triggers":["a"]})") ==
+        "response_format.structures[0].end");
+  CHECK(param(R"({"type":"structural_tag","structures":[{"begin":"a","schema":{},"end":"b"}],"triggers":["c"]})") ==
+        "response_format");
+  CHECK(param(R"({"type":"structural_tag","format":{"type":"sequence"}})") == "response_format.format.type");
 }

@@ -85,8 +85,10 @@ class Structure {
                     " has no trigger");
     }
     const Expr unit = make_alternate(units);
+    const Expr rest = make_automaton(std::make_shared<Dfa>(untriggered));
+    if (spec_.stops) return spec_.required ? unit : make_alternate({unit, rest});
     const Expr repeated = make_repeat(unit, spec_.required ? 1 : 0, spec_.parallel ? kUnbounded : 1);
-    return make_concat({repeated, make_automaton(std::make_shared<Dfa>(untriggered))});
+    return make_concat({repeated, rest});
   }
 
   const GrammarSpec& spec_;

@@ -55,25 +55,6 @@ void read_afmoe(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec, SpecReader::kSigmoidGating);
 }
 
-// The router sees what comes into the layer; the first of every four layers sees the whole context without positions.
-void read_smallthinker(SpecReader& reader, ModelSpec& spec) {
-  // What reads these files takes the window of the published models, whatever the key says.
-  constexpr std::int64_t kWindow = 4096;
-  const std::int64_t window = reader.integer("attention.sliding_window").value_or(0) > 0 ? kWindow : 0;
-  reader.read_experts(spec, SpecReader::kSigmoidGating);
-  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    LayerSpec& layer = spec.layers[i];
-    layer.feed_forward.routes_layer_input = true;
-    layer.feed_forward.route.normalise = true;
-    layer.feed_forward.expert_activation.kind = Nonlinearity::kRelu;
-    if (i % 4 == 0) {
-      layer.attention.rope = -1;
-    } else {
-      layer.attention.window = window;
-    }
-  }
-}
-
 void read_minimax(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers)
     layer.attention.qk_norm = QkNorm::kFullWidth;

@@ -102,10 +102,9 @@ struct FeedForwardSpec {
   bool experts_gated = true;
   bool fused_experts = false;
   bool has_choice_bias = false;
-  bool shared_gate = false;         // the shared expert's output times sigmoid of a product
-  bool weight_input = false;        // the routing weight multiplies the expert's input
-  double experts_scale = 1.0;       // of what the experts and the shared one give together
-  bool routes_layer_input = false;  // the router sees what comes into the layer
+  bool shared_gate = false;    // the shared expert's output times sigmoid of a product
+  bool weight_input = false;   // the routing weight multiplies the expert's input
+  double experts_scale = 1.0;  // of what the experts and the shared one give together
   RouteOptions route;
   ActivationArgs expert_activation;
   ActivationArgs shared_activation;

@@ -92,7 +92,6 @@ constexpr Architecture kArchitectures[] = {
     {"exaone-moe", kHalves, read_exaone_experts, "K-EXAONE"},
     {"cohere2moe", kPairs, read_cohere2_experts, "Command A with experts"},
     {"afmoe", kHalves, read_afmoe, "Trinity"},
-    {"smallthinker", kHalves, read_smallthinker, "SmallThinker"},
     {"falcon", kHalves, read_falcon, "Falcon"},
     {"gpt2", kHalves, read_gpt2, "GPT-2"},
     {"nemotron", kHalves, read_nemotron, "Nemotron, Minitron"},

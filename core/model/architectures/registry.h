@@ -81,7 +81,6 @@ void read_olmoe(SpecReader& reader, ModelSpec& spec);
 void read_exaone_experts(SpecReader& reader, ModelSpec& spec);
 void read_cohere2_experts(SpecReader& reader, ModelSpec& spec);
 void read_afmoe(SpecReader& reader, ModelSpec& spec);
-void read_smallthinker(SpecReader& reader, ModelSpec& spec);
 void read_falcon(SpecReader& reader, ModelSpec& spec);
 void read_gpt2(SpecReader& reader, ModelSpec& spec);
 void read_nemotron(SpecReader& reader, ModelSpec& spec);

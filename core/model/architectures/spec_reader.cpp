@@ -28,6 +28,11 @@ constexpr std::string_view kHarmless[] = {"translated",
                                           "expert_shared_feed_forward_length",
                                           "expert_shared_count"};
 
+// Without experts these say nothing.
+constexpr std::string_view kOfExperts =
+    "expert_used_count expert_gating_func expert_weights_norm expert_weights_scale expert_group_count "
+    "expert_group_used_count";
+
 // What is computed where a family does not ask for the key.
 struct Default {
   std::string_view key;
@@ -210,7 +215,7 @@ bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) c
   const auto number = file_.get_float(key);
   const bool is_whole = file_.get_int(key).has_value();
   if (file_.get_bool(key) == false || number == 0.0 || (number == 1.0 && !is_whole)) return true;
-  if (name.starts_with("expert_") && integer("expert_count").value_or(0) == 0) return true;
+  if (contains_word(kOfExperts, name) && integer("expert_count").value_or(0) == 0) return true;
   return std::ranges::any_of(kDefaults, [&](const Default& row) { return row.key == name && row.value == number; });
 }
 

@@ -50,7 +50,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     return layer.weights.experts[static_cast<std::size_t>(role)];
   };
   const MatrixView logits = room(kRouter, out.rows, ffn.num_experts);
-  if (!ffn.routes_layer_input) multiply(layer.weights, Role::kRouter, router_in, logits, false);
+  multiply(layer.weights, Role::kRouter, router_in, logits, false);
   RouteOptions options = ffn.route;
   options.choice_bias = layer.weights.vector(Role::kChoiceBias);
   options.expert_scale = layer.weights.vector(Role::kDownExpertsScale);
@@ -83,11 +83,6 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     graph().add({const_cast<float*>(bias), out.rows, out.cols, 0}, 1.0F, out);
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
   if (ffn.experts_scale != 1.0) graph().scale(out, static_cast<float>(ffn.experts_scale));
-}
-
-// The mixer leaves the router's outputs alone.
-void Transformer::route_layer_input(const Layer& layer, MatrixView x) {
-  multiply(layer.weights, Role::kRouter, x, room(kRouter, x.rows, layer.spec.feed_forward.num_experts), false);
 }
 
 // One row for each choice, times its weight; the weights are used up.

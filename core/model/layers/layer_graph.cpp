@@ -57,7 +57,6 @@ void Transformer::compute_branches(const Layer& layer, MatrixView x) {
     add_branch(layer, spec.mixer_output_norm, mixed, x);
     return add_branch(layer, spec.ffn_output_norm, fed, x);
   }
-  if (spec.feed_forward.routes_layer_input) route_layer_input(layer, x);
   if (spec.mixer != Mixer::kNone) {
     const bool direct = spec.mixer_output_norm == Role::kNoRole && !scaled;
     const bool keeps_input = spec.mixer_sum_norm_2 != Role::kNoRole;

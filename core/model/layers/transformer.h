@@ -147,7 +147,6 @@ class Transformer final : public Model {
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
-  void route_layer_input(const Layer& layer, MatrixView x);
   MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
   void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);

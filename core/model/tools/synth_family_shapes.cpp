@@ -187,8 +187,6 @@ constexpr Tiny kTinies[] = {
      "win=16 E=6 top=2 fe=24 leading_dense_block_count=1 expert_weights_norm=true expert_weights_scale=2.0",
      "attn_q_norm:hd ffn_gate_inp@1- ffn_gate_exps@1- ffn_down_exps:E,d,fe@1- exp_probs_b.bias:E@1- "
      "ffn_up_shexp:fe,d@1- ^output"},
-    {"tiny-smallthinker", "smallthinker", "E=6 top=2 fe=24 expert_gating_func=2",
-     "ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,fe ^output"},
     {"tiny-cohere2moe", "cohere2moe",
      "win=16 E=6 top=2 fe=24 leading_dense_block_count=1 expert_weights_norm=true logit_scale=0.5 kv=2",
      "ffn_gate_inp@1- ffn_gate_exps@1- ffn_down_exps:E,d,fe@1- ffn_up_shexp:40,d@1-", "", true},

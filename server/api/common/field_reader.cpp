@@ -224,8 +224,17 @@ void FieldReader::refuse_unless(std::string_view name, const Json& neutral, std:
   if (value != nullptr && *value != neutral) refuse(name, reason);
 }
 
-void take_error(FieldReader& reader, const FieldReader& inner) {
+void FieldReader::warn(std::string_view text) {
+  if (warnings_.size() == kMaxWarnings) return;
+  std::string& line = warnings_.emplace_back(text.substr(0, kMaxWarningBytes));
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+}
+
+void take_error(FieldReader& reader, FieldReader& inner) {
   if (!reader.error_) reader.error_ = inner.error_;  // which names its field by the whole path
+  for (const std::string& line : inner.take_warnings())
+    reader.warn(line);
 }
 
 }  // namespace quire

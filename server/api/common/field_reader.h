@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/base/work_limit.h"
@@ -21,6 +22,9 @@ inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max
 
 class FieldReader {
  public:
+  static constexpr std::size_t kMaxWarnings = 8;
+  static constexpr std::size_t kMaxWarningBytes = 200;
+
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
   explicit FieldReader(const Json& object, std::string path = {});
 
@@ -55,6 +59,11 @@ class FieldReader {
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
+  // Notes what is left out of a request that is answered all the same; the response's header and the log say it. At
+  // most kMaxWarnings are kept, each a line of printable ASCII.
+  void warn(std::string_view text);
+  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
+
   const std::optional<Error>& error() const { return error_; }
   // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each member that was not asked for and is near to a
   // name that was; a few at most, in printable ASCII. After everything was read.
@@ -62,8 +71,8 @@ class FieldReader {
   // Of costly work on what is read.
   const WorkLimit& limit() const { return limit_; }
   void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
-  // Notes the error of a reader of something inside, if it has one.
-  friend void take_error(FieldReader& reader, const FieldReader& inner);
+  // Notes the error and the warnings of a reader of something inside, if it has any.
+  friend void take_error(FieldReader& reader, FieldReader& inner);
 
  private:
   const Json* short_array(std::string_view name, std::size_t max_count);
@@ -73,6 +82,7 @@ class FieldReader {
   mutable std::vector<std::string> asked_;  // names, as they were asked for
   std::string path_;
   std::optional<Error> error_;
+  std::vector<std::string> warnings_;
   WorkLimit limit_;
 };
 

@@ -65,9 +65,9 @@ class Operation {
   // Streams only: the error in the stream's own form, and its end.
   virtual void fail(const Error& error, std::string& out) = 0;
 
-  // About the request, for the response's headers: fields that look misspelt.
+  // What was left out of the request, and what looks misspelt in it.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  void warn(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
+  void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
 
   // An error that events brought; the operation is over.
   const std::optional<Error>& error() const { return error_; }
@@ -77,8 +77,8 @@ class Operation {
   std::vector<std::shared_ptr<const Request>> requests_;
   std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
   bool streams_ = false;
-  std::vector<std::string> warnings_;
   StreamForm stream_form_ = StreamForm::kEvents;
+  std::vector<std::string> warnings_;
   std::optional<Error> error_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
+#include "server/api/generation/infill.h"
 #include "server/api/generation/logprobs.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
@@ -202,10 +203,27 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
     if (*best_of != fields.num_choices && !fields.sampling.num_logprobs) fields.sampling.num_logprobs = 0;
     fields.num_choices = static_cast<std::int32_t>(*best_of);
   }
-  reader.refuse("suffix", "no served model fills in the middle");
   refuse_native_fields(reader);
   reader.string("user");
   return completion;
+}
+
+// The prompts become the beginnings of texts that go on with `suffix`.
+void put_before(FieldReader& reader, const ServedModel& model, const std::string& suffix, GenerationFields& fields,
+                std::vector<Prompt>& prompts) {
+  reader.refuse_unless("echo", false, "a text with a suffix does not begin with its prompt");
+  const Json* given = reader.find("prompt");
+  const Json texts = given != nullptr && given->is_array() ? *given : Json::array({given != nullptr ? *given : Json()});
+  for (std::size_t i = 0; i < prompts.size() && !reader.error(); ++i) {
+    if (i >= texts.size() || !texts[i].is_string())
+      return reader.fail("prompt", "'prompt' must be a text, or texts, where there is a 'suffix'", "invalid_type");
+    FimText text;
+    text.before = texts[i].get<std::string>();
+    text.after = suffix;
+    auto tokens = infill_prompt(model, text, fields);
+    if (!tokens) return reader.refuse("suffix", "this model has no tokens to fill in the middle");
+    prompts[i].tokens = *std::move(tokens);
+  }
 }
 
 }  // namespace
@@ -215,6 +233,8 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
   GenerationFields fields = read_generation_fields(reader, *model);
   const CompletionFields completion = read_completion_fields(reader, fields, *model);
   std::vector<Prompt> prompts = read_prompts(reader, "prompt", *model);
+  if (const std::string suffix = reader.string("suffix").value_or(""); !suffix.empty())
+    put_before(reader, *model, suffix, fields, prompts);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
 

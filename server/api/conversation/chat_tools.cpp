@@ -128,6 +128,37 @@ ToolFields read_functions(FieldReader& reader) {
   return fields;
 }
 
+// The frames of calls to the tools, and their arguments: as their schemas say where calls are constrained, else any
+// object.
+GrammarSpec calls_spec(const ToolFormat::Frame& frame, const ToolFields& fields) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kStructural;
+  for (const Json& tool : fields.tools) {
+    const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
+    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle),
+                                      fields.constrained ? schema_of(tool) : R"({"type":"object"})",
+                                      std::string(frame.end)});
+  }
+  spec.parallel = fields.parallel;
+  spec.triggers = {std::string(frame.trigger)};
+  spec.separator = frame.between;
+  spec.prefix = frame.before;
+  spec.suffix = frame.after;
+  return spec;
+}
+
+// The grammar of a text that is free until a call begins, which is then held to a form that parses. Null where the
+// model's calls are not JSON, or begin as other JSON does; or where there are too many tools for a grammar.
+std::shared_ptr<const Grammar> begun_calls(FieldReader& reader, const ServedModel& model, const ToolFields& fields) {
+  const ToolFormat::Frame& frame = model.tool_format.frame;
+  const bool is_marked = !frame.trigger.empty() && frame.trigger.front() != '{' && frame.trigger.front() != '[';
+  if (!model.tool_format.json_calls() || !is_marked || model.grammar_compiler == nullptr) return nullptr;
+  auto grammar = model.grammar_compiler->compile(calls_spec(frame, fields), reader.limit());
+  if (grammar) return *grammar;
+  if (grammar.error().code == WorkLimit::kCode) reader.fail("tools", grammar.error().message, grammar.error().code);
+  return nullptr;
+}
+
 }  // namespace
 
 ToolFields read_tool_fields(FieldReader& reader) {
@@ -176,22 +207,11 @@ const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields
 
 std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model,
                                                const ToolFields& fields) {
-  if (!fields.constrained || reader.error()) return nullptr;
-  const ToolFormat::Frame& frame = call_format(model, fields).frame;
-  GrammarSpec spec;
-  spec.kind = GrammarSpec::Kind::kStructural;
-  for (const Json& tool : fields.tools) {
-    const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
-    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle), schema_of(tool),
-                                      std::string(frame.end)});
-  }
+  if (!fields.offered() || reader.error()) return nullptr;
+  if (!fields.constrained) return begun_calls(reader, model, fields);
+  GrammarSpec spec = calls_spec(call_format(model, fields).frame, fields);
   spec.free_text = fields.choice == ToolFields::Choice::kAuto;
   spec.required = fields.choice == ToolFields::Choice::kRequired;
-  spec.parallel = fields.parallel;
-  spec.triggers = {std::string(frame.trigger)};
-  spec.separator = frame.between;
-  spec.prefix = frame.before;
-  spec.suffix = frame.after;
   return compile_constraint(reader, model, "tools", spec);
 }
 

@@ -31,7 +31,8 @@ ToolFields read_tool_fields(FieldReader& reader);
 // The format that calls are written in: the model's own, or JSON where they are constrained and its own is not JSON.
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields);
 
-// The grammar that holds constrained calls to their tools' schemas; null where calls are free.
+// The grammar that holds constrained calls to their tools' schemas and any other call, once begun, to a form that
+// parses; null where calls are free.
 std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields);
 
 // A system message that explains the tools, for templates that do not render them.

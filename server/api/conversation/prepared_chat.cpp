@@ -63,10 +63,12 @@ void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, c
   }
   reasons = reasons && (free_text || open);
   prepared.reading = reading_of(model, tools, reasons, std::move(end));
-  const bool follows = prepared.grammar != nullptr && open;
+  // A grammar of calls that may begin leaves all other text free, reasoning included.
+  const bool lazy = free_text && !tools.constrained;
+  const bool follows = prepared.grammar != nullptr && open && !lazy;
   if (!reasons || !marked || (!follows && !prompt.thinking_budget)) return;
   const ThinkingSection section{std::string(format.think_begin), std::string(format.think_end), open,
-                                prompt.thinking_budget};
+                                prompt.thinking_budget, lazy};
   prepared.grammar = allow_thinking(model.tokenizer, section, std::move(prepared.grammar));
 }
 

@@ -4,6 +4,8 @@
 
 #include <optional>
 
+#include "server/api/generation/structural_tag.h"
+
 namespace quire {
 
 namespace {
@@ -44,7 +46,7 @@ class DemandReader {
     if (const Json* outputs = reader_.object("structured_outputs")) {
       FieldReader inner(*outputs, "structured_outputs.");
       read_kinds(inner, {"json", "regex", "choice", "grammar", "json_object"});
-      inner.refuse("structural_tag", "tags come from 'tools'");
+      read_tag_text(inner);
       inner.refuse("whitespace_pattern", "JSON may have the white space that JSON has");
       inner.refuse_unless("disable_any_whitespace", false, "JSON may have the white space that JSON has");
       inner.refuse_unless("disable_additional_properties", false, "the schema says it");
@@ -89,8 +91,14 @@ class DemandReader {
     const Json* format = reader_.object("response_format");
     if (format == nullptr) return;
     FieldReader inner(*format, "response_format.");
-    const auto type = inner.word("type", {"text", "json_object", "json_schema"});
+    const auto type = inner.word("type", {"text", "json_object", "json_schema", "structural_tag"});
     if (!type) inner.missing("type");
+    if (type == "structural_tag") {
+      auto spec = read_structural_tag(inner);
+      take_error(reader_, inner);
+      if (spec) add("response_format", *std::move(spec));
+      return;
+    }
     // llama-server lets a schema stand beside both types.
     const Json* schema = inner.find("schema");
     std::string field = "response_format.schema";
@@ -115,6 +123,19 @@ class DemandReader {
     } else {
       add(field, spec_of(GrammarSpec::Kind::kJsonObject));
     }
+  }
+
+  // vLLM's structured_outputs has the tag as JSON text.
+  void read_tag_text(FieldReader& from) {
+    const Json* given = from.find("structural_tag");
+    if (given == nullptr) return;
+    const auto parsed = given->is_string() ? parse_json(given->get_ref<const std::string&>()) : Result<Json>(*given);
+    if (!parsed || !parsed->is_object())
+      return from.fail("structural_tag", "'structured_outputs.structural_tag' must be a JSON object, or its text");
+    FieldReader tag(*parsed, from.path("structural_tag."));
+    auto spec = read_structural_tag(tag);
+    take_error(from, tag);
+    if (spec) add(from.path("structural_tag"), *std::move(spec));
   }
 
   void add_schema(FieldReader& from, const std::string& field, const Json& schema) {

@@ -1,10 +1,9 @@
 #include "server/api/llama/llama_completion_request.h"
+#include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 
 #include <algorithm>
 #include <iterator>
-
-#include "core/text/fill_in_the_middle.h"
 
 namespace quire {
 
@@ -144,8 +143,7 @@ void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaComp
 }
 
 void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
-  const auto fim = find_fim_tokens(*model.tokenizer);
-  if (!fim) {
+  if (!find_fim_tokens(*model.tokenizer)) {
     return reader.fail("input_prefix", "This model has no tokens to fill in the middle", "unsupported_parameter");
   }
   FimText text;
@@ -166,15 +164,10 @@ void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaComp
       text.files.push_back({std::move(name), *std::move(content)});
     }
   }
-  const std::int64_t context = model.max_model_len;
-  const std::int64_t answer =
-      std::min<std::int64_t>(request.num_predict < 0 ? context / 4 : request.num_predict, context);
   Prompt prompt;
-  prompt.tokens = encode_fim(*model.tokenizer, *fim, text, static_cast<std::size_t>(context - answer));
+  prompt.tokens = infill_prompt(model, text, request.fields).value_or(std::vector<TokenId>{});
   prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
   request.prompts.push_back(std::move(prompt));
-  auto& stops = request.fields.sampling.stop_token_ids;
-  stops.insert(stops.end(), fim->ends.begin(), fim->ends.end());
 }
 
 Json llama_settings(const LlamaCompletionRequest& request) {

@@ -23,7 +23,22 @@ std::string text_of(FieldReader& block) {
   return text.value_or("");
 }
 
+// What another server's own tools, or its encryption, left in a conversation: there is nothing in it to read.
+bool is_foreign_block(std::string_view type) {
+  for (const std::string_view known :
+       {"redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result",
+        "code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result",
+        "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result"}) {
+    if (type == known) return true;
+  }
+  return false;
+}
+
 void refuse_block(FieldReader& block, const std::string& type) {
+  if (is_foreign_block(type)) {
+    return block.warn(
+        fmt::format("{}: a block of type '{}' is left out: another server made it", block.path("type"), type));
+  }
   block.fail("type",
              fmt::format("{}: content blocks of type '{}' are not supported: this model reads text only",
                          block.path("type"), type),
@@ -191,10 +206,35 @@ void require_field(FieldReader& reader, const char* name) {
   reader.fail(name, reader.path(name) + ": Field required", "missing_required_parameter");
 }
 
+namespace {
+
+// Claude Code begins its system prompt with a block about its billing, which is another one for each request. It is not
+// meant for the model, and would keep every prompt from the prefix cache.
+std::optional<std::string> system_text(FieldReader& reader) {
+  constexpr std::string_view kBilling = "x-anthropic-billing-header:";
+  if (!reader.has("system")) return std::nullopt;
+  std::string text;
+  bool only_billing = false;
+  for_each_block(reader, "system", [&](FieldReader& block, const std::string& type) {
+    if (type != "text") return refuse_block(block, type);
+    const std::string words = text_of(block);
+    if (words.starts_with(kBilling)) {
+      only_billing = text.empty();
+      return;
+    }
+    only_billing = false;
+    append_line(text, words);
+  });
+  if (only_billing) return std::nullopt;
+  return text;
+}
+
+}  // namespace
+
 ChatPromptFields read_anthropic_prompt(FieldReader& reader) {
   ChatPromptFields fields;
-  if (reader.has("system"))
-    fields.messages.push_back(Json{{"role", "system"}, {"content", text_blocks(reader, "system")}});
+  if (const auto system = system_text(reader))
+    fields.messages.push_back(Json{{"role", "system"}, {"content", *system}});
   const Json* turns = reader.array("messages");
   if (turns == nullptr) require_field(reader, "messages");
   if (!reader.error()) read_turns(reader, *turns, fields.messages);

@@ -22,8 +22,9 @@ void refuse_foreign(FieldReader& reader) {
 
 void refuse_anthropic_fields(FieldReader& reader) {
   reader.refuse("container", "the server runs no code");
-  reader.refuse("mcp_servers", "the server calls no other servers");
-  reader.refuse("context_management", "conversations are taken as they are");
+  reader.refuse_unless("mcp_servers", Json::array(), "the server calls no other servers");
+  if (reader.object("context_management") != nullptr)
+    reader.warn("context_management: nothing is removed from a conversation: it is taken as it is");
   reader.refuse("inference_geo", "the server is where it is");
   reader.refuse("diagnostics", "requests are not kept");
   reader.refuse_unless("speed", "standard", "there is one speed");
@@ -93,13 +94,25 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
   take_error(reader, inner);
 }
 
-// One tool in the form that OpenAI's chats have it.
+// Tools that Anthropic's servers run, or that only its own models know without a schema; with the date of a version.
+bool is_anthropic_tool(std::string_view type) {
+  for (const std::string_view known : {"web_search_", "web_fetch_", "code_execution_", "bash_", "text_editor_",
+                                       "computer_", "memory_", "tool_search_tool_", "mcp_toolset"}) {
+    if (type.starts_with(known)) return true;
+  }
+  return false;
+}
+
+// One tool in the form that OpenAI's chats have it; null where it is left out.
 Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
+  if (type && is_anthropic_tool(*type)) {
+    tool.warn(fmt::format("{}: a tool of type '{}' is left out: the server runs no tools of its own", tool.path("type"),
+                          *type));
+    return nullptr;
+  }
   if (type && type != "custom") {
-    tool.fail("type",
-              fmt::format("{}: tools of type '{}' are not supported: the server runs no tools of its own",
-                          tool.path("type"), *type),
+    tool.fail("type", fmt::format("{}: there are no tools of type '{}'", tool.path("type"), *type),
               "unsupported_parameter");
   }
   const auto name = tool.string("name");
@@ -110,7 +123,8 @@ Json read_anthropic_tool(FieldReader& tool) {
   if (auto description = tool.string("description")) function["description"] = std::move(*description);
   if (schema != nullptr) function["parameters"] = *schema;
   if (const auto strict = tool.boolean("strict")) function["strict"] = *strict;
-  tool.refuse_unless("defer_loading", false, "all tools are shown to the model");
+  if (tool.boolean("defer_loading", false))
+    tool.warn(fmt::format("{}: all tools are shown to the model", tool.path("defer_loading")));
   return Json{{"type", "function"}, {"function", std::move(function)}};
 }
 
@@ -140,7 +154,8 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
       const std::string path = fmt::format("tools.{}", i);
       if (!(*tools)[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
       FieldReader tool((*tools)[i], path + ".");
-      chat["tools"].push_back(read_anthropic_tool(tool));
+      Json offered = read_anthropic_tool(tool);
+      if (!offered.is_null()) chat["tools"].push_back(std::move(offered));
       take_error(reader, tool);
     }
   }

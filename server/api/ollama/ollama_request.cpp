@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/text/fill_in_the_middle.h"
+#include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -144,16 +144,11 @@ void refuse_unloading(FieldReader& reader, const OllamaRequest& request) {
 }
 
 void read_infill(FieldReader& reader, const std::string& before, OllamaRequest& request) {
-  const auto fim = find_fim_tokens(*request.model->tokenizer);
-  if (!fim) return reader.refuse("suffix", "this model has no tokens to fill in the middle");
   FimText text;
   text.before = before;
   text.after = reader.string("suffix").value_or("");
-  const std::int64_t context = request.model->max_model_len;
-  const std::int64_t answer = std::min<std::int64_t>(request.fields.max_tokens.value_or(context / 4), context);
-  request.raw = encode_fim(*request.model->tokenizer, *fim, text, static_cast<std::size_t>(context - answer));
-  auto& stops = request.fields.sampling.stop_token_ids;
-  stops.insert(stops.end(), fim->ends.begin(), fim->ends.end());
+  request.raw = infill_prompt(*request.model, text, request.fields);
+  if (!request.raw) reader.refuse("suffix", "this model has no tokens to fill in the middle");
 }
 
 // The prompt as it stands, control tokens included: that is what `raw` asks for.

@@ -107,21 +107,43 @@ void ResponseItems::add_text(Kind kind, std::string_view text, std::string& out)
   write(text, out);
 }
 
+void ResponseItems::open_call(const ToolCallDelta& call, std::string& out) {
+  const auto found = tools_.find(call.name);
+  const ResponseTool tool =
+      found == tools_.end() ? ResponseTool{ResponseToolKind::kFunction, "", call.name} : found->second;
+  call_kind_ = tool.kind;
+  Json item{{"type", "function_call"}, {"status", "in_progress"}, {"call_id", call.id}};
+  if (!tool.name_space.empty()) item["namespace"] = tool.name_space;
+  item["name"] = tool.name;
+  const char* prefix = "fc_";
+  switch (tool.kind) {
+    case ResponseToolKind::kFunction: item["arguments"] = ""; break;
+    case ResponseToolKind::kCustom:
+      prefix = "ctc_";
+      item["type"] = "custom_tool_call";
+      item["input"] = "";
+      break;
+    case ResponseToolKind::kLocalShell:
+      prefix = "lsh_";
+      item["type"] = "local_shell_call";
+      item.erase("name");
+      item["action"] = shell_action("");
+      break;
+  }
+  open(Kind::kCall, prefix, std::move(item), out);
+}
+
+// The text of a custom tool and the command of a shell are inside the arguments: they come whole, at the call's end.
 void ResponseItems::add_call(const ToolCallDelta& call, std::string& out) {
   if (kind_ != Kind::kCall || call.index != call_ || !call.name.empty()) {
     call_ = call.index;
     held_.clear();
-    open(Kind::kCall, "fc_",
-         {{"type", "function_call"},
-          {"status", "in_progress"},
-          {"call_id", call.id},
-          {"name", call.name},
-          {"arguments", ""}},
-         out);
+    open_call(call, out);
   }
   held_logprobs_ = Json::array();
   if (call.arguments.empty()) return;
   text_ += call.arguments;
+  if (call_kind_ != ResponseToolKind::kFunction) return;
   events_.append(out, "response.function_call_arguments.delta", place() + text_member("delta", call.arguments));
 }
 
@@ -153,10 +175,23 @@ void ResponseItems::close_part(std::string& out) {
 }
 
 void ResponseItems::close_call(std::string& out) {
-  events_.append(
-      out, "response.function_call_arguments.done",
-      place() + text_member("name", item_["name"].get_ref<const std::string&>()) + text_member("arguments", text_));
-  item_["arguments"] = text_;
+  switch (call_kind_) {
+    case ResponseToolKind::kFunction:
+      events_.append(
+          out, "response.function_call_arguments.done",
+          place() + text_member("name", item_["name"].get_ref<const std::string&>()) + text_member("arguments", text_));
+      item_["arguments"] = text_;
+      break;
+    case ResponseToolKind::kCustom: {
+      const std::string input = custom_input(text_);
+      if (!input.empty())
+        events_.append(out, "response.custom_tool_call_input.delta", place() + text_member("delta", input));
+      events_.append(out, "response.custom_tool_call_input.done", place() + text_member("input", input));
+      item_["input"] = input;
+      break;
+    }
+    case ResponseToolKind::kLocalShell: item_["action"] = shell_action(text_); break;
+  }
 }
 
 void ResponseItems::close(const char* status, std::string& out) {

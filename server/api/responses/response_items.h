@@ -10,6 +10,7 @@
 
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/json.h"
+#include "server/api/responses/response_tools.h"
 
 namespace quire {
 
@@ -34,7 +35,9 @@ struct ResponseItemOptions {
 
 class ResponseItems {
  public:
-  ResponseItems(ResponseEvents& events, ResponseItemOptions options) : events_(events), options_(options) {}
+  // `tools` is kept: what the model calls is found there; a name that is not there is a function's.
+  ResponseItems(ResponseEvents& events, ResponseItemOptions options, const ResponseTools& tools)
+      : events_(events), options_(options), tools_(tools) {}
 
   // `logprobs`: of the tokens that came with this text; kept for the text of messages, an array or null.
   void add(const OutputDelta& delta, Json logprobs, std::string& out);
@@ -53,6 +56,7 @@ class ResponseItems {
   void open(Kind kind, const char* prefix, Json item, std::string& out);
   void close(const char* status, std::string& out);
   void close_part(std::string& out);
+  void open_call(const ToolCallDelta& call, std::string& out);
   void close_call(std::string& out);
   Json part(std::string_view text) const;
   bool has_summary() const { return kind_ == Kind::kReasoning && options_.summarises; }
@@ -64,11 +68,13 @@ class ResponseItems {
 
   ResponseEvents& events_;
   const ResponseItemOptions options_;
+  const ResponseTools& tools_;
   Kind kind_ = Kind::kNone;
   Json item_;             // the open one
   std::string text_;      // its text or arguments
   Json logprobs_;         // its text's
   std::size_t call_ = 0;  // the open call's index among the calls
+  ResponseToolKind call_kind_ = ResponseToolKind::kFunction;
   Kind held_kind_ = Kind::kNone;
   std::string held_;  // white space that may begin a text of that kind
   Json held_logprobs_ = Json::array();

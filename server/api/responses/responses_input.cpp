@@ -7,6 +7,7 @@
 
 #include "server/api/common/operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/responses/response_tools.h"
 
 namespace quire {
 
@@ -40,11 +41,12 @@ class ItemReader {
   }
 
   void read(const Json& given) {
-    const std::string path = fmt::format("input[{}]", input_.items.size());
+    const std::string path = fmt::format("input[{}]", num_read_++);
     if (!reader_.is_object(path, given)) return;
     FieldReader fields(given, path + ".");
     Json item = read_kind(fields);
-    if (fields.error()) return take_error(reader_, fields);
+    take_error(reader_, fields);
+    if (reader_.error() || item.is_null()) return;
     note_call(item);
     input_.items.push_back(std::move(item));
   }
@@ -58,11 +60,30 @@ class ItemReader {
     const std::string type = fields.string("type").value_or(refers ? "item_reference" : "message");
     if (type == "message") return read_message(fields);
     if (type == "function_call") return read_call(fields);
-    if (type == "function_call_output") return read_call_output(fields);
+    if (type == "custom_tool_call") return read_custom_call(fields);
+    if (type == "local_shell_call") return read_shell_call(fields);
+    if (type == "function_call_output") return read_call_output(fields, "fco_", type);
+    if (type == "custom_tool_call_output") return read_call_output(fields, "ctco_", type);
+    if (type == "local_shell_call_output") return read_call_output(fields, "lsho_", type);
     if (type == "reasoning") return read_reasoning(fields);
     if (type == "item_reference") return read_reference(fields);
+    if (is_of_server_tool(type)) {
+      fields.warn(fmt::format("{}: an item of type '{}' is left out: the server runs no tools of its own",
+                              fields.path("type"), type));
+      return nullptr;
+    }
     fields.fail("type", fmt::format("Items of type '{}' are not supported", type), "unsupported_parameter");
     return nullptr;
+  }
+
+  // What another server's own tools left in a conversation. Their results are in its messages.
+  static bool is_of_server_tool(std::string_view type) {
+    for (const std::string_view known :
+         {"web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "mcp_list_tools",
+          "mcp_call", "tool_search_call", "tool_search_output"}) {
+      if (type == known) return true;
+    }
+    return false;
   }
 
   // The item's id and type: its own id, or a fresh one.
@@ -102,12 +123,32 @@ class ItemReader {
     Json item = begin_item(fields, "fc_", "function_call");
     for (const char* name : {"call_id", "name", "arguments"})
       item[name] = required(fields, name);
+    if (auto name_space = fields.string("namespace")) item["namespace"] = std::move(*name_space);
     return item;
   }
 
-  Json read_call_output(FieldReader& fields) {
-    Json item = begin_item(fields, "fco_", "function_call_output");
-    const std::string call_id = required(fields, "call_id");
+  Json read_custom_call(FieldReader& fields) {
+    Json item = begin_item(fields, "ctc_", "custom_tool_call");
+    for (const char* name : {"call_id", "name", "input"})
+      item[name] = required(fields, name);
+    if (auto name_space = fields.string("namespace")) item["namespace"] = std::move(*name_space);
+    return item;
+  }
+
+  Json read_shell_call(FieldReader& fields) {
+    Json item = begin_item(fields, "lsh_", "local_shell_call");
+    item["call_id"] = required(fields, "call_id");
+    const Json* action = fields.object("action");
+    if (action == nullptr) fields.missing("action");
+    item["action"] = action != nullptr ? *action : Json::object();
+    return item;
+  }
+
+  Json read_call_output(FieldReader& fields, const char* prefix, const std::string& type) {
+    Json item = begin_item(fields, prefix, type.c_str());
+    // A shell's output may name its call by its own id.
+    const bool by_id = type == "local_shell_call_output" && !fields.has("call_id");
+    const std::string call_id = by_id ? item["id"].get<std::string>() : required(fields, "call_id");
     if (!fields.error() && calls_.count(call_id) == 0) {
       fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
     }
@@ -170,13 +211,16 @@ class ItemReader {
   }
 
   void note_call(const Json& item) {
-    if (item["type"] == "function_call") calls_.insert(item["call_id"].get<std::string>());
+    const auto& type = item["type"].get_ref<const std::string&>();
+    if (type == "function_call" || type == "custom_tool_call" || type == "local_shell_call")
+      calls_.insert(item["call_id"].get<std::string>());
   }
 
   FieldReader& reader_;
   ResponseStore* store_;
   const std::string& owner_;
   std::set<std::string> calls_;
+  std::size_t num_read_ = 0;
   ResponseInput input_;
 };
 
@@ -192,8 +236,10 @@ class MessageBuilder {
     const auto& type = item["type"].get_ref<const std::string&>();
     if (type == "message") add_message(item);
     if (type == "reasoning") add_reasoning(item);
-    if (type == "function_call") add_call(item);
-    if (type == "function_call_output") add_call_output(item);
+    if (type == "function_call") add_call(item, parse_arguments(item["arguments"].get<std::string>()));
+    if (type == "custom_tool_call") add_call(item, custom_arguments(item["input"].get<std::string>()));
+    if (type == "local_shell_call") add_call(item, shell_arguments(item["action"]));
+    if (type.ends_with("_call_output")) add_call_output(item);
   }
 
   Json take() { return std::move(messages_); }
@@ -219,7 +265,7 @@ class MessageBuilder {
     }
     // Templates know one system message, at the beginning.
     const bool system = role == "system" || role == "developer";
-    if (system && messages_.size() == 1 && messages_[0]["role"] == "system") {
+    if (system && messages_.size() == 1 && messages_[0]["role"] != "user" && messages_[0]["role"] != "assistant") {
       text = messages_[0]["content"].get<std::string>() + "\n\n" + text;
       messages_[0]["content"] = std::move(text);
       return;
@@ -239,14 +285,13 @@ class MessageBuilder {
     message["reasoning_content"] = std::move(text);
   }
 
-  void add_call(const Json& item) {
+  void add_call(const Json& item, Json arguments) {
     const auto& call_id = item["call_id"].get_ref<const std::string&>();
-    const auto& name = item["name"].get_ref<const std::string&>();
+    const std::string name =
+        offered_name(item.value("namespace", std::string()), item.value("name", std::string(kLocalShell)));
     names_[call_id] = name;
     assistant(false)["tool_calls"].push_back(
-        {{"id", call_id},
-         {"type", "function"},
-         {"function", {{"name", name}, {"arguments", parse_arguments(item["arguments"].get<std::string>())}}}});
+        {{"id", call_id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}});
   }
 
   void add_call_output(const Json& item) {
@@ -278,7 +323,8 @@ ResponseInput read_response_input(FieldReader& reader, const Json& before, Respo
   } else if (!input->is_array()) {
     reader.fail("input", "Invalid type for 'input': expected a string or an array of items", "invalid_type");
   } else if (input->empty() && before.empty()) {
-    reader.fail("input", "'input' must not be empty");
+    // Clients probe so whether there is such an endpoint: a turn without words.
+    items.read(Json{{"role", "user"}, {"content", ""}});
   } else if (input->size() + before.size() > kMaxMessages) {
     reader.fail("input", fmt::format("More than {} items", kMaxMessages));
   } else {

@@ -27,7 +27,7 @@ ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model,
       request_(std::move(request)),
       reader_(reading),
       events_(fields().stream),
-      items_(events_, {request_.summarises, request_.returns_reasoning}),
+      items_(events_, {request_.summarises, request_.returns_reasoning}, request_.tool_table),
       store_(call.responses),
       owner_(call.key_name) {}
 

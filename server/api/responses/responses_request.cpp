@@ -133,65 +133,19 @@ class RequestReader {
     return false;
   }
 
-  // One tool in the form that chats have it. Its echo is complete, as OpenAI's is.
-  Json read_tool(FieldReader& tool, Json& echo) {
-    const auto type = tool.string("type");
-    if (!type) tool.missing("type");
-    if (type && type != "function") {
-      tool.fail("type", fmt::format("Tools of type '{}' are not supported: the server runs no tools of its own", *type),
-                "unsupported_parameter");
-    }
-    const auto name = tool.string("name");
-    if (!name) tool.missing("name");
-    tool.refuse_unless("defer_loading", false, "all tools are shown to the model");
-    tool.refuse_unless("allowed_callers", Json::array({"direct"}), "only the model calls tools");
-    const Json* parameters = tool.object("parameters");
-    const bool strict = tool.boolean("strict", false);
-    Json function{{"name", name.value_or("")}};
-    if (auto description = tool.string("description")) function["description"] = std::move(*description);
-    if (parameters != nullptr) function["parameters"] = *parameters;
-    echo = Json{{"type", "function"}};
-    echo.update(function);
-    if (parameters == nullptr) echo["parameters"] = nullptr;
-    echo["strict"] = strict;
-    if (strict) function["strict"] = true;
-    return Json{{"type", "function"}, {"function", std::move(function)}};
-  }
-
-  // A choice that names functions has the name beside its type, where chats have it in a member of its own.
-  Json read_choice(const Json& choice) {
-    const auto nested = [](const Json& named) {
-      return named.is_object() && named.contains("name")
-                 ? Json{{"type", named.value("type", Json("function"))}, {"function", {{"name", named["name"]}}}}
-                 : named;
-    };
-    if (!choice.is_object() || choice.value("type", Json()) != "allowed_tools") return nested(choice);
-    Json allowed{{"mode", choice.value("mode", Json())}, {"tools", Json::array()}};
-    const Json tools = choice.value("tools", Json::array());
-    for (const Json& tool : tools.is_array() ? tools : Json::array())
-      allowed["tools"].push_back(nested(tool));
-    return Json{{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
-  }
-
   // Tools are checked and kept as those of chats: from here on there is one kind of them.
   void read_tools() {
     Json chat = Json::object();
     request_.echo["tools"] = Json::array();
     if (const Json* tools = reader_.array("tools")) {
-      chat["tools"] = Json::array();
-      for (std::size_t i = 0; i < tools->size() && !reader_.error(); ++i) {
-        const std::string path = fmt::format("tools[{}]", i);
-        if (!reader_.is_object(path, (*tools)[i])) return;
-        FieldReader tool((*tools)[i], path + ".");
-        Json echo;
-        chat["tools"].push_back(read_tool(tool, echo));
-        request_.echo["tools"].push_back(std::move(echo));
-        take_error(reader_, tool);
-      }
+      ReadResponseTools read = read_response_tools(reader_, *tools);
+      chat["tools"] = std::move(read.chat);
+      request_.echo["tools"] = std::move(read.echo);
+      request_.tool_table = std::move(read.tools);
     }
     const Json* choice = reader_.find("tool_choice");
     request_.echo["tool_choice"] = choice != nullptr ? *choice : Json("auto");
-    if (choice != nullptr) chat["tool_choice"] = read_choice(*choice);
+    if (choice != nullptr) chat["tool_choice"] = chat_tool_choice(*choice);
     const bool parallel = reader_.boolean("parallel_tool_calls", true);
     request_.echo["parallel_tool_calls"] = parallel;
     chat["parallel_tool_calls"] = parallel;

@@ -10,6 +10,7 @@
 #include "server/api/conversation/chat_tools.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_fields.h"
+#include "server/api/responses/response_tools.h"
 #include "server/api/responses/responses_input.h"
 
 namespace quire {
@@ -20,6 +21,7 @@ struct ResponsesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;
   ToolFields tools;
+  ResponseTools tool_table;                // what the offered tools are in this API
   std::shared_ptr<const Grammar> grammar;  // of text.format and its likes; null where the text is free
   ResponseInput input;
   std::string previous_response_id;

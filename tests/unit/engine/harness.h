@@ -17,6 +17,7 @@
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
+#include "tests/unit/engine/priced_device.h"
 
 namespace quire::test {
 
@@ -69,9 +70,11 @@ inline std::optional<std::uint32_t> default_deferred_seed() {
 inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
-                                               std::optional<std::uint32_t> interrupt_seed = {}) {
+                                               std::optional<std::uint32_t> interrupt_seed = {},
+                                               const std::optional<StepPrice>& price = {}) {
   auto executor = executor_for(model, backend, std::move(storage), options.scheduler,
                                {.num_states = options.num_states, .num_window_parts = options.num_window_parts});
+  if (price) executor = std::make_unique<PricedDevice>(std::move(executor), *price);
   if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
   if (!deferred_seed) return executor;
   return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
@@ -86,6 +89,7 @@ struct HarnessOptions {
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
+  std::optional<StepPrice> price = {};                                   // that steps take; absent: the machine's time
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -103,6 +107,11 @@ inline std::vector<TokenId> made_tokens(int count, int seed, int vocab = 64) {
     state = state * 1664525U + 1013904223U;
     tokens.push_back(TokenId{static_cast<int>(state >> 8) % vocab});
   }
+  return tokens;
+}
+
+inline std::vector<TokenId> joined(std::vector<TokenId> tokens, const std::vector<TokenId>& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
   return tokens;
 }
 
@@ -126,7 +135,7 @@ class Harness {
                                                   .block_size = options.block_size,
                                                   .num_kv_heads = 1,
                                                   .head_dim = 1}),
-                             options.engine, options.deferred_seed, options.interrupt_seed),
+                             options.engine, options.deferred_seed, options.interrupt_seed, options.price),
                options.eos, options.engine) {}
 
   std::shared_ptr<KeepingSink> submit(Request request) {

@@ -282,11 +282,6 @@ std::int64_t serve_turn(KvCache& kv, std::vector<TokenId> tokens, const std::vec
   return kv.match_tokens(match);
 }
 
-std::vector<TokenId> joined(std::vector<TokenId> tokens, const std::vector<TokenId>& more) {
-  tokens.insert(tokens.end(), more.begin(), more.end());
-  return tokens;
-}
-
 }  // namespace
 
 TEST_CASE("with recurrent layers a prefix is matched as far as a state is kept", "[kv][state]") {

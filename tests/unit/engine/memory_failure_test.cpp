@@ -54,6 +54,8 @@ struct MemoryScene {
   static HarnessOptions options(SchedulerPolicy policy) {
     HarnessOptions options{.num_blocks = 60, .vocab = 257, .eos = {TokenId{256}}};
     options.engine.scheduler.policy = policy;
+    options.engine.scheduler.preemption = Preemption::kSwap;
+    options.engine.kv_cache.host_tier_bytes = 1 << 14;
     options.engine.scheduler.max_num_seqs = 6;
     options.engine.queue.max_queue_time_s = 1000.0;
     options.deferred_seed.reset();  // the tool itself takes memory

@@ -208,3 +208,27 @@ TEST_CASE("drafts of an entry that ends early are not kept", "[scheduler][draft]
   scene.scheduler.commit(scene.plan, output);
   CHECK(sequence.num_computed == num_computed + 3);
 }
+
+TEST_CASE("a pending token that is computed with a returning prompt is not found by others before it is known",
+          "[scheduler]") {
+  // Preempted while a step in flight draws its eighth token, and back at once: with it the second block would be full.
+  KvCache kv(20, 4, true);
+  Scheduler scheduler({.max_num_seqs = 2}, kv);
+  StepPlan plan;
+  Sequence sequence;
+  sequence.request = std::make_shared<const Request>(request_of(made_tokens(3, 1), 20));
+  sequence.tokens = made_tokens(7, 1);
+  sequence.num_prompt_tokens = 3;
+  sequence.num_pending = 1;
+  scheduler.add(sequence);
+  scheduler.schedule(plan);
+  REQUIRE(plan.entries.size() == 1);
+  REQUIRE(plan.entries[0].num_tokens == 8);
+  scheduler.commit(plan, {});
+  CHECK(sequence.num_computed == 8);
+  BlockTable other;
+  kv.open(other, "");
+  CHECK(kv.match_tokens(kv.match(other, made_tokens(9, 1), 8)) == 7);
+  kv.close(other);
+  scheduler.finish(sequence);
+}

@@ -159,3 +159,23 @@ TEST_CASE("without a section the grammar holds from the beginning") {
 }
 
 }  // namespace quire::test
+
+TEST_CASE("looking ahead leaves the reasoning where it is") {
+  const auto grammar = allow_thinking(pieces(), section(true, 12), json_object());
+  const auto state = grammar->start();
+  const auto ahead = grammar->start();
+  REQUIRE(take(*state, "abc</thi"));
+  ahead->assign(*state);
+  REQUIRE(take(*ahead, "nk>{"));
+  CHECK(allows(*ahead, "}"));
+  CHECK(allows(*state, "x"));
+  ahead->assign(*state);
+  REQUIRE(take(*ahead, "xxxx"));
+  CHECK(text_of(ahead->forced_tokens()) == "</think>");
+  CHECK(state->forced_tokens().empty());
+  REQUIRE(take(*state, "nk>{"));
+  ahead->assign(*state);
+  REQUIRE(take(*ahead, "}"));
+  CHECK(ahead->finished());
+  CHECK_FALSE(state->finished());
+}

@@ -80,7 +80,7 @@ TEST_CASE("A GGUF file that is no model Quire computes is refused by what it lac
   require_refused({.drop_tensor = "token_embd.weight"}, "the tensor 'token_embd.weight' is missing");
   require_refused({.add_tensor = "blk.0.ffn_gate_inp.weight"}, "'blk.0.ffn_gate_inp.weight' is not part of");
   require_refused({.drop_key = "general.architecture"}, "'general.architecture' is missing");
-  require_refused({.set_key = "general.architecture", .text = "mamba"}, "the architecture 'mamba' is not supported");
+  require_refused({.set_key = "general.architecture", .text = "rwkv"}, "the architecture 'rwkv' is not supported");
   require_refused({.drop_key = "qwen3.block_count"}, "'qwen3.block_count' is missing");
   require_refused({.set_key = "qwen3.block_count", .text = "two"}, "'qwen3.block_count' is not a whole number");
   require_refused({.set_key = "qwen3.block_count", .number = 3}, "blk.2.attn_norm.weight' is missing");

@@ -31,6 +31,14 @@ TEST_CASE("inspect shows metadata, tensors and the plan of a GGUF file", "[inspe
   CHECK_THAT(inspect(path, 1 << 20), Contains("cannot be served") && Contains("does not fit"));
 }
 
+TEST_CASE("inspect shows what each group of layers keeps of a sequence", "[inspect]") {
+  QUIRE_REQUIRE_MATERIAL(folder, "architectures/given");
+  const auto groups = [&](const std::string& family) { return inspect(folder / family / "model.gguf", 4ULL << 30); };
+  CHECK_THAT(groups("gemma3"), Contains("layers keep K and V of the last 16 tokens") && Contains("of all tokens"));
+  CHECK_THAT(groups("deepseek2"), Contains("layers keep one row of all tokens"));
+  CHECK_THAT(groups("qwen35"), Contains("layers keep a state") && Contains("layers keep K and V of all tokens"));
+}
+
 TEST_CASE("inspect shows a Hugging Face directory", "[inspect]") {
   QUIRE_REQUIRE_MATERIAL(path, "weights/TinyStories-656K-hf");
   const std::string text = inspect(path, std::uint64_t{4} << 30);
@@ -58,11 +66,11 @@ TEST_CASE("inspect's JSON has metadata, tensors, model and plan, or the refusal"
     return nlohmann::json::parse(
         inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, {.available = available, .limited_by = "test"}));
   };
-  const auto json = inspected(std::uint64_t{4} << 30);
-  CHECK(json["metadata"]["general.architecture"] == "llama");
-  CHECK(json["metadata"]["tokenizer.ggml.tokens"] == nlohmann::json{{"num_elements", 3072}});
-  CHECK(json["tensors"].size() == 39);
-  CHECK(json["model"]["max_context"] == 2048);
-  CHECK(json["plan"]["kv_tokens"] > 0);
+  const auto document = inspected(std::uint64_t{4} << 30);
+  CHECK(document["metadata"]["general.architecture"] == "llama");
+  CHECK(document["metadata"]["tokenizer.ggml.tokens"] == nlohmann::json{{"num_elements", 3072}});
+  CHECK(document["tensors"].size() == 39);
+  CHECK(document["model"]["max_context"] == 2048);
+  CHECK(document["plan"]["kv_tokens"] > 0);
   CHECK(inspected(1)["refusal"].get<std::string>().find("does not fit") != std::string::npos);
 }

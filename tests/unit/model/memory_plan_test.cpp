@@ -139,3 +139,80 @@ TEST_CASE("Recurrent states take their share before the KV pool, one at least", 
   CHECK_THROWS_AS(plan_memory(hybrid, {}, machine(kGiB + 290 * kMiB)), MemoryShortage);
   CHECK(plan_memory(needs(), {}, machine(8 * kGiB)).num_states == 0);
 }
+
+namespace {
+
+// The shape of gemma3-4b: 34 layers with four heads of 256 in two bytes, of which 29 see 1024 tokens.
+MemoryNeeds gemma3_shape(bool splits) {
+  constexpr std::uint64_t kLayerBytes = 2 * 16 * 4 * 256 * 2;
+  MemoryNeeds shape = needs();
+  shape.kv_block_bytes = 34 * kLayerBytes;
+  shape.useful_kv_tokens = 64 * 131'072;
+  shape.limits = {.max_num_seqs = 64, .max_num_batched_tokens = 2048, .max_model_len = 131'072};
+  if (!splits) return shape;
+  shape.window_part_bytes = 29 * kLayerBytes;
+  shape.window_tokens = 1024;
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("Layers with a window leave room for more and longer sequences", "[memory]") {
+  KvCacheOptions options;
+  options.memory = static_cast<std::int64_t>(4 * kGiB);
+  const MemoryPlan whole = plan_memory(gemma3_shape(false), options, machine(8 * kGiB));
+  const MemoryPlan split = plan_memory(gemma3_shape(true), options, machine(8 * kGiB));
+  CHECK(split.kv_bytes() <= 4 * kGiB);
+  CHECK(split.kv_bytes() > 4 * kGiB - 4 * kMiB);
+  CHECK(whole.num_requests_of(8192) == 3);
+  CHECK(split.num_requests_of(8192) >= 2 * whole.num_requests_of(8192));
+  CHECK(split.num_requests_of(32'768) > 0);
+  CHECK(whole.num_requests_of(32'768) == 0);
+  CHECK_THAT(split.describe(), Contains("layers keep which see 1024 tokens"));
+  CHECK(whole.num_window_parts == 0);
+
+  SECTION("a number of blocks is what was asked for, in less memory") {
+    options = {};
+    options.num_blocks = 2048;
+    const MemoryPlan given = plan_memory(gemma3_shape(true), options, machine(8 * kGiB));
+    CHECK(given.num_blocks == 2048);
+    CHECK(given.kv_bytes() < 2048 * gemma3_shape(true).kv_block_bytes / 2);
+  }
+  SECTION("a pool that is hardly larger than a step's windows stays whole") {
+    options.memory = static_cast<std::int64_t>(400 * kMiB);
+    const MemoryPlan small = plan_memory(gemma3_shape(true), options, machine(8 * kGiB));
+    CHECK(small.num_window_parts == 0);
+    CHECK(small.kv_bytes() <= 400 * kMiB);
+  }
+  SECTION("where all layers see a window, blocks take nothing") {
+    MemoryNeeds all = gemma3_shape(true);
+    all.window_part_bytes = all.kv_block_bytes;
+    const MemoryPlan plan = plan_memory(all, options, machine(8 * kGiB));
+    CHECK(plan.kv_bytes() <= 4 * kGiB);
+    CHECK(plan.num_blocks > 16 * plan.num_window_parts);
+    CHECK(plan.num_requests_of(131'072) >= 20);
+  }
+  SECTION("without an order the pool takes its share") {
+    const MemoryPlan plan = plan_memory(gemma3_shape(true), {}, machine(8 * kGiB));
+    const std::uint64_t left = 7 * kGiB - 64 * kMiB - kProcessBytes;
+    CHECK(plan.kv_bytes() <= left * 2 / 5);
+    CHECK(plan.kv_bytes() > left * 2 / 5 - 4 * kMiB);
+  }
+}
+
+TEST_CASE("Where a tier is below the pool, and where a window is no shorter than the context, layers keep all tokens",
+          "[memory]") {
+  QUIRE_REQUIRE_MATERIAL(path, "architectures/given/gemma3/model.gguf");
+  const auto model = open_model(path);
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const MemoryNeeds measured = memory_needs(*model, *backend, {}, {.max_num_seqs = 4});
+  CHECK(measured.window_tokens == 16);
+  CHECK(measured.window_part_bytes > 0);
+  CHECK(measured.window_part_bytes < measured.kv_block_bytes);
+  KvCacheOptions with_tier;
+  with_tier.host_tier_bytes = 1 << 20;
+  CHECK(memory_needs(*model, *backend, with_tier, {.max_num_seqs = 4}).window_tokens == 0);
+  const MemoryNeeds brief = memory_needs(*model, *backend, {}, {.max_num_seqs = 4, .max_model_len = 16});
+  CHECK(brief.window_tokens == 0);
+  CHECK(brief.kv_block_bytes == measured.kv_block_bytes);
+}

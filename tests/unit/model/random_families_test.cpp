@@ -32,7 +32,7 @@ class ShapeDrawer {
     if (!lists_layers) keys += " L=" + pick({"1", "2", "3", "5"});
     if (!has("_norm:d") && !has("shortconv") && !has("_norm:48")) keys += " d=" + pick({"40", "52", "72", "91"});
     if (!has(" ff=[") && !has(" ff=0")) keys += " ff=" + pick({"17", "33", "50", "96"});
-    keys += " v=" + pick({"390", "401", "517"}) + " ctx=" + pick({"61", "93", "512"});
+    keys += " v=" + pick({"512", "517", "545"}) + " ctx=" + pick({"61", "93", "512"});
     if (!has("_mla") && !has("h=0") && !has(" h=[") && !has("_swa") && !has("kda.") && !has("ssm.") &&
         !has("_norm:d") && !has("_norm:48") && !has("kv_lora") && !has("value_length="))
       keys += heads(has("rot="), has(" kv=["));

@@ -243,7 +243,7 @@ void SpecReference::run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) 
   for (std::size_t t = 0; feeds && t < x.size(); ++t) {
     const Vector& seen = layer.is_parallel ? before[t] : x[t];
     const Role role = layer.is_parallel && layer.ffn_norm == Role::kNoRole ? layer.mixer_norm : layer.ffn_norm;
-    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen), before[t]);
+    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen));
     add_scaled(x[t], norm(layer.ffn_output_norm, index, fed), spec_.residual_scale);
     x[t] = norm(layer.ffn_sum_norm, index, x[t]);
   }

@@ -58,8 +58,7 @@ class SpecReference {
   Rows mamba2(std::int64_t index, const Rows& in) const;
   Rows convolve(WeightRole role, std::int64_t index, const Rows& x, bool silu) const;
 
-  // Of the input before its norm where both kinds are. `layer_in`: what came into the layer.
-  Vector feed_forward(std::int64_t index, const Vector& x, const Vector& layer_in) const;
+  Vector feed_forward(std::int64_t index, const Vector& x) const;  // of the input before its norm where both kinds are
   Vector dense(std::int64_t index, const Vector& in) const;
   Vector experts(std::int64_t index, const Vector& router_in, const Vector& in) const;
   Vector step_norm(WeightRole role, std::int64_t index, const Vector& x) const;

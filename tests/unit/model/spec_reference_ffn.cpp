@@ -28,12 +28,11 @@ Vector SpecReference::dense(std::int64_t index, const Vector& in) const {
   return product(Role::kDown, index, gate);
 }
 
-Vector SpecReference::feed_forward(std::int64_t index, const Vector& x, const Vector& layer_in) const {
+Vector SpecReference::feed_forward(std::int64_t index, const Vector& x) const {
   const LayerSpec& layer = spec_.layers[static_cast<std::size_t>(index)];
   using Kind = FeedForwardSpec::Kind;
   if (layer.feed_forward.kind == Kind::kDense) return dense(index, x);
-  if (layer.feed_forward.kind == Kind::kExperts)
-    return experts(index, layer.feed_forward.routes_layer_input ? layer_in : x, x);
+  if (layer.feed_forward.kind == Kind::kExperts) return experts(index, x, x);
   Vector out = norm(Role::kPostFfnNorm1, index, dense(index, norm(layer.ffn_norm, index, x)));
   Vector router_in = rms(x, &values(Role::kRouterScale, index));
   for (double& value : router_in)

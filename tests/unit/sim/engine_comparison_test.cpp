@@ -109,6 +109,7 @@ class PricedExecutor final : public Executor, private Ticket {
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
+  KvStorage* window_storage() override { return device_->window_storage(); }
   StateStorage* states() override { return states_.layout().num_states == 0 ? nullptr : &states_; }
   std::string name() const override { return device_->name(); }
 
@@ -157,11 +158,12 @@ struct EngineRun {
 
 EngineRun run_engine(const SimOptions& options, const std::vector<TraceRequest>& trace) {
   FakeBackend backend;
-  FakeModel model(4096);
+  FakeModel model(4096, 100'000, options.window_tokens);
   EngineOptions engine_options;
   engine_options.scheduler = options.scheduler;
   const std::int64_t block_bytes = options.block_size * static_cast<std::int64_t>(sizeof(TokenId));
   engine_options.kv_cache.host_tier_bytes = options.tier_blocks * 2 * block_bytes;  // with a block's tokens
+  engine_options.num_window_parts = options.num_window_parts;
   engine_options.queue.max_queued_requests = 1 << 20;
   engine_options.queue.max_queued_tokens = 1 << 30;
   auto storage =
@@ -246,6 +248,20 @@ TEST_CASE("with recurrent states too the simulator makes the engine's batches", 
     options.num_blocks = 180;
     SimReport report;
     CHECK(check_same_steps(options, made_trace(7, 120), report) > 500);
+    CHECK(report.num_cached_tokens > 0);
+    num_preemptions += report.num_preemptions;
+  }
+  CHECK(num_preemptions > 0);
+}
+
+TEST_CASE("with parts for windows too the simulator makes the engine's batches", "[sim][engine][window]") {
+  SimOptions options = small_machine();
+  options.window_tokens = 300;
+  std::int64_t num_preemptions = 0;
+  for (const std::int64_t num_parts : {60, 160}) {
+    options.num_window_parts = num_parts;
+    SimReport report;
+    CHECK(check_same_steps(options, made_trace(5, 120), report) > 500);
     CHECK(report.num_cached_tokens > 0);
     num_preemptions += report.num_preemptions;
   }

@@ -1,0 +1,49 @@
+// The tools of a Responses request as the functions that a chat has, and calls of them in the API's own items. Tools
+// that a client runs are offered to the model: functions, those of a namespace, custom ones and the local shell. Tools
+// that OpenAI's servers run are left out with a warning. Immutable once read; any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "server/api/common/field_reader.h"
+
+namespace quire {
+
+enum class ResponseToolKind { kFunction, kCustom, kLocalShell };
+
+struct ResponseTool {
+  ResponseToolKind kind = ResponseToolKind::kFunction;
+  std::string name_space = {};  // empty: none
+  std::string name = {};        // in its namespace
+};
+
+// By the name under which the model is offered the tool.
+using ResponseTools = std::map<std::string, ResponseTool, std::less<>>;
+
+// What the model calls a tool, or the function of a namespace.
+std::string offered_name(std::string_view name_space, std::string_view name);
+inline constexpr std::string_view kLocalShell = "local_shell";
+
+// The text of a custom tool's call as the arguments of a function, and back: arguments of another form are the text.
+Json custom_arguments(const std::string& input);
+std::string custom_input(const std::string& arguments);
+
+// The arguments of a call of the local shell as the action of its item, and back.
+Json shell_action(const std::string& arguments);
+Json shell_arguments(const Json& action);
+
+struct ReadResponseTools {
+  Json chat = Json::array();  // as chat completions have them
+  Json echo = Json::array();  // as the response repeats them
+  ResponseTools tools;
+};
+
+// Reads the member `tools`. Errors and warnings stay in the reader.
+ReadResponseTools read_response_tools(FieldReader& reader, const Json& tools);
+
+// A `tool_choice` that names tools, in the form that chat completions have it.
+Json chat_tool_choice(const Json& choice);
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// What the sessions of agents share: a folder to work in, a model with room for an agent's prompt, the scripted server,
+// and the requests that its log tells of.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { long_model } from "../long_model.mjs";
+import { QuireServer } from "../server_process.mjs";
+
+const kPatience = 240_000;  // milliseconds, for a whole session
+
+export const tool_call = (name, args) =>
+  `<tool_call>\n${JSON.stringify({ name, arguments: args }).replace(/^\{"name":("[^"]*"),"arguments":/, '{"name": $1, "arguments": ')}\n</tool_call>`;
+
+export class AgentSession {
+  // `script`: [{after, say}]; what is said behind a prompt in which `after` stands last.
+  static async start(script) {
+    const session = new AgentSession();
+    session.folder = mkdtempSync(join(tmpdir(), "quire-agent-"));
+    session.home = join(session.folder, "home");
+    session.work = join(session.folder, "work");
+    mkdirSync(session.home);
+    mkdirSync(session.work);
+    writeFileSync(join(session.work, "hello.txt"), "helo wurld\n");
+    writeFileSync(join(session.folder, "script.json"), JSON.stringify(script));
+    const model = long_model(session.folder);
+    session.server = await QuireServer.start([], {
+      model, binary: process.env.QUIRE_SCRIPTED, env: { QUIRE_SCRIPT: join(session.folder, "script.json"), QUIRE_MODEL: model },
+    });
+    session.url = `${session.server.url}/v1`;
+    return session;
+  }
+
+  // Runs a command of an installed package; its output where it exits with 0.
+  async run(command, args, env = {}) {
+    const child = spawn(join(import.meta.dirname, "node_modules/.bin", command), args, {
+      cwd: this.work, stdio: ["ignore", "pipe", "pipe"],
+      env: { PATH: process.env.PATH, HOME: this.home, NO_COLOR: "1", ...env },
+    });
+    let out = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (out += data));
+    const timer = setTimeout(() => child.kill("SIGKILL"), kPatience);
+    const [code, signal] = await once(child, "close");
+    clearTimeout(timer);
+    if (code !== 0) throw new Error(`${command} ended with ${code ?? signal}:\n${out}\n${this.server.log.join("\n")}`);
+    return out;
+  }
+
+  file() {
+    return readFileSync(join(this.work, "hello.txt"), "utf8");
+  }
+
+  // Of the requests of this session, in their order: {status, prompt_tokens, cached_tokens}.
+  requests(path) {
+    const number = (line, name) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(line)?.[1] ?? NaN);
+    return this.server.log.filter((line) => line.includes(`path=${path}`)).map((line) => ({
+      status: number(line, "status"), prompt_tokens: number(line, "prompt_tokens"), cached_tokens: number(line, "cached_tokens"),
+    }));
+  }
+
+  async stop() {
+    await this.server.stop();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,136 @@
+// Coding agents, unmodified, in a scripted session each: it reads a file, edits it and finishes; every request is
+// answered, and each turn's prompt comes from the prefix cache but for what is new.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from "@openai/agents";
+import { getModel, stream } from "@mariozechner/pi-ai";
+import { z } from "zod";
+import { AgentSession, tool_call } from "./agent_session.mjs";
+
+const task = "Mend the spelling in hello.txt";
+const mend = "sed -i 's/helo wurld/hello world/' hello.txt && echo mended-it";
+
+// Reads the file, edits it, says that it is done: by the tools that `read` and `edit` call.
+const script = (read, edit) => [
+  { after: task, say: read },
+  { after: "helo wurld", say: edit },
+  { after: "mended-it", say: "The file is mended." },
+];
+
+async function with_session(lines, body) {
+  const session = await AgentSession.start(lines);
+  try {
+    await body(session);
+  } finally {
+    await session.stop();
+  }
+}
+
+// The turns are those requests whose prompt begins with the one before.
+function check_turns(requests) {
+  assert.ok(requests.every(({ status }) => status === 200), JSON.stringify(requests));
+  const turns = requests.filter(({ prompt_tokens }) => prompt_tokens > 1000);
+  assert.ok(turns.length >= 3, `three turns: ${JSON.stringify(requests)}`);
+  for (const [i, { prompt_tokens, cached_tokens }] of turns.entries()) {
+    if (i === 0) continue;
+    assert.ok(cached_tokens >= 0.98 * prompt_tokens, `turn ${i}: ${cached_tokens} of ${prompt_tokens} tokens from the cache`);
+  }
+}
+
+test("Codex CLI", () => with_session(
+  script(tool_call("exec_command", { cmd: "cat hello.txt" }), tool_call("exec_command", { cmd: mend })),
+  async (session) => {
+    mkdirSync(join(session.home, ".codex"));
+    writeFileSync(join(session.home, ".codex/config.toml"), `
+model = "quire-long"
+model_provider = "quire"
+check_for_update_on_startup = false
+[model_providers.quire]
+name = "quire"
+base_url = "${session.url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+[analytics]
+enabled = false
+`);
+    const out = await session.run("codex", ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task]);
+    assert.match(out, /The file is mended\./);
+    assert.equal(session.file(), "hello world\n");
+    check_turns(session.requests("/v1/responses"));
+    assert.ok(session.server.log.some((line) => /a tool of type 'web_search' is left out/.test(line)));
+  }));
+
+test("opencode", () => with_session(
+  script(tool_call("bash", { command: "cat hello.txt", description: "reads" }), tool_call("bash", { command: mend, description: "mends" })),
+  async (session) => {
+    const model = { name: "quire-long", limit: { context: 65536, output: 4096 } };
+    writeFileSync(join(session.work, "opencode.json"), JSON.stringify({
+      autoupdate: false, share: "disabled", model: "quire/quire-long", small_model: "quire/quire-long",
+      permission: { bash: "allow", edit: "allow" },
+      provider: {
+        quire: { npm: "@ai-sdk/openai-compatible", name: "quire", options: { baseURL: session.url, apiKey: "none" }, models: { "quire-long": model } },
+      },
+    }));
+    const out = await session.run("opencode", ["run", task], {
+      OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
+    });
+    assert.match(out, /The file is mended\./);
+    assert.equal(session.file(), "hello world\n");
+    const requests = session.requests("/v1/chat/completions");
+    // Its title is another conversation.
+    check_turns(requests.filter(({ prompt_tokens }) => prompt_tokens > 3000));
+  }));
+
+test("Qwen Code", () => with_session(
+  script(tool_call("run_shell_command", { command: "cat hello.txt", is_background: false }),
+    tool_call("run_shell_command", { command: mend, is_background: false })),
+  async (session) => {
+    const out = await session.run("qwen", ["--auth-type", "openai", "-y", "-p", task], {
+      OPENAI_API_KEY: "none", OPENAI_BASE_URL: session.url, OPENAI_MODEL: "quire-long",
+    });
+    assert.match(out, /The file is mended\./);
+    assert.equal(session.file(), "hello world\n");
+    check_turns(session.requests("/v1/chat/completions").filter(({ prompt_tokens }) => prompt_tokens > 3000));
+  }));
+
+test("OpenAI Agents SDK", () => with_session(
+  script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
+  async (session) => {
+    setTracingDisabled(true);
+    const shell = tool({
+      name: "shell", description: "Runs a command", parameters: z.object({ command: z.string() }),
+      execute: ({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
+    });
+    const provider = new OpenAIProvider({ baseURL: session.url, apiKey: "none", useResponses: true });
+    const agent = new Agent({ name: "mender", instructions: "You mend files. ".repeat(400), tools: [shell], model: "quire-long" });
+    const result = await new Runner({ modelProvider: provider }).run(agent, task);
+    assert.equal(result.finalOutput, "The file is mended.");
+    check_turns(session.requests("/v1/responses"));
+  }));
+
+test("pi-ai", () => with_session(
+  script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
+  async (session) => {
+    const model = {
+      ...getModel("openai", "gpt-4o-mini"), id: "quire-long", name: "quire-long", api: "openai-completions", provider: "quire",
+      baseUrl: session.url, reasoning: false,
+    };
+    const context = {
+      systemPrompt: "You mend files. ".repeat(400), messages: [{ role: "user", content: task, timestamp: 1 }],
+      tools: [{ name: "shell", description: "Runs a command", parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] } }],
+    };
+    for (const output of ["helo wurld", "mended-it"]) {
+      const message = await stream(model, context, { apiKey: "none" }).result();
+      const call = message.content.find(({ type }) => type === "toolCall");
+      assert.equal(call?.name, "shell", JSON.stringify(message));
+      context.messages.push(message, {
+        role: "toolResult", toolCallId: call.id, toolName: "shell", content: [{ type: "text", text: output }], isError: false, timestamp: 1,
+      });
+    }
+    const last = await stream(model, context, { apiKey: "none" }).result();
+    assert.equal(last.content.find(({ type }) => type === "text").text, "The file is mended.");
+    check_turns(session.requests("/v1/chat/completions"));
+  }));

@@ -1,0 +1,81 @@
+// Drafted tokens: a daemon with prompt lookup says what one without says, in fewer steps, and counts them.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { QuireServer } from "./server_process.mjs";
+
+let plain;
+let drafting;
+before(async () => {
+  plain = await QuireServer.start(["--seed", "1", "--speculation", "none"]);
+  drafting = await QuireServer.start(["--seed", "1", "--speculation", "prompt_lookup", "--speculation.max-tokens", "6"]);
+});
+after(async () => {
+  await plain?.stop();
+  await drafting?.stop();
+});
+
+const kAccepted = "vllm:spec_decode_num_accepted_tokens_total";
+const quoted = "one two three four five six seven eight nine ten, ";
+
+async function ask(server, body) {
+  const response = await server.post("/v1/completions", { max_tokens: 60, seed: 3, ignore_eos: true, ...body });
+  assert.equal(response.status, 200, await response.clone().text());
+  const { choices, usage } = await response.json();
+  return { choices, usage };
+}
+
+const bodies = [
+  { temperature: 0 },
+  { temperature: 0, logprobs: 3 },
+  { temperature: 0.9, top_p: 0.95, logprobs: 1 },
+  { temperature: 0, repetition_penalty: 1.1, frequency_penalty: 0.2 },
+  { temperature: 0.7, dry_multiplier: 0.8, xtc_probability: 0.3 },
+  { temperature: 0.8, n: 3 },
+  { temperature: 0, stop: ["four", "x"] },
+  { temperature: 0, structured_outputs: { regex: "((one|two|three|four|five) ){40}" } },
+  { temperature: 0, structured_outputs: { regex: "((one|two|three|four|five) ){40}" }, logprobs: 2 },
+  { temperature: 0, logit_bias: { 5: 4, 6: 4 }, min_tokens: 20, ignore_eos: false },
+];
+
+test("the answer is the same with drafts and without", async () => {
+  for (const [i, body] of bodies.entries()) {
+    const whole = { prompt: quoted.repeat(4), ...body };
+    assert.deepEqual(await ask(drafting, whole), await ask(plain, whole), `request ${i}`);
+  }
+});
+
+test("drafts are counted, and a text that repeats itself is drafted", async () => {
+  // One word may be said, so that the text repeats itself.
+  const body = { prompt: quoted, temperature: 0, structured_outputs: { regex: "(one two three ){60}" }, max_tokens: 120, logprobs: 0 };
+  const repeated = { prompt: quoted, temperature: 0, allowed_token_ids: [65], max_tokens: 120 };
+  for (const each of [body, repeated]) assert.deepEqual(await ask(drafting, each), await ask(plain, each));
+  const metrics = await drafting.metrics();
+  assert.ok(metrics[kAccepted] > 40, `${metrics[kAccepted]} accepted`);
+  assert.ok(metrics["vllm:spec_decode_num_draft_tokens_total"] >= metrics[kAccepted]);
+  assert.ok(metrics["vllm:spec_decode_num_drafts_total"] > 0);
+  assert.equal(metrics["vllm:spec_decode_num_accepted_tokens_per_pos_total"], metrics[kAccepted]);
+  assert.equal((await plain.metrics())["vllm:spec_decode_num_drafts_total"], 0);
+});
+
+test("a request turns drafts on and off", async () => {
+  const body = { prompt: quoted, temperature: 0, allowed_token_ids: [65], max_tokens: 100 };
+  const num_before = (await drafting.metrics())["vllm:spec_decode_num_drafts_total"];
+  await ask(drafting, { ...body, speculative_config: "off" });
+  await ask(drafting, { ...body, speculative_config: { method: "none" } });
+  assert.equal((await drafting.metrics())["vllm:spec_decode_num_drafts_total"], num_before);
+  await ask(plain, { ...body, speculative_config: { method: "ngram", num_speculative_tokens: 2 } });
+  const asked = await plain.metrics();
+  assert.ok(asked[kAccepted] > 0);
+  assert.ok(asked["vllm:spec_decode_num_draft_tokens_total"] <= 2 * asked["vllm:spec_decode_num_drafts_total"]);
+  for (const [config, param] of [
+    [{ method: "eagle", num_speculative_tokens: 2 }, "speculative_config"],
+    [{ method: "ngram", num_speculative_tokens: 0 }, "speculative_config"],
+    [{ method: "ngram", model: "other" }, "speculative_config"],
+    [{ num_speculative_tokens: 2 }, "speculative_config"],
+    ["on", "speculative_config"],
+  ]) {
+    const response = await drafting.post("/v1/completions", { ...body, speculative_config: config });
+    assert.equal(response.status, 400, JSON.stringify(config));
+    assert.equal((await response.json()).error.param, param);
+  }
+});

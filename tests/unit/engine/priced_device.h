@@ -1,0 +1,48 @@
+// PricedDevice: an Executor whose steps take what a price says instead of the machine's time, so that a test's choices
+// do not depend on its load. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/engine/executor.h"
+#include "core/sched/step_cost.h"
+
+namespace quire::test {
+
+class PricedDevice final : public Executor, private Ticket {
+ public:
+  PricedDevice(std::unique_ptr<Executor> device, const StepPrice& price) : device_(std::move(device)), price_(price) {}
+
+  std::int64_t depth() const override { return 1; }
+  Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
+    kEngineThread.assume();
+    plan_ = &plan;
+    ticket_ = &device_->submit(plan, arrays);
+    return *this;
+  }
+  const Model& model() const override { return device_->model(); }
+  KvStorage& storage() override { return device_->storage(); }
+  StateStorage* states() override { return device_->states(); }
+  std::string name() const override { return device_->name(); }
+
+ private:
+  void draw(const DrawBatch& batch) override {
+    kEngineThread.assume();
+    ticket_->draw(batch);
+  }
+  StepOutput& wait() override {
+    kEngineThread.assume();
+    StepOutput& output = ticket_->wait();
+    output.seconds = price_.seconds(output.terms_of(*plan_));
+    return output;
+  }
+
+  const std::unique_ptr<Executor> device_;
+  const StepPrice price_;
+  const StepPlan* plan_ = nullptr;
+  Ticket* ticket_ = nullptr;
+};
+
+}  // namespace quire::test

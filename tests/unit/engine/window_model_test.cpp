@@ -1,0 +1,108 @@
+// The engine over models whose layers see a window: they keep no more than that, and every text stays the same.
+#include <catch2/catch.hpp>
+
+#include "tests/unit/engine/served_model.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace {
+
+constexpr const char* kWindowed[] = {"gemma2",  "gemma3", "gemma4", "gemma4-moe", "gpt-oss",
+                                     "cohere2", "olmo3",  "mimo2",  "exaone4-swa"};
+constexpr int kStreams = 10;
+
+// Some begin alike for longer than a window.
+Request windowed_stream(int i) {
+  Request request = request_of(joined(made_tokens(60, i % 3, 60), made_tokens(1 + 13 * (i % 5), i, 60)), 50 + i % 7);
+  request.num_choices = i == 4 ? 3 : 1;
+  request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+  request.sampling.seed = static_cast<std::uint64_t>(i);
+  if (i == 7) {
+    request = request_of(request.prompt, 0);
+    request.pooling = Pooling::kMean;
+  }
+  return request;
+}
+
+EngineOptions alone() {
+  EngineOptions options;
+  options.kv_cache.enable_prefix_caching = false;
+  options.scheduler.max_num_seqs = 4;
+  return options;
+}
+
+std::int64_t least_parts(const Model& model) {
+  return WindowPool::least_parts(model.kv_split().window, 16);
+}
+
+void check_same(const KeepingSink& got, const KeepingSink& expected) {
+  for (std::size_t i = 0; i < expected.choices.size(); ++i) {
+    CHECK(got.choices[i].tokens == expected.choices[i].tokens);
+    CHECK(got.choices[i].embedding == expected.choices[i].embedding);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("layers that see a window keep it alone, and say in a crowd what they say with all tokens kept",
+          "[engine][model][window]") {
+  for (const std::string family : kWindowed) {
+    QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
+    INFO(family);
+    ServedModel single(path, 60, alone());
+    REQUIRE(single.model->kv_split().window > 0);
+    std::vector<std::shared_ptr<KeepingSink>> expected;
+    for (int i = 0; i < kStreams; ++i) {
+      expected.push_back(single.submit(windowed_stream(i)));
+      single.run();
+    }
+    EngineOptions options;
+    options.scheduler.max_num_seqs = 6;
+    options.scheduler.max_num_batched_tokens = 48;  // prompts are cut
+    options.num_window_parts = least_parts(*single.model) + 6;
+    ServedModel crowded(path, 24, options);
+    for (int round = 0; round < 2; ++round) {  // the second one finds prefixes
+      std::vector<std::shared_ptr<KeepingSink>> sinks;
+      for (int i = 0; i < kStreams; ++i)
+        sinks.push_back(crowded.submit(windowed_stream(i)));
+      crowded.run();
+      for (std::size_t i = 0; i < sinks.size(); ++i) {
+        INFO("round " << round << ", stream " << i);
+        check_same(*sinks[i], *expected[i]);
+      }
+    }
+    const EngineStats stats = crowded.engine->stats();
+    CHECK(stats.prefix_cache_hits > 0);
+    CHECK(stats.num_preemptions > 0);
+    CHECK(stats.num_blocks_used == 0);
+    CHECK(stats.num_parts_used == 0);
+  }
+}
+
+TEST_CASE("a conversation with a windowed model goes on from its window, to the same text", "[engine][model][window]") {
+  for (const std::string family : {"gemma3", "gpt-oss", "olmo3"}) {
+    QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
+    INFO(family);
+    ServedModel fresh(path, 100, alone());
+    EngineOptions options;
+    options.num_window_parts = least_parts(*fresh.model) + 6;
+    ServedModel served(path, 100, options);
+    const auto ask = [](ServedModel& model, const std::vector<TokenId>& prompt) {
+      const auto sink = model.submit(request_of(prompt, 20));
+      model.run();
+      return sink;
+    };
+    std::vector<TokenId> history = made_tokens(200, 1, 60);
+    for (int turn = 0; turn < 3; ++turn) {
+      INFO("turn " << turn);
+      const auto answer = ask(served, history);
+      const auto expected = ask(fresh, history);
+      check_same(*answer, *expected);
+      const std::int64_t num_cached = answer->choices[0].finishes.at(0).num_cached_tokens;
+      // The last token of the answer before was not computed.
+      if (turn > 0) CHECK(num_cached >= static_cast<std::int64_t>(history.size()) - 10);
+      history = joined(joined(history, expected->choices[0].tokens), made_tokens(9, 10 + turn, 60));
+    }
+  }
+}
