@@ -32,8 +32,6 @@ void print_hint(const ServerOptions& options, std::uint16_t port) {
       "http://{0}:{1}/v1/chat/completions "
       R"(-H 'Content-Type: application/json' -d '{{"messages":[{{"role":"user","content":"What is a KV block?"}}]}}')",
       reachable, port);
-  log::info("Ctrl-C drains: requests in progress have {} s to finish; a second Ctrl-C ends at once",
-            std::chrono::duration_cast<std::chrono::seconds>(options.drain.deadline).count());
 }
 
 // Each connection is a descriptor, and the usual soft limit of 1,024 is less than what can be served.
@@ -98,6 +96,8 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options)
   log::info("{} is ready after {} ms", names,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
   print_hint(options.server, server.port());
+  log::info("Ctrl-C drains: requests in progress have {} s to finish; a second Ctrl-C ends at once",
+            std::chrono::duration_cast<std::chrono::seconds>(options.server.drain.deadline).count());
 }
 
 }  // namespace
