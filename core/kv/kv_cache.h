@@ -144,11 +144,14 @@ class KvCache {
   PartId part_of(PrefixNode node) const { return parts_.part_of(index_.block(node)); }
   bool has_part(PrefixNode node) const { return index_.block(node) != kNoBlock && part_of(node) != kNoPart; }
   bool keeps_part(PrefixNode node) const { return has_part(node) && parts_.is_kept(index_.block(node)); }
-  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the next token
-  // sees first, or the last full one. A full one at least is kept, for kernels read past a window's beginning.
+  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the first
+  // token after the last full block sees, so that a sequence can go on there where what follows is lost. A full one at
+  // least is kept, for kernels read past a window's beginning.
   std::int64_t first_kept(std::int64_t num_computed) const {
-    const std::int64_t first_seen = std::max<std::int64_t>(0, num_computed - window_tokens_ + 1) / block_size_;
-    return std::min(first_seen, std::max<std::int64_t>(0, num_computed / block_size_ - 1));
+    const std::int64_t num_full = num_computed / block_size_;
+    const std::int64_t first_seen =
+        std::max<std::int64_t>(0, num_full * block_size_ - window_tokens_ + 1) / block_size_;
+    return std::min(first_seen, std::max<std::int64_t>(0, num_full - 1));
   }
   // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
   bool has_state_after(PrefixNode node) const;

@@ -76,16 +76,18 @@ std::int64_t parts_per_sequence(const MemoryPlan& plan) {
 }
 
 // Parts that go with so many blocks: a step's, and windows of as many sequences as the blocks hold, where these are
-// some windows long. Where they are shorter, parts lack before blocks do: a quarter of the pool's bytes is for the
-// windows of as many sequences as may run.
+// some windows long (as long as can be where blocks have no bytes of their own). Where they are shorter, parts lack
+// before blocks do: a quarter of the pool's bytes is for the windows of as many sequences as may run.
 std::int64_t parts_beside(const MemoryPlan& plan, std::int64_t num_blocks, std::uint64_t pool_bytes) {
   constexpr std::int64_t kWindows = 4;
   constexpr std::int64_t kLeastTokens = 2048;
   const MemoryNeeds& needs = plan.needs;
   const std::int64_t of_one = parts_per_sequence(plan);
   const std::int64_t of_step = ceil_div(needs.limits.max_num_batched_tokens, plan.block_size);
+  const bool are_blocks_free = needs.kv_block_bytes == needs.window_part_bytes;
+  const std::int64_t longest = needs.limits.max_model_len;
   const std::int64_t typical =
-      std::min(std::max(kWindows * needs.window_tokens, kLeastTokens), needs.limits.max_model_len);
+      are_blocks_free ? longest : std::min(std::max(kWindows * needs.window_tokens, kLeastTokens), longest);
   const std::int64_t of_long = of_step + ceil_div(num_blocks * of_one, ceil_div(typical, plan.block_size));
   const auto quarter = static_cast<std::int64_t>(pool_bytes / 4 / needs.window_part_bytes);
   const std::int64_t of_short = std::min(of_step + needs.limits.max_num_seqs * of_one, quarter);
@@ -102,7 +104,7 @@ void split_window(const KvCacheOptions& options, std::int64_t most_blocks, Memor
     plan.num_window_parts = num_parts < plan.num_blocks ? num_parts : 0;
     return;
   }
-  // A block without bytes of its own is worth as much as the parts that sequences of full length take.
+  // More blocks than sequences of full length with as many parts have are of no use.
   const auto all_parts = static_cast<std::int64_t>(bytes / needs.window_part_bytes);
   const std::int64_t longest = ceil_div(needs.limits.max_model_len, plan.block_size);
   const std::int64_t enough = ceil_div(all_parts * longest, parts_per_sequence(plan));

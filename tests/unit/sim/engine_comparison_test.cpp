@@ -257,6 +257,7 @@ TEST_CASE("with recurrent states too the simulator makes the engine's batches", 
 TEST_CASE("with parts for windows too the simulator makes the engine's batches", "[sim][engine][window]") {
   SimOptions options = small_machine();
   options.window_tokens = 300;
+  options.num_blocks = 220;
   std::int64_t num_preemptions = 0;
   for (const std::int64_t num_parts : {60, 160}) {
     options.num_window_parts = num_parts;
