@@ -119,7 +119,7 @@ TEST_CASE("a custom tool's call is its text, whole and streamed, and its history
   Json input = Json::array({{{"role", "user"}, {"content", "x"}}, answered.item});
   input.push_back({{"type", "custom_tool_call_output"}, {"call_id", answered.item["call_id"]}, {"output", "done"}});
   answer_to(client, "/v1/responses", "{\"input\":" + dump_json(input) + "," + kAgentTools + "}");
-  CHECK(prompt_text(server).find("line\\nother") != std::string::npos);
+  CHECK_THAT(prompt_text(server), Catch::Contains("line\\nother"));
 }
 
 TEST_CASE("a call of the local shell is its action") {

@@ -67,7 +67,10 @@ TEST_CASE("every field of the API page behaves as its row says") {
     const HttpReply reply = client.post(row.path, dump_json(body));
     INFO(reply.body);
     CHECK(reply.status == (row.supported ? 200 : 400));
-    CHECK(reply.fields.count("x-quire-warning") == 0);  // no field of the page is taken for a misspelling
+    const auto warning = reply.fields.find("x-quire-warning");
+    const bool is_misspelt =
+        warning != reply.fields.end() && warning->second.find("unknown field") != std::string::npos;
+    CHECK(!is_misspelt);
     if (row.supported || reply.status != 400) continue;
     const Json error = Json::parse(reply.body)["error"];
     // Anthropic's and Ollama's errors name a field in their message only.
