@@ -133,8 +133,8 @@ TEST_CASE("an empty answer is an empty message") {
 TEST_CASE("reasoning, white space, text and calls become items in their order") {
   for (const bool summarises : {false, true}) {
     ResponseEvents events(true);
-    const ResponseTools tools;
-    ResponseItems items(events, {summarises, true}, tools);
+    const ResponseTools no_tools;
+    ResponseItems items(events, {summarises, true}, no_tools);
     std::string out;
     const auto add = [&](std::string content, std::string reasoning, std::vector<ToolCallDelta> calls) {
       items.add(OutputDelta{std::move(content), std::move(reasoning), std::move(calls)}, nullptr, out);

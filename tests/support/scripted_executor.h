@@ -34,6 +34,7 @@ class ScriptedExecutor final : public Executor {
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
+  KvStorage* window_storage() override { return device_->window_storage(); }
   StateStorage* states() override { return device_->states(); }
   std::string name() const override { return device_->name(); }
 

@@ -267,7 +267,7 @@ class MessageBuilder {
     const bool system = role == "system" || role == "developer";
     if (system && messages_.size() == 1 && messages_[0]["role"] != "user" && messages_[0]["role"] != "assistant") {
       text = messages_[0]["content"].get<std::string>() + "\n\n" + text;
-      messages_[0] = {{"role", "system"}, {"content", std::move(text)}};
+      messages_[0]["content"] = std::move(text);
       return;
     }
     messages_.push_back({{"role", role}, {"content", std::move(text)}});

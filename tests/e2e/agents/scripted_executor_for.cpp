@@ -13,7 +13,7 @@
 namespace quire {
 
 std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                                       const SchedulerOptions& scheduler, std::int64_t num_states) {
+                                       const SchedulerOptions& scheduler, const KvCounts& counts) {
   const char* const path = std::getenv("QUIRE_SCRIPT");
   const char* const text_model = std::getenv("QUIRE_MODEL");
   if (path == nullptr || text_model == nullptr) throw std::runtime_error("QUIRE_SCRIPT and QUIRE_MODEL are not set");
@@ -22,7 +22,7 @@ std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::uniq
   for (const auto& line : nlohmann::json::parse(file))
     script.push_back({line.at("after").get<std::string>(), line.at("say").get<std::string>()});
   return std::make_unique<test::ScriptedExecutor>(
-      make_cpu_executor(model, backend, std::move(storage), scheduler, num_states), open_model(text_model)->tokenizer(),
+      make_cpu_executor(model, backend, std::move(storage), scheduler, counts), open_model(text_model)->tokenizer(),
       std::move(script));
 }
 
