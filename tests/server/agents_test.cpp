@@ -11,7 +11,7 @@ using namespace quire::test;
 namespace {
 
 std::string warning_of(const HttpReply& reply) {
-  const auto found = reply.fields.find("quire-warning");
+  const auto found = reply.fields.find("x-quire-warning");
   return found == reply.fields.end() ? "" : found->second;
 }
 
