@@ -59,7 +59,7 @@ enabled = false
     const out = await session.run("codex", ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task]);
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    check_turns(session.requests("/v1/responses"));
+    check_turns(await session.requests("/v1/responses"));
     assert.ok(session.server.log.some((line) => /a tool of type 'web_search' is left out/.test(line)));
   }));
 
@@ -79,7 +79,7 @@ test("opencode", () => with_session(
     });
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    const requests = session.requests("/v1/chat/completions");
+    const requests = await session.requests("/v1/chat/completions");
     // Its title is another conversation.
     check_turns(requests.filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
@@ -93,7 +93,7 @@ test("Qwen Code", () => with_session(
     });
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    check_turns(session.requests("/v1/chat/completions").filter(({ prompt_tokens }) => prompt_tokens > 3000));
+    check_turns((await session.requests("/v1/chat/completions")).filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
 
 test("OpenAI Agents SDK", () => with_session(
@@ -108,7 +108,7 @@ test("OpenAI Agents SDK", () => with_session(
     const agent = new Agent({ name: "mender", instructions: "You mend files. ".repeat(400), tools: [shell], model: "quire-long" });
     const result = await new Runner({ modelProvider: provider }).run(agent, task);
     assert.equal(result.finalOutput, "The file is mended.");
-    check_turns(session.requests("/v1/responses"));
+    check_turns(await session.requests("/v1/responses"));
   }));
 
 test("pi-ai", () => with_session(
@@ -132,5 +132,5 @@ test("pi-ai", () => with_session(
     }
     const last = await stream(model, context, { apiKey: "none" }).result();
     assert.equal(last.content.find(({ type }) => type === "text").text, "The file is mended.");
-    check_turns(session.requests("/v1/chat/completions"));
+    check_turns(await session.requests("/v1/chat/completions"));
   }));
