@@ -10,6 +10,7 @@ import { z } from "zod";
 import { AgentSession, tool_call } from "./agent_session.mjs";
 
 const task = "Mend the spelling in hello.txt";
+const rules = "You mend files. ".repeat(2000);  // as long as agents' own prompts
 const mend = "sed -i 's/helo wurld/hello world/' hello.txt && echo mended-it";
 
 // Reads the file, edits it, says that it is done: by the tools that `read` and `edit` call.
@@ -105,7 +106,7 @@ test("OpenAI Agents SDK", () => with_session(
       execute: ({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
     });
     const provider = new OpenAIProvider({ baseURL: session.url, apiKey: "none", useResponses: true });
-    const agent = new Agent({ name: "mender", instructions: "You mend files. ".repeat(400), tools: [shell], model: "quire-long" });
+    const agent = new Agent({ name: "mender", instructions: rules, tools: [shell], model: "quire-long" });
     const result = await new Runner({ modelProvider: provider }).run(agent, task);
     assert.equal(result.finalOutput, "The file is mended.");
     check_turns(await session.requests("/v1/responses"));
@@ -119,7 +120,7 @@ test("pi-ai", () => with_session(
       baseUrl: session.url, reasoning: false,
     };
     const context = {
-      systemPrompt: "You mend files. ".repeat(400), messages: [{ role: "user", content: task, timestamp: 1 }],
+      systemPrompt: rules, messages: [{ role: "user", content: task, timestamp: 1 }],
       tools: [{ name: "shell", description: "Runs a command", parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] } }],
     };
     for (const output of ["helo wurld", "mended-it"]) {
