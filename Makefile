@@ -123,7 +123,7 @@ agents: build/check/build.ninja
 	ninja --quiet -C build/check quire_scripted e2e_scripts
 	mkdir -p build/check/tests/e2e/agents
 	cp tests/e2e/agents/*.mjs tests/e2e/agents/package*.json build/check/tests/e2e/agents
-	cd build/check/tests/e2e/agents && npm install --no-package-lock --no-audit --no-fund --prefer-offline && QUIRE_SCRIPTED=$(CURDIR)/build/check/quire-scripted \
+	cd build/check/tests/e2e/agents && npm install --no-package-lock --no-audit --no-fund --prefer-offline && QUIRE_SCRIPTED=$(CURDIR)/build/check/tests/quire-scripted \
 	  QUIRE_MODEL=$(CURDIR)/deploy/demo-model/quire-demo.gguf node --test agents.test.mjs
 
 # The guide as a site: build/docs/index.html. Fails on a dead link.

@@ -51,8 +51,10 @@ export class AgentSession {
     return readFileSync(join(this.work, "hello.txt"), "utf8");
   }
 
-  // Of the requests of this session, in their order: {status, prompt_tokens, cached_tokens}.
-  requests(path) {
+  // Of this session's requests, three at least, in their order: {status, prompt_tokens, cached_tokens}. Lines of the log
+  // come by another way than answers.
+  async requests(path) {
+    await this.server.logged((line) => line.includes(`path=${path}`), 3);
     const number = (line, name) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(line)?.[1] ?? NaN);
     return this.server.log.filter((line) => line.includes(`path=${path}`)).map((line) => ({
       status: number(line, "status"), prompt_tokens: number(line, "prompt_tokens"), cached_tokens: number(line, "cached_tokens"),

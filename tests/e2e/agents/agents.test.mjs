@@ -10,6 +10,7 @@ import { z } from "zod";
 import { AgentSession, tool_call } from "./agent_session.mjs";
 
 const task = "Mend the spelling in hello.txt";
+const rules = "You mend files. ".repeat(2000);  // as long as agents' own prompts
 const mend = "sed -i 's/helo wurld/hello world/' hello.txt && echo mended-it";
 
 // Reads the file, edits it, says that it is done: by the tools that `read` and `edit` call.
@@ -59,7 +60,7 @@ enabled = false
     const out = await session.run("codex", ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task]);
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    check_turns(session.requests("/v1/responses"));
+    check_turns(await session.requests("/v1/responses"));
     assert.ok(session.server.log.some((line) => /a tool of type 'web_search' is left out/.test(line)));
   }));
 
@@ -79,7 +80,7 @@ test("opencode", () => with_session(
     });
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    const requests = session.requests("/v1/chat/completions");
+    const requests = await session.requests("/v1/chat/completions");
     // Its title is another conversation.
     check_turns(requests.filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
@@ -93,7 +94,7 @@ test("Qwen Code", () => with_session(
     });
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    check_turns(session.requests("/v1/chat/completions").filter(({ prompt_tokens }) => prompt_tokens > 3000));
+    check_turns((await session.requests("/v1/chat/completions")).filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
 
 test("OpenAI Agents SDK", () => with_session(
@@ -105,10 +106,10 @@ test("OpenAI Agents SDK", () => with_session(
       execute: ({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
     });
     const provider = new OpenAIProvider({ baseURL: session.url, apiKey: "none", useResponses: true });
-    const agent = new Agent({ name: "mender", instructions: "You mend files. ".repeat(400), tools: [shell], model: "quire-long" });
+    const agent = new Agent({ name: "mender", instructions: rules, tools: [shell], model: "quire-long" });
     const result = await new Runner({ modelProvider: provider }).run(agent, task);
     assert.equal(result.finalOutput, "The file is mended.");
-    check_turns(session.requests("/v1/responses"));
+    check_turns(await session.requests("/v1/responses"));
   }));
 
 test("pi-ai", () => with_session(
@@ -119,7 +120,7 @@ test("pi-ai", () => with_session(
       baseUrl: session.url, reasoning: false,
     };
     const context = {
-      systemPrompt: "You mend files. ".repeat(400), messages: [{ role: "user", content: task, timestamp: 1 }],
+      systemPrompt: rules, messages: [{ role: "user", content: task, timestamp: 1 }],
       tools: [{ name: "shell", description: "Runs a command", parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] } }],
     };
     for (const output of ["helo wurld", "mended-it"]) {
@@ -132,5 +133,5 @@ test("pi-ai", () => with_session(
     }
     const last = await stream(model, context, { apiKey: "none" }).result();
     assert.equal(last.content.find(({ type }) => type === "text").text, "The file is mended.");
-    check_turns(session.requests("/v1/chat/completions"));
+    check_turns(await session.requests("/v1/chat/completions"));
   }));
