@@ -48,7 +48,7 @@ for (const [program, script] of [["python3", "chat.py"], [process.execPath, "cha
   test(`${script} streams the answers of a conversation`, async () => {
     const { stdout } = await run(program, [join(examples, script), "What is a KV block?", "Hello!"]);
     const lines = stdout.trim().split("\n");
-    assert.ok(lines.length >= 2 && /KV/.test(stdout), stdout);
+    assert.ok(lines.length >= 2 && lines.every((line) => line.trim() !== ""), stdout);  // an answer is sampled: its words are not known
   });
 }
 
