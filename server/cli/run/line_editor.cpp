@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -84,6 +85,7 @@ LineEditor::~LineEditor() {
 std::optional<std::string> LineEditor::read_line(bool continued) {
   std::string line;
   if (!terminal_) return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C just after an answer's end, before the editor reads keys, ends nothing
   terminal_->continued = continued;
   int count = 0;
   const char* typed = el_gets(terminal_->editor, &count);
