@@ -1,12 +1,13 @@
 """Runs a program in a terminal of its own (a pseudo terminal) and plays a script: terminal.py SCRIPT.json PROGRAM ARGUMENT...
 
 The script is a list of steps: ["expect", TEXT] waits until TEXT is on the screen behind what was seen before, ["type", TEXT] types it
-("\\u0003" is Ctrl-C, "\\u0004" Ctrl-D), ["exit", CODE] waits for the end. Prints what the program wrote. Exit 1: a step failed."""
+("\\u0003" is Ctrl-C, "\\u0004" Ctrl-D; a line waits until the program reads keys), ["exit", CODE] waits for the end. Prints what the program wrote. Exit 1: a step failed."""
 import json
 import os
 import pty
 import select
 import sys
+import termios
 
 PATIENCE = 120  # seconds for one step
 
@@ -41,6 +42,11 @@ class Terminal:
         self.seen = at + len(text)
 
     def type(self, text):
+        # What is typed while the line editor is being set up is echoed twice, or lost.
+        while text != "\x03" and termios.tcgetattr(self.descriptor)[3] & termios.ICANON:
+            ready, _, _ = select.select([self.descriptor], [], [], 0.01)
+            if ready and not self.read():
+                self.fail("the program ended")
         os.write(self.descriptor, text.encode())
 
     def exit(self, code):
