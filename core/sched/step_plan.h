@@ -57,6 +57,7 @@ struct StepPlan {
   // entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
+  bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
 
   StepTerms terms;                 // of what is to be computed; from commit on, of what was
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
@@ -82,6 +83,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    cuts_slices = false;
     terms = {};
     predicted_seconds = 0.0;
   }
@@ -99,6 +101,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
+  bool cut_slice = false;              // it ended within a slice: more was computed than `entries` say
   double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
   MoveTimes moved{};                   // that its moves took
   // As they were asked for; of rows that were not computed, nothing.
@@ -109,6 +112,7 @@ struct StepOutput {
 
   void clear() {
     entries.clear();
+    cut_slice = false;
     seconds = 0.0;
     moved = {};
     tokens.clear();
