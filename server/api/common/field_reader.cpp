@@ -78,6 +78,10 @@ void FieldReader::fail(std::string_view name, std::string message, std::string c
   error_ = Error{ErrorKind::kInvalidRequest, std::move(message), std::move(code), path(name), std::nullopt};
 }
 
+void FieldReader::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+}
+
 void FieldReader::wrong_type(std::string_view name, std::string_view wanted, const Json& value) {
   fail(name,
        fmt::format("Invalid type for '{}': expected {}, but got {} instead", path(name), wanted, type_name(value)),

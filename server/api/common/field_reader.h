@@ -64,6 +64,8 @@ class FieldReader {
 
   // Notes an error about a member found elsewhere.
   void fail(std::string_view name, std::string message, std::string code = "invalid_value");
+  // Notes an error that is not the request's own.
+  void fail(Error error);
   void missing(std::string_view name);
   // Whether a member found elsewhere is an object; notes an error where it is not.
   bool is_object(std::string_view name, const Json& value);
