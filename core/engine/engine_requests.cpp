@@ -82,6 +82,7 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
   live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
   live->choices.resize(static_cast<std::size_t>(request.num_choices));
   live->choices[0] = make_generation(*live, 0);
+  live->choices[0]->continues_list = submission.continues_list;
   live->num_unforked = request.num_choices - 1;
   live->ticket = std::move(submission.ticket);
   return live;

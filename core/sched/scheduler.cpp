@@ -97,6 +97,8 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   limits_ = limits;
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
+  const bool has_lists_alone = num_running() + num_waiting() == num_of_lists_;
+  num_steps_with_lists_alone_ = has_lists_alone ? num_steps_with_lists_alone_ + 1 : 0;
   find_prompts();
   if (num_places_left() == 0) take_places(plan);
   const std::size_t num_displaced = plan.preempted.size();
@@ -204,11 +206,13 @@ void Scheduler::begin(Sequence& sequence) {
     kv_.close(sequence.table);
     throw;
   }
+  num_of_lists_ += sequence.continues_list ? 1 : 0;
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
   sequence.state = Sequence::State::kRunning;
   num_running_choices_ += sequence.is_choice ? 1 : 0;
+  num_running_of_lists_ += sequence.continues_list ? 1 : 0;
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, more_important), &sequence);
 }
 
@@ -217,6 +221,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   QUIRE_CHECK(place != running_.end() && *place == &sequence, "a running sequence has one place");
   running_.erase(place);
   num_running_choices_ -= sequence.is_choice ? 1 : 0;
+  num_running_of_lists_ -= sequence.continues_list ? 1 : 0;
   waiting_.wake(sequence);
 }
 
@@ -277,6 +282,7 @@ void Scheduler::abandon(StepPlan& plan) {
 void Scheduler::fork(Sequence& parent, Sequence& child) {
   QUIRE_CHECK(child.state == Sequence::State::kNew, "a new sequence is forked");
   child.cache_salt = parent.cache_salt;
+  child.continues_list = parent.continues_list;
   begin(child);
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
@@ -309,6 +315,7 @@ void Scheduler::finish(Sequence& sequence) {
   } else {
     return;
   }
+  num_of_lists_ -= sequence.continues_list ? 1 : 0;
   waiting_.ended(sequence);
   kv_.close(sequence.table);
   sequence.state = Sequence::State::kDone;

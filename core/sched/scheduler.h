@@ -3,10 +3,12 @@
 // Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at least one
 // sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
 // ages it, then older), a choice of a request also for another request's first place; one in the plan keeps its blocks
-// until commit.
+// until commit. What continues a list of prompts goes behind the rest, in a part of the places and, beside others, of a
+// step's time.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -69,13 +71,14 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
-  static constexpr std::size_t kMostCollected = 32;  // waiting sequences that are looked at together
+  static constexpr std::size_t kMostCollected = 48;  // waiting sequences that are looked at together
 
-  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, then the
-  // shortest remainder first.
+  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, those of
+  // lists last, then the shortest remainder first.
   struct Order {
     std::int64_t priority;
     double counter;
+    bool continues_list;
     std::int64_t num_remaining;
     Clock::time_point arrival;
     std::int64_t id;
@@ -123,8 +126,10 @@ class Scheduler {
   std::int64_t most_drafts() const;
 
   // scheduler_prompts.cpp: how streams and the prompts in progress share a step.
-  double stream_seconds() const;
+  double stream_seconds(double most) const;
+  double list_seconds() const;
   void choose_streams();
+  void take_turns(bool of_lists, double limit, StepTerms& terms, std::optional<Importance>& last);
   void find_prompts();
   void set_slices(StepPlan& plan) const;
   void set_prompt_budget(StepPlan& plan);
@@ -140,6 +145,7 @@ class Scheduler {
   void admit_waiting(StepPlan& plan);
   void take_places(StepPlan& plan);
   bool find_candidates();
+  bool has_list_place() const;
   Candidate* choose_candidate();
   bool goes_before(const Candidate& a, const Candidate& b) const;
   bool is_oldest(const Sequence& head) const;
@@ -168,6 +174,8 @@ class Scheduler {
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
   std::int64_t num_running_choices_ = 0;
+  std::int64_t num_running_of_lists_ = 0;
+  std::int64_t num_of_lists_ = 0;  // that wait or run
   std::vector<Sequence*> next_to_start_;
 
   // Of the plan being made.
@@ -176,6 +184,7 @@ class Scheduler {
   std::int64_t prompt_budget_ = 0;  // of them, for prompts
   double prompt_seconds_ = 0.0;     // time left for prompts
   double step_seconds_ = 0.0;       // time that streams leave of max_step_time
+  double kept_from_lists_s_ = 0.0;  // of prompt_seconds_, what lists' prompts do not get
   std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
   std::int64_t num_given_ = 0;      // to prompts
   std::vector<Drafted> drafted_;
@@ -187,10 +196,12 @@ class Scheduler {
   KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
   double uncut_seconds_ = std::numeric_limits<double>::infinity();  // of steps, since an arrival cut a slice
-  double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
-  std::int64_t num_started_ = 0;         // each time that a sequence began to run
-  std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
+  double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
+  std::optional<KvRoom> blocked_need_;                              // nothing starts before so much is available
+  std::int64_t num_started_ = 0;                                    // each time that a sequence began to run
+  std::optional<Importance> last_turn_;       // where not all streams fit a step: of the last that went on
+  std::optional<Importance> last_list_turn_;  // of those of lists
+  std::int64_t num_steps_with_lists_alone_ = 0;
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;

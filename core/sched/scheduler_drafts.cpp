@@ -29,7 +29,7 @@ void Scheduler::place_drafts(StepPlan& plan) {
   const bool is_priced = cost_.known();
   double num_expected = static_cast<double>(plan.num_streaming);
   double seconds = cost_.seconds(plan.terms);
-  double limit = std::min(stream_seconds(), limits_.max_seconds);
+  double limit = std::min(stream_seconds(max_step_seconds()), limits_.max_seconds);
   if (plan.num_streaming > 1 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
   const std::int64_t most = most_drafts();
   while (!drafted_.empty() && plan.num_drafts < most) {

@@ -49,7 +49,8 @@ QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
 }
 
 KeyQueue::Lane& WaitingQueue::lane_of(const Sequence& sequence) {
-  return sequence.waiting.queue->lanes[sequence.waiting.is_bounded ? 1 : 0];
+  const std::size_t lane = sequence.continues_list ? 2 : sequence.waiting.is_bounded ? 1 : 0;
+  return sequence.waiting.queue->lanes[lane];
 }
 
 double WaitingQueue::weight_of(const std::string& key_name) const {

@@ -38,12 +38,13 @@ struct ByLength {
 
 // The sequences of one key under fair; all of them otherwise.
 struct KeyQueue {
-  // Those with a bounded chunk stand apart: however many of them wait for each other, the rest is found.
+  // Those with a bounded chunk, and those of lists, stand apart: however many of them wait, the rest is found.
   struct Lane {
     std::set<QueuedSequence, ByRank> by_rank;
     std::set<QueuedSequence, ByLength> by_length;
   };
-  std::array<Lane, 2> lanes;
+  static constexpr std::size_t kNumLanes = 3;
+  std::array<Lane, kNumLanes> lanes;
   double counter = 0.0;
   double weight = 1.0;
   std::int64_t num_live = 0;

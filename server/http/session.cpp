@@ -326,15 +326,15 @@ asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& 
 asio::awaitable<Result<ReadCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
   const auto service = state_.service();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
+  const std::string client = client_name();
   const auto read = guarded<ReadCall>(request_id_, [&]() -> Result<ReadCall> {
     if (const auto reserved = reserve_place(service->models, call); !reserved) {
       return tl::make_unexpected(reserved.error());
     }
-    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop);
+    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop, client);
     return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
                      call, limit);
   });
-  const std::string client = client_name();
   const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
     state_.text->post(lane, client, std::move(job));
   };

@@ -155,7 +155,7 @@ std::shared_ptr<const Grammar> begun_calls(FieldReader& reader, const ServedMode
   if (!model.tool_format.json_calls() || !is_marked || model.grammar_compiler == nullptr) return nullptr;
   auto grammar = model.grammar_compiler->compile(calls_spec(frame, fields), reader.limit());
   if (grammar) return *grammar;
-  if (grammar.error().code == WorkLimit::kCode) reader.fail("tools", grammar.error().message, grammar.error().code);
+  if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
   return nullptr;
 }
 

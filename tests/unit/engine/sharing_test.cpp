@@ -21,7 +21,7 @@ class ScheduledMachine {
   explicit ScheduledMachine(SchedulerOptions options, std::int64_t num_blocks = 100'000)
       : kv_(num_blocks, 16, true), scheduler_(with_bound(std::move(options)), kv_) {}
 
-  Sequence& add(Request request) {
+  Sequence& add(Request request, bool continues_list = false) {
     request.arrival = Clock::time_point(std::chrono::milliseconds(++num_added_));
     auto& sequence = sequences_.emplace_back();
     sequence.id = SequenceId{num_added_};
@@ -29,6 +29,7 @@ class ScheduledMachine {
     sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
     sequence.max_chunk = request.sampling.num_prompt_logprobs ? 256 : Sequence::kUnbounded;
     if (sequence.has_bound()) sequence.max_cached_tokens = 0;
+    sequence.continues_list = continues_list;
     sequence.request = std::make_shared<const Request>(std::move(request));
     scheduler_.add(sequence);
     return sequence;
@@ -251,6 +252,52 @@ TEST_CASE("whatever is there already, a small request starts within a few steps"
     }
     CHECK(worst <= 12);
   }
+}
+
+TEST_CASE("beside lists a request finds a place, and starts in the next step, which is short", "[sharing]") {
+  constexpr double kListSeconds = 0.12;  // three times the fixed price
+  SchedulerOptions options{.max_num_seqs = 64};
+  options.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
+  ScheduledMachine machine(options);
+  const auto is_of_list = [](const Sequence& each) { return each.continues_list; };
+  for (int i = 0; i < 300; ++i)
+    machine.add(request_of(made_tokens(6, i, 50'000), 4), true);
+  for (int i = 0; i < 10; ++i)
+    machine.step();
+  for (int i = 0; i < 30; ++i) {
+    CHECK(machine.steps_to_start(machine.add(request_of(made_tokens(20, 1000 + i), 3))) == 1);
+    CHECK(machine.plan.predicted_seconds <= 1.01 * (kListSeconds + 20 * 0.0015));
+    machine.step();
+    CHECK(machine.plan.predicted_seconds <= 1.01 * kListSeconds);
+  }
+  // The lists went on meanwhile, and go on where such requests never end.
+  CHECK(std::ranges::count_if(machine.sequences(), [&](const Sequence& each) {
+          return is_of_list(each) && each.state == Sequence::State::kDone;
+        }) > 100);
+  const auto have_lists = [&] {
+    return std::ranges::any_of(machine.sequences(), [&](const Sequence& each) {
+      return is_of_list(each) && each.state != Sequence::State::kDone;
+    });
+  };
+  const int before = machine.num_steps;
+  while (have_lists() && machine.num_steps < before + 1000) {
+    machine.add(request_of(made_tokens(20, 2000 + machine.num_steps), 3));
+    machine.step();
+  }
+  CHECK(machine.num_steps < before + 1000);
+}
+
+TEST_CASE("lists that are alone for long have whole steps", "[sharing]") {
+  ScheduledMachine machine({.max_num_seqs = 64});
+  for (int i = 0; i < 2000; ++i)
+    machine.add(request_of(made_tokens(6, i, 50'000), 10), true);
+  double longest = 0.0;
+  for (int i = 0; i < 100; ++i) {
+    machine.step();
+    if (i > 70) longest = std::max(longest, machine.plan.predicted_seconds);
+  }
+  CHECK(longest > 0.16);
+  CHECK(longest <= 1.01 * kStepSeconds);
 }
 
 TEST_CASE("eight that wait for another's prefix, or for logits, do not hold up the ninth", "[sharing]") {
