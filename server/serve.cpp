@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "server/connect_models.h"
+#include "server/http/batch_service.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
@@ -73,7 +74,9 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   const auto period = std::clamp(idle / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
   server.repeat(period, [&server, idle, calls = std::int64_t{0}, since = Clock::now()]() mutable {
     const std::int64_t now_calls = server.state().num_calls.load();
-    if (now_calls != calls || server.state().live.count() > 0) since = Clock::now();
+    const BatchService* const batches = server.state().batches;
+    const bool has_batches = batches != nullptr && batches->is_busy();
+    if (now_calls != calls || server.state().live.count() > 0 || has_batches) since = Clock::now();
     calls = now_calls;
     if (Clock::now() - since < idle || server.stopping()) return;
     log::info("no API request for {} s: ending", std::chrono::duration_cast<std::chrono::seconds>(idle).count());

@@ -19,6 +19,7 @@ constexpr std::size_t kNextToStart = 8;  // waiting sequences that are made read
 // Under kPriority the level ages as the order of waiting does, so that the most important sequence there is stays so
 // later ones: no sequence is preempted for ever.
 std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
+  if (request.is_background) return kBackgroundLevel;
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
 }
 
@@ -100,6 +101,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   const bool has_lists_alone = num_running() + num_waiting() == num_of_lists_;
   num_steps_with_lists_alone_ = has_lists_alone ? num_steps_with_lists_alone_ + 1 : 0;
   find_prompts();
+  displace_background(plan);
   if (num_places_left() == 0) take_places(plan);
   const std::size_t num_displaced = plan.preempted.size();
   choose_streams();

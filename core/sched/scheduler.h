@@ -2,9 +2,9 @@
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
 // Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at least one
 // sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
-// ages it, then older), a choice of a request also for another request's first place; one in the plan keeps its blocks
-// until commit. What continues a list of prompts goes behind the rest, in a part of the places and, beside others, of a
-// step's time.
+// ages it, then older), a choice of a request also for another request's first place, a background one for any other;
+// one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a part of
+// the places and, beside others, of a step's time.
 #pragma once
 
 #include <cstdint>
@@ -136,10 +136,17 @@ class Scheduler {
   Order order_of(const Sequence& sequence, std::int64_t num_remaining) const;
   Order order_of(const Sequence& running) const;
   void share_prompts(StepPlan& plan);
+  std::int64_t wanted_of(const Share& share) const;
+  void add_to(Share& share, std::int64_t num_tokens);
   std::int64_t least_chunk(const Sequence& sequence, std::int64_t wanted) const;
   void give(Share& share, std::int64_t num_tokens, double seconds);
   void give_whole(Share& share, std::int64_t num_tokens, double seconds);
   void place_prompts(StepPlan& plan);
+
+  // scheduler_background.cpp: background requests use what others leave.
+  void displace_background(StepPlan& plan);
+  void choose_background();
+  void give_background(Share& share);
 
   // scheduler_admission.cpp: who starts.
   void admit_waiting(StepPlan& plan);
@@ -180,13 +187,15 @@ class Scheduler {
 
   // Of the plan being made.
   StepLimits limits_;
-  std::int64_t budget_ = 0;         // tokens left
-  std::int64_t prompt_budget_ = 0;  // of them, for prompts
-  double prompt_seconds_ = 0.0;     // time left for prompts
-  double step_seconds_ = 0.0;       // time that streams leave of max_step_time
-  double kept_from_lists_s_ = 0.0;  // of prompt_seconds_, what lists' prompts do not get
-  std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
-  std::int64_t num_given_ = 0;      // to prompts
+  std::int64_t budget_ = 0;          // tokens left
+  std::int64_t prompt_budget_ = 0;   // of them, for prompts
+  double prompt_seconds_ = 0.0;      // time left for prompts
+  double step_seconds_ = 0.0;        // time that streams leave of max_step_time
+  double kept_from_lists_s_ = 0.0;   // of prompt_seconds_, what lists' prompts do not get
+  std::int64_t num_bounded_ = 0;     // tokens of sequences with a max_chunk
+  std::int64_t num_given_ = 0;       // to prompts
+  bool has_foreground_ = false;      // something runs that is not of the background
+  double background_seconds_ = 0.0;  // where it does: time left for the background
   std::vector<Drafted> drafted_;
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;

@@ -45,8 +45,9 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 void Scheduler::take_places(StepPlan& plan) {
   if (waiting_.all_parked() || (num_running_choices_ == 0 && !by_class())) return;
   if (!find_candidates()) return;
-  std::erase_if(candidates_,
-                [](const Candidate& each) { return each.sequence->is_choice || each.sequence->continues_list; });
+  std::erase_if(candidates_, [](const Candidate& each) {
+    return each.sequence->is_choice || each.sequence->continues_list || each.sequence->request->is_background;
+  });
   for (int i = 0; i < kMostDisplaced && !candidates_.empty(); ++i) {
     const auto best = std::min_element(candidates_.begin(), candidates_.end(),
                                        [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });

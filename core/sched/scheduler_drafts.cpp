@@ -66,6 +66,7 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
     const StepEntry& entry = plan.entries[i];
     const Sequence& sequence = *entry.sequence;
+    if (has_foreground_ && sequence.request->is_background) continue;
     if (sequence.drafts.empty() || entry.num_tokens != sequence.num_remaining()) continue;
     const double ktokens = static_cast<double>(sequence.num_tokens()) / 1000.0;
     drafted_.push_back({i, sequence.draft_rate, price.stream + ktokens * price.stream_ktoken});

@@ -33,12 +33,10 @@ bool Scheduler::Order::operator<(const Order& other) const {
 }
 
 Scheduler::Order Scheduler::order_of(const Sequence& sequence, std::int64_t num_remaining) const {
-  return {by_class() ? sequence.request->priority : 0,
-          waiting_.counter(sequence),
-          sequence.continues_list,
-          num_remaining,
-          sequence.request->arrival,
-          sequence.id.value};
+  const Request& request = *sequence.request;
+  const std::int64_t priority = request.is_background ? kBackgroundLevel : by_class() ? request.priority : 0;
+  return {priority,        waiting_.counter(sequence), sequence.continues_list, num_remaining,
+          request.arrival, sequence.id.value};
 }
 
 // A prompt that others wait for is as urgent as the most urgent of them.
@@ -65,9 +63,11 @@ double Scheduler::list_seconds() const {
 
 // All who stream go on. Where that would take longer than a step may, they take turns.
 void Scheduler::choose_streams() {
-  StepTerms all;
-  for (Sequence* sequence : running_) {
+  for (Sequence* sequence : running_)
     sequence->streams_now = sequence->streams() && sequence->num_remaining() > 0 && !sequence->keeps_blocks;
+  choose_background();
+  StepTerms all;
+  for (const Sequence* sequence : running_) {
     if (sequence->streams_now) all.add_stream(sequence->num_computed, sequence->num_remaining());
   }
   const double limit = stream_seconds(max_step_seconds());
@@ -92,6 +92,7 @@ void Scheduler::take_turns(bool of_lists, double limit, StepTerms& terms, std::o
   bool is_first = true;
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[(static_cast<std::size_t>(first) + i) % running_.size()];
+    if (has_foreground_ && sequence.request->is_background) sequence.streams_now = false;
     if (!sequence.streams_now || sequence.continues_list != of_lists) continue;
     wanted.add_stream(sequence.num_computed, sequence.num_remaining());
     sequence.streams_now = is_first || cost_.seconds(wanted) <= limit;
@@ -168,15 +169,30 @@ std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wante
   return std::clamp<std::int64_t>(cost_.prompt_tokens_within(step_seconds_, sequence.num_computed), 1, least);
 }
 
+// To where a recurrent state is to be kept, at most.
+std::int64_t Scheduler::wanted_of(const Share& share) const {
+  const Sequence& sequence = *share.sequence;
+  const std::int64_t from = sequence.num_computed + share.num_tokens;
+  const std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
+  const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
+  return kv_.has_states() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
+}
+
+void Scheduler::add_to(Share& share, std::int64_t num_tokens) {
+  const std::int64_t from = share.sequence->num_computed + share.num_tokens;
+  num_given_ += num_tokens;
+  share.num_tokens += num_tokens;
+  prompt_budget_ -= num_tokens;
+  prompt_seconds_ -= cost_.prompt_seconds(from, num_tokens);
+  if (share.sequence->has_bound()) num_bounded_ += num_tokens;
+}
+
 void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   const Sequence& sequence = *share.sequence;
   if (sequence.continues_list) seconds -= kept_from_lists_s_;
   if (options_.whole_prompts) return give_whole(share, num_tokens, seconds);
   const std::int64_t from = sequence.num_computed + share.num_tokens;
-  std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
-  // To where a recurrent state is to be kept.
-  const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
-  if (kv_.has_states() && border != sequence.borders.end()) wanted = std::min(wanted, *border - from);
+  const std::int64_t wanted = wanted_of(share);
   std::int64_t given = std::min(wanted, num_tokens);
   if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
@@ -187,18 +203,20 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
     if (num_given_ > 0) return;
     if (!sequence.has_bound()) given = std::max(given, least_chunk(sequence, wanted));
   }
-  num_given_ += given;
-  share.num_tokens += given;
-  prompt_budget_ -= given;
-  prompt_seconds_ -= cost_.prompt_seconds(from, given);
-  if (sequence.has_bound()) num_bounded_ += given;
+  add_to(share, given);
 }
 
 void Scheduler::share_prompts(StepPlan& plan) {
   num_given_ = 0;
-  if (shares_.size() > 1) {
+  // Those of the background, which are behind all others; without others they share as these do.
+  const auto background = has_foreground_
+                              ? std::find_if(shares_.begin(), shares_.end(),
+                                             [](const Share& each) { return each.order.priority == kBackgroundLevel; })
+                              : shares_.end();
+  const std::span<Share> prompts(shares_.begin(), background);
+  if (prompts.size() > 1) {
     const auto oldest = std::min_element(
-        shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
+        prompts.begin(), prompts.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
     // In a step that has room for few tokens the oldest gets a chunk of its own from time to time.
     oldest_credit_ += kOldestPart * static_cast<double>(prompt_budget_);
     const auto due = static_cast<std::int64_t>(oldest_credit_);
@@ -213,8 +231,10 @@ void Scheduler::share_prompts(StepPlan& plan) {
       oldest_credit_ = 0.0;
     }
   }
-  for (Share& share : shares_)
+  for (Share& share : prompts)
     give(share, prompt_budget_, prompt_seconds_);
+  for (Share& share : std::span(background, shares_.end()))
+    give_background(share);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
   plan.cuts_slices = plan.cuts_slices && plan.interruptible;
 }

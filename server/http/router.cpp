@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "server/api/batches/batches.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/stored_chats.h"
 #include "server/api/completions/completions.h"
@@ -82,6 +83,14 @@ constexpr Route kRoutes[] = {
     {"/v1/reranking", "POST", &parse_rerank},
     {"/score", "POST", &parse_score},
     {"/v1/score", "POST", &parse_score},
+    {"/v1/files", "POST", FileUploadRoute{}},
+    {"/v1/files", "GET", &list_files},
+    {"/v1/files/*", "GET", &get_file},
+    {"/v1/files/*", "DELETE", &delete_file},
+    {"/v1/batches", "POST", &create_batch},
+    {"/v1/batches", "GET", &list_batches},
+    {"/v1/batches/*", "GET", &get_batch},
+    {"/v1/batches/*", "POST", &cancel_batch},
     {"/tokenize", "POST", &tokenize, Access::kKey, false},
     {"/detokenize", "POST", &detokenize, Access::kKey, false},
     {"/apply-template", "POST", &apply_template, Access::kKey, false},

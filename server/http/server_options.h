@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/api/common/response_store.h"
+#include "server/batch/batch_options.h"
 #include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
 #include "server/ops/span_exporter.h"
@@ -66,6 +67,7 @@ struct ServerOptions {
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;
+  BatchOptions batches;
   AccessLog access_log = AccessLog::kApi;
   TracingOptions tracing;
 };

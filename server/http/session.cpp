@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <ctime>
 
 #include "core/base/log.h"
 #include "server/http/listener.h"
 #include "server/http/model_peek.h"
+#include "server/http/run_by.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -19,34 +19,6 @@ namespace quire {
 namespace asio = boost::asio;
 
 namespace {
-
-// Runs `work` where `post` brings it and comes back to the session's own thread. `work` must not throw.
-template <class T>
-[[gnu::noinline]] asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post, std::function<T()> work) {
-  auto start = [&](auto handler) {
-    // Shared, for what is posted has to be copyable.
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    post([&work, shared]() {
-      auto done = std::make_shared<T>(work());
-      const auto executor = asio::get_associated_executor(*shared);
-      asio::post(executor, [shared, done]() mutable { std::move (*shared)(std::move(*done)); });
-    });
-  };
-  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
-}
-
-// What `work` says, or that it broke.
-template <class T>
-std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
-  return [&request_id, work = std::move(work)]() -> Result<T> {
-    try {
-      return work();
-    } catch (const std::exception& failure) {
-      log::error("request {}: {}", request_id, failure.what());
-      return quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
-    }
-  };
-}
 
 // An id that can be echoed in a header and written to a log.
 bool is_usable_id(std::string_view id) {
@@ -141,6 +113,8 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond_to_head(std::move(response));
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
+  if (const auto* const stored = std::get_if<StoredEndpoint>(&route_answer)) co_return co_await call_stored(*stored);
+  if (admission_.route->takes_form()) co_return co_await take_upload();
   if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
 }

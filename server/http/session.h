@@ -73,7 +73,13 @@ class Session {
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
-  boost::asio::awaitable<bool> take_body(std::string* body);
+  // Takes what arrived out of the string; false: no more is wanted.
+  using BodyDrain = std::function<boost::asio::awaitable<bool>(std::string& bytes)>;
+  boost::asio::awaitable<bool> take_body(std::string* body, const BodyDrain* drain = nullptr);
+  // session_files.cpp
+  boost::asio::awaitable<bool> call_stored(StoredEndpoint endpoint);
+  boost::asio::awaitable<bool> send_content(StoredAnswer answer);
+  boost::asio::awaitable<bool> take_upload();
   // False: there is no room, and the client was refused.
   boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
   std::string client_name() const;

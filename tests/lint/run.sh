@@ -48,6 +48,7 @@ for folder in server/api/*/; do
   [ -f "$folder/README.md" ] || report "missing:" "  ${folder}README.md"
   report "over 60 lines:" "$([ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  ${folder}README.md")"
 done
+forbid server/batch 'server/(http|models|ops|cli|client|web)/|server/api/[abd-z]|boost' "the store of batches knows files and JSON only"
 report "sources of server/api/ outside its folders:" "$(ls server/api/*.h server/api/*.cpp 2>/dev/null)"
 report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
 

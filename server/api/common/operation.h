@@ -24,6 +24,7 @@ struct Call {
   std::string key_name;
   Clock::time_point arrival{};
   std::int64_t created = 0;                  // Unix seconds
+  bool is_background = false;                // a line of a batch: it uses what all others leave
   std::shared_ptr<ResponseStore> responses;  // null: none are stored
 };
 
