@@ -200,7 +200,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   publish();
   live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
-  if (latest_ != nullptr) latest_->ended.push_back(std::move(choice));
+  if (latest_ != nullptr && latest_->names(generation)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }

@@ -171,6 +171,7 @@ void Scheduler::share_prompts(StepPlan& plan) {
   for (Share& share : shares_)
     give(share, prompt_budget_, prompt_seconds_);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
+  if (!plan.interruptible) plan.slice_tokens = 0;
 }
 
 // In the order of importance. Their blocks they have had since they were admitted, and parts for a block's tokens more
