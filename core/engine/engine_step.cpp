@@ -93,6 +93,7 @@ void Engine::Impl::submit(Step& step) {
   }
   StepArrays arrays = step.input.arrays();
   arrays.slice_rows = step.plan.slice_tokens;
+  arrays.cuts_slices = step.plan.cuts_slices;
   if (step.plan.interruptible && executor_->depth() == 1) arrays.interrupt = &queue.interrupt();
   meter_.end_phase(step.record, StepPhase::kInput);
   step.ticket = &executor_->submit(step.plan, arrays);

@@ -249,7 +249,12 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       blocked_need_.reset();
     }
   }
-  observe(plan, output.seconds);
+  if (output.cut_slice) {
+    uncut_seconds_ = 0.0;  // its time says little of what was kept
+  } else {
+    uncut_seconds_ += output.seconds;
+    observe(plan, output.seconds);
+  }
 }
 
 // Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.

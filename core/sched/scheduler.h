@@ -126,6 +126,7 @@ class Scheduler {
   double stream_seconds() const;
   void choose_streams();
   void find_prompts();
+  void set_slices(StepPlan& plan) const;
   void set_prompt_budget(StepPlan& plan);
   Order order_of(const Sequence& sequence, std::int64_t num_remaining) const;
   Order order_of(const Sequence& running) const;
@@ -185,9 +186,10 @@ class Scheduler {
   Sequence* blocked_ = nullptr;   // the head, where there is no room for it
   KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
-  double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
-  std::int64_t num_started_ = 0;         // each time that a sequence began to run
+  double uncut_seconds_ = std::numeric_limits<double>::infinity();  // of steps, since an arrival cut a slice
+  double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
+  std::optional<KvRoom> blocked_need_;                              // nothing starts before so much is available
+  std::int64_t num_started_ = 0;                                    // each time that a sequence began to run
   std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;

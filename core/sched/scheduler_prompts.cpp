@@ -10,8 +10,10 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinPromptChunk = 16;
-constexpr double kOldestPart = 0.25;   // of a step's prompt tokens, so that a long prompt ends whatever else comes
-constexpr double kStreamsPart = 0.75;  // of a step that streams fill, while there are prompts
+constexpr double kOldestPart = 0.25;        // of a step's prompt tokens, so that a long prompt ends whatever else comes
+constexpr double kStreamsPart = 0.75;       // of a step that streams fill, while there are prompts
+constexpr double kLongSliceOfFixed = 20.0;  // seconds of a slice that an arrival may cut, of a step's fixed price
+constexpr double kUncutOfLongSlice = 20.0;  // of such a slice's time, that passes between two that are cut
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 bool older(const Sequence& a, const Sequence& b) {
@@ -82,6 +84,18 @@ void Scheduler::find_prompts() {
   std::sort(shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return a.order < b.order; });
 }
 
+// A slice takes what a step may take, or longer where a step's fixed price would be a large part of that. An arrival
+// cuts a longer one, and what that wastes stays a small part of the time: for a while, slices are short then.
+void Scheduler::set_slices(StepPlan& plan) const {
+  const double fixed_s = cost_.fixed_seconds();
+  const double long_s = kLongSliceOfFixed * fixed_s;
+  double slice_s = max_step_seconds();
+  plan.cuts_slices = long_s > slice_s && uncut_seconds_ >= kUncutOfLongSlice * long_s;
+  if (plan.cuts_slices) slice_s = long_s;
+  const std::int64_t end = shares_.empty() ? 0 : shares_[0].sequence->num_tokens();
+  plan.slice_tokens = std::max(cost_.prompt_tokens_within(slice_s - fixed_s, end), kMinPromptChunk);
+}
+
 // The time and the tokens that streaming sequences leave to prompts.
 void Scheduler::set_prompt_budget(StepPlan& plan) {
   const double streams_s = cost_.seconds(plan.terms);
@@ -93,8 +107,7 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
   const bool alone = num_running() + num_waiting() == 1 && !limits_.is_awaited;
   if (alone && limits_.can_end_early && most < kNoLimit) {
     plan.interruptible = true;
-    const std::int64_t end = shares_.empty() ? 0 : shares_[0].sequence->num_tokens();
-    plan.slice_tokens = std::max(cost_.prompt_tokens_within(most - cost_.fixed_seconds(), end), kMinPromptChunk);
+    set_slices(plan);
   } else {
     limit = std::min(limit, most);
   }
@@ -171,6 +184,7 @@ void Scheduler::share_prompts(StepPlan& plan) {
   for (Share& share : shares_)
     give(share, prompt_budget_, prompt_seconds_);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
+  plan.cuts_slices = plan.cuts_slices && plan.interruptible;
   if (!plan.interruptible) plan.slice_tokens = 0;
 }
 

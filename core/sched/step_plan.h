@@ -57,6 +57,7 @@ struct StepPlan {
   // are cut from the entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
+  bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
 
   StepTerms terms;                 // of what is to be computed; from commit on, of what was
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
@@ -82,6 +83,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    cuts_slices = false;
     terms = {};
     predicted_seconds = 0.0;
   }
@@ -99,6 +101,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
+  bool cut_slice = false;              // it ended within a slice: more was computed than `entries` say
   double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
   MoveTimes moved{};                   // that its moves took
   // As they were asked for; of rows that were not computed, nothing.
@@ -109,6 +112,7 @@ struct StepOutput {
 
   void clear() {
     entries.clear();
+    cut_slice = false;
     seconds = 0.0;
     moved = {};
     tokens.clear();
@@ -135,9 +139,9 @@ struct StepOutput {
 struct StepLimits {
   std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
   bool is_awaited = false;               // another engine has work for the compute threads
-  // An interruptible plan ends at a slice's border when a request arrives or another engine asks for its turn. Only the
-  // prompt of a sequence that has the scheduler to itself, while is_awaited is false, is planned so: beyond
-  // max_step_time, in slices that keep it. One stream alone is never interrupted: its step is one slice.
+  // An interruptible plan ends at a slice's border, or within a slice where it cuts_slices, when a request arrives or
+  // another engine asks for its turn. Only the prompt of a sequence that has the scheduler to itself, while is_awaited
+  // is false, is planned so: beyond max_step_time. One stream alone is never interrupted: its step is one slice.
   bool can_end_early = false;
   // What other engines leave to this step; infinite where none has streams with a target. It bounds prompt tokens, of
   // which a step computes 16 at least, and drafts. It does not bound streams, alone or many: each step continues as

@@ -190,6 +190,10 @@ void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, 
   graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
 }
 
+bool Transformer::is_interrupted(const StepArrays& arrays) {
+  return arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed);
+}
+
 ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
   const std::int64_t num_rows = arrays.num_rows();
   QUIRE_CHECK(std::ssize(arrays.positions) == num_rows * arrays.positions_per_row &&
@@ -202,14 +206,15 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
       arrays.label_rows.empty() ? MatrixView{} : room(kLabelInput, std::ssize(arrays.label_rows), width);
   head_input.rows = hidden.rows = label_input.rows = 0;
   std::int64_t begin = 0;
+  bool is_cut = false;
   while (begin < num_rows) {
     Slice slice = cut(arrays, begin, slice_end(arrays, begin));
     slice.kv = &kv;
     compute_rotations(slice);
     const MatrixView x = room(kX, slice.end - slice.begin, width);
     embed(arrays, slice, x);
-    for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer)
-      compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+    is_cut = !compute_layers(arrays, slice, x);
+    if (is_cut) break;
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
     hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
     if (spec_.scores_mean && label_input.data != nullptr) average_sequences(arrays.label_rows, slice, x, label_input);
@@ -217,13 +222,22 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
                            ? std::ranges::lower_bound(arrays.label_rows, slice.end) - arrays.label_rows.begin()
                            : collect(arrays.label_rows, slice, x, label_input);
     begin = slice.end;
-    if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
+    if (is_interrupted(arrays)) break;
   }
-  ModelOutput out{.num_rows = begin, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  ModelOutput out{
+      .num_rows = begin, .cut_slice = is_cut, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
   if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
     norm(weights_.model, spec_.final_norm, hidden, hidden);
   if (label_input.rows > 0) out.labels = compute_labels(label_input);
   return out;
+}
+
+bool Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer) {
+    if (arrays.cuts_slices && is_interrupted(arrays)) return false;
+    compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+  }
+  return true;
 }
 
 MatrixView Transformer::compute_logits(MatrixView input) {

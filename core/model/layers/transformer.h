@@ -111,6 +111,9 @@ class Transformer final : public Model {
 
   std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
+  static bool is_interrupted(const StepArrays& arrays);
+  // False: an interrupt cut the slice.
+  bool compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
   void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
   void add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x);

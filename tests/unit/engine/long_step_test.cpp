@@ -13,13 +13,18 @@ using namespace quire::test;
 
 namespace {
 
-constexpr StepPrice kPrice{.fixed = 0.02, .stream = 0.002, .prompt_token = 0.001};
-constexpr double kStepBound = 0.25;  // max_step_time: auto
+constexpr double kStepBound = 0.25;   // max_step_time: auto
+constexpr double kCheapStart = 0.01;  // a step's fixed price with which slices keep that bound
+constexpr double kDearStart = 0.02;   // and with which they are longer, and cut
 
-HarnessOptions priced(std::shared_ptr<StepTurns> turns = nullptr) {
+StepPrice price_of(double fixed) {
+  return {.fixed = fixed, .stream = 0.002, .prompt_token = 0.001};
+}
+
+HarnessOptions priced(double fixed, std::shared_ptr<StepTurns> turns = nullptr) {
   HarnessOptions options{.num_blocks = 5000};
   options.deferred_seed.reset();  // only one step in flight can end early
-  options.price = kPrice;
+  options.price = price_of(fixed);
   options.engine.scheduler.max_step_time_ms = SchedulerOptions::kAutoStepTime;
   options.engine.turns = std::move(turns);
   return options;
@@ -57,18 +62,22 @@ class LongStep {
 
 }  // namespace
 
-TEST_CASE("an arrival ends a long step after the slice that it came in, and what was computed stays", "[engine]") {
-  Harness harness(priced());
+TEST_CASE(
+    "an arrival ends a long step after the slice that it came in or within it, and what was computed before stays",
+    "[engine]") {
+  const double fixed = GENERATE(kCheapStart, kDearStart);
+  Harness harness(priced(fixed));
   const auto prompt = harness.submit(request_of(made_tokens(12'000, 1), 4));
   std::shared_ptr<KeepingSink> small;
   const int slice = GENERATE(2, 4);
   LongStep step(harness, slice, [&] { small = harness.submit(request_of(made_tokens(20, 2), 2)); });
   step.run();
   CHECK(step.num_slices == slice);
-  // A slice fits the bound of a step: so long the arrival waits for what was under way.
-  const std::int64_t slice_rows = step.num_rows / slice;
-  CHECK(kPrice.fixed + kPrice.prompt_token * static_cast<double>(slice_rows) <= 1.05 * kStepBound);
-  CHECK(step.num_rows > 200 * slice);
+  // A slice that is computed to its end fits the bound of a step: so long the arrival waits for what was under way.
+  const int num_kept = fixed == kDearStart ? slice - 1 : slice;
+  const double slice_s = fixed + 0.001 * static_cast<double>(step.num_rows) / num_kept;
+  CHECK((slice_s > 1.05 * kStepBound) == (fixed == kDearStart));
+  CHECK(step.num_rows > 200 * num_kept);
   int num_steps = 0;
   for (; small->choices[0].tokens.empty(); ++num_steps)
     REQUIRE(harness.step());
@@ -78,10 +87,10 @@ TEST_CASE("an arrival ends a long step after the slice that it came in, and what
   CHECK(harness.model.num_rows == 12'000 + 3 + 20 + 1);  // no row twice
 }
 
-TEST_CASE("an engine that asks for its turn ends another one's long step after a slice", "[engine]") {
+TEST_CASE("an engine that asks for its turn ends another one's long step", "[engine]") {
   const auto turns = std::make_shared<StepTurns>();
-  Harness computing(priced(turns));
-  Harness asking(priced(turns));
+  Harness computing(priced(kDearStart, turns));
+  Harness asking(priced(kDearStart, turns));
   const auto prompt = computing.submit(request_of(made_tokens(12'000, 1), 4));
   const auto small = asking.submit(request_of(made_tokens(20, 2), 2));
   std::thread asks;
@@ -100,7 +109,7 @@ TEST_CASE("an engine that asks for its turn ends another one's long step after a
   // As long as the other has work, steps are short.
   const std::int64_t rows_before = computing.model.num_rows;
   REQUIRE(computing.step());
-  CHECK(kPrice.prompt_token * static_cast<double>(computing.model.num_rows - rows_before) <= 1.05 * kStepBound);
+  CHECK(0.001 * static_cast<double>(computing.model.num_rows - rows_before) <= 1.05 * kStepBound);
   asking.run();
   computing.run();
   CHECK(prompt->choices[0].tokens.size() == 4);
@@ -137,7 +146,7 @@ TEST_CASE("the wait for a turn is booked as that, and the engine says that it wa
 }
 
 TEST_CASE("while a step is computed the engine says what it was predicted to take", "[engine]") {
-  Harness harness(priced());
+  Harness harness(priced(kDearStart));
   harness.submit(request_of(made_tokens(3000, 1), 4));
   std::vector<EngineStats> seen;
   harness.model.before_slice = [&] { seen.push_back(harness.engine.stats()); };
@@ -157,8 +166,7 @@ TEST_CASE("while a step is computed the engine says what it was predicted to tak
   for (const EngineStats& each : seen) {
     CHECK(each.num_running == 1);
     CHECK(each.awaits_others == 0);
-    CHECK(each.predicted_step_s ==
-          Approx(kPrice.fixed + kPrice.prompt_token * static_cast<double>(num_rows)).epsilon(0.05));
+    CHECK(each.predicted_step_s == Approx(kDearStart + 0.001 * static_cast<double>(num_rows)).epsilon(0.05));
   }
   harness.model.before_slice = nullptr;
 }

@@ -34,6 +34,16 @@ class ScheduledMachine {
   }
   Sequence& add(int num_tokens, int seed) { return add(request_of(made_tokens(num_tokens, seed, 50'000), 400)); }
 
+  // An arrival cuts the first slice of the next step, which took so long until then.
+  void cut_step(double until_s) {
+    scheduler_.schedule(plan, limits);
+    StepOutput output{.cut_slice = true, .seconds = until_s};
+    output.end_early(plan, 0);
+    scheduler_.commit(plan, output);
+    ++num_steps;
+  }
+  double slice_seconds() const { return price.fixed + price.prompt_token * static_cast<double>(plan.slice_tokens); }
+
   void step() {
     scheduler_.schedule(plan, limits);
     seconds = price.seconds(plan.terms) / speed;

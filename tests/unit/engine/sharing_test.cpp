@@ -222,11 +222,11 @@ TEST_CASE("alone a prompt gets a longer step only where an arrival can end it", 
     machine.step();
   CHECK(machine.plan.interruptible == machine.limits.can_end_early);
   CHECK((machine.seconds > 2.0 * kStepSeconds) == machine.limits.can_end_early);
-  if (machine.plan.interruptible)
-    CHECK(0.04 + 0.0015 * static_cast<double>(machine.plan.slice_tokens) <= 1.05 * kStepSeconds);
+  CHECK(machine.plan.cuts_slices == machine.limits.can_end_early);
   machine.add(5000, 2);
   machine.step();
   CHECK_FALSE(machine.plan.interruptible);
+  CHECK_FALSE(machine.plan.cuts_slices);
   CHECK(machine.seconds <= 1.05 * kStepSeconds);
 }
 
@@ -297,4 +297,34 @@ TEST_CASE(
     CHECK(worst > 1.0);
     CHECK(worst < 10.0);
   }
+}
+
+TEST_CASE("slices longer than a step may be come back a while after an arrival has cut one", "[sharing]") {
+  constexpr double kLongSlice = 20 * 0.04;  // seconds: where the fixed price is a twentieth
+  ScheduledMachine machine({.max_num_seqs = 4, .max_num_batched_tokens = 2048});
+  for (int i = 1; i <= 20; ++i) {  // steps of different lengths teach the prices
+    machine.add(request_of(made_tokens(5 * i, 10 + i), 1));
+    machine.step();
+  }
+  machine.limits.can_end_early = true;
+  const Sequence& prompt = machine.add(60'000, 1);
+  for (int i = 0; i < 8; ++i)
+    machine.step();
+  CHECK(machine.plan.cuts_slices);
+  CHECK(machine.slice_seconds() > 2.0 * kStepSeconds);
+  CHECK(machine.slice_seconds() <= 1.05 * kLongSlice);
+  const std::int64_t num_computed = prompt.num_computed;
+  machine.cut_step(0.5);
+  CHECK(prompt.num_computed == num_computed);
+  double uncut_s = 0.0;
+  do {
+    machine.step();
+    CHECK(machine.slice_seconds() <= 1.05 * kStepSeconds);
+    uncut_s += machine.seconds;
+  } while (uncut_s < 19 * kLongSlice);
+  while (!machine.plan.cuts_slices && uncut_s < 40 * kLongSlice) {
+    machine.step();
+    uncut_s += machine.seconds;
+  }
+  CHECK(machine.plan.cuts_slices);
 }
