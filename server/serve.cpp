@@ -22,6 +22,9 @@ namespace {
 
 // What the end takes beyond the drain.
 constexpr std::chrono::seconds kTimeToEnd{5};
+// While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
+constexpr std::chrono::seconds kExtendEvery{10};
+constexpr std::chrono::minutes kExtendBy{5};
 
 // What a person who just started it can paste into another terminal.
 void print_hint(const ServerOptions& options, std::uint16_t port) {
@@ -52,17 +55,23 @@ void map_large_buffers() {
 }
 
 // Twice in each period that the supervisor asked for, as sd_watchdog_enabled(3) advises. One engine that hangs is
-// enough: a restart is the only cure.
+// enough: a restart is the only cure. An engine is watched from the first look at it on: models come and go.
 void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   const auto period = watchdog_period();
   if (!period) return;
-  server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<std::string, Watchdog>()]() mutable {
+  server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<const RunningModel*, Watchdog>()]() mutable {
     const auto service = server.state().service();
+    std::map<const RunningModel*, Watchdog> watched;
     bool alive = true;
     for (const TableEntry& model : service->models.entries()) {
       if (!model.running) continue;
-      alive = watchdogs[model.name].is_alive(model.running->stats(), model.running->healthy()) && alive;
+      const RunningModel& running = *model.running;
+      const auto before = watchdogs.find(&running);
+      Watchdog watchdog = before == watchdogs.end() ? Watchdog(running.weight_bytes()) : before->second;
+      alive = watchdog.is_alive(running.stats(), running.healthy()) && alive;
+      watched.emplace(&running, watchdog);
     }
+    watchdogs = std::move(watched);
     if (alive) notifier.alive();
   });
 }
@@ -85,9 +94,16 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
 }
 
 // Loads what is to be there from the start, and only then opens the doors.
-void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
+void open_doors(Server& server, LiveModels& models, const ServeOptions& options, ServiceNotifier& notifier) {
   const auto started = Clock::now();
-  models.start(model_specs(options), engine_options(options), [&server] { return server.stopping(); });
+  const auto between_tensors = [&server, &notifier, extended = Clock::time_point()]() mutable {
+    if (const auto now = Clock::now(); now - extended >= kExtendEvery) {
+      notifier.extend(kExtendBy);
+      extended = now;
+    }
+    return server.stopping();
+  };
+  models.start(model_specs(options), engine_options(options), between_tensors);
   models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
   const auto service = server.state().service();
   std::string names;
@@ -158,7 +174,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     // sessions hold what is left of the models; then those.
     const std::shared_ptr<void> ended(nullptr, [&models](void*) { models.stop(); });
     try {
-      open_doors(server, models, options);
+      open_doors(server, models, options, notifier);
       reloader.attach(server, models);
       notifier.ready();
       feed_watchdog(server, notifier);

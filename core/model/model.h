@@ -48,9 +48,9 @@ struct StepArrays {
 struct ModelOutput {
   std::int64_t num_rows = 0;
   bool cut_slice = false;  // the pass ended within the slice behind those rows
-  MatrixView logits;  // [logit_rows, vocab_size]
-  MatrixView hidden;  // [hidden_rows, hidden_size]
-  MatrixView labels;  // [label_rows, num_labels]
+  MatrixView logits;       // [logit_rows, vocab_size]
+  MatrixView hidden;       // [hidden_rows, hidden_size]
+  MatrixView labels;       // [label_rows, num_labels]
 };
 
 // What layers with a window keep where they do not keep all tokens, and what is left to the others. Each layer has its

@@ -237,6 +237,7 @@ void Scheduler::share_prompts(StepPlan& plan) {
     give_background(share);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
   plan.cuts_slices = plan.cuts_slices && plan.interruptible;
+  if (!plan.interruptible) plan.slice_tokens = 0;
 }
 
 // In the order of importance. Their blocks they have had since they were admitted, and parts for a block's tokens more

@@ -53,8 +53,8 @@ struct StepPlan {
   std::int64_t num_drafts = 0;         // of num_tokens, in those entries
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
 
-  // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
-  // entries in order; an entry may be cut.
+  // An arrival may end the step early, between two slices of at most slice_tokens rows (0: the step is whole). Slices
+  // are cut from the entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
   bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
@@ -138,9 +138,15 @@ struct StepOutput {
 // What is known outside of the scheduler when a step is planned.
 struct StepLimits {
   std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
-  bool is_awaited = false;               // another engine waits for the compute threads
-  bool can_end_early = false;            // an interruptible plan ends at a slice's border when something arrives
-  double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
+  bool is_awaited = false;               // another engine has work for the compute threads
+  // An interruptible plan ends at a slice's border, or within a slice where it cuts_slices, when a request arrives or
+  // another engine asks for its turn. Only the prompt of a sequence that has the scheduler to itself, while is_awaited
+  // is false, is planned so: beyond max_step_time. One stream alone is never interrupted: its step is one slice.
+  bool can_end_early = false;
+  // What other engines leave to this step; infinite where none has streams with a target. It bounds prompt tokens, of
+  // which a step computes 16 at least, and drafts. It does not bound streams, alone or many: each step continues as
+  // many as max_step_time allows.
+  double max_seconds = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace quire

@@ -224,7 +224,8 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     begin = slice.end;
     if (is_interrupted(arrays)) break;
   }
-  ModelOutput out{.num_rows = begin, .cut_slice = is_cut, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  ModelOutput out{
+      .num_rows = begin, .cut_slice = is_cut, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
   if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
     norm(weights_.model, spec_.final_norm, hidden, hidden);
   if (label_input.rows > 0) out.labels = compute_labels(label_input);
