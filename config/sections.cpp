@@ -12,6 +12,8 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.timeout", "Limits of the time that the server waits for a client."},
       {"server.responses", "Stored results of /v1/responses, and of chats with 'store'."},
       {"server.resume", "Streams that a client can continue after its connection was lost."},
+      {"server.pull",
+       "Downloads of models that an admin asks for; the hub and its cache are the environment's (HF_*)."},
       {"security", "API keys, quotas and browser access."},
       {"scheduler", "The composition of the engine's steps."},
       {"speculation", "Drafted tokens that the model verifies, several in a step."},

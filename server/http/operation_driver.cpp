@@ -47,6 +47,7 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       write_timeout_(write_timeout),
       mailbox_(std::make_shared<Mailbox>(transport.executor())),
       open_(operation.requests().size(), false),
+      last_tokens_(operation.requests().size()),
       model_(operation.summary().model),
       gaps_(state.metrics, model_) {
   state_.live.add(mailbox_);
@@ -114,7 +115,7 @@ Result<void> OperationDriver::submit_next() {
   return {};
 }
 
-void OperationDriver::note_progress(const OutputEvent& event) {
+void OperationDriver::note_progress(std::size_t index, const OutputEvent& event) {
   if (event.finish && !event.finish->error) state_.metrics.engine_times(model_, *event.finish);
   if (event.finish) {
     times_.queue = std::max(times_.queue, event.finish->queue_time);
@@ -123,19 +124,23 @@ void OperationDriver::note_progress(const OutputEvent& event) {
   }
   if (event.tokens.empty()) return;
   const auto now = Clock::now();
-  if (times_.first_token) {
-    gaps_.record(std::chrono::duration<double>(now - last_token_).count());
+  if (!times_.first_token) times_.first_token = now;
+  // Each choice of each prompt is a sequence with a first token and gaps of its own.
+  auto& of_request = last_tokens_[index];
+  of_request.resize(std::max(of_request.size(), static_cast<std::size_t>(event.choice) + 1));
+  auto& last = of_request[static_cast<std::size_t>(event.choice)];
+  if (last) {
+    gaps_.record(std::chrono::duration<double>(now - *last).count());
   } else {
-    times_.first_token = now;
     state_.metrics.first_token(model_, std::chrono::duration<double>(now - times_.arrival).count());
   }
-  last_token_ = now;
+  last = now;
 }
 
 void OperationDriver::take_mail(std::vector<Mail> mail, std::string& out) {
   for (Mail& each : mail) {
     if (!open_[each.index] || operation_.error()) continue;
-    note_progress(each.event);
+    note_progress(each.index, each.event);
     const Request& request = *operation_.requests()[each.index];
     const std::int32_t choice = each.event.choice;
     const bool ended = each.event.finish.has_value();

@@ -75,7 +75,7 @@ class OperationDriver {
   void detach();
   void abort_open();
   void take_mail(std::vector<Mail> mail, std::string& out);
-  void note_progress(const OutputEvent& event);
+  void note_progress(std::size_t index, const OutputEvent& event);
   boost::asio::awaitable<bool> send(std::string_view data);
   // `out`: what the stream still has to tell before it.
   void fail(Outcome& outcome, const Error& error, std::string out = {});
@@ -92,6 +92,7 @@ class OperationDriver {
   ReservedPlace place_;
   std::int64_t list_window_ = 1;
   std::vector<bool> open_;          // by request: submitted and still wanted
+  std::vector<std::vector<std::optional<Clock::time_point>>> last_tokens_;  // by request and choice
   std::size_t num_submitted_ = 0;   // of the requests, in their order: a list is submitted some at a time
   std::int64_t num_sequences_ = 0;  // of the open ones
   bool head_sent_ = false;
@@ -100,7 +101,6 @@ class OperationDriver {
   std::chrono::milliseconds window_{0};
   std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
   OperationTimes times_;
-  Clock::time_point last_token_{};
   const std::string model_;  // its name, for the metrics
   Metrics::GapRecorder gaps_;
 };
