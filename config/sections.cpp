@@ -13,6 +13,8 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.responses", "Stored results of /v1/responses, and of chats with 'store'."},
       {"server.resume", "Streams that a client can continue after its connection was lost."},
       {"batches", "Files and batches, whose requests use what all others leave of the machine."},
+      {"server.pull",
+       "Downloads of models that an admin asks for; the hub and its cache are the environment's (HF_*)."},
       {"security", "API keys, quotas and browser access."},
       {"scheduler", "The composition of the engine's steps."},
       {"speculation", "Drafted tokens that the model verifies, several in a step."},

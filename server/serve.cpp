@@ -156,23 +156,29 @@ int serve(const ServeOptions& options, ConfigSource source) {
   map_large_buffers();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
+  hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
   LiveModels models(open_hosts(options.backend), [] { return machine_memory(); });
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
     connect_models(server.state(), models);
+    server.state().admin.pulls = &pulls;
     server.handle_signals([&reloader] { reloader.reload(); });
     server.on_drain([&] {
       const auto settings = server.state().settings();
       notifier.stopping();
       notifier.extend(settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd);
       models.abandon_loads();
+      pulls.abandon();
     });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
     // sessions hold what is left of the models; then those.
-    const std::shared_ptr<void> ended(nullptr, [&models](void*) { models.stop(); });
+    const std::shared_ptr<void> ended(nullptr, [&models, &pulls](void*) {
+      pulls.stop();
+      models.stop();
+    });
     try {
       open_doors(server, models, options, notifier);
       reloader.attach(server, models);

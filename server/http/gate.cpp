@@ -77,7 +77,7 @@ std::optional<Response> check_key(ServerState& state, const Settings& settings, 
                                   const Arrival& arrival, Admission& admission) {
   const PageAccess access = access_of(*admission.route, settings.options.security);
   if (auto refusal = host_refusal(settings, head, arrival, access)) return refusal;
-  if (admission.route->access == Access::kAdmin) {
+  if (std::holds_alternative<AdminHandler>(admission.route->answer)) {
     if (auto refusal = cross_site_refusal(head)) return refusal;
   }
   const std::string_view presented = presented_key(head);

@@ -25,6 +25,7 @@ OperationRun::OperationRun(ServerState& state, const asio::any_io_executor& exec
       operation_(operation),
       mailbox_(std::make_shared<Mailbox>(executor)),
       open_(operation.requests().size(), false),
+      last_tokens_(operation.requests().size()),
       model_(operation.summary().model),
       gaps_(state.metrics, model_) {}
 
@@ -88,7 +89,7 @@ Result<void> OperationRun::submit_next() {
 }
 
 // The latencies of a batch's lines are not among those that the metrics show: they would hide those of users.
-void OperationRun::note_progress(const OutputEvent& event) {
+void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
   const bool is_shown = !operation_.requests().front()->is_background;
   if (event.finish && !event.finish->error && is_shown) state_.metrics.engine_times(model_, *event.finish);
   if (event.finish) {
@@ -98,20 +99,24 @@ void OperationRun::note_progress(const OutputEvent& event) {
   }
   if (event.tokens.empty()) return;
   const auto now = Clock::now();
-  const bool is_first = !times_.first_token;
-  if (is_first) times_.first_token = now;
-  if (is_shown && is_first) {
+  if (!times_.first_token) times_.first_token = now;
+  if (!is_shown) return;
+  // Each choice of each prompt is a sequence with a first token and gaps of its own.
+  auto& of_request = last_tokens_[index];
+  of_request.resize(std::max(of_request.size(), static_cast<std::size_t>(event.choice) + 1));
+  auto& last = of_request[static_cast<std::size_t>(event.choice)];
+  if (last) {
+    gaps_.record(std::chrono::duration<double>(now - *last).count());
+  } else {
     state_.metrics.first_token(model_, std::chrono::duration<double>(now - times_.arrival).count());
-  } else if (is_shown) {
-    gaps_.record(std::chrono::duration<double>(now - last_token_).count());
   }
-  last_token_ = now;
+  last = now;
 }
 
 void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
   for (Mail& each : mail) {
     if (!open_[each.index] || operation_.error()) continue;
-    note_progress(each.event);
+    note_progress(each.index, each.event);
     const Request& request = *operation_.requests()[each.index];
     const std::int32_t choice = each.event.choice;
     const bool ended = each.event.finish.has_value();

@@ -6,6 +6,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,7 @@ class OperationRun {
   Result<void> submit_more();
   Result<void> submit_next();
   void take_mail(std::vector<Mail> mail, std::string& out);
-  void note_progress(const OutputEvent& event);
+  void note_progress(std::size_t index, const OutputEvent& event);
   void close(std::size_t index);
 
   ServerState& state_;
@@ -84,8 +85,8 @@ class OperationRun {
   std::size_t num_submitted_ = 0;   // of the requests, in their order: a list is submitted some at a time
   std::int64_t num_sequences_ = 0;  // of the open ones
   OperationTimes times_;
-  Clock::time_point last_token_{};
-  const std::string model_;  // its name, for the metrics
+  std::vector<std::vector<std::optional<Clock::time_point>>> last_tokens_;  // by request and choice
+  const std::string model_;                                                 // its name, for the metrics
   Metrics::GapRecorder gaps_;
 };
 

@@ -18,6 +18,7 @@
 #include "server/api/responses/responses.h"
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
+#include "server/http/pull_pages.h"
 #include "server/http/status_pages.h"
 #include "server/http/status_view.h"
 #include "server/web/pages.h"
@@ -44,6 +45,9 @@ constexpr Route kRoutes[] = {
     {"/admin/models/sleep", "POST", &admin_sleep_model, Access::kAdmin},
     {"/admin/models/wake", "POST", &admin_wake_model, Access::kAdmin},
     {"/admin/models/replace", "POST", &admin_replace_model, Access::kAdmin},
+    {"/admin/models/pull", "POST", &admin_pull_model, Access::kAdmin},
+    {"/admin/models/remove", "POST", &admin_remove_model, Access::kAdmin},
+    {"/admin/models/cache", "GET", &admin_list_cache, Access::kAdmin},
     {"/models/load", "POST", &admin_load_model, Access::kAdmin},
     {"/models/unload", "POST", &admin_unload_model, Access::kAdmin},
     {"/sleep", "POST", &admin_sleep_model, Access::kAdmin},
@@ -106,7 +110,7 @@ constexpr Route kRoutes[] = {
     {"/api/push", "POST", &refuse_ollama_change},
     {"/api/create", "POST", &refuse_ollama_change},
     {"/api/copy", "POST", &refuse_ollama_change},
-    {"/api/delete", "DELETE", &refuse_ollama_change},
+    {"/api/delete", "DELETE", &ollama_delete},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {

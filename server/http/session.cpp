@@ -186,43 +186,9 @@ Call Session::call_of_head() const {
   call.query = head_.query;
   call.request_id = request_id_;
   call.key_name = record_.key_name;
+  call.is_admin = is_admin_ || (admission_.key && admission_.key->admin);
   call.responses = state_.responses;
   return call;
-}
-
-asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
-  auto body = co_await read_body();
-  if (!body) co_return false;
-  Call call = call_of_head();
-  call.body = std::move(*body);
-  const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
-  auto task = co_await run_by<Result<AdminTask>>(state_.post_admin, begin);
-  Response response;
-  if (task) {
-    response = co_await finish_admin(*task);
-  } else {
-    response = error_response(task.error());
-  }
-  co_return co_await respond(std::move(response));
-}
-
-asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
-  if (task.until) {
-    const std::optional<std::chrono::milliseconds> unbounded;
-    Waited waited = co_await wait_until_told(state_, *transport_, task.until, unbounded);
-    if (waited.error) co_return error_response(*waited.error);
-  }
-  if (task.wait.count() > 0) {
-    asio::steady_timer timer(transport_->executor(), task.wait);
-    co_await timer.async_wait(kUseTuple);
-  }
-  const auto finish = guarded<std::string>(request_id_, task.finish);
-  auto done = co_await run_by<Result<std::string>>(state_.post_admin, finish);
-  if (!done) co_return error_response(done.error());
-  Response response;
-  response.status = task.status;
-  response.body = std::move(*done);
-  co_return response;
 }
 
 asio::awaitable<bool> Session::call_api() {

@@ -50,6 +50,10 @@ class Session {
   boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  boost::asio::awaitable<Waited> wait_for_pull(hub::PullJob& job, std::uint64_t version);
+  boost::asio::awaitable<Waited> serve_pulled(const PullTask& task, const hub::CachedModel& model);
+  boost::asio::awaitable<bool> answer_pull(const PullTask& task);
+  boost::asio::awaitable<bool> stream_pull(const PullTask& task);
   bool keeps_stream() const;
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
