@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/http/characters.h"
+#include "server/http/raw_head.h"
 
 namespace quire {
 
@@ -14,14 +15,6 @@ constexpr std::size_t kMaxParts = 64;
 
 tl::unexpected<Error> bad_form(std::string message) {
   return invalid("The body is no valid multipart/form-data: " + message, "", "invalid_multipart");
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-    text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
-    text.remove_suffix(1);
-  return text;
 }
 
 // A parameter's value, a token or a quoted string, at the beginning of `text`, which it is taken from. Only quotes and
