@@ -244,8 +244,7 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs, nor for recurrent "
-           "layers",
+           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),

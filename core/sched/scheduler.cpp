@@ -232,8 +232,8 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
-    const std::int64_t num_kept = done.num_kept(entry);
     Sequence& sequence = *entry.sequence;
+    const std::int64_t num_kept = num_kept_after(entry, done);
     const bool was_streaming = sequence.prompt_computed();
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
@@ -262,6 +262,15 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     uncut_seconds_ += output.seconds;
     observe(plan, output.seconds);
   }
+}
+
+// A recurrent state that went over a wrong draft goes back to where it stood before the step: what was right of it is
+// computed again, with the same bits.
+std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput& done) {
+  const bool has_copy = entry.sequence->table.state_before_drafts != kNoState;
+  const bool all_right = done.num_accepted == entry.num_drafts;
+  if (has_copy) kv_.settle_drafts(entry.sequence->table, all_right);
+  return has_copy && !all_right ? 0 : done.num_kept(entry);
 }
 
 // Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.

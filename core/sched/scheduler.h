@@ -111,6 +111,7 @@ class Scheduler {
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
   void keep_windows(Sequence& sequence, std::int64_t num_computed);
+  std::int64_t num_kept_after(const StepEntry& entry, const EntryOutput& done);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
   void begin(Sequence& sequence);

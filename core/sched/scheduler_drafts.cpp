@@ -74,8 +74,8 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// False where it needs a block, or a part of one, and there is none to spare: nothing is preempted for a draft, now or
-// in the next step.
+// False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is
+// preempted for a draft, now or in the next step.
 bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
@@ -83,6 +83,12 @@ bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   if (needs_block && !KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
     return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
+  const bool is_first = entry.num_drafts == 0;
+  // Those that could start in this step need a state each.
+  if (kv_.has_states() && is_first &&
+      !kv_.keep_state_before_drafts(sequence.table, num_places_left(), plan.transfers.copies)) {
+    return false;
+  }
   plan.terms.add_stream(end, 1);
   ++entry.num_tokens;
   ++entry.num_drafts;

@@ -69,8 +69,8 @@ struct StepPlan {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    transfers.copies.reserve(5 *
-                             num_sequences);  // of each a shared tail and its part for windows, a state, two snapshots
+    // Of each a shared tail and its part for windows, a state, one from before drafts, two snapshots.
+    transfers.copies.reserve(6 * num_sequences);
   }
   void clear() {
     entries.clear();
