@@ -96,7 +96,7 @@ std::int64_t read_output_keep(FieldReader& reader) {
   return seconds.value_or(0);
 }
 
-std::string required_text(FieldReader& reader, std::string_view name) {
+std::string required_text(FieldReader& reader, FieldName name) {
   auto text = reader.string(name);
   if (!text && !reader.error()) reader.missing(name);
   return text.value_or("");
