@@ -36,9 +36,9 @@ class Fibre {
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
   // What AddressSanitizer wants to know of a stack.
-  const void* stack_ = nullptr;
-  std::size_t stack_bytes_ = 0;
-  void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* stack_ = nullptr;
+  [[maybe_unused]] std::size_t stack_bytes_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
   Fibre* came_from_ = nullptr;
 
   friend void enter_fibre(Fibre* fibre);

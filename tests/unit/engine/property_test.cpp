@@ -113,6 +113,7 @@ class Shadow {
     if (!scheduler_.check(request)) FAIL("a request that fits is refused");
     Sequence& sequence = make(std::make_shared<const Request>(std::move(request)));
     sequence.cache_salt = random_.one_in(5) ? "salt" : "";
+    sequence.continues_list = random_.one_in(4);
     scheduler_.add(sequence);
   }
 
