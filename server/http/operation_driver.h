@@ -12,6 +12,7 @@
 #include "server/http/mailbox.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
+#include "server/http/stream_ping.h"
 #include "server/http/transport.h"
 #include "server/ops/stream_store.h"
 
@@ -52,6 +53,8 @@ class OperationDriver {
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
   // Keeps the stream's events. A client that goes away does not end it then, but only once no client has come back for
   // it within `window`. Before run().
+  // Sends a comment line where nothing else was sent on a stream of events for so long; 0: never.
+  void ping_every(std::chrono::milliseconds interval);
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
@@ -77,6 +80,7 @@ class OperationDriver {
   void take_mail(std::vector<Mail> mail, std::string& out);
   void note_progress(const OutputEvent& event);
   boost::asio::awaitable<bool> send(std::string_view data);
+  boost::asio::awaitable<bool> send_ping();
   // `out`: what the stream still has to tell before it.
   void fail(Outcome& outcome, const Error& error, std::string out = {});
   bool is_over() const { return num_sequences_ == 0 && num_submitted_ == open_.size(); }
@@ -99,6 +103,7 @@ class OperationDriver {
   std::shared_ptr<SavedStream> saved_;  // null: nothing is kept
   std::chrono::milliseconds window_{0};
   std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
+  std::shared_ptr<StreamPing> ping_;                   // null: none
   OperationTimes times_;
   Clock::time_point last_token_{};
   const std::string model_;  // its name, for the metrics
