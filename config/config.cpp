@@ -130,6 +130,9 @@ void check_config(const Config& config) {
   if (kv_cache.num_blocks != 0 && kv_cache.memory != 0) {
     throw StartupError("kv_cache.num_blocks and kv_cache.memory exclude each other: set one of them to 0");
   }
+  if (!config.serve.model.hf.empty() && !config.serve.model.path.empty()) {
+    throw StartupError("model.path (MODEL) and model.hf (--hf) exclude each other: give one of them");
+  }
   if (config.serve.models.empty()) return;
   if (kv_cache.num_blocks != 0) {
     throw StartupError("kv_cache.num_blocks is for one model: with models, give kv_cache.memory or their kv_memory");

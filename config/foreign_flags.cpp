@@ -6,7 +6,11 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kNoDownload = "models are not downloaded: give the path of a local file or directory";
+constexpr std::string_view kHubOnly = "models are downloaded from a hub only: use --hf OWNER/NAME";
+constexpr std::string_view kHubFile = "write the file behind the repository: --hf OWNER/NAME:FILE.gguf";
+constexpr std::string_view kHubRevision = "write the revision behind the repository: --hf OWNER/NAME@REVISION";
+constexpr std::string_view kHubCache = "set HF_HUB_CACHE in the environment";
+constexpr std::string_view kHubToken = "set HF_TOKEN in the environment";
 constexpr std::string_view kAlwaysOn = "always on; leave it out";
 constexpr std::string_view kFilePrecision = "weights keep the precision of their file";
 constexpr std::string_view kPerRequest = "sampling is set per request; defaults come from the model's file";
@@ -15,12 +19,14 @@ constexpr std::string_view kNoDraftModel =
 constexpr std::string_view kOneProcess = "one process uses one device; run several behind a proxy (fleet.md)";
 
 constexpr std::array kFlags = std::to_array<ForeignFlag>({
-    {"-hf", kNoDownload},
-    {"--hf-repo", kNoDownload},
-    {"--hf-file", kNoDownload},
-    {"-mu", kNoDownload},
-    {"--model-url", kNoDownload},
-    {"--download-dir", kNoDownload},
+    {"-hff", kHubFile},
+    {"--hf-file", kHubFile},
+    {"-hft", kHubToken},
+    {"--hf-token", kHubToken},
+    {"-mu", kHubOnly},
+    {"--model-url", kHubOnly},
+    {"--download-dir", kHubCache},
+    {"--offline", "set HF_HUB_OFFLINE=1 in the environment"},
     {"-np", "use --max-num-seqs"},
     {"-ngl", "use --device"},
     {"--gpu-layers", "use --device"},
@@ -77,7 +83,7 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--load-format", "the format is detected from the file"},
     {"--tokenizer", "the tokenizer is read from the model's file or directory"},
     {"--trust-remote-code", "code in models is never run; leave it out"},
-    {"--revision", kNoDownload},
+    {"--revision", kHubRevision},
     {"--gpu-memory-utilization", "use --kv-cache-memory"},
     {"--num-gpu-blocks-override", "use --num-blocks"},
     {"--swap-space", "use --kv-cache.host-tier-bytes"},

@@ -200,6 +200,7 @@ ConfigKey known_text(Description description, Field<std::string> field, std::str
   key.set = [field, known, names, wanted = key.accepts](Config& config, const ConfigValue& value) -> std::string {
     if (value.kind != Kind::kScalar) return "must be " + wanted;
     if (!known(value.text)) {
+      if (names.empty()) return "must be " + wanted;
       return fmt::format("must be {}; did you mean '{}'?", wanted, nearest_name(value.text, names));
     }
     field(config) = value.text;

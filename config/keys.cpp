@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "config/batch_keys.h"
+#include "config/key_groups.h"
 #include "config/key_types.h"
-#include "core/text/tools/tool_format.h"
 
 namespace quire {
 namespace {
@@ -19,52 +20,6 @@ constexpr types::Range kAnyBytes{0, kMostBytes};
 constexpr types::Range kAtLeastOne{1};
 constexpr types::Range kAnyCount{0};
 constexpr types::Range kAnyLongCount{0, kMostBytes};
-
-Keys model_keys() {
-  return {
-      types::path(
-          {"model.path", "A GGUF file, or a Hugging Face directory of safetensors", {"--model", "-m"}},
-          [](Config & c) -> auto& { return c.serve.model.path; }),
-      types::texts(
-          {"model.alias",
-           "Names under which clients address the model; answers carry the first. Empty: the file's name",
-           {"--alias", "--served-model-name", "-a"}},
-          [](Config & c) -> auto& { return c.serve.model.alias; }),
-      types::path(
-          {"model.chat_template",
-           "A Jinja file to use instead of the model's own chat template",
-           {"--chat-template", "--chat-template-file"}},
-          [](Config & c) -> auto& { return c.serve.model.chat_template; }),
-      types::path(
-          {"model.packed_cache",
-           "A folder that caches weights in the layout of this processor's kernels, so that the next start maps them "
-           "instead of repacking. Empty: no cache",
-           {"--packed-cache"}},
-          [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
-      types::known_text(
-          {"model.tool_format",
-           "The format in which the model writes tool calls; empty: detected from its chat template",
-           {"--tool-format"}},
-          [](Config & c) -> auto& { return c.serve.model.tool_format; },
-          "empty, or the name of a format such as hermes or llama3_json", tool_format_names(),
-          [](std::string_view name) { return name.empty() || find_tool_format(name) != nullptr; }),
-  };
-}
-
-// A key without a section: the list stands for `model` where there is more than one.
-Keys models_keys() {
-  return {
-      types::model_entries(
-          {"models",
-           "Several models instead of one: each entry has 'name' and 'path', and may override the sections below with "
-           "'aliases', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
-           "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
-           "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "
-           "released until "
-           "a request wakes it. 'preload: false': it is loaded by its first request"},
-          [](Config & c) -> auto& { return c.serve.models; }),
-  };
-}
 
 Keys server_keys() {
   return {
@@ -293,8 +248,7 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs, nor for recurrent "
-           "layers",
+           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
@@ -464,6 +418,7 @@ constexpr std::string_view kLive[] = {"models",
                                       "server.tls.",
                                       "server.timeout.",
                                       "server.resume.",
+                                      "server.pull.",
                                       "security.",
                                       "scheduler.key_weights",
                                       "queue.",
@@ -479,8 +434,8 @@ bool is_live(const std::string& path) {
 Keys make_keys() {
   Keys all;
   for (const auto section : {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys,
-                             resume_keys, security_keys, scheduler_keys, speculation_keys, kv_cache_keys, engine_keys,
-                             queue_keys, backend_keys, operation_keys, tracing_keys}) {
+                             resume_keys, batch_keys, pull_keys, security_keys, scheduler_keys, speculation_keys,
+                             kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }

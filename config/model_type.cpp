@@ -5,6 +5,7 @@
 #include "config/key_types.h"
 #include "core/base/nearest_name.h"
 #include "core/text/tools/tool_format.h"
+#include "server/hub/model_reference.h"
 
 namespace quire::config_types {
 namespace {
@@ -92,6 +93,11 @@ constexpr Member kMembers[] = {
      [](const Entry& e) { return shown_text(e.name); }},
     {"path", "a path", [](Entry& e, const Value& v) { return take(e.model.path, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.path.string()); }},
+    {"hf", "OWNER/NAME[@REVISION][:QUANTISATION]",
+     [](Entry& e, const Value& v) {
+       return take(e.model.hf, some_text(v)) && hub::parse_reference(e.model.hf).has_value();
+     },
+     [](const Entry& e) { return shown_text(e.model.hf); }},
     {"aliases", "a name, or a list of names", set_aliases, show_aliases},
     {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
@@ -138,7 +144,11 @@ std::string set_model_member(ModelEntry& entry, const std::string& name, const C
 std::string read_entry(const ConfigValue& item, ModelEntry& entry) {
   if (std::string complaint = read_members(item, entry, set_model_member); !complaint.empty()) return complaint;
   if (entry.name.empty()) return "needs a 'name'";
-  return entry.model.path.empty() ? fmt::format("needs a 'path' for '{}'", entry.name) : std::string();
+  if (!entry.model.path.empty() && !entry.model.hf.empty()) {
+    return fmt::format("has both 'path' and 'hf' for '{}'", entry.name);
+  }
+  const bool has_file = !entry.model.path.empty() || !entry.model.hf.empty();
+  return has_file ? std::string() : fmt::format("needs a 'path' or 'hf' for '{}'", entry.name);
 }
 
 std::string show_entry(const ModelEntry& entry) {

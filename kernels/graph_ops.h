@@ -79,6 +79,18 @@ class GraphOps {
   // the order of j; n = ids.size() / rows. gate_up, results: room for a row of each choice.
   virtual void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
                        MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) = 0;
+
+  // Residual streams (AltUp, arXiv 2301.13310), side by side in a row.
+  // out[r][i] = x[r][i] + sum over k of factors[r][i * n + k] * x[r][k], in the order of k; n streams.
+  virtual void mix_streams(MatrixView factors, MatrixView x, MatrixView out) = 0;
+  // streams[r][i] += (1 + factors[r][i]) * x[r]
+  virtual void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) = 0;
+  // x[r] *= |like[r]| / |x[r]|, Euclidean lengths; a row of zeros stays.
+  virtual void match_length(MatrixView like, MatrixView x) = 0;
+  // What of x[r] exceeds its mean by `deviations` standard deviations; zero elsewhere. `of_sample`: the squares are
+  // divided by one less than their number.
+  virtual void keep_excess(MatrixView x, float deviations, bool of_sample) = 0;
+
   // out[:, h] = heads[h] x[:, h]: head h begins at column h * (cols / heads) of x and of out and may be narrower.
   virtual void head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) = 0;
 };

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/base/result.h"
 #include "core/model/model_path.h"
 #include "server/cli/commands.h"
+#include "server/cli/fetch_models.h"
 #include "server/cli/line/help_format.h"
 #include "server/cli/line/suggestions.h"
 
@@ -20,7 +22,8 @@ constexpr int kExitBadInput = 2;  // a bad configuration, model file or command 
 // The same file and flags, read once more and compared with what is in force.
 quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
   return [flags, current = std::make_shared<quire::Config>(config)] {
-    const quire::Config next = flags->resolve();
+    quire::Config next = flags->resolve();
+    quire::cli::keep_fetched_paths(current->serve, next.serve);
     return quire::ConfigProposal{next.serve, next.log, quire::compare_configs(*current, next),
                                  [current, next] { *current = next; }};
   };
@@ -31,17 +34,20 @@ void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP");
   const auto flags = std::make_shared<quire::ConfigFlags>(*command);
   command->callback([flags] {
-    const quire::Config config = flags->resolve();
+    quire::Config config = flags->resolve();
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
-    const bool has_model = !config.serve.model.path.empty() || !config.serve.models.empty();
+    const quire::ModelOptions& model = config.serve.model;
+    const bool has_model = !model.path.empty() || !model.hf.empty() || !config.serve.models.empty();
     if (flags->check_only())
       return fmt::print("the configuration is good{}\n", has_model ? "" : "; it names no model, which MODEL has to");
     if (!has_model)
       throw quire::StartupError(
-          "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), or set model.path or models in "
-          "--config");
-    if (!config.serve.model.path.empty()) quire::require_model_path(config.serve.model.path);
+          "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), a repository to download it "
+          "from "
+          "(quire serve --hf OWNER/NAME), or set model.path or models in --config");
+    if (!model.path.empty()) quire::require_model_path(model.path);
     quire::log::configure(config.log);
+    quire::cli::fetch_models(config.serve);
     throw CLI::RuntimeError(quire::serve(config.serve, read_again(flags, config)));
   });
 }
@@ -60,15 +66,17 @@ void add_commands(CLI::App& app) {
   };
   namespace cli = quire::cli;
   group("Serve", {add_serve, cli::add_run, cli::add_probe});
-  group("Models", {cli::add_inspect, cli::add_tokenize, cli::add_architectures, cli::add_synth});
+  group("Models",
+        {cli::add_pull, cli::add_models, cli::add_inspect, cli::add_tokenize, cli::add_architectures, cli::add_synth});
   group("Measure and plan", {cli::add_bench, cli::add_simulate});
   group("Texts, as JSON lines", {cli::add_grammar, cli::add_render, cli::add_parse_tools});
   group("Help", {cli::add_help, add_configuration, cli::add_api, cli::add_completion, cli::add_man});
 }
 
-int parse(CLI::App& app, int argc, char** argv) {
+int parse(CLI::App& app, std::vector<std::string> words) {
   try {
-    app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as the parser wants them
+    app.parse(std::move(words));
     return 0;
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
@@ -90,7 +98,9 @@ int run(int argc, char** argv) {
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
   app.require_subcommand(0, 1);  // behind the first, a command's name is an argument like others
   add_commands(app);
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  // llama-server's spelling, which a parser would read as the letters -h and -f.
+  std::replace(words.begin(), words.end(), std::string("-hf"), std::string("--hf"));
   if (words.empty()) {
     fmt::print(stderr, "{}", app.help());
     return kExitBadInput;
@@ -101,7 +111,7 @@ int run(int argc, char** argv) {
     return kExitBadInput;
   }
   if (words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
-  return parse(app, argc, argv);
+  return parse(app, std::move(words));
 }
 
 }  // namespace

@@ -120,6 +120,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
                                          [&](const auto& each) { return each.second == layout.dtype; });
   cache_ = {plan.block_size, plan.num_blocks, std::string(dtype == std::end(kKvDTypes) ? "" : dtype->first),
             spec.engine.kv_cache.enable_prefix_caching && loaded_->info().is_causal};
+  weight_bytes_ = plan.needs.weight_bytes;
   created_ = static_cast<std::int64_t>(std::time(nullptr));
   engine_->start();
 }

@@ -24,6 +24,7 @@ class ModelHost final : public RunningModel {
   EngineStats stats() const override { return engine_->stats(); }
   bool healthy() const override { return engine_->healthy(); }
   CacheConfig cache_config() const override { return cache_; }
+  std::uint64_t weight_bytes() const override { return weight_bytes_; }
   StepTrace* step_trace() override { return &engine_->step_trace(); }
   EngineView::Reading view() override { return engine_->view(); }
   void reconfigure(const EngineOptions& options) override {
@@ -38,6 +39,7 @@ class ModelHost final : public RunningModel {
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
   CacheConfig cache_;
+  std::uint64_t weight_bytes_ = 0;
   std::int64_t created_ = 0;  // Unix seconds
 };
 

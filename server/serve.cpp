@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "server/connect_models.h"
+#include "server/http/batch_service.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
@@ -21,6 +22,9 @@ namespace {
 
 // What the end takes beyond the drain.
 constexpr std::chrono::seconds kTimeToEnd{5};
+// While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
+constexpr std::chrono::seconds kExtendEvery{10};
+constexpr std::chrono::minutes kExtendBy{5};
 
 // What a person who just started it can paste into another terminal.
 void print_hint(const ServerOptions& options, std::uint16_t port) {
@@ -51,17 +55,23 @@ void map_large_buffers() {
 }
 
 // Twice in each period that the supervisor asked for, as sd_watchdog_enabled(3) advises. One engine that hangs is
-// enough: a restart is the only cure.
+// enough: a restart is the only cure. An engine is watched from the first look at it on: models come and go.
 void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   const auto period = watchdog_period();
   if (!period) return;
-  server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<std::string, Watchdog>()]() mutable {
+  server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<const RunningModel*, Watchdog>()]() mutable {
     const auto service = server.state().service();
+    std::map<const RunningModel*, Watchdog> watched;
     bool alive = true;
     for (const TableEntry& model : service->models.entries()) {
       if (!model.running) continue;
-      alive = watchdogs[model.name].is_alive(model.running->stats(), model.running->healthy()) && alive;
+      const RunningModel& running = *model.running;
+      const auto before = watchdogs.find(&running);
+      Watchdog watchdog = before == watchdogs.end() ? Watchdog(running.weight_bytes()) : before->second;
+      alive = watchdog.is_alive(running.stats(), running.healthy()) && alive;
+      watched.emplace(&running, watchdog);
     }
+    watchdogs = std::move(watched);
     if (alive) notifier.alive();
   });
 }
@@ -73,7 +83,9 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   const auto period = std::clamp(idle / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
   server.repeat(period, [&server, idle, calls = std::int64_t{0}, since = Clock::now()]() mutable {
     const std::int64_t now_calls = server.state().num_calls.load();
-    if (now_calls != calls || server.state().live.count() > 0) since = Clock::now();
+    const BatchService* const batches = server.state().batches;
+    const bool has_batches = batches != nullptr && batches->is_busy();
+    if (now_calls != calls || server.state().live.count() > 0 || has_batches) since = Clock::now();
     calls = now_calls;
     if (Clock::now() - since < idle || server.stopping()) return;
     log::info("no API request for {} s: ending", std::chrono::duration_cast<std::chrono::seconds>(idle).count());
@@ -82,9 +94,16 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
 }
 
 // Loads what is to be there from the start, and only then opens the doors.
-void open_doors(Server& server, LiveModels& models, const ServeOptions& options) {
+void open_doors(Server& server, LiveModels& models, const ServeOptions& options, ServiceNotifier& notifier) {
   const auto started = Clock::now();
-  models.start(model_specs(options), engine_options(options), [&server] { return server.stopping(); });
+  const auto between_tensors = [&server, &notifier, extended = Clock::time_point()]() mutable {
+    if (const auto now = Clock::now(); now - extended >= kExtendEvery) {
+      notifier.extend(kExtendBy);
+      extended = now;
+    }
+    return server.stopping();
+  };
+  models.start(model_specs(options), engine_options(options), between_tensors);
   models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
   const auto service = server.state().service();
   std::string names;
@@ -137,25 +156,31 @@ int serve(const ServeOptions& options, ConfigSource source) {
   map_large_buffers();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
+  hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
   LiveModels models(open_hosts(options.backend), [] { return machine_memory(); });
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
     connect_models(server.state(), models);
+    server.state().admin.pulls = &pulls;
     server.handle_signals([&reloader] { reloader.reload(); });
     server.on_drain([&] {
       const auto settings = server.state().settings();
       notifier.stopping();
       notifier.extend(settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd);
       models.abandon_loads();
+      pulls.abandon();
     });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
     // sessions hold what is left of the models; then those.
-    const std::shared_ptr<void> ended(nullptr, [&models](void*) { models.stop(); });
+    const std::shared_ptr<void> ended(nullptr, [&models, &pulls](void*) {
+      pulls.stop();
+      models.stop();
+    });
     try {
-      open_doors(server, models, options);
+      open_doors(server, models, options, notifier);
       reloader.attach(server, models);
       notifier.ready();
       feed_watchdog(server, notifier);

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -67,6 +68,13 @@ void write(Level level, std::string_view message) {
     logger->log(to_spdlog(level), "\"message\":\"{}\"", escaped(message));
   } else {
     logger->log(to_spdlog(level), "{}", message);
+  }
+}
+
+void write_formatted(Level level, fmt::string_view format, fmt::format_args args) noexcept {
+  try {
+    write(level, fmt::vformat(format, args));
+  } catch (const std::exception&) {  // no memory for the line
   }
 }
 

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 namespace quire {
@@ -29,6 +28,8 @@ void configure(const LogOptions& options);
 void set_level(const std::string& level);
 bool enabled(Level level);
 void write(Level level, std::string_view message);
+// Formats the message; without memory for it the line is lost, and nothing is thrown.
+void write_formatted(Level level, fmt::string_view format, fmt::format_args args) noexcept;
 
 struct Field {
   std::string_view name;
@@ -39,19 +40,19 @@ void event(Level level, std::string_view message, std::span<const Field> fields)
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kDebug)) write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+  if (enabled(Level::kDebug)) write_formatted(Level::kDebug, format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kInfo)) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  if (enabled(Level::kInfo)) write_formatted(Level::kInfo, format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kWarn)) write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));
+  if (enabled(Level::kWarn)) write_formatted(Level::kWarn, format, fmt::make_format_args(args...));
 }
 template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::kError)) write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+  if (enabled(Level::kError)) write_formatted(Level::kError, format, fmt::make_format_args(args...));
 }
 
 }  // namespace quire::log

@@ -70,6 +70,7 @@ void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) 
   output_.hidden = values(computed_.hidden);
   output_.labels = values(computed_.labels);
   if (computed_.num_rows < arrays.num_rows()) output_.end_early(plan, computed_.num_rows);
+  output_.cut_slice = computed_.cut_slice;
 }
 
 void CpuExecutor::draw(const DrawBatch& batch) {

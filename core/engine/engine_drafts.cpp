@@ -12,10 +12,9 @@ constexpr std::int64_t kReadInStep = 4096;
 
 }  // namespace
 
-// A recurrent state that went over a wrong draft could not go back; with two steps in flight the tokens before the
-// drafts are not known in time.
+// With two steps in flight the tokens before the drafts are not known in time.
 bool Engine::Impl::can_draft() const {
-  return executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
+  return executor_->depth() == 1 && executor_->model().is_causal();
 }
 
 void Engine::Impl::begin_drafting(Generation& generation) const {
@@ -36,6 +35,11 @@ bool Engine::Impl::propose_drafts() {
   std::int64_t read_budget = kReadInStep;
   bool has_drafts = false;
   for (Sequence* sequence : scheduler_.running()) {
+    // What a wrong draft makes a recurrent model compute again settles first, lest it grows.
+    if (executor_->states() != nullptr && sequence->num_remaining() > 1) {
+      sequence->drafts.clear();
+      continue;
+    }
     Generation::of(*sequence).propose_drafts(read_budget, end_of_generation_);
     has_drafts = has_drafts || !sequence->drafts.empty();
   }

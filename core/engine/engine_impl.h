@@ -121,7 +121,7 @@ class Engine::Impl {
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
-  StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get()};
+  StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get(), &queue.interrupt()};
   std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);
 
   KvCache kv_ QUIRE_GUARDED_BY(kEngineThread);

@@ -82,6 +82,7 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
   live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
   live->choices.resize(static_cast<std::size_t>(request.num_choices));
   live->choices[0] = make_generation(*live, 0);
+  live->choices[0]->continues_list = submission.continues_list && !request.is_background;
   live->num_unforked = request.num_choices - 1;
   live->ticket = std::move(submission.ticket);
   return live;
@@ -200,7 +201,7 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   publish();
   live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
-  if (latest_ != nullptr) latest_->ended.push_back(std::move(choice));
+  if (latest_ != nullptr && latest_->names(generation)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }

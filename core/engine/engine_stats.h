@@ -38,10 +38,12 @@ struct EngineStats {
   std::int64_t num_parts_used = 0;  // seen by a sequence through its window
   std::int64_t num_parts_cached = 0;
   std::int64_t num_parts_used_peak = 0;
-  double predicted_step_s = 0.0;   // of the step that runs; 0: not yet known
-  double tokens_per_second = 0.0;  // computed lately while there was work, prompt and generated
+  double predicted_step_s = 0.0;    // of the step that runs; 0: not yet known
+  std::uint64_t awaits_others = 0;  // 1: what there is to do waits for another engine's step, or for the disk
+  double tokens_per_second = 0.0;   // computed lately while there was work, prompt and generated
 
   // Counters since start.
+  std::uint64_t num_plans = 0;  // that were carried out: steps, and plans that move blocks alone
   std::uint64_t num_steps = 0;
   std::uint64_t prefix_cache_queries = 0;  // prompt tokens looked up
   std::uint64_t prefix_cache_hits = 0;     // of them, found

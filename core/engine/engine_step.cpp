@@ -30,12 +30,15 @@ bool Engine::Impl::step(Clock::time_point now) {
   Step& next = steps_[before == steps_.data() ? 1 : 0];
   const bool has_next = plan(next, now);
   if (!has_next && before == nullptr) {
+    stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
     return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
   stats_.predicted_step_s = next.plan.predicted_seconds;
+  stats_.awaits_others = options_.turns != nullptr ? 1 : 0;
   publish();
   const StepTurns::Turn turn(turns_);
+  if (std::exchange(stats_.awaits_others, 0) != 0) publish();
   if (has_next) meter_.end_phase(next.record, StepPhase::kTurn);
   if (has_next) submit(next);
   const bool works = before == nullptr || finish(*before);
@@ -90,7 +93,8 @@ void Engine::Impl::submit(Step& step) {
   }
   StepArrays arrays = step.input.arrays();
   arrays.slice_rows = step.plan.slice_tokens;
-  if (step.plan.interruptible && executor_->depth() == 1) arrays.interrupt = &queue.has_arrivals();
+  arrays.cuts_slices = step.plan.cuts_slices;
+  if (step.plan.interruptible && executor_->depth() == 1) arrays.interrupt = &queue.interrupt();
   meter_.end_phase(step.record, StepPhase::kInput);
   step.ticket = &executor_->submit(step.plan, arrays);
   latest_ = &step;
@@ -204,6 +208,7 @@ bool Engine::Impl::finish(Step& step) {
   if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
   if (!step.plan.empty()) finish_entries(step, *output);
   if (latest_ == &step) latest_ = nullptr;
+  ++stats_.num_plans;
   step.plan.clear();
   step.ended.clear();
   return true;

@@ -65,9 +65,9 @@ class Executor {
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
-  virtual KvStorage* window_storage() { return nullptr; }  // parts for layers with a window; null: they keep all tokens
-  virtual StateStorage* states() { return nullptr; }       // of recurrent layers; null: the model has none
-  virtual std::string name() const = 0;                    // of its arithmetic: another one computes other bits
+  virtual KvStorage* window_storage() = 0;  // parts for layers with a window; null: they keep all tokens
+  virtual StateStorage* states() = 0;       // of recurrent layers; null: the model has none
+  virtual std::string name() const = 0;     // of its arithmetic: another one computes other bits
 };
 
 // The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive

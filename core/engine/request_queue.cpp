@@ -76,7 +76,7 @@ Result<void> RequestQueue::submit(Submission submission) {
     ticket.num_requests_ += added.num_requests;
     ticket.num_tokens_ = added.num_tokens;
     submissions_.push_back(std::move(submission));
-    has_arrivals_.store(true, std::memory_order_relaxed);
+    interrupt_.store(true, std::memory_order_relaxed);
   }
   arrived_.notify_one();
   return {};
@@ -86,7 +86,7 @@ void RequestQueue::abort(std::string request_id, std::optional<std::int32_t> cho
   {
     const std::lock_guard lock(mutex_);
     aborts_.push_back({std::move(request_id), choice});
-    has_arrivals_.store(true, std::memory_order_relaxed);
+    interrupt_.store(true, std::memory_order_relaxed);
   }
   arrived_.notify_one();
 }
@@ -134,7 +134,7 @@ void RequestQueue::drain_into(std::vector<Submission>& submissions, std::vector<
   const std::lock_guard lock(mutex_);
   submissions.swap(submissions_);
   aborts.swap(aborts_);
-  has_arrivals_.store(false, std::memory_order_relaxed);
+  interrupt_.store(false, std::memory_order_relaxed);
 }
 
 void RequestQueue::wait(std::optional<Clock::time_point> until) {

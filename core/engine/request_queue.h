@@ -110,8 +110,8 @@ class RequestQueue {
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
-  // True from an arrival until drain_into(): a step may end early for it.
-  const std::atomic<bool>& has_arrivals() const { return has_arrivals_; }
+  // Set from an arrival until drain_into(): a step may end early for it. Others that need the step to end set it too.
+  std::atomic<bool>& interrupt() { return interrupt_; }
 
  private:
   friend class QueueTicket;
@@ -139,7 +139,7 @@ class RequestQueue {
   SharedError closed_;
   std::optional<std::map<std::string, double>> key_weights_;
   bool woken_ = false;
-  std::atomic<bool> has_arrivals_{false};  // submissions_ or aborts_ hold something
+  std::atomic<bool> interrupt_{false};
 };
 
 }  // namespace quire

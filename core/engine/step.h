@@ -2,6 +2,7 @@
 // nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until it is done.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,6 +47,10 @@ struct Step {
     ended.reserve(most_parts);
   }
 
+  bool names(const Generation& generation) const {
+    return std::ranges::any_of(parts, [&](const StepPart& part) { return part.generation == &generation; });
+  }
+
   StepPlan plan;
   StepInput input;
   std::vector<StepPart> parts;
@@ -53,7 +58,7 @@ struct Step {
   std::vector<ScoreRow> scores;
   std::vector<std::vector<std::uint32_t>> masks;  // as many as there were in one step
   Ticket* ticket = nullptr;
-  std::vector<std::unique_ptr<Generation>> ended;  // while the step was in flight
+  std::vector<std::unique_ptr<Generation>> ended;  // of those named here, while the step was in flight
   StepRecord record;
 };
 

@@ -1,10 +1,12 @@
 // StepTurns: lets the engines of one process compute one after another, so that each step has all compute threads and
 // two models never fight for the cores. Any thread. The engine that has computed for the shortest time is next; one
 // that was idle does not save time up. Each engine's streams have a target, and the others leave it room: room_for().
-// Alone, a turn costs an uncontended mutex: tens of nanoseconds a step.
+// A step that was made longer, since no other engine had work, ends early once one asks for its turn. Alone, a turn
+// costs an uncontended mutex: tens of nanoseconds a step.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -19,7 +21,8 @@ class StepTurns {
   // One engine's place among those that take turns. A null `turns` stands for an engine that computes alone.
   class Member {
    public:
-    explicit Member(StepTurns* turns) : turns_(turns) {
+    // interrupt: set once another engine asks for its turn while this one has it; null: there is no such flag.
+    explicit Member(StepTurns* turns, std::atomic<bool>* interrupt = nullptr) : turns_(turns), interrupt_(interrupt) {
       if (turns_ != nullptr) turns_->enter(*this);
     }
     ~Member() {
@@ -41,7 +44,12 @@ class StepTurns {
 
    private:
     friend class StepTurns;
+    void interrupt() {
+      if (interrupt_ != nullptr) interrupt_->store(true, std::memory_order_relaxed);
+    }
+
     StepTurns* const turns_;
+    std::atomic<bool>* const interrupt_;
     double used_s_ = 0.0;  // so long it has computed, or as long as one that had work while it had none
     double step_s_ = 0.0;  // its last turn
     double target_s_ = 0.0;
@@ -96,20 +104,23 @@ class StepTurns {
     member.used_s_ = std::max(member.used_s_, now_s_);
     member.asked_ = num_asked_++;
     member.is_waiting_ = true;
-    changed_.wait(lock, [&] { return !is_taken_ && next() == &member; });
+    if (holder_ != nullptr) holder_->interrupt();
+    changed_.wait(lock, [&] { return holder_ == nullptr && next() == &member; });
     member.is_waiting_ = false;
-    is_taken_ = true;
+    holder_ = &member;
     now_s_ = member.used_s_;
+    if (next() != nullptr) member.interrupt();
   }
   void give_back(Member& member, double seconds) {
     {
       const std::lock_guard lock(mutex_);
       member.used_s_ += seconds;
       member.step_s_ = seconds;
-      is_taken_ = false;
+      holder_ = nullptr;
     }
     changed_.notify_all();
   }
+  // Of those that wait; null: none does.
   const Member* next() const {
     const Member* first = nullptr;
     for (const Member* each : members_) {
@@ -144,8 +155,8 @@ class StepTurns {
   std::condition_variable changed_;
   std::vector<Member*> members_;
   std::uint64_t num_asked_ = 0;
-  double now_s_ = 0.0;  // used by the engine that had the last turn, when it began
-  bool is_taken_ = false;
+  double now_s_ = 0.0;        // used by the engine that had the last turn, when it began
+  Member* holder_ = nullptr;  // of the turn
 };
 
 }  // namespace quire

@@ -1,7 +1,9 @@
 #include "core/grammar/compiler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <list>
+#include <map>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -29,6 +31,16 @@ void add_calls(std::string& key, const TaggedCalls& calls) {
     add_part(key, *part);
   for (const std::string& name : calls.names)
     add_part(key, name);
+}
+
+constexpr std::chrono::seconds kRetryAfter{1};
+// Of any grammar, so that one is not compiled where there is no room for it.
+constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
+
+// Of a grammar's tables beyond that.
+std::size_t more_bytes(const grammar::Program& program) {
+  const std::lock_guard lock(*program.mutex);  // shared lexers grow while texts are followed
+  return std::max(program.num_bytes(), kLeastBytes) - kLeastBytes;
 }
 
 // Everything that makes two specifications differ, unambiguously.
@@ -60,7 +72,60 @@ std::string key_of(const GrammarSpec& spec) {
 
 }  // namespace
 
+// The tables of the grammars that there are, in all and by the client for which each was compiled. Any thread.
+class GrammarCompiler::Memory {
+ public:
+  enum class Full { kNo, kClient, kAll };
+
+  explicit Memory(const GrammarLimits& limits) : limits_(limits) {}
+
+  // More for the client, or for none where one of the bounds would be exceeded.
+  Full take(const std::string& client, std::size_t num_bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto own = by_client_.find(client);
+    if ((own == by_client_.end() ? 0 : own->second) + num_bytes > limits_.max_client_bytes) return Full::kClient;
+    if (num_bytes_ + num_bytes > limits_.max_bytes) return Full::kAll;
+    by_client_[client] += num_bytes;
+    num_bytes_ += num_bytes;
+    return Full::kNo;
+  }
+  void give_back(const std::string& client, std::size_t num_bytes) {
+    if (num_bytes == 0) return;
+    const std::lock_guard lock(mutex_);
+    num_bytes_ -= num_bytes;
+    const auto own = by_client_.find(client);
+    if ((own->second -= num_bytes) == 0) by_client_.erase(own);
+  }
+  std::size_t num_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return num_bytes_;
+  }
+
+ private:
+  const GrammarLimits limits_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::size_t> by_client_;
+  std::size_t num_bytes_ = 0;
+};
+
+// One grammar, and what of the memory is its own.
+struct GrammarCompiler::Lease {
+  Lease(std::shared_ptr<Memory> of, std::string whose) : memory(std::move(of)), client(std::move(whose)) {}
+  ~Lease() { memory->give_back(client, num_bytes); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  const std::shared_ptr<Memory> memory;
+  const std::string client;
+  std::size_t num_bytes = 0;
+  std::shared_ptr<const Grammar> grammar;
+};
+
 struct GrammarCompiler::Shared {
+  explicit Shared(const GrammarLimits& limits)
+      : prepared(std::make_shared<grammar::PreparedMemory>(limits.max_prepared_bytes)),
+        memory(std::make_shared<Memory>(limits)) {}
+
   using Outcome = Result<std::shared_ptr<const Grammar>>;
 
   // The outcomes used most recently, as many as fit the bounds. Requires `mutex`.
@@ -73,52 +138,61 @@ struct GrammarCompiler::Shared {
       return &found->second->outcome;
     }
 
-    void add(const std::string& key, const Outcome& outcome, std::size_t num_steps, const GrammarLimits& limits) {
+    void add(const std::string& key, const std::string& client, const Outcome& outcome, const GrammarLimits& limits) {
       if (known_.contains(key)) return;
-      entries_.push_front({key, outcome, num_steps});
+      entries_.push_front({key, client, outcome});
       known_[entries_.front().key] = entries_.begin();
       num_bytes_ += entries_.front().num_bytes();
-      num_steps_ += num_steps;
-      while (!entries_.empty() && (entries_.size() > limits.max_cached_grammars ||
-                                   num_bytes_ > limits.max_cached_bytes || num_steps_ > limits.max_cached_steps)) {
-        drop_last();
+      while (!entries_.empty() &&
+             (entries_.size() > limits.max_cached_grammars || num_bytes_ > limits.max_cached_bytes))
+        drop(std::prev(entries_.end()));
+    }
+
+    // Drops the grammar that was not used for longest, of those that no request has, and that were compiled for
+    // `client` where there is one; false where there is none.
+    bool drop_unused(const std::string* client) {
+      for (auto entry = entries_.end(); entry != entries_.begin();) {
+        --entry;
+        if (entry->outcome->use_count() > 1 || (client != nullptr && entry->client != *client)) continue;
+        drop(entry);
+        return true;
       }
+      return false;
     }
 
    private:
     struct Entry {
       std::string key;
+      std::string client;
       Outcome outcome;
-      std::size_t num_steps;
 
-      // A grammar is measured by its steps, a refusal by its text: it repeats names of the schema.
+      // Of a grammar beside its tables; a refusal repeats names of the schema.
       std::size_t num_bytes() const {
         return key.size() + (outcome ? 0 : outcome.error().message.size() + outcome.error().param.size());
       }
     };
 
-    void drop_last() {
-      const Entry& last = entries_.back();
-      num_bytes_ -= last.num_bytes();
-      num_steps_ -= last.num_steps;
-      known_.erase(last.key);
-      entries_.pop_back();
+    void drop(std::list<Entry>::iterator entry) {
+      num_bytes_ -= entry->num_bytes();
+      known_.erase(entry->key);
+      entries_.erase(entry);
     }
 
     std::list<Entry> entries_;  // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator> known_;
     std::size_t num_bytes_ = 0;
-    std::size_t num_steps_ = 0;
   };
 
   grammar::Lexicon lexicon;
+  const std::shared_ptr<grammar::PreparedMemory> prepared;  // under the lexicon's runtime_mutex()
+  const std::shared_ptr<Memory> memory;
   std::mutex mutex;
   Recent grammars;
   Recent refusals;  // apart: they push no grammar out
 };
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabulary, GrammarLimits limits)
-    : vocabulary_(std::move(vocabulary)), limits_(limits), shared_(std::make_unique<Shared>()) {
+    : vocabulary_(std::move(vocabulary)), limits_(limits), shared_(std::make_unique<Shared>(limits)) {
   // Almost every grammar has plain strings: what the vocabulary does inside them is worked out before anyone waits for
   // it.
   grammar::ByteLexer& plain =
@@ -127,6 +201,30 @@ GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabula
 }
 
 GrammarCompiler::~GrammarCompiler() = default;
+
+GrammarMemory GrammarCompiler::memory() const {
+  const std::lock_guard lock(*shared_->lexicon.runtime_mutex());
+  return {shared_->memory->num_bytes(), shared_->prepared->num_bytes()};
+}
+
+// So much more for the grammar, which others that are only kept give up.
+Result<void> GrammarCompiler::extend(Lease& lease, std::size_t num_bytes) const {
+  while (true) {
+    const Memory::Full full = shared_->memory->take(lease.client, num_bytes);
+    if (full == Memory::Full::kNo) break;
+    const bool of_client = full == Memory::Full::kClient;
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->grammars.drop_unused(of_client ? &lease.client : nullptr)) continue;
+    return tl::make_unexpected(Error{of_client ? ErrorKind::kRateLimited : ErrorKind::kUnavailable,
+                                     "The grammars of requests under way take all the memory that there is for them. "
+                                     "Please retry later.",
+                                     of_client ? "rate_limit_exceeded" : "server_overloaded",
+                                     {},
+                                     kRetryAfter});
+  }
+  lease.num_bytes += num_bytes;
+  return {};
+}
 
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec, const WorkLimit& limit) const
     try {
@@ -137,15 +235,20 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
       if (const Shared::Outcome* known = recent->find(key)) return *known;
     }
   }
+  const auto lease = std::make_shared<Lease>(shared_->memory, limit.client());
+  if (auto room = extend(*lease, kLeastBytes); !room) return tl::make_unexpected(std::move(room.error()));
   Shared::Outcome outcome;
-  grammar::Budget budget(limits_, limit);
   try {
+    grammar::Budget budget(limits_, limit);
     auto program = std::make_shared<grammar::Program>();
     program->mutex = shared_->lexicon.runtime_mutex();
     const std::size_t max_spaces = std::min<std::size_t>(limits_.max_spaces, grammar::kMaxSpaces);
     program->max_spaces = static_cast<std::uint16_t>(spec.compact ? 0 : max_spaces);
+    program->prepared = shared_->prepared;
     grammar::build_program(spec, shared_->lexicon, budget, *program);
-    outcome = grammar::make_grammar(std::move(program), vocabulary_);
+    if (auto room = extend(*lease, more_bytes(*program)); !room) return tl::make_unexpected(std::move(room.error()));
+    lease->grammar = grammar::make_grammar(std::move(program), vocabulary_);
+    outcome = std::shared_ptr<const Grammar>(lease, lease->grammar.get());
   } catch (const grammar::Interrupted& interrupted) {
     return failure(ErrorKind::kUnavailable, interrupted.what(), WorkLimit::kCode);
   } catch (const grammar::Refusal& refusal) {
@@ -153,11 +256,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
         invalid(refusal.pointer.empty() ? refusal.what() : refusal.pointer + ": " + refusal.what(), refusal.pointer);
   }
   const std::lock_guard lock(shared_->mutex);
-  if (outcome) {
-    shared_->grammars.add(key, outcome, budget.spent(), limits_);
-  } else {
-    shared_->refusals.add(key, outcome, 0, limits_);
-  }
+  (outcome ? shared_->grammars : shared_->refusals).add(key, limit.client(), outcome, limits_);
   return outcome;
 } catch (const std::bad_alloc&) {
   return failure(ErrorKind::kNoMemory, "The grammar needs more memory than there is.", "out_of_memory");

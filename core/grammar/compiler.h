@@ -55,6 +55,12 @@ struct GrammarSpec {
   std::string suffix;     // after the last one, where there is no free text
 };
 
+// What a compiler's grammars take beside the requests that follow them.
+struct GrammarMemory {
+  std::size_t num_bytes = 0;           // tables of those that are kept or in use
+  std::size_t num_prepared_bytes = 0;  // what was prepared for them as texts were followed
+};
+
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabulary, GrammarLimits limits = {});
@@ -64,12 +70,17 @@ class GrammarCompiler {
 
   // Errors: kInvalidRequest; param is the JSON pointer of the keyword that cannot be enforced ("#/properties/a/not"),
   // where there is one. A grammar that no text satisfies is refused too. Where `limit` is reached first, the code is
-  // WorkLimit::kCode; any other refusal is kept as grammars are.
+  // WorkLimit::kCode; any other refusal of a grammar is kept as grammars are. Where the grammars in use take all the
+  // memory, the client's own kRateLimited, else all of them kUnavailable.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec, const WorkLimit& limit = {}) const;
   const TokenVocabulary& vocabulary() const { return *vocabulary_; }
+  GrammarMemory memory() const;
 
  private:
+  class Memory;
   struct Shared;  // lexers that grammars have in common, and the compiled grammars
+  struct Lease;
+  Result<void> extend(Lease& lease, std::size_t num_bytes) const;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   GrammarLimits limits_;
   std::unique_ptr<Shared> shared_;

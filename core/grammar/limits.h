@@ -29,7 +29,11 @@ struct GrammarLimits {
   std::chrono::milliseconds max_time{5'000};    // of one compilation, on its thread's own clock
   std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse, and refusals as well
   std::size_t max_cached_bytes = 16u << 20;     // text of what is kept, of grammars and of refusals
-  std::size_t max_cached_steps = 80'000'000;    // work of the grammars that are kept, which bounds their memory
+  // Tables of all grammars that are kept or in use, and those compiled for one client. What is in use beyond is
+  // refused.
+  std::size_t max_bytes = std::size_t{128} << 20;
+  std::size_t max_client_bytes = std::size_t{64} << 20;
+  std::size_t max_prepared_bytes = std::size_t{128} << 20;  // masks and the like; beyond, preparing starts anew
 };
 
 }  // namespace quire

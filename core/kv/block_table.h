@@ -23,6 +23,7 @@ struct BlockTable {
   std::int32_t pinned_end = 0;
   std::int64_t num_promised = 0;            // parts that are set aside for it beside those
   StateId state = kNoState;                 // of models with recurrent layers, while the table holds blocks
+  StateId state_before_drafts = kNoState;   // a copy, while a step goes over drafts that may be wrong
   std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended

@@ -1,6 +1,7 @@
 #include "core/kv/disk_tier.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace quire {
@@ -20,49 +21,70 @@ bool DiskTier::can_take(std::int64_t payload_bytes) {
 }
 
 bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
-  if (!can_take(static_cast<std::int64_t>(payload->size())) || index.is_ambiguous(node)) return false;
+  if (!can_take(std::ssize(*payload)) || index.is_ambiguous(node)) return false;
+  try {
+    begin_to_write(index, node, std::move(payload));
+  } catch (const std::bad_alloc&) {  // it is not kept
+  }
+  if (order_.contains(node)) return true;
+  strike(index, node);
+  return false;
+}
+
+// Where there is no room, or memory fails, the node is not in the order. All memory is taken before it is.
+void DiskTier::begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   const PrefixNode parent = index.parent(node);
   const std::span<const TokenId> tokens = index.tokens(node);
-  TierRecord record{.fingerprint = options_.fingerprint,
-                    .key = index.key_of(node),
-                    .parent = index.key_of(parent),
-                    .number = folder_.next_number(),
-                    .position = static_cast<std::uint32_t>(index.position(node)),
-                    .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
-                    .tokens = {tokens.begin(), tokens.end()},
-                    .payload = std::move(payload)};
-  const auto payload_bytes = static_cast<std::int64_t>(record.payload->size());
-  const std::int64_t num_bytes = record_bytes(record);
-  const bool replaces = order_.is_there(node) && this->payload_bytes(node) < payload_bytes;
-  if (replaces) {
-    folder_.remove(record.key);
+  const std::int64_t payload_bytes = std::ssize(*payload);
+  if (order_.contains(node)) {
+    if (!order_.is_there(node) || this->payload_bytes(node) >= payload_bytes) return;
+    folder_.remove(index.key_of(node));
     order_.remove(node);
   }
-  if (!make_room(index, num_bytes)) {
-    if (replaces) strike(index, node);
-    return false;
-  }
-  order_.add(node, parent, num_bytes, false);
+  TierEvents write;
+  write.push_back({.kind = TierEvent::Kind::kWritten,
+                   .key = index.key_of(node),
+                   .record = {.fingerprint = options_.fingerprint,
+                              .key = index.key_of(node),
+                              .parent = index.key_of(parent),
+                              .number = folder_.next_number(),
+                              .position = static_cast<std::uint32_t>(index.position(node)),
+                              .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
+                              .tokens = {tokens.begin(), tokens.end()},
+                              .payload = std::move(payload)}});
+  const TierRecord& record = write.front().record;
+  const std::int64_t num_bytes = record_bytes(record);
+  if (!make_room(index, num_bytes)) return;
   nodes_[record.key] = node;
   writings_[node] = {record.number, payload_bytes};
+  order_.add(node, parent, num_bytes, false);
   index.set_below(node, TierKind::kDisk, true);
-  folder_.write(std::move(record));
-  return true;
+  folder_.write(std::move(write));
 }
 
 void DiskTier::read(PrefixIndex& index, PrefixNode node) {
+  TierEvents read;
+  read.push_back({.kind = TierEvent::Kind::kRead, .key = index.key_of(node)});
+  read.front().record.number = writings_.at(node).number;
   reading_[index.key_of(node)] = node;
-  folder_.read(index.key_of(node), writings_.at(node).number);
+  folder_.read(std::move(read));
   index.add_user(node);
   ++num_reads_;
 }
 
 bool DiskTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
-  events_.clear();
+  const std::size_t num_before = events_.size();
   folder_.take_events(events_, kMostEvents);
-  for (TierEvent& event : events_)
-    take_event(index, event, arrived);
-  return events_.size() == kMostEvents;
+  const bool has_more = events_.size() == num_before + kMostEvents;
+  for (; !events_.empty(); events_.pop_front()) {
+    try {
+      if (arrived.size() == arrived.capacity()) arrived.reserve(2 * arrived.size() + 1);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    take_event(index, events_.front(), arrived);
+  }
+  return has_more;
 }
 
 void DiskTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
@@ -86,26 +108,45 @@ void DiskTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arri
 }
 
 // Of what was found on disk only that is believed which follows from the root by comparing, and whose key is that of
-// its content.
+// its content. What there is no memory to know is not believed either.
 bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
   const TierRecord& record = event.record;
-  const auto before = nodes_.find(record.parent);
   const bool is_first = record.position == 0;
-  if (!is_first && before == nodes_.end()) return false;
-  const PrefixNode parent = is_first ? index.acquire_root(record.salt) : before->second;
-  const bool is_right = index.key_of(parent) == record.parent &&
-                        index.key_after(record.parent, record.tokens) == record.key &&
-                        (is_first || std::cmp_equal(index.position(parent) + 1, record.position));
-  if (is_right) {
-    PrefixNode node = index.find(parent, record.key, record.tokens);
+  try {
+    if (is_first) {
+      const PrefixNode root = index.acquire_root(record.salt);
+      const bool is_right = add_below(index, root, event);
+      index.release_root(root);
+      return is_right;
+    }
+    const auto before = nodes_.find(record.parent);
+    return before != nodes_.end() && std::cmp_equal(index.position(before->second) + 1, record.position) &&
+           add_below(index, before->second, event);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// False where the record is not right, or there is no memory for it.
+bool DiskTier::add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event) {
+  const TierRecord& record = event.record;
+  if (index.key_of(parent) != record.parent || index.key_after(record.parent, record.tokens) != record.key)
+    return false;
+  PrefixNode node = kNoNode;
+  try {
+    node = index.find(parent, record.key, record.tokens);
     if (node == kNoNode) node = index.insert(parent, record.key, record.tokens);
-    writings_[node] = {record.number, event.file_bytes - record_bytes(record)};
     nodes_[record.key] = node;
+    writings_[node] = {record.number, event.file_bytes - record_bytes(record)};
     if (!order_.contains(node)) order_.add(node, parent, event.file_bytes, true);
     index.set_below(node, TierKind::kDisk, true);
+    return true;
+  } catch (const std::bad_alloc&) {
+    if (node == kNoNode || order_.contains(node)) return false;
+    strike(index, node);
+    index.forget_unused(node);
+    return false;
   }
-  if (is_first) index.release_root(parent);
-  return is_right;
 }
 
 void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {

@@ -1,6 +1,7 @@
 // DiskTier: content of nodes as records in a folder: it outlives the process. Engine thread only; files are the
 // folder's thread's. Invariants: the records of the folder hold at most max_bytes; a record is known by the node it was
-// made of or found for, whose parent and tokens were compared, never by its key alone.
+// made of or found for, whose parent and tokens were compared, never by its key alone. Where memory fails a record is
+// not kept: nothing else is lost, and only read() throws.
 #pragma once
 
 #include <chrono>
@@ -41,9 +42,11 @@ class DiskTier {
 
   // Whether a record with so large a payload would be taken now.
   bool can_take(std::int64_t payload_bytes);
-  // Begins to write a full node that is not here, or of which a smaller payload is; false where it is not taken.
+  // Begins to write a full node that is not here, or of which a smaller payload is; false where the tier then has
+  // nothing of it: there is no room, or no memory.
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload);
-  // Begins to read a readable node, which stays in the tree until it has arrived.
+  // Begins to read a readable node, which stays in the tree until it has arrived. Where memory fails, that is thrown
+  // and nothing has changed.
   void read(PrefixIndex& index, PrefixNode node);
 
   struct Arrived {
@@ -51,7 +54,8 @@ class DiskTier {
     BlockPayload payload;  // null: the record was damaged or is gone
     double seconds = 0.0;  // that reading took
   };
-  // What the folder did since; at most kMostEvents of it. True where more may be waiting.
+  // What the folder did since; at most kMostEvents of it. True where more may be waiting. What has arrived without
+  // memory to hand it over comes with a later call.
   bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
   // Until the folder has done what it was asked; false where `until` came first.
@@ -67,8 +71,10 @@ class DiskTier {
  private:
   static constexpr std::size_t kMostEvents = 512;
 
+  void begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload);
   void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool add_found(PrefixIndex& index, const TierEvent& event);
+  bool add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event);
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);
   void forget(PrefixIndex& index, PrefixNode node);
@@ -86,7 +92,7 @@ class DiskTier {
     std::int64_t payload_bytes;
   };
   std::unordered_map<PrefixNode, Writing> writings_;  // of the records
-  std::vector<TierEvent> events_;
+  TierEvents events_;
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;
   TierFolder folder_;  // last: its thread calls `ready` as soon as it is made

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -15,7 +16,8 @@ class HostTier {
  public:
   explicit HostTier(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Takes a node's content, in place of what it has of it, which counts num_bytes; false where it can have no room.
+  // Takes a node's content, in place of what it has of it, which counts num_bytes; false where it can have no room, or
+  // there is no memory: then it has nothing of the node.
   // Each other node that leaves for it is given to `left(node)`.
   template <class Left>
   bool put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left);
@@ -46,9 +48,14 @@ bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, B
     payloads_.erase(leaving);
     left(leaving);
   }
-  BlockPayload& kept = payloads_[node];
-  order_.add(node, parent, num_bytes, true);
-  kept = std::move(payload);
+  try {
+    BlockPayload& kept = payloads_[node];
+    order_.add(node, parent, num_bytes, true);
+    kept = std::move(payload);
+  } catch (const std::bad_alloc&) {
+    payloads_.erase(node);
+    return false;
+  }
   return true;
 }
 

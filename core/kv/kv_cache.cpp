@@ -428,6 +428,10 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
 void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                       WhenEvicted when_evicted) {
   if (!table.blocks.empty()) enter_partial(table, tokens, num_computed);
+  if (table.state_before_drafts != kNoState) {  // the step was abandoned
+    settle_drafts(table, true);
+    drop_state(table);
+  }
   let_go_of_state(table, tokens, num_computed);
   if (has_window()) unpin_all(table);
   for (std::size_t i = table.blocks.size(); i-- > 0;) {

@@ -120,6 +120,11 @@ class KvCache {
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
   // Gives the recurrent state back, which stands after other tokens than the table.
   void drop_state(BlockTable& table);
+  // The next step takes the recurrent state over drafts: a copy of it is kept from before, where more than `num_others`
+  // places could be had. False, and nothing changed, where not.
+  bool keep_state_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies);
+  // All drafts of that step were right, or the state is that from before the step again.
+  void settle_drafts(BlockTable& table, bool all_right);
   // Lets go of all blocks, last first; computed content stays findable until its room is needed. A recurrent state
   // becomes a snapshot: it must stand after num_computed tokens.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,

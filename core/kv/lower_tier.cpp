@@ -17,6 +17,7 @@ constexpr double kRefused = 0.99;  // what is left of a price each time that it 
 constexpr std::chrono::milliseconds kLeastPatience{100};
 constexpr std::chrono::milliseconds kPatience{2'000};  // where it is not known what computing takes
 constexpr int kMostCleaned = 32;                       // cached blocks that a step looks at
+constexpr std::size_t kMovesOfRoom = 3;  // for a load a block, a part and a state may leave, and each be kept below
 
 void follow(double& average, double value) {
   average = average == 0.0 ? value : average + kNewest * (value - average);
@@ -47,6 +48,7 @@ LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_b
       block_bytes_(block_bytes),
       extra_bytes_(extra_bytes),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
+  due_copies_.reserve(static_cast<std::size_t>(kv_.states().num_states()));
   kv_.set_listener(this);
 }
 
@@ -184,8 +186,12 @@ void LowerTier::receive() {
     const std::int64_t num_bytes = std::ssize(*each.payload);
     if (num_bytes != block_bytes_ && !has_extra(num_bytes)) continue;
     follow(read_seconds_, of_block(each.seconds, num_bytes));
+    try {
+      arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
+    } catch (const std::bad_alloc&) {  // it is asked for again
+      continue;
+    }
     index_.add_user(each.node);
-    arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
   }
 }
 
@@ -245,13 +251,13 @@ bool LowerTier::hold(Restore& restore, PrefixNode node, BlockMove* load) {
   return true;
 }
 
-// False without room: some is left to those who run.
+// False without room: some is left to those who run. All memory is taken before the restore holds what is to be loaded.
 bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   if (kv_.has_window() && kv_.available().parts <= kv_.capacity().parts / 16) return false;
   const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
-  grow(moves_, 1 + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
+  grow(moves_, 1 + kMovesOfRoom + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
   BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
   if (!hold(restore, node, &load)) return false;
   if (with_extra && !kv_.has_window()) {

@@ -56,6 +56,7 @@ class LowerTier : public KvCacheListener {
 
   // Whether the next begin_step() has something to do without waiting for the disk.
   bool is_moving() const { return is_moving_; }
+  bool is_restoring() const { return !restores_.empty(); }
   // When a restore is given up that the disk does not get on with.
   std::optional<Clock::time_point> next_deadline() const;
   std::uint64_t num_restored() const { return num_restored_; }  // blocks

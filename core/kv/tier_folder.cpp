@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
+#include <iterator>
 #include <map>
 #include <random>
 #include <utility>
@@ -82,38 +84,39 @@ bool TierFolder::can_take(std::int64_t payload_bytes) {
   return false;
 }
 
-void TierFolder::write(TierRecord record) {
+void TierFolder::write(TierEvents write) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    num_queued_bytes_ += static_cast<std::int64_t>(record.payload->size());
-    writes_.push_back(std::move(record));
+    num_queued_bytes_ += std::ssize(*write.front().record.payload);
+    writes_.splice(writes_.end(), write);
   }
   changed_.notify_all();
 }
 
-void TierFolder::remove(const ChainKey& key) {
-  {
+void TierFolder::remove(const ChainKey& key) noexcept {
+  try {
+    std::list<ChainKey> removal(1, key);
     const std::lock_guard lock(mutex_);
     if (!has_lock_) return;
-    removals_.push_back(key);
+    removals_.splice(removals_.end(), removal);
+  } catch (const std::exception&) {
+    return;
   }
   changed_.notify_all();
 }
 
-void TierFolder::read(const ChainKey& key, std::uint64_t number) {
+void TierFolder::read(TierEvents read) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    reads_.push_back({key, number});
+    reads_.splice(reads_.end(), read);
   }
   changed_.notify_all();
 }
 
-void TierFolder::take_events(std::vector<TierEvent>& out, std::size_t most) {
+void TierFolder::take_events(TierEvents& out, std::size_t most) noexcept {
   const std::lock_guard lock(mutex_);
-  for (; most > 0 && !events_.empty(); --most) {
-    out.push_back(std::move(events_.front()));
-    events_.pop_front();
-  }
+  const auto end = std::next(events_.begin(), static_cast<std::ptrdiff_t>(std::min(most, events_.size())));
+  out.splice(out.end(), events_, events_.begin(), end);
 }
 
 bool TierFolder::can_write() const {
@@ -133,11 +136,12 @@ bool TierFolder::wait_idle(std::chrono::steady_clock::time_point until) {
 
 void TierFolder::drop_writes() {
   const std::lock_guard lock(mutex_);
-  for (const TierRecord& record : writes_) {
-    num_queued_bytes_ -= static_cast<std::int64_t>(record.payload->size());
-    events_.push_back({.kind = TierEvent::Kind::kLost, .key = record.key});
+  for (TierEvent& write : writes_) {
+    num_queued_bytes_ -= std::ssize(*write.record.payload);
+    write.record.payload.reset();
+    write.kind = TierEvent::Kind::kLost;
   }
-  writes_.clear();
+  events_.splice(events_.end(), writes_);
 }
 
 void TierFolder::run() {
@@ -152,21 +156,22 @@ void TierFolder::run() {
         lock, [this] { return stopping_ || wants_lock_ || !reads_.empty() || !writes_.empty() || !removals_.empty(); });
     is_busy_ = true;
     if (!reads_.empty()) {
-      const Read read = reads_.front();
-      reads_.pop_front();
+      TierEvents read;
+      read.splice(read.end(), reads_, reads_.begin());
       lock.unlock();
-      post(read_one(read));
+      read_one(read.front());
+      post(std::move(read));
     } else if (!removals_.empty()) {  // they make room for what is written after them
       const ChainKey key = removals_.front();
       removals_.pop_front();
       lock.unlock();
-      std::error_code ignored;
-      if (lock_file_ >= 0) fs::remove(path_of(key), ignored);
+      remove_one(key);
     } else if (!writes_.empty()) {
-      const TierRecord record = std::move(writes_.front());
-      writes_.pop_front();
+      TierEvents write;
+      write.splice(write.end(), writes_, writes_.begin());
       lock.unlock();
-      write_next(record);
+      write_one(write.front());
+      post(std::move(write));
     } else if (stopping_) {
       break;
     } else {
@@ -178,21 +183,35 @@ void TierFolder::run() {
   if (lock_file_ >= 0) close(lock_file_);
 }
 
-bool TierFolder::take_lock() {
-  std::error_code ignored;
-  fs::create_directories(folder_, ignored);
-  lock_file_ = lock_of(folder_);
-  const int why = errno;
-  const std::lock_guard lock(mutex_);
-  wants_lock_ = false;
-  has_lock_ = lock_file_ >= 0;
-  if (!has_lock_ && !std::exchange(said_locked_, true)) {
+bool TierFolder::take_lock() noexcept {
+  int why = ENOMEM;
+  try {
+    std::error_code ignored;
+    fs::create_directories(folder_, ignored);
+    lock_file_ = lock_of(folder_);
+    why = errno;
+  } catch (const std::exception&) {  // the next write asks again
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    wants_lock_ = false;
+    has_lock_ = lock_file_ >= 0;
+  }
+  try {
+    note_lock(why);
+  } catch (const std::exception&) {  // nothing is logged
+  }
+  return lock_file_ >= 0;
+}
+
+void TierFolder::note_lock(int why) {
+  const bool owns = lock_file_ >= 0;
+  if (!owns && !std::exchange(said_locked_, true)) {
     log::warn("KV blocks in {} are only read: {}; they are written once the folder can be locked", folder_.string(),
               why == EWOULDBLOCK ? "another process writes there" : std::generic_category().message(why));
-  } else if (has_lock_ && std::exchange(said_locked_, false)) {
+  } else if (owns && std::exchange(said_locked_, false)) {
     log::info("KV blocks are written to {} from now on", folder_.string());
   }
-  return has_lock_;
 }
 
 // After a failure: the folder itself may be gone.
@@ -225,15 +244,22 @@ void TierFolder::trim_other_folders() const {
   }
 }
 
+// What fails, memory included, leaves files unknown: they stay until the folder is loaded anew.
+void TierFolder::load() noexcept {
+  try {
+    find_records();
+    if (loaded_.empty()) loaded_.push_back({.kind = TierEvent::Kind::kLoaded});
+  } catch (const std::exception& error) {
+    log::warn("not all KV blocks in {} were found: {}", folder_.native(), error.what());
+  }
+  if (!loaded_.empty()) post(std::exchange(loaded_, {}));
+}
+
 // Finds what an earlier process left. Records lie in no order; they are reported with parents before children.
-void TierFolder::load() {
+void TierFolder::find_records() {
   const bool owns = lock_file_ >= 0;
   if (owns) trim_other_folders();
-  struct Found {
-    TierRecord record;
-    std::int64_t file_bytes;
-  };
-  std::vector<Found> found;
+  TierEvents found;
   std::error_code error;
   for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
     if (file.path().filename() == kLockFile) continue;
@@ -242,65 +268,79 @@ void TierFolder::load() {
     const bool ours = record && record->fingerprint == options_.fingerprint &&
                       std::cmp_equal(record->tokens.size(), options_.block_size) && file.path() == path_of(record->key);
     if (ours) {
-      found.push_back({*std::move(record), static_cast<std::int64_t>(file.file_size(error))});
+      found.push_back({.kind = TierEvent::Kind::kFound,
+                       .key = record->key,
+                       .record = *std::move(record),
+                       .file_bytes = static_cast<std::int64_t>(file.file_size(error))});
     } else if (owns) {
       fs::remove(file.path(), error);
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const Found& a, const Found& b) { return a.record.position < b.record.position; });
-  {
-    const std::lock_guard lock(mutex_);
-    for (Found& each : found) {
-      events_.push_back({.kind = TierEvent::Kind::kFound,
-                         .key = each.record.key,
-                         .record = std::move(each.record),
-                         .file_bytes = each.file_bytes});
-    }
-  }
-  post({.kind = TierEvent::Kind::kLoaded});
+  found.sort([](const TierEvent& a, const TierEvent& b) { return a.record.position < b.record.position; });
+  const std::lock_guard lock(mutex_);
+  events_.splice(events_.end(), found);
 }
 
-void TierFolder::post(TierEvent event) {
-  const bool is_awaited = event.kind == TierEvent::Kind::kRead || event.kind == TierEvent::Kind::kLoaded;
+void TierFolder::post(TierEvents event) noexcept {
+  const TierEvent::Kind kind = event.front().kind;
   {
     const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
+    events_.splice(events_.end(), event);
   }
-  if (is_awaited) ready_();
+  if (kind == TierEvent::Kind::kRead || kind == TierEvent::Kind::kLoaded) ready_();
 }
 
-void TierFolder::write_next(const TierRecord& record) {
+void TierFolder::remove_one(const ChainKey& key) noexcept {
+  if (lock_file_ < 0) return;
+  try {
+    std::error_code ignored;
+    fs::remove(path_of(key), ignored);
+  } catch (const std::exception&) {  // the file stays until the folder is loaded anew
+  }
+}
+
+void TierFolder::write_one(TierEvent& write) noexcept {
   const bool owns = lock_file_ >= 0;
-  const std::error_code failed =
-      owns ? write_record(path_of(record.key), record) : std::make_error_code(std::errc::no_lock_available);
+  std::error_code failed = std::make_error_code(owns ? std::errc::not_enough_memory : std::errc::no_lock_available);
+  try {
+    if (owns) failed = write_record(path_of(write.key), write.record);
+  } catch (const std::exception&) {
+  }
   {
     const std::lock_guard lock(mutex_);
-    num_queued_bytes_ -= static_cast<std::int64_t>(record.payload->size());
+    num_queued_bytes_ -= std::ssize(*write.record.payload);
   }
-  if (failed && owns) pause_writing(failed);
-  post({.kind = failed ? TierEvent::Kind::kLost : TierEvent::Kind::kWritten, .key = record.key});
+  write.record.payload.reset();
+  if (failed && owns && failed != std::errc::not_enough_memory) pause_writing(failed);
+  write.kind = failed ? TierEvent::Kind::kLost : TierEvent::Kind::kWritten;
 }
 
 void TierFolder::pause_writing(const std::error_code& why) {
-  log::warn("KV blocks could not be written to {} ({}): nothing is kept there for {} s", folder_.string(),
-            why.message(), std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
   drop_lock();
   drop_writes();
-  const std::lock_guard lock(mutex_);
-  has_lock_ = false;
-  paused_until_ = std::chrono::steady_clock::now() + options_.pause;
+  {
+    const std::lock_guard lock(mutex_);
+    has_lock_ = false;
+    paused_until_ = std::chrono::steady_clock::now() + options_.pause;
+  }
+  try {
+    log::warn("KV blocks could not be written to {} ({}): nothing is kept there for {} s", folder_.native(),
+              why.message(), std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
+  } catch (const std::exception&) {  // no memory for the reason's text
+  }
 }
 
-TierEvent TierFolder::read_one(const Read& read) const {
+void TierFolder::read_one(TierEvent& read) const noexcept {
   const auto began = std::chrono::steady_clock::now();
-  TierEvent event{.kind = TierEvent::Kind::kRead, .key = read.key};
-  std::optional<TierRecord> record = read_record(path_of(read.key));
-  const bool is_right =
-      record && record->key == read.key && record->number == read.number && record->fingerprint == options_.fingerprint;
-  if (is_right) event.record = *std::move(record);
-  event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  return event;
+  const std::uint64_t number = std::exchange(read.record, {}).number;
+  try {
+    std::optional<TierRecord> record = read_record(path_of(read.key));
+    const bool is_right =
+        record && record->key == read.key && record->number == number && record->fingerprint == options_.fingerprint;
+    if (is_right) read.record = *std::move(record);
+  } catch (const std::exception&) {  // it is as if it were not there
+  }
+  read.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
 fs::path TierFolder::path_of(const ChainKey& key) const {

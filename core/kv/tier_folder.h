@@ -2,15 +2,16 @@
 // waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
 // at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
 // Invariants: a record is named by its content's chain key and given out only whole; a record that was
-// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed.
+// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed; a read or a
+// write that was taken has its event, memory or not.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -30,6 +31,8 @@ struct TierFolderOptions {
   std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
 };
 
+// What happened, or is asked for: a request becomes the event that says what became of it, so that this takes no
+// memory.
 struct TierEvent {
   enum class Kind : std::uint8_t {
     kFound,    // `record`, without its payload, of file_bytes: left by an earlier process, or by the one that wrote
@@ -44,6 +47,7 @@ struct TierEvent {
   std::int64_t file_bytes = 0;
   double seconds = 0.0;  // that reading took
 };
+using TierEvents = std::list<TierEvent>;
 
 class TierFolder {
  public:
@@ -57,11 +61,14 @@ class TierFolder {
   // Whether a record with so large a payload would be taken: not where too much waits already, writing failed a while
   // ago, or another process writes here (whose lock is then tried again).
   bool can_take(std::int64_t payload_bytes);
-  void write(TierRecord record);
-  void remove(const ChainKey& key);
-  void read(const ChainKey& key, std::uint64_t number);
+  // One event each: what is to be written, with its key and record, and what is to be read, with its key and the
+  // record's number.
+  void write(TierEvents write) noexcept;
+  void read(TierEvents read) noexcept;
+  // Where there is no memory for that, the file stays until the folder is loaded anew.
+  void remove(const ChainKey& key) noexcept;
   // Moves at most `most` events to the end of `out`.
-  void take_events(std::vector<TierEvent>& out, std::size_t most);
+  void take_events(TierEvents& out, std::size_t most) noexcept;
 
   std::uint64_t next_number() { return number_ += 0x9e3779b97f4a7c15ULL; }
   bool can_write() const;  // it has the lock
@@ -70,20 +77,18 @@ class TierFolder {
   void drop_writes();  // that have not begun: they are lost
 
  private:
-  struct Read {
-    ChainKey key;
-    std::uint64_t number;
-  };
-
   void run() QUIRE_REQUIRES(kKvIoThread);
-  bool take_lock() QUIRE_REQUIRES(kKvIoThread);
-  void load() QUIRE_REQUIRES(kKvIoThread);
+  bool take_lock() noexcept QUIRE_REQUIRES(kKvIoThread);
+  void note_lock(int why) QUIRE_REQUIRES(kKvIoThread);
+  void load() noexcept QUIRE_REQUIRES(kKvIoThread);
+  void find_records() QUIRE_REQUIRES(kKvIoThread);
   void trim_other_folders() const QUIRE_REQUIRES(kKvIoThread);
-  void write_next(const TierRecord& record) QUIRE_REQUIRES(kKvIoThread);
-  TierEvent read_one(const Read& read) const QUIRE_REQUIRES(kKvIoThread);
+  void remove_one(const ChainKey& key) noexcept QUIRE_REQUIRES(kKvIoThread);
+  void write_one(TierEvent& write) noexcept QUIRE_REQUIRES(kKvIoThread);
+  void read_one(TierEvent& read) const noexcept QUIRE_REQUIRES(kKvIoThread);
   void pause_writing(const std::error_code& why) QUIRE_REQUIRES(kKvIoThread);
   void drop_lock() QUIRE_REQUIRES(kKvIoThread);
-  void post(TierEvent event) QUIRE_REQUIRES(kKvIoThread);
+  void post(TierEvents event) noexcept QUIRE_REQUIRES(kKvIoThread);
   std::filesystem::path path_of(const ChainKey& key) const QUIRE_REQUIRES(kKvIoThread);
 
   const TierFolderOptions options_;
@@ -92,10 +97,10 @@ class TierFolder {
   std::uint64_t number_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Read> reads_;  // a request waits for them: they go before what is to be written
-  std::deque<TierRecord> writes_;
-  std::deque<ChainKey> removals_;
-  std::deque<TierEvent> events_;
+  TierEvents reads_;  // a request waits for them: they go before what is to be written
+  TierEvents writes_;
+  std::list<ChainKey> removals_;
+  TierEvents events_;
   std::int64_t num_queued_bytes_ = 0;
   std::chrono::steady_clock::time_point paused_until_{};
   bool wants_lock_ = true;
@@ -104,6 +109,7 @@ class TierFolder {
   bool is_busy_ = true;
   bool stopping_ = false;
   int lock_file_ QUIRE_GUARDED_BY(kKvIoThread) = -1;
+  TierEvents loaded_ QUIRE_GUARDED_BY(kKvIoThread){{.kind = TierEvent::Kind::kLoaded}};  // posted once that is so
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 // TierOrder: which nodes of the tree a tier below the pool holds, how large they are, and in which order they leave it:
 // those without successors in the tier first, the least recently used of them before the others. Engine thread only.
-// Invariant: a node that does not yet hold its content (is_there is false) does not leave.
+// Invariants: a node that does not yet hold its content (is_there is false) does not leave; only add() takes memory,
+// and where it fails nothing has changed.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ class TierOrder {
   std::int64_t size() const { return size_; }
 
  private:
+  using Leaving = std::set<std::pair<std::uint64_t, PrefixNode>>;
   struct Held {
     PrefixNode parent = kNoNode;
     std::int64_t num_bytes = 0;
@@ -34,14 +36,16 @@ class TierOrder {
     std::int32_t num_children = 0;  // in the tier; a node may have some without being in it
     bool is_held = false;
     bool is_there = false;
+    Leaving::node_type place{};  // in leaving_, while it is not there
   };
 
   const Held* find(PrefixNode node) const;
   void settle(PrefixNode node, Held& held);
+  void stop_leaving(PrefixNode node, Held& held);
   static bool can_leave(const Held& held) { return held.is_there && held.num_children == 0; }
 
   std::unordered_map<PrefixNode, Held> held_;
-  std::set<std::pair<std::uint64_t, PrefixNode>> leaving_;  // those that can, by last use
+  Leaving leaving_;  // those that can, by last use
   std::uint64_t num_uses_ = 0;
   std::int64_t num_bytes_ = 0;
   std::int64_t size_ = 0;

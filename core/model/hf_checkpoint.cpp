@@ -14,13 +14,19 @@
 #include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/formats/safetensors.h"
+#include "core/model/sentence_modules.h"
 
 namespace quire {
 
 namespace {
 
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
-using FilesAndTable = std::pair<std::shared_ptr<const Files>, std::shared_ptr<const TensorTable>>;
+// What weights view.
+struct Viewed {
+  std::shared_ptr<const Files> files;
+  std::shared_ptr<const Files> dense;
+  std::shared_ptr<const TensorTable> table;
+};
 
 // The name that the file gives a tensor of GGUF's name. `prefix`: "model." in a causal language model, nothing in a
 // bare one (embedding models are published so).
@@ -87,6 +93,14 @@ const HfFamily* find_family(const nlohmann::json& config, const std::string& whe
                           nearest_hf_family(type)));
 }
 
+QuantConfig read_quantization(const std::filesystem::path& directory, const nlohmann::json& config) {
+  const QuantConfig stated = read_quant_config(config, (directory / "config.json").string());
+  const auto path = directory / "hf_quant_config.json";
+  const auto separate = read_json_file(path);
+  if (stated.method != QuantConfig::Method::kNone || !separate) return stated;
+  return read_separate_quant_config(*separate, path.string());
+}
+
 std::string read_chat_template(const std::filesystem::path& directory) {
   if (const auto text = read_text_file(directory / "chat_template.jinja")) return *text;
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
@@ -130,11 +144,15 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   }
 
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
-  const QuantConfig quantization = read_quant_config(*config, config_path.string());
+  const QuantConfig quantization = read_quantization(directory, *config);
   const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
   TensorTable& tensors = *tensors_owner;
+  const auto dense = std::make_shared<const Files>(open_dense_modules(directory));
+  for (StoredTensor& tensor : dense_tensors(*dense, directory))
+    tensors.add(std::move(tensor));
   if (family == nullptr) {
     name_tensors(tensors, out.spec.config);
+    read_dense_sizes(tensors, out.spec);
   } else {
     text = with_class_defaults(text, *family);
     const JsonObject object(text, config_path.string());
@@ -167,7 +185,7 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
   // Weights are views of the files and of what the table makes rows with.
-  out.files = std::make_shared<const FilesAndTable>(files, tensors_owner);
+  out.files = std::make_shared<const Viewed>(Viewed{files, dense, tensors_owner});
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

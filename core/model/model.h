@@ -39,6 +39,7 @@ struct StepArrays {
 
   std::int64_t slice_rows = 0;                   // rows computed at once; 0: as many as the model likes
   const std::atomic<bool>* interrupt = nullptr;  // once true, the pass ends after the slice that it computes
+  bool cuts_slices = false;  // or at once, between two of its layers: then that slice was computed for nothing
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
 };
@@ -46,9 +47,10 @@ struct StepArrays {
 // Of the rows that were computed, the first of the step: all, unless the pass was interrupted.
 struct ModelOutput {
   std::int64_t num_rows = 0;
-  MatrixView logits;  // [logit_rows, vocab_size]
-  MatrixView hidden;  // [hidden_rows, hidden_size]
-  MatrixView labels;  // [label_rows, num_labels]
+  bool cut_slice = false;  // the pass ended within the slice behind those rows
+  MatrixView logits;       // [logit_rows, vocab_size]
+  MatrixView hidden;       // [hidden_rows, hidden_size]
+  MatrixView labels;       // [label_rows, num_labels]
 };
 
 // What layers with a window keep where they do not keep all tokens, and what is left to the others. Each layer has its

@@ -27,9 +27,7 @@ void require_model_path(const std::filesystem::path& path) {
   const std::string text = printable(path.string());
   if (looks_like_repository(text)) {
     throw StartupError(
-        fmt::format("{0}: no such file; for the Hugging Face repository of that name, download it first: "
-                    "hf download {0} --local-dir models, then give the directory or its GGUF file",
-                    text));
+        fmt::format("{0}: no such file; --hf {0} downloads and serves the Hugging Face repository of that name", text));
   }
   throw StartupError(fmt::format("{}: no such file or directory", text));
 }

@@ -33,6 +33,7 @@ struct Request {
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
   std::int32_t priority = 0;                      // lower runs earlier
+  bool is_background = false;                     // of a batch: it uses what all others leave, whatever its priority
   std::shared_ptr<const Grammar> grammar;         // may be null
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;

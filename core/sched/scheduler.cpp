@@ -19,6 +19,7 @@ constexpr std::size_t kNextToStart = 8;  // waiting sequences that are made read
 // Under kPriority the level ages as the order of waiting does, so that the most important sequence there is stays so
 // later ones: no sequence is preempted for ever.
 std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
+  if (request.is_background) return kBackgroundLevel;
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
 }
 
@@ -97,7 +98,10 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   limits_ = limits;
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
+  const bool has_lists_alone = num_running() + num_waiting() == num_of_lists_;
+  num_steps_with_lists_alone_ = has_lists_alone ? num_steps_with_lists_alone_ + 1 : 0;
   find_prompts();
+  displace_background(plan);
   if (num_places_left() == 0) take_places(plan);
   const std::size_t num_displaced = plan.preempted.size();
   choose_streams();
@@ -204,11 +208,13 @@ void Scheduler::begin(Sequence& sequence) {
     kv_.close(sequence.table);
     throw;
   }
+  num_of_lists_ += sequence.continues_list ? 1 : 0;
 }
 
 void Scheduler::enter_running(Sequence& sequence) {
   sequence.state = Sequence::State::kRunning;
   num_running_choices_ += sequence.is_choice ? 1 : 0;
+  num_running_of_lists_ += sequence.continues_list ? 1 : 0;
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, more_important), &sequence);
 }
 
@@ -217,6 +223,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   QUIRE_CHECK(place != running_.end() && *place == &sequence, "a running sequence has one place");
   running_.erase(place);
   num_running_choices_ -= sequence.is_choice ? 1 : 0;
+  num_running_of_lists_ -= sequence.continues_list ? 1 : 0;
   waiting_.wake(sequence);
 }
 
@@ -225,8 +232,8 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
   for (std::size_t i = 0; i < plan.entries.size(); ++i) {
     const StepEntry& entry = plan.entries[i];
     const EntryOutput done = output.of(plan, i);
-    const std::int64_t num_kept = done.num_kept(entry);
     Sequence& sequence = *entry.sequence;
+    const std::int64_t num_kept = num_kept_after(entry, done);
     const bool was_streaming = sequence.prompt_computed();
     sequence.num_scheduled = 0;
     sequence.num_computed += num_kept;
@@ -249,7 +256,21 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       blocked_need_.reset();
     }
   }
-  observe(plan, output.seconds);
+  if (output.cut_slice) {
+    uncut_seconds_ = 0.0;  // its time says little of what was kept
+  } else {
+    uncut_seconds_ += output.seconds;
+    observe(plan, output.seconds);
+  }
+}
+
+// A recurrent state that went over a wrong draft goes back to where it stood before the step: what was right of it is
+// computed again, with the same bits.
+std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput& done) {
+  const bool has_copy = entry.sequence->table.state_before_drafts != kNoState;
+  const bool all_right = done.num_accepted == entry.num_drafts;
+  if (has_copy) kv_.settle_drafts(entry.sequence->table, all_right);
+  return has_copy && !all_right ? 0 : done.num_kept(entry);
 }
 
 // Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.
@@ -272,6 +293,7 @@ void Scheduler::abandon(StepPlan& plan) {
 void Scheduler::fork(Sequence& parent, Sequence& child) {
   QUIRE_CHECK(child.state == Sequence::State::kNew, "a new sequence is forked");
   child.cache_salt = parent.cache_salt;
+  child.continues_list = parent.continues_list;
   begin(child);
   child.num_cached_tokens = parent.num_cached_tokens;
   child.has_started = true;
@@ -304,6 +326,7 @@ void Scheduler::finish(Sequence& sequence) {
   } else {
     return;
   }
+  num_of_lists_ -= sequence.continues_list ? 1 : 0;
   waiting_.ended(sequence);
   kv_.close(sequence.table);
   sequence.state = Sequence::State::kDone;

@@ -2,11 +2,13 @@
 // Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
 // Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at least one
 // sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
-// ages it, then older), a choice of a request also for another request's first place; one in the plan keeps its blocks
-// until commit.
+// ages it, then older), a choice of a request also for another request's first place, a background one for any other;
+// one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a part of
+// the places and, beside others, of a step's time.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -69,13 +71,14 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
-  static constexpr std::size_t kMostCollected = 32;  // waiting sequences that are looked at together
+  static constexpr std::size_t kMostCollected = 48;  // waiting sequences that are looked at together
 
-  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, then the
-  // shortest remainder first.
+  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, those of
+  // lists last, then the shortest remainder first.
   struct Order {
     std::int64_t priority;
     double counter;
+    bool continues_list;
     std::int64_t num_remaining;
     Clock::time_point arrival;
     std::int64_t id;
@@ -108,6 +111,7 @@ class Scheduler {
   Sequence* choose_victim(const Sequence& sequence) const;
   void preempt(StepPlan& plan, Sequence& sequence);
   void keep_windows(Sequence& sequence, std::int64_t num_computed);
+  std::int64_t num_kept_after(const StepEntry& entry, const EntryOutput& done);
   void release(Sequence& sequence, WhenEvicted when_evicted);
   bool swaps(const Sequence& victim) const;
   void begin(Sequence& sequence);
@@ -123,22 +127,33 @@ class Scheduler {
   std::int64_t most_drafts() const;
 
   // scheduler_prompts.cpp: how streams and the prompts in progress share a step.
-  double stream_seconds() const;
+  double stream_seconds(double most) const;
+  double list_seconds() const;
   void choose_streams();
+  void take_turns(bool of_lists, double limit, StepTerms& terms, std::optional<Importance>& last);
   void find_prompts();
+  void set_slices(StepPlan& plan) const;
   void set_prompt_budget(StepPlan& plan);
   Order order_of(const Sequence& sequence, std::int64_t num_remaining) const;
   Order order_of(const Sequence& running) const;
   void share_prompts(StepPlan& plan);
+  std::int64_t wanted_of(const Share& share) const;
+  void add_to(Share& share, std::int64_t num_tokens);
   std::int64_t least_chunk(const Sequence& sequence, std::int64_t wanted) const;
   void give(Share& share, std::int64_t num_tokens, double seconds);
   void give_whole(Share& share, std::int64_t num_tokens, double seconds);
   void place_prompts(StepPlan& plan);
 
+  // scheduler_background.cpp: background requests use what others leave.
+  void displace_background(StepPlan& plan);
+  void choose_background();
+  void give_background(Share& share);
+
   // scheduler_admission.cpp: who starts.
   void admit_waiting(StepPlan& plan);
   void take_places(StepPlan& plan);
   bool find_candidates();
+  bool has_list_place() const;
   Candidate* choose_candidate();
   bool goes_before(const Candidate& a, const Candidate& b) const;
   bool is_oldest(const Sequence& head) const;
@@ -167,16 +182,21 @@ class Scheduler {
   StepCost cost_;
   std::vector<Sequence*> running_;  // most important first
   std::int64_t num_running_choices_ = 0;
+  std::int64_t num_running_of_lists_ = 0;
+  std::int64_t num_of_lists_ = 0;  // that wait or run
   std::vector<Sequence*> next_to_start_;
 
   // Of the plan being made.
   StepLimits limits_;
-  std::int64_t budget_ = 0;         // tokens left
-  std::int64_t prompt_budget_ = 0;  // of them, for prompts
-  double prompt_seconds_ = 0.0;     // time left for prompts
-  double step_seconds_ = 0.0;       // time that streams leave of max_step_time
-  std::int64_t num_bounded_ = 0;    // tokens of sequences with a max_chunk
-  std::int64_t num_given_ = 0;      // to prompts
+  std::int64_t budget_ = 0;          // tokens left
+  std::int64_t prompt_budget_ = 0;   // of them, for prompts
+  double prompt_seconds_ = 0.0;      // time left for prompts
+  double step_seconds_ = 0.0;        // time that streams leave of max_step_time
+  double kept_from_lists_s_ = 0.0;   // of prompt_seconds_, what lists' prompts do not get
+  std::int64_t num_bounded_ = 0;     // tokens of sequences with a max_chunk
+  std::int64_t num_given_ = 0;       // to prompts
+  bool has_foreground_ = false;      // something runs that is not of the background
+  double background_seconds_ = 0.0;  // where it does: time left for the background
   std::vector<Drafted> drafted_;
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
@@ -185,10 +205,13 @@ class Scheduler {
   Sequence* blocked_ = nullptr;   // the head, where there is no room for it
   KvRoom room_beside_blocked_{};  // that those which start before it may come to need
 
-  double oldest_credit_ = 0.0;           // tokens that are due to the oldest prompt
-  std::optional<KvRoom> blocked_need_;   // nothing starts before so much is available
-  std::int64_t num_started_ = 0;         // each time that a sequence began to run
-  std::optional<Importance> last_turn_;  // where not all streams fit a step: of the last that went on
+  double uncut_seconds_ = std::numeric_limits<double>::infinity();  // of steps, since an arrival cut a slice
+  double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
+  std::optional<KvRoom> blocked_need_;                              // nothing starts before so much is available
+  std::int64_t num_started_ = 0;                                    // each time that a sequence began to run
+  std::optional<Importance> last_turn_;       // where not all streams fit a step: of the last that went on
+  std::optional<Importance> last_list_turn_;  // of those of lists
+  std::int64_t num_steps_with_lists_alone_ = 0;
   std::uint64_t num_preemptions_ = 0;
   std::uint64_t num_swaps_ = 0;
   std::uint64_t prefix_queries_ = 0;

@@ -10,11 +10,12 @@ namespace {
 // Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr int kCollections = 4;           // times in a step that those are replaced which turn out to wait for others
-constexpr int kMaxBypassed = 8;           // times that the first in the policy's order lets a later one start before it
-constexpr int kMostDisplaced = 4;         // choices in one step
-constexpr std::int64_t kPartsOfStep = 4;  // of windows' parts, at most a quarter is left to a step's prompt tokens
-constexpr std::int64_t kTurn = 8;         // tokens that a choice generates before it gives its place up again
+constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
+constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
+constexpr int kMostDisplaced = 4;  // choices in one step
+constexpr std::int32_t kPlacesNotOfLists = 4;  // one in so many is kept from what continues a list
+constexpr std::int64_t kPartsOfStep = 4;       // of windows' parts, at most a quarter is left to a step's prompt tokens
+constexpr std::int64_t kTurn = 8;              // tokens that a choice generates before it gives its place up again
 
 // A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
 constexpr double kReturningPart = 0.9;
@@ -44,7 +45,9 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 void Scheduler::take_places(StepPlan& plan) {
   if (waiting_.all_parked() || (num_running_choices_ == 0 && !by_class())) return;
   if (!find_candidates()) return;
-  std::erase_if(candidates_, [](const Candidate& each) { return each.sequence->is_choice; });
+  std::erase_if(candidates_, [](const Candidate& each) {
+    return each.sequence->is_choice || each.sequence->continues_list || each.sequence->request->is_background;
+  });
   for (int i = 0; i < kMostDisplaced && !candidates_.empty(); ++i) {
     const auto best = std::min_element(candidates_.begin(), candidates_.end(),
                                        [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
@@ -69,6 +72,11 @@ Sequence* Scheduler::choose_displaced(const Sequence& waiting) const {
   return found == running_.rend() ? nullptr : *found;
 }
 
+// Others find a place beside lists.
+bool Scheduler::has_list_place() const {
+  return num_running_of_lists_ < options_.max_num_seqs - options_.max_num_seqs / kPlacesNotOfLists;
+}
+
 // False where nothing could start. Those whose next tokens another is computing wait for it out of the order.
 bool Scheduler::find_candidates() {
   bool has_parked = true;
@@ -79,6 +87,7 @@ bool Scheduler::find_candidates() {
     waiting_.collect(options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostCollected, collected_);
     for (Sequence* sequence : collected_) {
       if (sequence->table.is_restoring) continue;  // its blocks come back from a tier below
+      if (sequence->continues_list && !has_list_place()) continue;
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
       if (parks(*sequence, match)) {
         has_parked = true;
@@ -226,6 +235,7 @@ bool Scheduler::may_bypass(const Sequence& sequence) const {
 }
 
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
+  if (sequence.continues_list && !has_list_place()) return false;
   const PrefixMatch match = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
   if (parks(sequence, match) || !may_bypass(sequence)) return false;
   const KvRoom need = room_needed({&sequence, match, {}});

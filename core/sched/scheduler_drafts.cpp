@@ -29,7 +29,7 @@ void Scheduler::place_drafts(StepPlan& plan) {
   const bool is_priced = cost_.known();
   double num_expected = static_cast<double>(plan.num_streaming);
   double seconds = cost_.seconds(plan.terms);
-  double limit = std::min(stream_seconds(), limits_.max_seconds);
+  double limit = std::min(stream_seconds(max_step_seconds()), limits_.max_seconds);
   if (plan.num_streaming > 1 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
   const std::int64_t most = most_drafts();
   while (!drafted_.empty() && plan.num_drafts < most) {
@@ -66,6 +66,7 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
     const StepEntry& entry = plan.entries[i];
     const Sequence& sequence = *entry.sequence;
+    if (has_foreground_ && sequence.request->is_background) continue;
     if (sequence.drafts.empty() || entry.num_tokens != sequence.num_remaining()) continue;
     const double ktokens = static_cast<double>(sequence.num_tokens()) / 1000.0;
     drafted_.push_back({i, sequence.draft_rate, price.stream + ktokens * price.stream_ktoken});
@@ -73,8 +74,8 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// False where it needs a block, or a part of one, and there is none to spare: nothing is preempted for a draft, now or
-// in the next step.
+// False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is
+// preempted for a draft, now or in the next step.
 bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
@@ -82,6 +83,12 @@ bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   if (needs_block && !KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
     return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
+  const bool is_first = entry.num_drafts == 0;
+  // Those that could start in this step need a state each.
+  if (kv_.has_states() && is_first &&
+      !kv_.keep_state_before_drafts(sequence.table, num_places_left(), plan.transfers.copies)) {
+    return false;
+  }
   plan.terms.add_stream(end, 1);
   ++entry.num_tokens;
   ++entry.num_drafts;

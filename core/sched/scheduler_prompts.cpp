@@ -10,8 +10,15 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinPromptChunk = 16;
-constexpr double kOldestPart = 0.25;   // of a step's prompt tokens, so that a long prompt ends whatever else comes
-constexpr double kStreamsPart = 0.75;  // of a step that streams fill, while there are prompts
+constexpr double kOldestPart = 0.25;        // of a step's prompt tokens, so that a long prompt ends whatever else comes
+constexpr double kStreamsPart = 0.75;       // of a step that streams fill, while there are prompts
+constexpr double kLongSliceOfFixed = 20.0;  // seconds of a slice that an arrival may cut, of a step's fixed price
+constexpr double kUncutOfLongSlice = 20.0;  // of such a slice's time, that passes between two that are cut
+// Of a step, for sequences of lists: little, for a request that arrives beside them waits for the rest of one such step
+// and for its own; but three times the fixed price, which is paid again in each step.
+constexpr double kListStep = 0.025;
+constexpr double kListStepOfFixed = 3.0;
+constexpr std::int64_t kListsAlone = 64;  // steps without other sequences, after which lists get whole steps
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 bool older(const Sequence& a, const Sequence& b) {
@@ -21,13 +28,15 @@ bool older(const Sequence& a, const Sequence& b) {
 }  // namespace
 
 bool Scheduler::Order::operator<(const Order& other) const {
-  return std::tie(priority, counter, num_remaining, arrival, id) <
-         std::tie(other.priority, other.counter, other.num_remaining, other.arrival, other.id);
+  return std::tie(priority, counter, continues_list, num_remaining, arrival, id) <
+         std::tie(other.priority, other.counter, other.continues_list, other.num_remaining, other.arrival, other.id);
 }
 
 Scheduler::Order Scheduler::order_of(const Sequence& sequence, std::int64_t num_remaining) const {
-  return {by_class() ? sequence.request->priority : 0, waiting_.counter(sequence), num_remaining,
-          sequence.request->arrival, sequence.id.value};
+  const Request& request = *sequence.request;
+  const std::int64_t priority = request.is_background ? kBackgroundLevel : by_class() ? request.priority : 0;
+  return {priority,        waiting_.counter(sequence), sequence.continues_list, num_remaining,
+          request.arrival, sequence.id.value};
 }
 
 // A prompt that others wait for is as urgent as the most urgent of them.
@@ -38,36 +47,59 @@ Scheduler::Order Scheduler::order_of(const Sequence& running) const {
   return std::min(own, order_of(*waits, std::max<std::int64_t>(waits->num_tokens() - running.num_computed, 1)));
 }
 
-// What streams may take of a step where its time is bounded: a part is left to prompts.
-double Scheduler::stream_seconds() const {
-  const double most = max_step_seconds();
+// What streams may take of a step of `most` seconds: a part is left to prompts.
+double Scheduler::stream_seconds(double most) const {
   const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
   if (!has_prompts) return most;
   return std::min(kStreamsPart * most, most - cost_.prompt_seconds(0, kMinPromptChunk));
 }
 
-// All who stream go on. Where that would take longer than a step may, they take turns: as many as fit, in the order of
-// importance, beginning after the last one of the step before.
+// What a step with sequences of lists may take for them, beside what others have of it.
+double Scheduler::list_seconds() const {
+  if (num_of_lists_ == 0 || options_.max_step_time_ms == 0.0 || num_steps_with_lists_alone_ > kListsAlone)
+    return kNoLimit;
+  return std::max(kListStep, kListStepOfFixed * cost_.fixed_seconds());
+}
+
+// All who stream go on. Where that would take longer than a step may, they take turns.
 void Scheduler::choose_streams() {
-  StepTerms terms;
-  for (Sequence* sequence : running_) {
+  for (Sequence* sequence : running_)
     sequence->streams_now = sequence->streams() && sequence->num_remaining() > 0 && !sequence->keeps_blocks;
-    if (sequence->streams_now) terms.add_stream(sequence->num_computed, sequence->num_remaining());
+  choose_background();
+  StepTerms all;
+  for (const Sequence* sequence : running_) {
+    if (sequence->streams_now) all.add_stream(sequence->num_computed, sequence->num_remaining());
   }
-  const double limit = stream_seconds();
-  if (!cost_.known() || cost_.seconds(terms) <= limit) return last_turn_.reset();
-  const auto comes_after = [](const std::optional<Importance>& last, const Sequence* each) {
-    return last < importance(*each);
+  const double limit = stream_seconds(max_step_seconds());
+  const double list_limit = num_running_of_lists_ > 0 ? std::min(limit, stream_seconds(list_seconds())) : limit;
+  if (!cost_.known() || cost_.seconds(all) <= list_limit) {
+    last_turn_.reset();
+    last_list_turn_.reset();
+    return;
+  }
+  StepTerms terms;
+  take_turns(false, limit, terms, last_turn_);
+  take_turns(true, list_limit, terms, last_list_turn_);
+}
+
+// As many as fit, one at least, in the order of importance, beginning after the last one of the step before.
+void Scheduler::take_turns(bool of_lists, double limit, StepTerms& terms, std::optional<Importance>& last) {
+  const auto comes_after = [](const std::optional<Importance>& turn, const Sequence* each) {
+    return turn < importance(*each);
   };
-  const auto first = std::upper_bound(running_.begin(), running_.end(), last_turn_, comes_after) - running_.begin();
-  terms = {};
+  const auto first = std::upper_bound(running_.begin(), running_.end(), last, comes_after) - running_.begin();
+  StepTerms wanted = terms;
+  bool is_first = true;
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[(static_cast<std::size_t>(first) + i) % running_.size()];
+    if (has_foreground_ && sequence.request->is_background) sequence.streams_now = false;
+    if (!sequence.streams_now || sequence.continues_list != of_lists) continue;
+    wanted.add_stream(sequence.num_computed, sequence.num_remaining());
+    sequence.streams_now = is_first || cost_.seconds(wanted) <= limit;
     if (!sequence.streams_now) continue;
-    const bool is_first = terms.num_streams == 0.0;
-    terms.add_stream(sequence.num_computed, sequence.num_remaining());
-    sequence.streams_now = is_first || cost_.seconds(terms) <= limit;
-    if (sequence.streams_now) last_turn_ = importance(sequence);
+    is_first = false;
+    terms = wanted;
+    last = importance(sequence);
   }
 }
 
@@ -82,6 +114,18 @@ void Scheduler::find_prompts() {
   std::sort(shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return a.order < b.order; });
 }
 
+// A slice takes what a step may take, or longer where a step's fixed price would be a large part of that. An arrival
+// cuts a longer one, and what that wastes stays a small part of the time: for a while, slices are short then.
+void Scheduler::set_slices(StepPlan& plan) const {
+  const double fixed_s = cost_.fixed_seconds();
+  const double long_s = kLongSliceOfFixed * fixed_s;
+  double slice_s = max_step_seconds();
+  plan.cuts_slices = long_s > slice_s && uncut_seconds_ >= kUncutOfLongSlice * long_s;
+  if (plan.cuts_slices) slice_s = long_s;
+  const std::int64_t end = shares_.empty() ? 0 : shares_[0].sequence->num_tokens();
+  plan.slice_tokens = std::max(cost_.prompt_tokens_within(slice_s - fixed_s, end), kMinPromptChunk);
+}
+
 // The time and the tokens that streaming sequences leave to prompts.
 void Scheduler::set_prompt_budget(StepPlan& plan) {
   const double streams_s = cost_.seconds(plan.terms);
@@ -93,15 +137,16 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
   const bool alone = num_running() + num_waiting() == 1 && !limits_.is_awaited;
   if (alone && limits_.can_end_early && most < kNoLimit) {
     plan.interruptible = true;
-    const std::int64_t end = shares_.empty() ? 0 : shares_[0].sequence->num_tokens();
-    plan.slice_tokens = std::max(cost_.prompt_tokens_within(most - cost_.fixed_seconds(), end), kMinPromptChunk);
+    set_slices(plan);
   } else {
     limit = std::min(limit, most);
   }
   step_seconds_ = most - streams_s;
   prompt_budget_ = budget_;
   prompt_seconds_ = kNoLimit;
+  kept_from_lists_s_ = 0.0;
   if (limit == kNoLimit) return;
+  kept_from_lists_s_ = std::max(limit - list_seconds(), 0.0);
   prompt_seconds_ = std::max(limit - streams_s, cost_.prompt_seconds(0, kMinPromptChunk));
   prompt_budget_ = std::min(budget_, std::max(cost_.prompt_tokens_within(prompt_seconds_, 0), kMinPromptChunk));
 }
@@ -124,14 +169,30 @@ std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wante
   return std::clamp<std::int64_t>(cost_.prompt_tokens_within(step_seconds_, sequence.num_computed), 1, least);
 }
 
-void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
-  if (options_.whole_prompts) return give_whole(share, num_tokens, seconds);
+// To where a recurrent state is to be kept, at most.
+std::int64_t Scheduler::wanted_of(const Share& share) const {
   const Sequence& sequence = *share.sequence;
   const std::int64_t from = sequence.num_computed + share.num_tokens;
-  std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
-  // To where a recurrent state is to be kept.
+  const std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
   const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
-  if (kv_.has_states() && border != sequence.borders.end()) wanted = std::min(wanted, *border - from);
+  return kv_.has_states() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
+}
+
+void Scheduler::add_to(Share& share, std::int64_t num_tokens) {
+  const std::int64_t from = share.sequence->num_computed + share.num_tokens;
+  num_given_ += num_tokens;
+  share.num_tokens += num_tokens;
+  prompt_budget_ -= num_tokens;
+  prompt_seconds_ -= cost_.prompt_seconds(from, num_tokens);
+  if (share.sequence->has_bound()) num_bounded_ += num_tokens;
+}
+
+void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
+  const Sequence& sequence = *share.sequence;
+  if (sequence.continues_list) seconds -= kept_from_lists_s_;
+  if (options_.whole_prompts) return give_whole(share, num_tokens, seconds);
+  const std::int64_t from = sequence.num_computed + share.num_tokens;
+  const std::int64_t wanted = wanted_of(share);
   std::int64_t given = std::min(wanted, num_tokens);
   if (sequence.has_bound()) given = std::min(given, sequence.max_chunk - num_bounded_);
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
@@ -142,18 +203,20 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
     if (num_given_ > 0) return;
     if (!sequence.has_bound()) given = std::max(given, least_chunk(sequence, wanted));
   }
-  num_given_ += given;
-  share.num_tokens += given;
-  prompt_budget_ -= given;
-  prompt_seconds_ -= cost_.prompt_seconds(from, given);
-  if (sequence.has_bound()) num_bounded_ += given;
+  add_to(share, given);
 }
 
 void Scheduler::share_prompts(StepPlan& plan) {
   num_given_ = 0;
-  if (shares_.size() > 1) {
+  // Those of the background, which are behind all others; without others they share as these do.
+  const auto background = has_foreground_
+                              ? std::find_if(shares_.begin(), shares_.end(),
+                                             [](const Share& each) { return each.order.priority == kBackgroundLevel; })
+                              : shares_.end();
+  const std::span<Share> prompts(shares_.begin(), background);
+  if (prompts.size() > 1) {
     const auto oldest = std::min_element(
-        shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
+        prompts.begin(), prompts.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
     // In a step that has room for few tokens the oldest gets a chunk of its own from time to time.
     oldest_credit_ += kOldestPart * static_cast<double>(prompt_budget_);
     const auto due = static_cast<std::int64_t>(oldest_credit_);
@@ -168,9 +231,13 @@ void Scheduler::share_prompts(StepPlan& plan) {
       oldest_credit_ = 0.0;
     }
   }
-  for (Share& share : shares_)
+  for (Share& share : prompts)
     give(share, prompt_budget_, prompt_seconds_);
+  for (Share& share : std::span(background, shares_.end()))
+    give_background(share);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
+  plan.cuts_slices = plan.cuts_slices && plan.interruptible;
+  if (!plan.interruptible) plan.slice_tokens = 0;
 }
 
 // In the order of importance. Their blocks they have had since they were admitted, and parts for a block's tokens more

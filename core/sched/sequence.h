@@ -61,7 +61,8 @@ struct Sequence {
   std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started
   std::int32_t num_preemptions = 0;
   bool has_started = false;
-  bool is_choice = false;  // forked from another sequence of its request
+  bool is_choice = false;       // forked from another sequence of its request
+  bool continues_list = false;  // of a list of prompts, behind its first
 
   // The scheduler's own.
   std::int64_t level = 0;               // of importance, lower first; then the older

@@ -108,11 +108,28 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
   const double noise = kNoise * std::max(seconds, predicted);
   const double variance = dot(in_step, gain) + noise * noise;
   for (std::size_t i = 0; i < kNumStepTerms; ++i)
-    prices_[i] = std::max(0.0, prices_[i] + gain[i] / variance * surprise);
+    prices_[i] += gain[i] / variance * surprise;
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     for (std::size_t j = 0; j < kNumStepTerms; ++j)
       covariance_[i][j] -= gain[i] * gain[j] / variance;
   }
+  keep_positive();
+}
+
+// The likeliest prices of which none is below zero. What one of them may not take the others do, as they are
+// correlated with it: set to zero alone, it would make the sum too large, which the next step would take for a change
+// of the machine's speed.
+void StepCost::keep_positive() {
+  for (std::size_t round = 0; round < kNumStepTerms; ++round) {
+    const auto lowest = static_cast<std::size_t>(std::ranges::min_element(prices_) - prices_.begin());
+    const double below = prices_[lowest];
+    if (below >= 0.0) return;
+    for (std::size_t i = 0; i < kNumStepTerms; ++i)
+      prices_[i] -= covariance_[i][lowest] / covariance_[lowest][lowest] * below;
+    prices_[lowest] = 0.0;
+  }
+  for (double& price : prices_)
+    price = std::max(price, 0.0);
 }
 
 double StepCost::prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const {

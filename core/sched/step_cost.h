@@ -57,6 +57,7 @@ class StepCost {
  private:
   void begin(double seconds);
   void drift(const StepVector& terms, double seconds, double speed);
+  void keep_positive();
 
   StepVector prices_{};
   std::array<StepVector, kNumStepTerms> covariance_{};

@@ -53,10 +53,11 @@ struct StepPlan {
   std::int64_t num_drafts = 0;         // of num_tokens, in those entries
   std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
 
-  // An arrival may end the step early, between two slices of at most slice_tokens rows. Slices are cut from the
-  // entries in order; an entry may be cut.
+  // An arrival may end the step early, between two slices of at most slice_tokens rows (0: the step is whole). Slices
+  // are cut from the entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
+  bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
 
   StepTerms terms;                 // of what is to be computed; from commit on, of what was
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
@@ -68,8 +69,8 @@ struct StepPlan {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    transfers.copies.reserve(5 *
-                             num_sequences);  // of each a shared tail and its part for windows, a state, two snapshots
+    // Of each a shared tail and its part for windows, a state, one from before drafts, two snapshots.
+    transfers.copies.reserve(6 * num_sequences);
   }
   void clear() {
     entries.clear();
@@ -82,6 +83,7 @@ struct StepPlan {
     num_prompt_tokens = 0;
     interruptible = false;
     slice_tokens = 0;
+    cuts_slices = false;
     terms = {};
     predicted_seconds = 0.0;
   }
@@ -99,6 +101,7 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
+  bool cut_slice = false;              // it ended within a slice: more was computed than `entries` say
   double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
   MoveTimes moved{};                   // that its moves took
   // As they were asked for; of rows that were not computed, nothing.
@@ -109,6 +112,7 @@ struct StepOutput {
 
   void clear() {
     entries.clear();
+    cut_slice = false;
     seconds = 0.0;
     moved = {};
     tokens.clear();
@@ -134,9 +138,15 @@ struct StepOutput {
 // What is known outside of the scheduler when a step is planned.
 struct StepLimits {
   std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
-  bool is_awaited = false;               // another engine waits for the compute threads
-  bool can_end_early = false;            // an interruptible plan ends at a slice's border when something arrives
-  double max_seconds = std::numeric_limits<double>::infinity();  // what other engines leave to this step
+  bool is_awaited = false;               // another engine has work for the compute threads
+  // An interruptible plan ends at a slice's border, or within a slice where it cuts_slices, when a request arrives or
+  // another engine asks for its turn. Only the prompt of a sequence that has the scheduler to itself, while is_awaited
+  // is false, is planned so: beyond max_step_time. One stream alone is never interrupted: its step is one slice.
+  bool can_end_early = false;
+  // What other engines leave to this step; infinite where none has streams with a target. It bounds prompt tokens, of
+  // which a step computes 16 at least, and drafts. It does not bound streams, alone or many: each step continues as
+  // many as max_step_time allows.
+  double max_seconds = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace quire

@@ -39,7 +39,9 @@ QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
   const Request& request = *sequence.request;
   std::int64_t rank = nanoseconds(request.arrival);
   std::int64_t importance = 0;
-  if (options_.policy == SchedulerPolicy::kPriority) {
+  if (request.is_background) {
+    importance = kBackgroundLevel;  // by arrival, whether or not it has started
+  } else if (options_.policy == SchedulerPolicy::kPriority) {
     rank = aged_rank(request, options_.priority_aging_s);
     importance = request.priority;
   } else if (options_.policy == SchedulerPolicy::kFair && sequence.has_started) {
@@ -49,7 +51,8 @@ QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
 }
 
 KeyQueue::Lane& WaitingQueue::lane_of(const Sequence& sequence) {
-  return sequence.waiting.queue->lanes[sequence.waiting.is_bounded ? 1 : 0];
+  const std::size_t lane = sequence.continues_list ? 2 : sequence.waiting.is_bounded ? 1 : 0;
+  return sequence.waiting.queue->lanes[lane];
 }
 
 double WaitingQueue::weight_of(const std::string& key_name) const {
@@ -152,6 +155,7 @@ std::span<KeyQueue* const> WaitingQueue::first_by_counter(std::size_t most) {
   first_.resize(std::min(most, not_empty_.size()));
   std::partial_sort_copy(not_empty_.begin(), not_empty_.end(), first_.begin(), first_.end(),
                          [](const KeyQueue* a, const KeyQueue* b) {
+                           if (a->is_background != b->is_background) return b->is_background;
                            return a->counter != b->counter ? a->counter < b->counter : a->number < b->number;
                          });
   return first_;
@@ -174,13 +178,14 @@ void WaitingQueue::collect(std::size_t window, std::size_t most, std::vector<Seq
 }
 
 bool WaitingQueue::comes_before(Sequence& a, Sequence& b) const {
+  if (a.request->is_background != b.request->is_background) return b.request->is_background;
   const double counter_a = counter(a);
   const double counter_b = counter(b);
   return counter_a != counter_b ? counter_a < counter_b : ByRank()(place_of(a), place_of(b));
 }
 
 void WaitingQueue::charge(const Sequence& sequence, std::int64_t num_tokens) {
-  if (options_.policy != SchedulerPolicy::kFair) return;
+  if (options_.policy != SchedulerPolicy::kFair || sequence.request->is_background) return;
   KeyQueue& queue = *sequence.waiting.queue;
   queue.counter += static_cast<double>(num_tokens) / queue.weight;
 }
@@ -194,7 +199,7 @@ void WaitingQueue::reserve(std::int64_t num_begun) {
   const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun);
   if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
   for (auto* queues : {&not_empty_, &first_}) {
-    if (queues->capacity() < queues_.size()) queues->reserve(2 * queues_.size());
+    if (queues->capacity() <= queues_.size()) queues->reserve(2 * queues_.size() + 1);
   }
   std::array<Node, kNodes> nodes;
   for (Node& node : nodes) {
@@ -206,6 +211,13 @@ void WaitingQueue::reserve(std::int64_t num_begun) {
 
 // A key that was idle does not save up for later: it starts level with the least served of those that are live.
 void WaitingQueue::began(Sequence& sequence) {
+  if (sequence.request->is_background) {
+    reserve(num_begun_ + 1);
+    ++num_begun_;
+    ++background_.num_live;
+    sequence.waiting.queue = &background_;
+    return;
+  }
   const bool by_key = options_.policy == SchedulerPolicy::kFair;
   const auto [found, added] = queues_.try_emplace(by_key ? sequence.request->key_name : std::string());
   KeyQueue& queue = found->second;
@@ -230,7 +242,7 @@ void WaitingQueue::ended(const Sequence& sequence) {
   spare_.resize(spare_.size() - kNodes);
   KeyQueue& queue = *sequence.waiting.queue;
   QUIRE_CHECK(queue.num_live > 0, "a request ends once");
-  if (--queue.num_live == 0) last_counter_ = std::max(last_counter_, queue.counter);
+  if (--queue.num_live == 0 && !queue.is_background) last_counter_ = std::max(last_counter_, queue.counter);
 }
 
 }  // namespace quire

@@ -19,6 +19,9 @@
 
 namespace quire {
 
+// Behind whatever priority and time of arrival others have.
+inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
+
 // Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
@@ -36,25 +39,27 @@ struct ByLength {
   bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
 };
 
-// The sequences of one key under fair; all of them otherwise.
+// The sequences of one key under fair, else all of them; those of background requests apart.
 struct KeyQueue {
-  // Those with a bounded chunk stand apart: however many of them wait for each other, the rest is found.
+  // Those with a bounded chunk, and those of lists, stand apart: however many of them wait, the rest is found.
   struct Lane {
     std::set<QueuedSequence, ByRank> by_rank;
     std::set<QueuedSequence, ByLength> by_length;
   };
-  std::array<Lane, 2> lanes;
+  static constexpr std::size_t kNumLanes = 3;
+  std::array<Lane, kNumLanes> lanes;
   double counter = 0.0;
   double weight = 1.0;
   std::int64_t num_live = 0;
-  std::int64_t number = 0;  // in the order in which keys came
+  std::int64_t number = 0;     // in the order in which keys came
+  bool is_background = false;  // behind all others
   std::size_t num_in_order = 0;
   std::size_t place = 0;  // among the queues that are not empty
 };
 
 class WaitingQueue {
  public:
-  explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}
+  explicit WaitingQueue(const SchedulerOptions& options) : options_(options) { background_.is_background = true; }
 
   void add(Sequence& sequence);     // new, or preempted: those come first where the order is not by time alone
   void remove(Sequence& sequence);  // waiting, parked or not
@@ -95,9 +100,10 @@ class WaitingQueue {
 
   SchedulerOptions options_;
   std::map<std::string, KeyQueue> queues_;  // by key name; only "" unless fair
-  std::vector<KeyQueue*> not_empty_;        // in no order
-  std::vector<KeyQueue*> first_;            // scratch of first_by_counter
-  std::vector<Node> spare_;                 // two for each sequence that has begun and has no place in the order
+  KeyQueue background_;
+  std::vector<KeyQueue*> not_empty_;  // in no order
+  std::vector<KeyQueue*> first_;      // scratch of first_by_counter
+  std::vector<Node> spare_;           // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::int64_t num_parked_ = 0;

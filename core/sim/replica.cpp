@@ -103,16 +103,23 @@ void Replica::begin_step() {
   report_.num_restored_blocks += num_restored;
 }
 
-// At the first border between two slices after `time_s`.
+// At the first border between two slices after `time_s`, or at once: then what its slice computed is lost.
 void Replica::end_early(double time_s) {
   plan_.interruptible = false;
-  for (std::int64_t rows = plan_.slice_tokens; rows < plan_.num_tokens; rows += plan_.slice_tokens) {
+  const std::int64_t slice = plan_.slice_tokens;
+  std::int64_t rows = 0;
+  do {
+    rows = std::min(rows + slice, plan_.num_tokens);
     output_.end_early(plan_, rows);
     output_.seconds = restore_s_ + options_.price.seconds(output_.terms_of(plan_));
-    if (clock_s_ + output_.seconds >= time_s) return;
+  } while (rows < plan_.num_tokens && clock_s_ + output_.seconds < time_s);
+  if (plan_.cuts_slices && clock_s_ + output_.seconds > time_s) {
+    output_.end_early(plan_, (rows - 1) / slice * slice);
+    output_.seconds = time_s - clock_s_;
+    output_.cut_slice = true;
+  } else if (rows == plan_.num_tokens) {
+    output_.entries.clear();
   }
-  output_.entries.clear();
-  output_.seconds = restore_s_ + options_.price.seconds(plan_.terms);
 }
 
 void Replica::end_step() {

@@ -72,10 +72,12 @@ void route_row(std::span<const float> logits, const RouteOptions& options, std::
     room.scores[i] += options.choice_bias[i];
   if (options.num_groups > 1) keep_best_groups(options, room);
   choose(room.scores, options.num_chosen, room.is_taken, ids);
+  for (std::int64_t n = 0; n < options.num_chosen; ++n)
+    weights[n] = room.gates[static_cast<std::size_t>(ids[n])];
+  if (options.gate == Gate::kSoftmaxOfChosen) softmax(weights, options.num_chosen);
   float sum = 0.0f;
   for (std::int64_t n = 0; n < options.num_chosen; ++n)
-    sum += weights[n] = room.gates[static_cast<std::size_t>(ids[n])];
-  if (options.gate == Gate::kSoftmaxOfChosen) softmax(weights, options.num_chosen);
+    sum += weights[n];
   constexpr float kSmallestSum = 6.103515625e-5f;
   for (std::int64_t n = 0; n < options.num_chosen; ++n) {
     if (options.normalise) weights[n] /= std::max(sum, kSmallestSum);

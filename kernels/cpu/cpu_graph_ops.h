@@ -47,6 +47,10 @@ class CpuGraphOps final : public GraphOps {
              std::span<float> weights) override;
   void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights, MatrixView x,
                MatrixView gate_up, MatrixView results, MatrixView out) override;
+  void mix_streams(MatrixView factors, MatrixView x, MatrixView out) override;
+  void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) override;
+  void match_length(MatrixView like, MatrixView x) override;
+  void keep_excess(MatrixView x, float deviations, bool of_sample) override;
   void head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) override;
 
  private:

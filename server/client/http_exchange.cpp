@@ -145,6 +145,20 @@ asio::awaitable<Result<int>> HttpExchange::send(const ClientRequest& request, st
   co_return static_cast<int>(state.reply.get().result_int());
 }
 
+std::string_view HttpExchange::field(std::string_view name) const {
+  const auto& head = state_->reply.get();
+  const auto found = head.find(boost::beast::string_view(name.data(), name.size()));
+  return found == head.end() ? std::string_view() : std::string_view(found->value().data(), found->value().size());
+}
+
+void HttpExchange::extend(std::chrono::milliseconds timeout) {
+  state_->stream.tcp().expires_after(timeout);
+}
+
+void HttpExchange::close() {
+  state_->stream.tcp().close();
+}
+
 asio::awaitable<Result<std::string_view>> HttpExchange::read_some() {
   State& state = *state_;
   std::size_t count = 0;

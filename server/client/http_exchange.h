@@ -21,6 +21,12 @@ class HttpExchange {
 
   // Sends the request and reads the reply's head: its status. All that follows must be over after `timeout`.
   boost::asio::awaitable<Result<int>> send(const ClientRequest& request, std::chrono::milliseconds timeout);
+  // A field of the reply's head; empty where it has none of that name. After send().
+  std::string_view field(std::string_view name) const;
+  // From here on, all that follows must be over after `timeout`.
+  void extend(std::chrono::milliseconds timeout);
+  // Closes the connection: what is under way ends with an error.
+  void close();
   // The next piece of the body, valid until the next call; empty at its end.
   boost::asio::awaitable<Result<std::string_view>> read_some();
   // What is left of the body.

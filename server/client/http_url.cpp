@@ -18,6 +18,22 @@ std::string HttpUrl::authority() const {
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
 }
 
+std::optional<HttpUrl> redirected_url(const HttpUrl& from, std::string_view location) {
+  const std::string target(location.substr(0, location.find('#')));
+  const std::string scheme = from.secure ? "https:" : "http:";
+  const std::string root = scheme + "//" + from.authority();
+  if (target.starts_with("//")) return parse_http_url(scheme + target);
+  if (target.starts_with("/")) return parse_http_url(root + target);
+  if (target.substr(0, target.find_first_of("/?")).find(':') != std::string::npos) return parse_http_url(target);
+  const std::string path = from.path.substr(0, from.path.find('?'));
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return parse_http_url(root + (folder.empty() ? "/" : folder) + target);
+}
+
+bool is_same_origin(const HttpUrl& a, const HttpUrl& b) {
+  return a.secure == b.secure && a.host == b.host && a.port == b.port;
+}
+
 std::optional<HttpUrl> parse_http_url(std::string_view text) {
   const auto parsed = boost::urls::parse_uri(boost::core::string_view(text.data(), text.size()));
   if (!parsed) return std::nullopt;

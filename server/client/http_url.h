@@ -20,4 +20,10 @@ struct HttpUrl {
 // Nothing for anything but http[s]://HOST[:PORT][/PATH][?QUERY].
 std::optional<HttpUrl> parse_http_url(std::string_view url);
 
+// Where a redirect's Location leads from `from`; nothing where that is no URL of http.
+std::optional<HttpUrl> redirected_url(const HttpUrl& from, std::string_view location);
+
+// Whether both are on one server: the same scheme, host and port.
+bool is_same_origin(const HttpUrl& a, const HttpUrl& b);
+
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include "server/http/browser_guard.h"
 #include "server/http/characters.h"
 #include "server/http/cors.h"
+#include "server/http/multipart.h"
 
 namespace quire {
 
@@ -76,7 +77,7 @@ std::optional<Response> check_key(ServerState& state, const Settings& settings, 
                                   const Arrival& arrival, Admission& admission) {
   const PageAccess access = access_of(*admission.route, settings.options.security);
   if (auto refusal = host_refusal(settings, head, arrival, access)) return refusal;
-  if (admission.route->access == Access::kAdmin) {
+  if (std::holds_alternative<AdminHandler>(admission.route->answer)) {
     if (auto refusal = cross_site_refusal(head)) return refusal;
   }
   const std::string_view presented = presented_key(head);
@@ -112,11 +113,20 @@ std::optional<Response> media_refusal(const CorsOptions& cors, const RequestHead
   return error_response(415, "unsupported_media_type", "The body must be application/json, not compressed");
 }
 
+// A page can send a form to any site without asking first.
+std::optional<Response> form_refusal(const CorsOptions& cors, const RequestHead& head) {
+  const bool is_foreign = is_cross_site(head) && !has_allowed_origin(cors, head);
+  if (multipart_boundary(head.field("content-type")) && !is_foreign) return std::nullopt;
+  return error_response(415, "unsupported_media_type", "The body must be multipart/form-data");
+}
+
 std::optional<Response> endpoint_refusal(ServerState& state, const Settings& settings, const RequestHead& head,
                                          bool resumes, Admission& admission) {
   if (auto refusal = phase_refusal(state, resumes)) return refusal;
   if (admission.route->method != "POST") return std::nullopt;
-  if (auto refusal = media_refusal(settings.options.cors, head)) return refusal;
+  const CorsOptions& cors = settings.options.cors;
+  if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
+    return refusal;
   if (admission.key == nullptr || resumes) return std::nullopt;
   const auto now = Clock::now();
   auto lease = state.quotas.admit(*admission.key, now);

@@ -8,6 +8,8 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "server/api/common/errors.h"
+#include "server/hub/environment.h"
+#include "server/hub/hub_cache.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -18,10 +20,15 @@ constexpr std::int64_t kMostMemory = std::int64_t{1} << 50;
 constexpr double kMostSeconds = 1e8;
 constexpr std::string_view kWithName[] = {"name", "model", "wait"};
 constexpr std::string_view kWithPath[] = {"name", "model", "wait", "path", "mode", "share"};
-constexpr std::string_view kWithAll[] = {
-    "name",          "model",         "wait",         "path",     "aliases",   "chat_template", "tool_format",
-    "packed_cache",  "max_model_len", "max_num_seqs", "kv_dtype", "kv_memory", "sleep_after",   "max_queued_requests",
-    "max_queue_time"};
+constexpr std::string_view kWithAll[] = {"name",           "model",
+                                         "wait",           "path",
+                                         "aliases",        "chat_template",
+                                         "tool_format",    "packed_cache",
+                                         "max_model_len",  "max_num_seqs",
+                                         "kv_dtype",       "kv_memory",
+                                         "sleep_after",    "max_queued_requests",
+                                         "max_queue_time", "hf",
+                                         "preload"};
 
 using What = ModelOrder::What;
 
@@ -76,6 +83,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 
 void read_load_fields(FieldReader& reader, ModelEntry& model) {
   take_field(model.model.path, reader.string("path"));
+  model.preload = reader.boolean("preload", true);
   take_field(model.model.chat_template, reader.string("chat_template"));
   take_field(model.model.tool_format, reader.string("tool_format"));
   take_field(model.model.packed_cache, reader.string("packed_cache"));
@@ -97,15 +105,20 @@ void read_load_fields(FieldReader& reader, ModelEntry& model) {
   }
 }
 
-// Whether `path` lies in `folder`. By name alone: what an operator links to from there may be used, and a path that
-// climbs is refused.
-bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  if (std::find(path.begin(), path.end(), "..") != path.end()) return false;
-  const auto whole = std::filesystem::absolute(path).lexically_normal();
-  auto root = std::filesystem::absolute(folder).lexically_normal();
-  if (!root.has_filename()) root = root.parent_path();  // "/models/" is "/models"
-  const auto [end, unused] = std::mismatch(root.begin(), root.end(), whole.begin(), whole.end());
-  return end == root.end() || root == root.root_path();
+// `hf` instead of `path`: a model that was downloaded before.
+Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
+  const auto text = reader.string("hf");
+  if (!text) return {};
+  if (!model.model.path.empty()) return invalid("'hf' and 'path' exclude each other", "hf");
+  const auto reference = hub::parse_reference(*text);
+  if (!reference) return tl::make_unexpected(reference.error());
+  const auto environment = hub::find_environment();
+  if (!environment) return tl::make_unexpected(environment.error());
+  auto found = hub::HubCache(environment->cache).find(*reference);
+  if (!found) return tl::make_unexpected(found.error());
+  model.model.hf = *text;
+  model.model.path = std::move(found->path);
+  return {};
 }
 
 // An admin key names files that this process reads: only those that an operator put among the models.
@@ -117,6 +130,8 @@ Result<void> check_paths(const ServerState& state, const ModelOptions& model) {
   } else {
     for (const ModelReport& report : state.admin.models())
       roots.push_back(std::filesystem::absolute(report.path).lexically_normal().parent_path());
+    const auto hub = hub::find_environment();
+    if (settings->options.pull.enabled && hub) roots.push_back(hub->cache);
   }
   const std::pair<const char*, const std::filesystem::path*> paths[] = {
       {"path", &model.path}, {"chat_template", &model.chat_template}, {"packed_cache", &model.packed_cache}};
@@ -148,7 +163,10 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   auto name = read_name(reader, state);
   if (!name) return tl::make_unexpected(name.error());
   order.model.name = *std::move(name);
-  if (what == What::kLoad) read_load_fields(reader, order.model);
+  if (what == What::kLoad) {
+    read_load_fields(reader, order.model);
+    if (const auto found = find_downloaded(reader, order.model); !found) return tl::make_unexpected(found.error());
+  }
   if (what == What::kReplace) {
     const auto path = reader.string("path");
     order.share = reader.number("share", 0.0, 1.0);
@@ -206,6 +224,15 @@ Result<AdminTask> give_order(ServerState& state, const Call& call, What what, st
 }
 
 }  // namespace
+
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  if (std::find(path.begin(), path.end(), "..") != path.end()) return false;
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  auto root = std::filesystem::absolute(folder).lexically_normal();
+  if (!root.has_filename()) root = root.parent_path();  // "/models/" is "/models"
+  const auto [end, unused] = std::mismatch(root.begin(), root.end(), whole.begin(), whole.end());
+  return end == root.end() || root == root.root_path();
+}
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call&) {
   if (!state.admin.models) return tl::make_unexpected(still_starting());

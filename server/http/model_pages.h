@@ -4,10 +4,16 @@
 // them lead here too: `model` stands for `name`, and without a name the first model is meant.
 #pragma once
 
+#include <filesystem>
+
 #include "server/api/common/operation.h"
 #include "server/http/server_state.h"
 
 namespace quire {
+
+// Whether `path` lies in `folder`. By name alone: what an operator links to from there may be used, and a path that
+// climbs is refused.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call& call);
 Result<AdminTask> admin_load_model(ServerState& state, const Call& call);  // path, aliases, sleep_after, kv_memory, ...

@@ -109,6 +109,13 @@ std::string response_head(const Response& response, const ResponseFraming& frami
   return head + "\r\n";
 }
 
+std::string content_head(std::string_view content_type, std::int64_t num_bytes, const ResponseFraming& framing) {
+  std::string head = common_head(200, framing, {});
+  head += "Content-Type: ";
+  head += content_type;
+  return head + "\r\nContent-Length: " + std::to_string(num_bytes) + "\r\n\r\n";
+}
+
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing) {
   std::string head = common_head(200, framing, {});
   head += "Content-Type: ";

@@ -38,6 +38,8 @@ void write_failure(Response& response, const ResponseFraming& framing);
 
 // The response's head with Content-Length, up to and including the empty line.
 std::string response_head(const Response& response, const ResponseFraming& framing);
+// The head of a content that is sent apart.
+std::string content_head(std::string_view content_type, std::int64_t num_bytes, const ResponseFraming& framing);
 // The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
 // Adds a part of a stream to what is to be written.

@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "server/api/batches/batches.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/stored_chats.h"
 #include "server/api/completions/completions.h"
@@ -17,6 +18,7 @@
 #include "server/api/responses/responses.h"
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
+#include "server/http/pull_pages.h"
 #include "server/http/reference_page.h"
 #include "server/http/slots_page.h"
 #include "server/http/status_pages.h"
@@ -45,6 +47,9 @@ constexpr Route kRoutes[] = {
     {"/admin/models/sleep", "POST", &admin_sleep_model, Access::kAdmin},
     {"/admin/models/wake", "POST", &admin_wake_model, Access::kAdmin},
     {"/admin/models/replace", "POST", &admin_replace_model, Access::kAdmin},
+    {"/admin/models/pull", "POST", &admin_pull_model, Access::kAdmin},
+    {"/admin/models/remove", "POST", &admin_remove_model, Access::kAdmin},
+    {"/admin/models/cache", "GET", &admin_list_cache, Access::kAdmin},
     {"/models/load", "POST", &admin_load_model, Access::kAdmin},
     {"/models/unload", "POST", &admin_unload_model, Access::kAdmin},
     {"/sleep", "POST", &admin_sleep_model, Access::kAdmin},
@@ -87,6 +92,14 @@ constexpr Route kRoutes[] = {
     {"/v1/reranking", "POST", &parse_rerank},
     {"/score", "POST", &parse_score},
     {"/v1/score", "POST", &parse_score},
+    {"/v1/files", "POST", FileUploadRoute{}},
+    {"/v1/files", "GET", &list_files},
+    {"/v1/files/*", "GET", &get_file},
+    {"/v1/files/*", "DELETE", &delete_file},
+    {"/v1/batches", "POST", &create_batch},
+    {"/v1/batches", "GET", &list_batches},
+    {"/v1/batches/*", "GET", &get_batch},
+    {"/v1/batches/*", "POST", &cancel_batch},
     {"/tokenize", "POST", &tokenize, Access::kKey, false},
     {"/detokenize", "POST", &detokenize, Access::kKey, false},
     {"/apply-template", "POST", &apply_template, Access::kKey, false},
@@ -102,7 +115,7 @@ constexpr Route kRoutes[] = {
     {"/api/push", "POST", &refuse_ollama_change},
     {"/api/create", "POST", &refuse_ollama_change},
     {"/api/copy", "POST", &refuse_ollama_change},
-    {"/api/delete", "DELETE", &refuse_ollama_change},
+    {"/api/delete", "DELETE", &ollama_delete},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {

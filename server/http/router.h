@@ -6,6 +6,7 @@
 #include <string_view>
 #include <variant>
 
+#include "server/api/batches/files.h"
 #include "server/api/common/model_table.h"
 #include "server/api/common/operation.h"
 #include "server/http/response.h"
@@ -15,8 +16,12 @@ namespace quire {
 
 // Asks one model, which is ready; on a text thread.
 using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
-// Tells of the models and of what is stored; on a text thread.
+// Tells of the models and of what is stored in memory; on a text thread.
 using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
+// Reads or changes stored files and batches; on the batch thread.
+using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
+// A file in a form, which is stored as it arrives.
+struct FileUploadRoute {};
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
 // The same, with what only holders of a key may see.
@@ -32,14 +37,19 @@ enum class Access { kOpen, kKey, kMetrics, kAdmin };
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
-  std::variant<ModelEndpoint, ListEndpoint, StateHandler, MetricsHandler, PageHandler, AdminHandler> answer;
+  std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, MetricsHandler, PageHandler,
+               AdminHandler>
+      answer;
   Access access = Access::kKey;
   bool is_queued = true;  // where it asks a model: it computes there, so it needs a place in the model's queue
 
   // One of the API's, not a page about the server.
   constexpr bool is_api() const {
-    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer);
+    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer) || is_stored();
   }
+  // Of files and batches.
+  constexpr bool is_stored() const { return std::holds_alternative<StoredEndpoint>(answer) || takes_form(); }
+  constexpr bool takes_form() const { return std::holds_alternative<FileUploadRoute>(answer); }
 };
 
 struct RouteMatch {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/base/log.h"
+#include "server/http/batch_service.h"
 #include "server/http/event_threads.h"
 #include "server/http/listener.h"
 #include "server/http/session.h"
@@ -37,12 +38,14 @@ class Server::Impl {
   Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
       : state_(options),
         handed_(std::move(handed)),
+        batches_(options.batches.directory.empty() ? nullptr : std::make_unique<BatchService>(state_, options.batches)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_(static_cast<std::size_t>(options.text_threads)),
         admin_("admin", 1, true),
         signals_(io_.first()),
         drain_timer_(io_.first()) {
     state_.text = &text_;
+    state_.batches = batches_.get();
     state_.post_admin = [this](std::function<void()> job) { asio::post(admin_.first(), std::move(job)); };
   }
 
@@ -53,6 +56,7 @@ class Server::Impl {
     io_.join();
     text_.join();
     admin_.join();
+    if (batches_) batches_->join();
   }
 
   void start() {
@@ -66,6 +70,7 @@ class Server::Impl {
     io_.start();
     text_.start();
     admin_.start();
+    if (batches_) batches_->start();
   }
 
   void handle_signals(std::function<void()> on_hangup) {
@@ -99,6 +104,7 @@ class Server::Impl {
     for (const auto& listener : listeners_) {
       if (listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
     }
+    if (batches_) batches_->post([this] { batches_->wake(); });
   }
 
   void stop() {
@@ -117,6 +123,7 @@ class Server::Impl {
     text_.join();
     admin_.stop();
     admin_.join();
+    if (batches_) batches_->join();
     return num_cut_;
   }
 
@@ -231,6 +238,7 @@ class Server::Impl {
     if (on_drain_) on_drain_();
     if (serving) co_await pause(state_.settings()->options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
+    if (batches_) batches_->stop();
     const auto deadline = Clock::now() + state_.settings()->options.drain.deadline;
     const auto fresh_until = Clock::now() + (state_.handing_over.load() ? kFreshGrace : std::chrono::milliseconds(0));
     const auto is_busy = [&] {
@@ -285,6 +293,7 @@ class Server::Impl {
 
   ServerState state_;
   std::vector<HandedSocket> handed_;
+  std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
   EventThreads io_;
   TextPool text_;
   EventThreads admin_;  // /admin and reload: neither waits for requests, nor do these for it

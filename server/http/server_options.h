@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/api/common/response_store.h"
+#include "server/batch/batch_options.h"
 #include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
 #include "server/ops/span_exporter.h"
@@ -42,6 +43,13 @@ struct TlsOptions {
   ClientCertificate client_certificate = ClientCertificate::kRequired;
 };
 
+// What an admin may download over HTTP.
+struct PullOptions {
+  bool enabled = false;
+  std::vector<std::string> repositories;  // OWNER/NAME or OWNER/*; empty: any
+  std::int64_t max_bytes = 0;             // of one model; 0: any
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  // 0: any free one
@@ -64,9 +72,11 @@ struct ServerOptions {
   TimeoutOptions timeout;
   DrainOptions drain;
   ResumeOptions resume;
+  PullOptions pull;
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;
+  BatchOptions batches;
   AccessLog access_log = AccessLog::kApi;
   TracingOptions tracing;
 };

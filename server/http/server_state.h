@@ -24,6 +24,7 @@
 
 namespace quire {
 
+class BatchService;
 class Mailbox;
 class TextPool;
 
@@ -117,6 +118,7 @@ struct ServerState {
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;              // null: none are exported
   TextPool* text = nullptr;                               // set before the first session
+  BatchService* batches = nullptr;                        // set before the first session; null: none are served
   std::function<void(std::function<void()>)> post_admin;  // runs it on the admin thread; set before the first session
 
   std::shared_ptr<const Settings> settings() const {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <ctime>
 
 #include "core/base/log.h"
 #include "server/http/listener.h"
 #include "server/http/model_peek.h"
+#include "server/http/run_by.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -19,34 +19,6 @@ namespace quire {
 namespace asio = boost::asio;
 
 namespace {
-
-// Runs `work` where `post` brings it and comes back to the session's own thread. `work` must not throw.
-template <class T>
-[[gnu::noinline]] asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post, std::function<T()> work) {
-  auto start = [&](auto handler) {
-    // Shared, for what is posted has to be copyable.
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    post([&work, shared]() {
-      auto done = std::make_shared<T>(work());
-      const auto executor = asio::get_associated_executor(*shared);
-      asio::post(executor, [shared, done]() mutable { std::move (*shared)(std::move(*done)); });
-    });
-  };
-  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
-}
-
-// What `work` says, or that it broke.
-template <class T>
-std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
-  return [&request_id, work = std::move(work)]() -> Result<T> {
-    try {
-      return work();
-    } catch (const std::exception& failure) {
-      log::error("request {}: {}", request_id, failure.what());
-      return quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");
-    }
-  };
-}
 
 // An id that can be echoed in a header and written to a log.
 bool is_usable_id(std::string_view id) {
@@ -141,6 +113,8 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond_to_head(std::move(response));
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
+  if (const auto* const stored = std::get_if<StoredEndpoint>(&route_answer)) co_return co_await call_stored(*stored);
+  if (admission_.route->takes_form()) co_return co_await take_upload();
   if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
 }
@@ -212,43 +186,9 @@ Call Session::call_of_head() const {
   call.query = head_.query;
   call.request_id = request_id_;
   call.key_name = record_.key_name;
+  call.is_admin = is_admin_ || (admission_.key && admission_.key->admin);
   call.responses = state_.responses;
   return call;
-}
-
-asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
-  auto body = co_await read_body();
-  if (!body) co_return false;
-  Call call = call_of_head();
-  call.body = std::move(*body);
-  const auto begin = guarded<AdminTask>(request_id_, [&] { return handler(state_, call); });
-  auto task = co_await run_by<Result<AdminTask>>(state_.post_admin, begin);
-  Response response;
-  if (task) {
-    response = co_await finish_admin(*task);
-  } else {
-    response = error_response(task.error());
-  }
-  co_return co_await respond(std::move(response));
-}
-
-asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
-  if (task.until) {
-    const std::optional<std::chrono::milliseconds> unbounded;
-    Waited waited = co_await wait_until_told(state_, *transport_, task.until, unbounded);
-    if (waited.error) co_return error_response(*waited.error);
-  }
-  if (task.wait.count() > 0) {
-    asio::steady_timer timer(transport_->executor(), task.wait);
-    co_await timer.async_wait(kUseTuple);
-  }
-  const auto finish = guarded<std::string>(request_id_, task.finish);
-  auto done = co_await run_by<Result<std::string>>(state_.post_admin, finish);
-  if (!done) co_return error_response(done.error());
-  Response response;
-  response.status = task.status;
-  response.body = std::move(*done);
-  co_return response;
 }
 
 asio::awaitable<bool> Session::call_api() {
@@ -326,15 +266,15 @@ asio::awaitable<std::optional<Result<ReadCall>>> Session::read_once(const Call& 
 asio::awaitable<Result<ReadCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
   const auto service = state_.service();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
+  const std::string client = client_name();
   const auto read = guarded<ReadCall>(request_id_, [&]() -> Result<ReadCall> {
     if (const auto reserved = reserve_place(service->models, call); !reserved) {
       return tl::make_unexpected(reserved.error());
     }
-    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop);
+    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop, client);
     return read_call(*admission_.route, max_context > 0 ? service->models.limited_to(max_context) : service->models,
                      call, limit);
   });
-  const std::string client = client_name();
   const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
     state_.text->post(lane, client, std::move(job));
   };

@@ -50,6 +50,10 @@ class Session {
   boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  boost::asio::awaitable<Waited> wait_for_pull(hub::PullJob& job, std::uint64_t version);
+  boost::asio::awaitable<Waited> serve_pulled(const PullTask& task, const hub::CachedModel& model);
+  boost::asio::awaitable<bool> answer_pull(const PullTask& task);
+  boost::asio::awaitable<bool> stream_pull(const PullTask& task);
   bool keeps_stream() const;
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
@@ -73,7 +77,13 @@ class Session {
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
-  boost::asio::awaitable<bool> take_body(std::string* body);
+  // Takes what arrived out of the string; false: no more is wanted.
+  using BodyDrain = std::function<boost::asio::awaitable<bool>(std::string& bytes)>;
+  boost::asio::awaitable<bool> take_body(std::string* body, const BodyDrain* drain = nullptr);
+  // session_files.cpp
+  boost::asio::awaitable<bool> call_stored(StoredEndpoint endpoint);
+  boost::asio::awaitable<bool> send_content(StoredAnswer answer);
+  boost::asio::awaitable<bool> take_upload();
   // False: there is no room, and the client was refused.
   boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
   std::string client_name() const;

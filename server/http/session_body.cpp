@@ -15,6 +15,7 @@ namespace {
 // A body that is not needed is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
 constexpr std::size_t kMaxDiscard = 262144;
 constexpr std::chrono::milliseconds kNoTime{0};
+constexpr std::size_t kDrainBytes = 256 * 1024;  // of a body that is not kept in memory
 
 Error overloaded() {
   return Error{ErrorKind::kUnavailable, "Too many request bodies are being received. Please retry later.",
@@ -63,9 +64,10 @@ asio::awaitable<bool> Session::charge_body(std::size_t num_bytes, std::string& b
   co_return false;
 }
 
-// Until the request is done or refused; null `body`: it is dropped. False where the client left, or was refused
-// because it was too slow or there is no memory for its body.
-asio::awaitable<bool> Session::take_body(std::string* body) {
+// Until the request is done or refused; null `body`: it is dropped; with `drain` it goes there, a piece at a time.
+// False where the client left, was refused because it was too slow or there is no memory for its body, or `drain` wants
+// no more.
+asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* drain) {
   std::string dropped;
   bool invited = !head_.expects_continue;
   const auto began = Clock::now();
@@ -73,7 +75,10 @@ asio::awaitable<bool> Session::take_body(std::string* body) {
     dropped.clear();
     const std::uint64_t decoded_before = parser_->num_decoded();
     transport_->consume(parser_->feed_body(transport_->input(), body != nullptr ? *body : dropped));
-    if (body != nullptr) {
+    if (drain != nullptr && (body->size() >= kDrainBytes || parser_->done())) {
+      const bool goes_on = co_await (*drain)(*body);
+      if (!goes_on) co_return false;
+    } else if (body != nullptr && drain == nullptr) {
       const bool has_room = co_await charge_body(parser_->num_decoded() - decoded_before, *body);
       if (!has_room) co_return false;
     }

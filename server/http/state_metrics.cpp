@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "server/http/batch_service.h"
 #include "server/http/text_pool.h"
 #include "server/models/running_model.h"
 
@@ -140,6 +141,30 @@ void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats)
   all.push_back(std::move(time));
 }
 
+void add_batches(std::vector<MetricFamily>& all, const BatchStore::Counts& counts) {
+  const auto gauge = [&](const char* name, const char* help, std::int64_t value) {
+    all.push_back(single(name, help, FamilyType::Gauge, static_cast<double>(value)));
+  };
+  gauge("quire:batch_requests_waiting", "Requests of batches in progress without an answer", counts.num_waiting);
+  gauge("quire:batch_requests_running", "Of them, those that were given to the engine", counts.num_out);
+  gauge("quire:stored_files", "Files of clients and of batches", counts.num_files);
+  gauge("quire:stored_file_bytes", "Bytes that files and batches take of batches.max_bytes", counts.num_bytes);
+  MetricFamily answered =
+      new_family("quire:batch_requests_total", "Requests of batches that were answered", FamilyType::Counter);
+  add_metric(answered, static_cast<double>(counts.num_completed), {{"result", "completed"}});
+  add_metric(answered, static_cast<double>(counts.num_failed), {{"result", "failed"}});
+  all.push_back(std::move(answered));
+  all.push_back(single("quire:batch_output_tokens_total", "Tokens generated for batches, counted with their answers",
+                       FamilyType::Counter, static_cast<double>(counts.usage.output)));
+  MetricFamily batches = new_family("quire:batches", "Batches by status", FamilyType::Gauge);
+  for (const BatchStatus status : kBatchStatuses) {
+    const char* const name = batch_status_name(status);
+    const auto found = counts.by_status.find(name);
+    add_metric(batches, found == counts.by_status.end() ? 0.0 : static_cast<double>(found->second), {{"status", name}});
+  }
+  all.push_back(std::move(batches));
+}
+
 }  // namespace
 
 std::vector<MetricFamily> state_families(const ServerState& state) {
@@ -149,6 +174,7 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   add_process(all);
   if (const auto service = state.service()) add_models(all, *service);
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
+  if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
                        FamilyType::Gauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",

@@ -150,7 +150,7 @@ std::vector<ModelReport> LiveModels::report() const {
   std::vector<ModelReport> reports;
   for (const EntryPtr& entry : entries_) {
     reports.push_back({describe(*entry), entry->spec.model.path, entry->running ? entry->promised : 0,
-                       entry->spec.sleep_after, entry->replacing});
+                       entry->spec.sleep_after, entry->replacing, entry->spec.is_configured});
   }
   return reports;
 }
@@ -197,6 +197,7 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
   if (entry && same && entry->state == ModelState::kReady) return outcome.tell(std::move(done));
   if (entry && same && is_loading(entry->state)) return entry->told.push_back(std::move(done));
+  if (entry && same && !model.preload && entry->state == ModelState::kSleeping) return outcome.tell(std::move(done));
   if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
     return refuse(wrong_state(spec.name, entry->state, "another file takes its place by /admin/models/replace"));
   }
@@ -220,6 +221,11 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   }
   if (!same) entry->spec = std::move(spec);
   entry->room = std::make_shared<RequestQueue>(entry->spec.engine.queue);
+  if (!model.preload) {
+    entry->state = ModelState::kSleeping;
+    publish();
+    return outcome.tell(std::move(done));
+  }
   entry->told.push_back(std::move(done));
   begin_load(entry, ModelState::kLoading);
 }

@@ -46,7 +46,8 @@ class LiveModels {
   // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
   // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
   // files are no model, 507 where it does not fit.
-  void load(const ModelEntry& model, Done done);  // takes it into service, or back
+  // Takes it into service, or back; without `preload` its first request loads it.
+  void load(const ModelEntry& model, Done done);
   // Takes it out of service, once its requests have ended. A load that is under way is given up: its caller gets
   // 409, and this is done once its memory is back.
   void unload(const std::string& name, Done done);

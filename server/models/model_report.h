@@ -16,6 +16,7 @@ struct ModelReport {
   std::uint64_t memory = 0;  // bytes that are promised to it, while it is loaded
   std::chrono::milliseconds sleep_after{0};
   bool replacing = false;
+  bool is_configured = true;
 };
 
 }  // namespace quire

@@ -25,6 +25,7 @@ std::optional<KvDType> kv_dtype_of(std::string_view name);
 
 struct ModelOptions {
   std::filesystem::path path;           // a GGUF file or a Hugging Face directory
+  std::string hf;                       // a hub's repository that `path` is downloaded from; empty: `path` is given
   std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says

@@ -35,6 +35,7 @@ class RunningModel {
   virtual EngineStats stats() const = 0;
   virtual bool healthy() const = 0;
   virtual CacheConfig cache_config() const { return {}; }
+  virtual std::uint64_t weight_bytes() const { return 0; }
   virtual StepTrace* step_trace() = 0;  // may be null
   virtual EngineView::Reading view() { return {}; }
   // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.

@@ -100,6 +100,11 @@ const ApiKey* KeyRing::find(std::string_view presented) const {
   return found;
 }
 
+const ApiKey* KeyRing::named(std::string_view name) const {
+  const auto found = std::find_if(keys_.begin(), keys_.end(), [&](const ApiKey& key) { return key.name == name; });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
 std::string hash_of_key(std::string_view key) {
   std::string digits;
   for (const unsigned char byte : sha256(key))

@@ -30,6 +30,7 @@ class KeyRing {
   bool empty() const { return keys_.empty(); }
   // Null where there is no such key.
   const ApiKey* find(std::string_view presented) const;
+  const ApiKey* named(std::string_view name) const;
 
  private:
   std::vector<ApiKey> keys_;

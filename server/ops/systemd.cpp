@@ -106,16 +106,19 @@ std::optional<std::chrono::milliseconds> watchdog_period() {
 }
 
 namespace {
-// A step that takes so many times what was predicted hangs.
-constexpr double kLatestStep = 10.0;
+constexpr double kLatestStep = 10.0;        // a step that takes so many times what was predicted hangs
+constexpr double kUnpredictedStep = 600.0;  // seconds: the first one, of which no price is known
+constexpr double kSlowDisk = 50e6;          // bytes per second
 }  // namespace
 
 bool Watchdog::is_alive(const EngineStats& stats, bool healthy, std::chrono::steady_clock::time_point now) {
-  const bool stepped = stats.num_steps != num_steps_;
-  num_steps_ = stats.num_steps;
-  if (stepped || (stats.num_running == 0 && stats.num_waiting == 0)) last_progress_ = now;
-  const std::chrono::duration<double> silent = now - last_progress_;
-  return healthy && (now == last_progress_ || silent.count() < kLatestStep * stats.predicted_step_s);
+  const bool got_on = !last_progress_ || stats.num_plans != num_plans_;
+  const bool has_own_work = stats.num_running + stats.num_waiting > 0 && stats.awaits_others == 0;
+  num_plans_ = stats.num_plans;
+  if (got_on || !has_own_work) last_progress_ = now;
+  const double step_s = stats.predicted_step_s > 0.0 ? kLatestStep * stats.predicted_step_s : kUnpredictedStep;
+  const std::chrono::duration<double> silent = now - *last_progress_;
+  return healthy && silent.count() <= step_s + static_cast<double>(weight_bytes_) / kSlowDisk;
 }
 
 }  // namespace quire

@@ -49,16 +49,19 @@ class ServiceNotifier {
 // How often the supervisor wants a sign of life (WATCHDOG_USEC, where WATCHDOG_PID is this process).
 std::optional<std::chrono::milliseconds> watchdog_period();
 
-// Is the engine getting anywhere? True while it steps or has nothing to do, false while it has work and has taken no
-// step for several times what the step was predicted to take, and once its device failed: a restart is the only cure.
+// Is one engine getting anywhere? False while it has work of its own and has taken no step for several times what the
+// step was predicted to take, and the time in which weights that were mapped are read from a slow disk again; and once
+// its device failed: a restart is the only cure. What waits for another engine's step or for the disk is alive.
 class Watchdog {
  public:
+  explicit Watchdog(std::uint64_t weight_bytes = 0) : weight_bytes_(weight_bytes) {}
   bool is_alive(const EngineStats& stats, bool healthy,
                 std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:
-  std::uint64_t num_steps_ = 0;
-  std::chrono::steady_clock::time_point last_progress_{};
+  std::uint64_t weight_bytes_;
+  std::uint64_t num_plans_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> last_progress_;
 };
 
 }  // namespace quire

@@ -52,7 +52,7 @@ test("an unknown command or flag is answered with the nearest", () => {
 
 test("errors name the remedy", async () => {
   refused(["serve"], /no model: give a GGUF file/);
-  refused(["serve", "Qwen/Qwen2.5-0.5B-Instruct", "--port", "0"], /no such file.*Hugging Face.*hf download Qwen\/Qwen2\.5-0\.5B-Instruct/);
+  refused(["serve", "Qwen/Qwen2.5-0.5B-Instruct", "--port", "0"], /no such file; --hf Qwen\/Qwen2\.5-0\.5B-Instruct downloads and serves the Hugging Face repository/);
   refused(["serve", model, "--port", "0", "--kv-cache-memory", "100TiB"], /kv_cache\.memory is 100\.0 TiB .* set it to at most \d+MiB/);
   const taken = createServer().listen(0, "127.0.0.1");
   await once(taken, "listening");

@@ -16,7 +16,7 @@ const kPatience = 300_000;  // milliseconds
 let server;
 
 before(async () => {
-  server = await QuireServer.start(["--api-key", "secret"]);
+  server = await QuireServer.start(["--api-key", "secret", "--batches.directory", join(folder, "batches")]);
 });
 after(() => server.stop());
 
@@ -101,6 +101,19 @@ test("batch.py answers every prompt once, names what was refused, and goes on wh
   assert.match(read().find((line) => line.id === "bad").error, /temperature/);
   const again = run("python3", [join(examples, "batch.py"), prompts, answers]);
   await assert.rejects(again, (error) => /^1 prompts.* 1 failed, 20 were there already/.test(error.stdout));
+});
+
+test("openai_batch.py uploads requests, waits, and writes what was answered", async () => {
+  const requests = Array.from({ length: 5 }, (_, i) => ({
+    custom_id: `job-${i}`, method: "POST", url: "/v1/chat/completions",
+    body: { messages: [{ role: "user", content: "Hello!" }], max_tokens: 8 },
+  }));
+  const input = file("requests.jsonl", requests.map((request) => JSON.stringify(request)).join("\n"));
+  const answers = join(folder, "batch_answers.jsonl");
+  const { stdout } = await run("python3", [join(examples, "openai_batch.py"), input, answers]);
+  assert.match(stdout, /completed: 5 of 5 answered, 0 failed/);
+  const ids = readFileSync(answers, "utf8").trim().split("\n").map((line) => JSON.parse(line).custom_id);
+  assert.deepEqual(ids.sort(), requests.map((request) => request.custom_id));
 });
 
 test("langchain.mjs streams, fills a schema and calls a tool", async () => {

@@ -23,10 +23,15 @@ function listener() {
 class Fleet {
   proxy_log = "";
 
-  static async start(context, num_daemons = 3) {
-    const fleet = new Fleet();
+  static start(context) {
     const flags = ["--backend.cpu.threads", "1", "--kv-cache.num-blocks", "4096", "--drain.delay", "3s", "--drain.deadline", "10m"];
-    fleet.daemons = await Promise.all(Array.from({ length: num_daemons }, () => QuireServer.start(flags)));
+    return Fleet.before(context, () => QuireServer.start(flags));
+  }
+
+  // HAProxy before three daemons, each {url, kill()}.
+  static async before(context, start_daemon, num_daemons = 3) {
+    const fleet = new Fleet();
+    fleet.daemons = await Promise.all(Array.from({ length: num_daemons }, start_daemon));
     const socket = await listener();
     const env = { ...process.env, QUIRE_LISTEN: "fd@3", HAPROXY_ADMIN: join(mkdtempSync(join(tmpdir(), "quire-")), "admin") };
     fleet.daemons.forEach((daemon, index) => { env[`QUIRE_${index + 1}`] = new URL(daemon.url).host; });
@@ -59,20 +64,20 @@ class Fleet {
     }
   }
 
-  ask(body, headers = {}) {
-    return exchange({ host: "127.0.0.1", port: this.port, path: "/v1/completions", method: "POST",
+  ask(body, headers = {}, path = "/v1/completions") {
+    return exchange({ host: "127.0.0.1", port: this.port, path, method: "POST",
       headers: { "Content-Type": "application/json", ...headers } }, JSON.stringify(body));
   }
 }
 
-// {status, backend, text, whole, started, ended}; rejects only where no answer began.
+// {status, backend, retry_after, text, whole, started, ended}; rejects only where no answer began.
 function exchange(options, body) {
   const started = performance.now();
   return new Promise((resolve, reject) => {
     const request = http.request({ agent: false, ...options }, (response) => {
       let text = "";
       const finish = (whole) => resolve({
-        status: response.statusCode, backend: response.headers["x-quire-backend"], text, whole, started, ended: performance.now(),
+        status: response.statusCode, backend: response.headers["x-quire-backend"], retry_after: response.headers["retry-after"], text, whole, started, ended: performance.now(),
       });
       response.setEncoding("utf8");
       response.on("data", (piece) => { text += piece; });
@@ -178,4 +183,23 @@ test("with no daemon left the refusal is one that clients understand", { skip },
   const { status, text } = await fleet.ask(kShort);
   assert.equal(status, 503);
   assert.equal(JSON.parse(text).error.code, "service_unavailable");
+});
+
+test("a server that is overloaded in Anthropic's way is understood by the clients of every API", { skip }, async (context) => {
+  const start = () => new Promise((resolve) => {
+    const server = http.createServer((request, response) => {
+      request.resume();
+      const overloaded = request.method === "POST";
+      const fields = request.headers["x-session-id"] === "names-a-time" ? { "Retry-After": "30" } : {};
+      response.writeHead(overloaded ? 529 : 200, fields).end(overloaded ? '{"type":"error","error":{"type":"overloaded_error"}}' : "");
+    });
+    server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, kill: () => server.close() }));
+  });
+  const fleet = await Fleet.before(context, start);
+  for (const [path, status] of [["/v1/messages", 529], ["/v1/chat/completions", 503], ["/v1/completions", 503], ["/api/chat", 503]]) {
+    const answer = await fleet.ask({}, {}, path);
+    assert.deepEqual([answer.status, answer.retry_after], [status, "2"], path);
+    assert.match(answer.text, /overloaded_error/);
+  }
+  assert.equal((await fleet.ask({}, { "X-Session-Id": "names-a-time" })).retry_after, "30");
 });

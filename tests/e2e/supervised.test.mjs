@@ -68,6 +68,9 @@ test("the daemon tells its supervisor what it is doing", { skip: !has_python && 
   // Asked before it serves: the connection waits rather than being refused.
   assert.equal((await ask(listening, false)).status, 200);
   await supervisor.event((event) => event.notify?.startsWith("READY=1"));
+  const notes = supervisor.events.map((event) => event.notify ?? "");
+  const extended = notes.findIndex((note) => /^EXTEND_TIMEOUT_USEC=\d+$/.test(note));
+  assert.ok(extended >= 0 && extended < notes.findIndex((note) => note.startsWith("READY=1")), "the start is extended while weights are read");
   await supervisor.event((event) => event.notify === "WATCHDOG=1");
   const seen = supervisor.events.length;
   supervisor.say("signal 0 SIGTERM");

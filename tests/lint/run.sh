@@ -28,9 +28,11 @@ forbid core '(server|config)/|boost|yaml-cpp|CLI|openssl' "core knows no sockets
 forbid config 'boost' "config maps YAML and flags to option structs"
 report "config/ included outside main.cpp:" \
   "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
-report "folders of core/ that include each other in a circle:" \
-  "$(grep -rnoE '^#include "core/[a-z]+/' core --include='*.h' --include='*.cpp' |
-     sed -E 's,^core/([a-z]+)/[^:]*:[0-9]+:#include "core/([a-z]+)/,\1 \2,' | sort -u | tsort 2>&1 > /dev/null | sed 's/^tsort: -: */ /')"
+for parent in core core/model core/grammar core/text kernels; do
+  report "folders of $parent/ that include each other in a circle:" \
+    "$(grep -rnoE "^#include \"$parent/[a-z_]+/" $parent --include='*.h' --include='*.cpp' |
+       sed -nE "s,^$parent/([a-z_]+)/[^:]*:[0-9]+:#include \"$parent/([a-z_]+)/,\1 \2,p" | sort -u | tsort 2>&1 > /dev/null | sed 's/^tsort: -: */ /')"
+done
 forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"
 # common <- generation <- conversation <- one folder per API, which knows no other API's.
 api_includes() { # folder of server/api, the folders that it may include
@@ -48,6 +50,7 @@ for folder in server/api/*/; do
   [ -f "$folder/README.md" ] || report "missing:" "  ${folder}README.md"
   report "over 60 lines:" "$([ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  ${folder}README.md")"
 done
+forbid server/batch 'server/(http|models|ops|cli|client|web)/|server/api/[abd-z]|boost' "the store of batches knows files and JSON only"
 report "sources of server/api/ outside its folders:" "$(ls server/api/*.h server/api/*.cpp 2>/dev/null)"
 report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
 

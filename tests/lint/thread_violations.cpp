@@ -39,9 +39,9 @@ void TierFolder::drop_writes() {
   lock_file_ = -1;
 }
 #elif VIOLATION == 8  // a file that the engine's thread reads
-void TierFolder::read(const ChainKey& key, std::uint64_t number) {
+void TierFolder::read(TierEvents read) noexcept {
   kEngineThread.assume();
-  post(read_one({key, number}));
+  read_one(read.front());
 }
 #endif
 

@@ -171,6 +171,20 @@ TEST_CASE("a client that takes nothing of its answer is left, others are not") {
   CHECK(other.post("/v1/completions", R"({"prompt":"a","max_tokens":3})").status == 200);
 }
 
+TEST_CASE("each of several choices has a first token and gaps of its own") {
+  TestServer server(says("abcd"));
+  HttpClient client(server.port());
+  client.post("/v1/completions", R"({"prompt":["x","y"],"n":3,"max_tokens":4})");
+  const std::string text = client.get("/metrics").body;
+  const auto count_of = [&](const std::string& name) {
+    const std::string line = name + "_count{model_name=\"fake\"} ";
+    const std::size_t at = text.find(line);
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + line.size()));
+  };
+  CHECK(count_of("vllm:time_to_first_token_seconds") == 6);
+  CHECK(count_of("vllm:inter_token_latency_seconds") == 6 * 3);
+}
+
 TEST_CASE("metrics use vLLM's names") {
   TestServer server;
   HttpClient client(server.port());

@@ -9,7 +9,6 @@
 
 #include "server/http/listener.h"
 #include "server/http/tls.h"
-#include "server/ops/systemd.h"
 #include "tests/server/certificate.h"
 #include "tests/server/test_server.h"
 
@@ -271,36 +270,4 @@ TEST_CASE("an address that makes no sense is refused") {
     CHECK_THROWS_AS(Listener::at(context, where, "0660"), StartupError);
   }
   CHECK(Listener::at(context, "[::1]:0", "0660")->port() > 0);
-}
-
-TEST_CASE("the watchdog is fed while the engine steps or has nothing to do") {
-  Watchdog watchdog;
-  EngineStats stats;
-  CHECK(watchdog.is_alive(stats, true));
-  CHECK(watchdog.is_alive(stats, true));
-  stats.num_running = 1;
-  CHECK_FALSE(watchdog.is_alive(stats, true));
-  stats.num_steps = 5;
-  CHECK(watchdog.is_alive(stats, true));
-  CHECK_FALSE(watchdog.is_alive(stats, true));
-  stats.num_running = 0;
-  stats.num_waiting = 1;
-  CHECK_FALSE(watchdog.is_alive(stats, true));
-  stats.num_waiting = 0;
-  CHECK(watchdog.is_alive(stats, true));
-  CHECK_FALSE(watchdog.is_alive(stats, false));
-}
-
-TEST_CASE("the watchdog waits for a step that was predicted to take long") {
-  Watchdog watchdog;
-  EngineStats stats;
-  stats.num_running = 1;
-  stats.num_steps = 1;
-  stats.predicted_step_s = 40.0;
-  const std::chrono::steady_clock::time_point began{std::chrono::hours(1)};
-  CHECK(watchdog.is_alive(stats, true, began));
-  CHECK(watchdog.is_alive(stats, true, began + std::chrono::seconds(60)));
-  CHECK(watchdog.is_alive(stats, true, began + std::chrono::seconds(390)));
-  CHECK_FALSE(watchdog.is_alive(stats, true, began + std::chrono::seconds(410)));
-  CHECK_FALSE(watchdog.is_alive(stats, false, began + std::chrono::seconds(60)));
 }

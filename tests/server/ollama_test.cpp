@@ -282,7 +282,7 @@ TEST_CASE("Ollama's API refuses what it cannot do, in its own form") {
   CHECK(refused(client, "/api/chat", {{"model", "nothing"}, {"messages", kHi}}, 404).find("nothing") !=
         std::string::npos);
   CHECK(refused(client, "/api/create", {{"from", "x"}}).find("operator") != std::string::npos);
-  CHECK(refused(client, "/api/pull", {{"model", "nothing"}}).find("'nothing'") != std::string::npos);
+  CHECK(refused(client, "/api/pull", {{"model", "nothing"}}, 403).find("'nothing'") != std::string::npos);
   CHECK(answer_to(client, "/api/pull", ollama_body(Json::object()))["status"] == "success");
   CHECK(client.post("/api/chat", "{").status == 400);
 }

@@ -1,4 +1,6 @@
 // One condition has one status and one code on every API, whatever the form of its errors.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
@@ -189,4 +191,46 @@ TEST_CASE("what drains is cut with server_draining in each stream's own form") {
   for (auto& client : clients)
     CHECK(client->receive_until("server_draining"));
   server.server().wait();
+}
+
+TEST_CASE("a client whose requests hold all the grammars that it may have waits, and no other request is refused") {
+  const auto regex_of = [](int number) { return fmt::format("([a-z]{{0,400}}x{0}|[0-9]{{0,400}}y{0})", number); };
+  const auto body_of = [&](int number) {
+    return dump_json(Json{{"prompt", "a"}, {"max_tokens", 1}, {"guided_regex", regex_of(number)}});
+  };
+  const auto vocabulary = std::make_shared<TokenVocabulary>(TokenVocabulary::bytes_only());
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kRegex;
+  spec.text = regex_of(1);
+  const GrammarCompiler measured(vocabulary);
+  REQUIRE(measured.compile(spec).has_value());
+  GrammarLimits limits;  // one such grammar at a time
+  limits.max_client_bytes = measured.memory().num_bytes * 3 / 2;
+  TestServer server(says("x"), test_options(), [&](ServedModel& model) {
+    model.grammar_compiler = std::make_shared<const GrammarCompiler>(vocabulary, limits);
+  });
+  server.engine().hold(true);
+  HttpClient first(server.port());
+  first.send(posted_completion(body_of(1)));
+  server.engine().wait_live(1);
+  HttpClient refused(server.port());
+  const HttpReply reply = refused.post("/v1/completions", body_of(2));
+  INFO(reply.body);
+  CHECK(reply.status == 429);
+  CHECK(error_code(reply) == "rate_limit_exceeded");
+  CHECK(reply.fields.count("retry-after") == 1);
+  HttpClient same(server.port());
+  same.send(posted_completion(body_of(1)));
+  server.engine().wait_live(2);
+  HttpClient plain(server.port());
+  plain.send(posted_completion(R"({"prompt":"a","max_tokens":1})"));
+  server.engine().wait_live(3);
+  server.engine().hold(false);
+  for (HttpClient* client : {&first, &same, &plain})
+    CHECK(client->receive().status == 200);
+  // The grammar of those that ended is only kept now, and gives way once they are destroyed.
+  int status = 429;
+  while (status == 429)
+    status = refused.post("/v1/completions", body_of(2)).status;
+  CHECK(status == 200);
 }

@@ -1,7 +1,8 @@
 // What a neighbour feels of each attack, on a daemon with its defaults: neighbours.mjs [--binary PATH] [--seconds N] [--scale N]
 // [--only NAME] [--from ADDRESS]. A client asks short chats one after another, undisturbed and beside each attack. Printed is a table of the time
 // to the first token, errors and the most memory that the daemon had, each beside what it must be; the exit code is 1 where a
-// must is missed. A benchmark: it wants a machine to itself. The attackers run at a low priority and have an address of their own
+// must is missed. What memory must be follows from deploy/docs/security.md: what the daemon has at rest, the rows that the
+// attack can fill at their defaults, and a tenth. A benchmark: it wants a machine to itself. The attackers run at a low priority and have an address of their own
 // (--from 127.0.0.1: the neighbour's), for theirs are other machines.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -20,8 +21,9 @@ process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
 const scale = Number(values.scale);
 const kLarge = 15 << 20;
-// server.text_threads, each with the values of a body of server.max_body_bytes (deploy/docs/security.md), at their defaults.
-const kReadMib = 3 * (32 + 2 * 16);
+// MiB at the defaults: server.max_queued_bytes; server.text_threads, each
+// with the values of a body of server.max_body_bytes; queue.max_queued_bytes; tables of grammars and what is prepared for them.
+const kRows = { bodies: 256, read: 3 * (32 + 2 * 16), waiting: 256, grammars: 128 + 128 };
 const kLargeBytes = Buffer.alloc(kLarge, "x");
 
 const head = (path, framing) =>
@@ -85,20 +87,20 @@ const aborts = (port, count) => times(count, (index) => {
 });
 
 // Each opens what it opens at once, and again until the attack is over; returns the clients to close. `with_keys`: the daemon has
-// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more. `is_read`: bodies
-// arrive whole, so that the text threads read them.
+// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more.
+// `fills`: the rows of memory beside bodies.
 const kAttacks = {
-  declared_bodies: { open: (port) => times(17 * scale, () =>
+  declared_bodies: { fills: [], open: (port) => times(17 * scale, () =>
     attacker(port).send(head("/v1/completions", `Content-Length: ${16 << 20}`))) },
-  unfinished_chunks: { open: (port) => times(100 * scale, () => attacker(port)
+  unfinished_chunks: { fills: [], open: (port) => times(100 * scale, () => attacker(port)
     .send(`${head("/v1/completions", "Transfer-Encoding: chunked")}${kLarge.toString(16)}\r\n`).send(kLargeBytes)) },
-  lists: { open: (port) => lists(port, 2 * scale) },
-  long_prompts: { is_read: true, open: (port) => long_prompts(port, 8 * scale, kLarge) },
-  texts: { is_read: true, open: (port) => texts(port, 8 * scale) },
-  biases: { is_read: true, open: (port) => biases(port, 4 * scale) },
-  costly_schemas: { open: (port) => schemas(port, 4 * scale) },
-  wrong_keys: { with_keys: true, open: (port) => wrong_keys(port, 10 * scale) },
-  tenant: { with_keys: true, is_quota: true, open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
+  lists: { fills: ["waiting"], open: (port) => lists(port, 2 * scale) },
+  long_prompts: { fills: ["read"], open: (port) => long_prompts(port, 8 * scale, kLarge) },
+  texts: { fills: ["read"], open: (port) => texts(port, 8 * scale) },
+  biases: { fills: ["read"], open: (port) => biases(port, 4 * scale) },
+  costly_schemas: { fills: ["grammars"], open: (port) => schemas(port, 4 * scale) },
+  wrong_keys: { with_keys: true, fills: [], open: (port) => wrong_keys(port, 10 * scale) },
+  tenant: { with_keys: true, is_quota: true, fills: ["read", "grammars"], open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
     ...full_prompts(port, scale / 2), ...schemas(port, scale / 2), ...slow_reads(port, scale / 2), ...aborts(port, scale)] },
 };
 
@@ -162,8 +164,7 @@ async function measure(name, attack, folder) {
   const server = await QuireServer.start(config_of(attack, folder));
   try {
     const alone = await ask_chats(server.url);
-    // What bodies may take beside what the daemon has at rest, server.max_queued_bytes, and the text threads with what they read.
-    const memory_bound = 1.1 * (memory_mib(server.pid, "VmRSS") + 256 + (attack.is_read ? kReadMib : 0));
+    const memory_bound = 1.1 * ["bodies", ...attack.fills].reduce((sum, row) => sum + kRows[row], memory_mib(server.pid, "VmRSS"));
     const besieger = spawn(process.execPath, [process.argv[1], "--attack", name, "--port", new URL(server.url).port,
       "--scale", values.scale, "--from", values.from, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
     await pause(300);

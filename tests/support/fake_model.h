@@ -96,11 +96,15 @@ class FakeModel : public Model {
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
     const AttentionBatch& batch = arrays.attention;
+    const auto is_interrupted = [&] { return arrays.interrupt != nullptr && arrays.interrupt->load(); };
     std::int64_t end = 0;
+    bool is_cut = false;
     do {
       if (before_slice) before_slice();
+      is_cut = arrays.cuts_slices && is_interrupted();
+      if (is_cut) break;
       end = arrays.slice_rows > 0 ? std::min(end + arrays.slice_rows, arrays.num_rows()) : arrays.num_rows();
-    } while (end < arrays.num_rows() && (arrays.interrupt == nullptr || !arrays.interrupt->load()));
+    } while (end < arrays.num_rows() && !is_interrupted());
     num_rows += end;
     const auto num_wanted = static_cast<std::int64_t>(arrays.logit_rows.size() + arrays.hidden_rows.size());
     num_logit_rows += num_wanted;
@@ -113,6 +117,7 @@ class FakeModel : public Model {
         parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = arrays.token_ids[row];
     }
     return {.num_rows = end,
+            .cut_slice = is_cut,
             .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
             .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
             .labels = made_rows(arrays, storage, arrays.label_rows, end, num_labels(), labels_)};

@@ -92,7 +92,20 @@ ByteLexer::Row& ByteLexer::compute_row(std::uint32_t state) {
     }
   }
   rows_[state] = std::move(row);
+  prepared.add(sizeof(Row));
   return *rows_[state];
+}
+
+void ByteLexer::drop_prepared() {
+  for (std::unique_ptr<Row>& row : rows_)
+    row.reset();
+  contexts.reset();
+  prepared.clear();
+}
+
+std::size_t ByteLexer::num_bytes() const {
+  constexpr std::size_t kOfPartial = 128;  // with its place among those known
+  return dfa_->num_bytes() + rows_.size() * sizeof(rows_[0]) + partials_.size() * kOfPartial;
 }
 
 std::uint32_t ByteLexer::complete(std::uint32_t code, char32_t c) const {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/grammar/machine/prepared_memory.h"
 #include "core/grammar/regex/dfa.h"
 
 namespace quire::grammar {
@@ -50,6 +51,10 @@ class ByteLexer {
   Encoding encoding() const { return encoding_; }
   // The masks that were prepared for states of this lexer; only core/grammar/mask looks inside.
   std::shared_ptr<LexerContexts> contexts;
+  PreparedBytes prepared;  // rows and contexts
+  void drop_prepared();
+  // What is kept as long as the lexer: its automaton, and the states within code points that texts came through.
+  std::size_t num_bytes() const;
 
  private:
   using Row = std::array<std::uint32_t, 256>;

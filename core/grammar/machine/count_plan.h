@@ -27,6 +27,7 @@ class CountPlan {
   bool met(const std::uint64_t* counts) const;
   // Whether an array of `length` items with these counts can be finished.
   bool live(std::uint32_t length, const std::uint64_t* counts) const;
+  std::size_t num_bytes() const { return sizeof(CountPlan) + sizeof(std::uint32_t) * need_.size(); }
 
  private:
   std::size_t cell(std::uint32_t length, const std::uint64_t* counts) const;

@@ -23,6 +23,9 @@ class Lengths {
   // True where every number of code points from the shortest on is reachable: then only the distance to the bounds
   // matters.
   bool dense() const { return dense_; }
+  std::size_t num_bytes() const {
+    return sizeof(std::uint32_t) * (shortest_.size() + longest_.size()) + sizeof(std::uint64_t) * bits_.size();
+  }
 
  private:
   using Edges = std::vector<std::vector<std::uint32_t>>;

@@ -117,8 +117,14 @@ struct Program {
   LexerPtr rules;  // null for a plain JSON program
   std::vector<Symbol> symbols;
   Symbol start;
-  std::uint16_t max_spaces = kMaxSpaces;  // longest run of JSON's whitespace between two tokens
-  std::shared_ptr<std::mutex> mutex;      // of all lexers this program may share with others
+  std::uint16_t max_spaces = kMaxSpaces;     // longest run of JSON's whitespace between two tokens
+  std::shared_ptr<std::mutex> mutex;         // of all lexers this program may share with others
+  std::shared_ptr<PreparedMemory> prepared;  // of all these lexers, too; null: without a bound
+
+  // Each once.
+  std::vector<LexerPtr> lexers() const;
+  // What is kept as long as the program, its lexers included.
+  std::size_t num_bytes() const;
 };
 
 }  // namespace quire::grammar

@@ -21,6 +21,7 @@ class CompiledState final : public GrammarState {
   CompiledState(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary,
                 std::shared_ptr<GrammarWorkspace> workspace)
       : mutex_(program->mutex),
+        prepared_(program->prepared),
         vocabulary_(std::move(vocabulary)),
         workspace_(std::move(workspace)),
         machine_(std::move(program)) {
@@ -68,6 +69,7 @@ class CompiledState final : public GrammarState {
     } catch (const Exhausted&) {
       exhausted_ = true;
     }
+    if (prepared_ != nullptr) prepared_->trim();
     return !exhausted_;
   }
 
@@ -192,6 +194,7 @@ class CompiledState final : public GrammarState {
   }
 
   std::shared_ptr<std::mutex> mutex_;
+  std::shared_ptr<PreparedMemory> prepared_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::shared_ptr<GrammarWorkspace> workspace_;
   Machine machine_;
@@ -207,7 +210,13 @@ class CompiledGrammar final : public Grammar {
   CompiledGrammar(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary)
       : program_(std::move(program)),
         vocabulary_(std::move(vocabulary)),
-        workspace_(std::make_shared<GrammarWorkspace>()) {}
+        workspace_(std::make_shared<GrammarWorkspace>()) {
+    if (program_->prepared == nullptr) return;
+    const std::lock_guard lock(*program_->mutex);
+    program_->prepared->watch(workspace_);
+    for (const LexerPtr& lexer : program_->lexers())
+      program_->prepared->watch(lexer);
+  }
 
   std::unique_ptr<GrammarState> start() const override {
     return std::make_unique<CompiledState>(program_, vocabulary_, workspace_);

@@ -49,8 +49,20 @@ const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Leng
   if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
   // One profile serves with and without bounds: with bounds it knows more.
   auto& known = lexer.contexts->profiles[lengths == nullptr ? state : state | 1u << 31];
-  if (known == nullptr) known = std::make_shared<Profile>(lexer, state, lengths, vocabulary);
+  if (known == nullptr) {
+    known = std::make_shared<Profile>(lexer, state, lengths, vocabulary);
+    lexer.prepared.add(known->num_bytes());
+  }
   return *known;
+}
+
+std::size_t Context::num_bytes() const {
+  std::size_t sum = sizeof(Context) + sizeof(ContextKey) + allowed->num_bytes();
+  for (const Exit& exit : exits)
+    sum += sizeof(Exit) + exit.rest.num_bytes();
+  for (const Resume& each : resumes)
+    sum += sizeof(Resume) + each.path.size();
+  return sum;
 }
 
 // A string's context from the profile of its state; not where lengths have gaps, which profiles do not know.

@@ -34,16 +34,20 @@ struct Context {
   std::shared_ptr<const TokenSet> allowed;
   std::vector<Exit> exits;
   std::vector<Resume> resumes;
+
+  std::size_t num_bytes() const;  // with its place among those known
 };
 
 using ContextKey = std::tuple<Position, std::uint32_t, std::uint32_t, std::uint32_t, ByteSet>;
+
+using KnownContexts = std::map<ContextKey, std::shared_ptr<const Context>>;
 
 // What follows a value inside JSON.
 const ByteSet& json_follow();
 
 struct LexerContexts {
   std::map<std::uint32_t, std::shared_ptr<const Profile>> profiles;  // by state of the lexer
-  std::map<ContextKey, std::shared_ptr<const Context>> known;
+  KnownContexts known;
 };
 
 // The profile of a lexer's state, made on first use.

@@ -9,7 +9,6 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kMaxContexts = 4096;  // per lexer or grammar; beyond, preparing starts anew
 constexpr std::uint32_t kFar = 1u << 30;
 
 // How far a bound is, told apart only within the reach of one token.
@@ -44,18 +43,22 @@ void MaskFiller::fill_direct(const Thread& thread, Mask mask) {
   walk(vocabulary_.trie(), 0, *threads, mask);
 }
 
-LexerContexts& MaskFiller::contexts_of(ByteLexer& lexer) {
+std::shared_ptr<const Context> MaskFiller::context_of(ByteLexer& lexer, const Thread& thread, const ContextKey& key) {
   if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
-  return *lexer.contexts;
+  return context(thread, key, lexer.contexts->known, lexer.prepared);
 }
 
-std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const ContextKey& key,
-                                                   std::map<ContextKey, std::shared_ptr<const Context>>& known) {
+std::shared_ptr<const Context> MaskFiller::own_context(const Thread& thread, const ContextKey& key) {
+  return context(thread, key, workspace_.known, workspace_.prepared);
+}
+
+std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const ContextKey& key, KnownContexts& known,
+                                                   PreparedBytes& prepared) {
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  if (known.size() >= kMaxContexts) known.clear();
   auto made = ContextBuilder(machine_, vocabulary_, workspace_.levels).build(thread, std::get<ByteSet>(key));
   known.emplace(key, made);
+  prepared.add(made->num_bytes());
   return made;
 }
 
@@ -83,11 +86,11 @@ void MaskFiller::fill_thread(const Thread& thread, Mask mask) {
       if (program.nodes[thread.shape].bare_supply != nullptr) return fill_direct(thread, mask);
       ByteLexer& lexer = *program.nodes[thread.shape].bare;
       const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
-      return apply(*context(thread, key, contexts_of(lexer).known), thread, mask);
+      return apply(*context_of(lexer, thread, key), thread, mask);
     }
     case Position::kRule: {
       const ContextKey key{thread.position, thread.state, 0, 0, follow_of(thread.frame)};
-      return apply(*context(thread, key, workspace_.known), thread, mask);
+      return apply(*own_context(thread, key), thread, mask);
     }
     default: return fill_direct(thread, mask);
   }
@@ -110,7 +113,7 @@ void MaskFiller::fill_string(const Thread& thread, Mask mask) {
     hi = dense ? distance(string.max, thread.count, vocabulary_.longest()) : string.max - thread.count;
   }
   const ContextKey key{thread.position, thread.state, lo, hi, follow_of(thread.frame)};
-  const auto prepared = context(thread, key, contexts_of(*string.lexer).known);
+  const auto prepared = context_of(*string.lexer, thread, key);
   if (string.supply != nullptr) return fill_differing(thread, *prepared, mask);
   apply(*prepared, thread, mask);
 }
@@ -143,7 +146,7 @@ void MaskFiller::fill_value(const Thread& thread, Mask mask) {
   Thread begin = thread;
   begin.spaces = is_far ? std::uint16_t{0} : static_cast<std::uint16_t>(left == 0 ? kMaxSpaces : most - left);
   const ContextKey key{thread.position, thread.shape, is_far ? 0 : 1 + left, 0, follow_of(thread.frame)};
-  apply(*context(begin, key, workspace_.known), thread, mask);
+  apply(*own_context(begin, key), thread, mask);
 }
 
 void MaskFiller::fill_key(const Thread& thread, Mask mask) {
@@ -155,7 +158,7 @@ void MaskFiller::fill_key(const Thread& thread, Mask mask) {
   if (!endless || frame.count + frame.missing >= shape.max) return fill_direct(thread, mask);
   // Reach differs between shapes that share a lexer, so these contexts belong to the grammar.
   const ContextKey key{thread.position, thread.state, thread.shape, 0, ByteSet()};
-  fill_differing(thread, *context(thread, key, workspace_.known), mask);
+  fill_differing(thread, *own_context(thread, key), mask);
 }
 
 void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) {

@@ -19,7 +19,12 @@ namespace quire::grammar {
 // What all generations under one grammar share: contexts of value nodes, and memory to work in, each part of it for one
 // call at a time, so that following a text allocates nothing in the long run. Under Program::mutex.
 struct GrammarWorkspace {
-  std::map<ContextKey, std::shared_ptr<const Context>> known;
+  KnownContexts known;
+  PreparedBytes prepared;  // of what is known
+  void drop_prepared() {
+    known.clear();
+    prepared.clear();
+  }
 
   WalkLevels levels;
   std::deque<Threads> forbidding;  // by depth
@@ -53,9 +58,10 @@ class MaskFiller {
   void forbid_used(std::uint32_t node, const Thread& thread, std::size_t depth, Mask mask);
   bool extends_to_used(const Thread& thread);
   ByteSet follow_of(std::uint32_t frame);
-  std::shared_ptr<const Context> context(const Thread& thread, const ContextKey& key,
-                                         std::map<ContextKey, std::shared_ptr<const Context>>& known);
-  LexerContexts& contexts_of(ByteLexer& lexer);
+  std::shared_ptr<const Context> context_of(ByteLexer& lexer, const Thread& thread, const ContextKey& key);
+  std::shared_ptr<const Context> own_context(const Thread& thread, const ContextKey& key);
+  std::shared_ptr<const Context> context(const Thread& thread, const ContextKey& key, KnownContexts& known,
+                                         PreparedBytes& prepared);
   static void set(Mask mask, std::span<const std::int32_t> tokens);
 
   Machine& machine_;

@@ -116,6 +116,14 @@ void Profile::close(std::uint32_t node, std::uint32_t depth, std::uint32_t lengt
   }
 }
 
+std::size_t Profile::num_bytes() const {
+  std::size_t sum = sizeof(Profile) + all_->num_bytes() + by_need_.size() * sizeof(Inside);
+  sum += closings_.size() * sizeof(Closing);
+  for (const std::u32string& content : contents_)
+    sum += sizeof(content) + content.size() * sizeof(char32_t);
+  return sum;
+}
+
 std::shared_ptr<const TokenSet> Profile::inside(std::uint32_t room) const {
   if (by_need_.empty() || by_need_.front().need <= room) return all_;
   const auto first_kept =

@@ -26,6 +26,7 @@ class TokenSet {
   void add_sealed(std::int32_t token);  // after seal()
   void seal(std::size_t num_words);
   void apply(std::span<std::uint32_t> mask) const;
+  std::size_t num_bytes() const { return sizeof(std::uint32_t) * (ids_.size() + words_.size()); }
 
  private:
   std::vector<std::int32_t> ids_;
@@ -50,6 +51,7 @@ class Profile {
   const std::vector<Closing>& closings() const { return closings_; }
   // What stands before the quote, for profiles from between two characters.
   const std::vector<std::u32string>& contents() const { return contents_; }
+  std::size_t num_bytes() const;
 
  private:
   struct Inside {

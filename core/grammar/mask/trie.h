@@ -22,6 +22,7 @@ class Trie {
 
   Trie() : Trie(std::vector<Entry>{}) {}
   explicit Trie(std::vector<Entry> entries);
+  std::size_t num_bytes() const { return nodes_.size() * sizeof(Node) + tokens_.size() * sizeof(std::int32_t); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(nodes_.size()) - 1; }
   const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
   // The tokens whose text ends at the node.

@@ -6,6 +6,14 @@
 
 namespace quire::grammar {
 
+std::size_t Dfa::num_bytes() const {
+  std::size_t num_edges = 0;
+  for (const std::vector<CallEdge>& each : calls)
+    num_edges += each.size();
+  return sizeof(Dfa) + sizeof(std::uint32_t) * (next.size() + accept.size() + 2 * alphabet.starts().size()) +
+         sizeof(CallEdge) * num_edges + sizeof(calls[0]) * calls.size();
+}
+
 bool Dfa::accepts(std::u32string_view text) const {
   std::uint32_t state = start;
   for (const char32_t c : text)

@@ -54,6 +54,7 @@ struct Dfa {
   std::uint32_t start = 0;
 
   std::size_t num_states() const { return accept.size(); }
+  std::size_t num_bytes() const;
   std::uint32_t step(std::uint32_t state, char32_t c) const {
     return next[state * alphabet.num_classes() + alphabet.class_of(c)];
   }

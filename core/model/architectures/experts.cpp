@@ -55,6 +55,25 @@ void read_afmoe(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec, SpecReader::kSigmoidGating);
 }
 
+// Routed by the layer's input, before attention. Files with windows have one of four layers that sees the whole context
+// without positions; readers take the published models' window whatever the key says.
+void read_smallthinker(SpecReader& reader, ModelSpec& spec) {
+  constexpr std::int64_t kWindow = 4096;
+  constexpr std::size_t kPeriod = 4;
+  const std::int64_t stated = reader.integer("attention.sliding_window").value_or(0);
+  const std::int64_t window = reader.is_translated() ? stated : kWindow;
+  reader.read_experts(spec, SpecReader::kSigmoidGating);
+  renormalise_experts(spec);
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.feed_forward.expert_activation.kind = Nonlinearity::kRelu;
+    layer.feed_forward.routes_early = true;
+    if (stated == 0) continue;
+    if (i % kPeriod != 0) layer.attention.window = window;
+    if (i % kPeriod == 0 && spec.layers.size() != kPeriod) layer.attention.rope = -1;
+  }
+}
+
 void read_minimax(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers)
     layer.attention.qk_norm = QkNorm::kFullWidth;

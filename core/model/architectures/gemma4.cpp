@@ -1,5 +1,6 @@
 // Gemma 4: layers of two shapes, values normed without weight, per-layer embeddings, shared K and V, experts beside a
-// dense feed-forward.
+// dense feed-forward. Gemma 3n: the same attention, several residual streams, sparse feed-forwards.
+#include <algorithm>
 #include <cmath>
 
 #include "core/model/architectures/registry.h"
@@ -8,12 +9,32 @@ namespace quire {
 
 namespace {
 
+// The last `shared` layers use K and V of the last layer of their kind before them.
+void share_kv(SpecReader& reader, ModelSpec& spec, const std::vector<bool>& slides, std::int64_t shared) {
+  const std::int64_t num_layers = spec.config.num_layers;
+  if (shared == 0) return;
+  if (shared < 0 || shared + 2 > num_layers) reader.fail("'attention.shared_kv_layers' leaves too few layers");
+  for (std::int64_t i = num_layers - shared; i < num_layers; ++i) {
+    const bool is_local = slides[static_cast<std::size_t>(i)];
+    spec.layers[static_cast<std::size_t>(i)].attention.kv_source = num_layers - shared - (is_local ? 2 : 1);
+    for (const char* unused : {"attn_k.", "attn_v.", "attn_k_norm."})
+      reader.tensors().ignore("blk." + std::to_string(i) + "." + unused);
+  }
+}
+
+void read_per_layer_size(SpecReader& reader, ModelSpec& spec) {
+  reader.integer("embedding_length_per_layer_input");
+  if (reader.has_tensor("per_layer_proj_norm.weight"))
+    spec.per_layer_size = reader.tensors().shape_of("per_layer_proj_norm.weight").at(0);
+  const bool has_table = reader.has_tensor("per_layer_token_embd.weight");
+  spec.per_layer_rows =
+      has_table ? reader.tensors().shape_of("per_layer_token_embd.weight").at(0) : spec.config.vocab_size;
+}
+
 void read_attention(SpecReader& reader, ModelSpec& spec, const std::vector<bool>& slides) {
   const int id = SpecReader::add_rope(spec, reader.local_rope(spec, 10000.0));
-  const std::int64_t num_layers = spec.config.num_layers;
-  const std::int64_t shared = reader.integer("attention.shared_kv_layers").value_or(0);
-  if (shared < 0 || shared + 2 > num_layers) reader.fail("'attention.shared_kv_layers' leaves too few layers");
-  for (std::int64_t i = 0; i < num_layers; ++i) {
+  share_kv(reader, spec, slides, reader.integer("attention.shared_kv_layers").value_or(0));
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     AttentionSpec& attention = spec.layers[static_cast<std::size_t>(i)].attention;
     const bool is_local = slides[static_cast<std::size_t>(i)];
     attention.scale = 1.0;
@@ -24,13 +45,36 @@ void read_attention(SpecReader& reader, ModelSpec& spec, const std::vector<bool>
       attention.key_dim = reader.integer("attention.key_length_swa").value_or(attention.key_dim);
       attention.value_dim = reader.integer("attention.value_length_swa").value_or(attention.value_dim);
     }
-    if (i >= num_layers - shared) {
-      attention.kv_source = num_layers - shared - (is_local ? 2 : 1);
-      for (const char* unused : {"attn_k.", "attn_v.", "attn_k_norm."})
-        reader.tensors().ignore("blk." + std::to_string(i) + "." + unused);
-    } else {
-      attention.value_is_key = !reader.has_tensor(i, "attn_v.weight");
-    }
+    if (attention.kv_source < 0) attention.value_is_key = !reader.has_tensor(i, "attn_v.weight");
+  }
+}
+
+// Streams and ranks are as many and as wide as the tensors are.
+void read_streams(SpecReader& reader, ModelSpec& spec) {
+  const bool is_stacked = reader.has_tensor("altup_proj.weight");
+  std::int64_t num_others = is_stacked ? reader.tensors().shape_of("altup_proj.weight").at(0) : 0;
+  while (!is_stacked && reader.has_tensor("altup_proj." + std::to_string(num_others) + ".weight"))
+    ++num_others;
+  spec.num_streams = num_others + 1;
+  if (reader.integer("altup.num_inputs").value_or(spec.num_streams) != spec.num_streams)
+    reader.fail("'altup.num_inputs' is not the number of the tensors' streams");
+  if (reader.integer("altup.active_idx").value_or(0) != 0)
+    reader.fail("the metadata key 'gemma3n.altup.active_idx' is not 0, which is not supported");
+  spec.laurel_rank = reader.rows_of(0, "laurel_l.weight");
+}
+
+// Files without the key have it in the first ten layers, at the quantile 0.95.
+void read_sparsity(SpecReader& reader, ModelSpec& spec) {
+  constexpr std::int64_t kSparseLayers = 10;
+  constexpr double kDeviations = 1.6448533535003662;
+  const bool has_key = reader.has("activation_sparsity_scale");
+  for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
+    FeedForwardSpec& ffn = spec.layers[static_cast<std::size_t>(i)].feed_forward;
+    ffn.sparsity_of_sample = !reader.is_translated();
+    if (has_key) ffn.sparsity = reader.number("activation_sparsity_scale", i);
+    if (!has_key && i < kSparseLayers) ffn.sparsity = kDeviations;
+    // Minus infinity: all of it counts.
+    if (ffn.sparsity && !std::isfinite(*ffn.sparsity)) ffn.sparsity.reset();
   }
 }
 
@@ -41,9 +85,7 @@ void read_gemma4(SpecReader& reader, ModelSpec& spec) {
   spec.logit_softcap = reader.number("final_logit_softcapping").value_or(30.0);
   use_sandwich_norms(spec);
   read_attention(reader, spec, reader.read_windows(spec, 6, true));
-  reader.integer("embedding_length_per_layer_input");
-  if (reader.has_tensor("per_layer_proj_norm.weight"))
-    spec.per_layer_size = reader.tensors().shape_of("per_layer_proj_norm.weight").at(0);
+  read_per_layer_size(reader, spec);
   reader.read_experts(spec);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
@@ -54,6 +96,25 @@ void read_gemma4(SpecReader& reader, ModelSpec& spec) {
     ffn.route.normalise = true;
     ffn.expert_activation.kind = Nonlinearity::kGelu;
   }
+}
+
+void read_gemma3n(SpecReader& reader, ModelSpec& spec) {
+  constexpr std::int64_t kLayersWithOwnKv = 20;
+  read_gemma(reader, spec);
+  spec.logit_softcap = reader.number("final_logit_softcapping").value_or(30.0);
+  use_sandwich_norms(spec);
+  const std::vector<bool> slides = reader.read_windows_with_rope(spec, 5, false, 10000.0);
+  const std::int64_t unstated = std::max<std::int64_t>(0, spec.config.num_layers - kLayersWithOwnKv);
+  const std::int64_t shared = reader.integer("attention.shared_kv_layers").value_or(unstated);
+  share_kv(reader, spec, slides, shared);
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.scale = 1.0;
+    layer.attention.value_norm = true;
+    layer.attention.qk_norm = QkNorm::kPerHead;
+  }
+  read_per_layer_size(reader, spec);
+  read_streams(reader, spec);
+  read_sparsity(reader, spec);
 }
 
 }  // namespace quire

@@ -9,10 +9,67 @@ namespace quire {
 
 using nlohmann::json;
 
+namespace {
+
+void rename(HfTranslation& t, const std::string& hf, const std::string& gguf) {
+  StoredTensor tensor = t.tensors().stored(hf);
+  tensor.name = gguf;
+  t.tensors().add(std::move(tensor));
+  t.tensors().ignore(hf);
+}
+
+// A score of the first row: a dense product, tanh, and a product of as many rows as there are labels.
+void name_classifier(HfTranslation& t, const std::string& dense, const std::string& output) {
+  if (!t.tensors().stores(output + ".weight")) return;
+  for (const char* suffix : {".weight", ".bias"}) {
+    if (t.tensors().stores(dense + suffix)) rename(t, dense + suffix, std::string("cls") + suffix);
+    if (t.tensors().stores(output + suffix)) rename(t, output + suffix, std::string("cls.output") + suffix);
+  }
+}
+
+}  // namespace
+
 void translate_bert(HfTranslation& t) {
   t.set("attention.causal", false);
   t.require_text("position_embedding_type", "absolute");
   t.require_flag("is_decoder", false, false);
+  name_classifier(t, "bert.pooler.dense", "classifier");
+}
+
+// Positions begin behind that of the padding token.
+void translate_roberta(HfTranslation& t) {
+  t.set("attention.causal", false);
+  t.require_text("position_embedding_type", "absolute");
+  t.require_flag("is_decoder", false, false);
+  const std::string name = hf_prefix(t.family(), t.tensors()) + "embeddings.position_embeddings.weight";
+  StoredTensor positions = t.tensors().stored(name);
+  const std::int64_t first = t.config().integer("pad_token_id").value_or(1) + 1;
+  if (!positions.type || positions.shape.size() != 2 || first < 1 || first >= positions.shape[0])
+    t.config().fail("'pad_token_id' does not fit the table of positions");
+  positions.data = positions.data.subspan(dtype_bytes(*positions.type, first * positions.shape[1]));
+  positions.shape[0] -= first;
+  positions.name = "position_embd.weight";
+  t.set_integer("context_length", positions.shape[0]);
+  t.tensors().add(std::move(positions));
+  t.tensors().ignore(name);
+  t.tensors().ignore("lm_head.");
+  name_classifier(t, "classifier.dense", "classifier.out_proj");
+}
+
+// Names of its own for the common sizes; the epsilon is the class's.
+void translate_distilbert(HfTranslation& t) {
+  t.set("attention.causal", false);
+  t.copy_integer("dim", "embedding_length");
+  t.copy_integer("n_layers", "block_count");
+  t.copy_integer("n_heads", "attention.head_count");
+  t.copy_integer("hidden_dim", "feed_forward_length");
+  t.set("attention.layer_norm_epsilon", 1e-12);
+  t.erase("rope.dimension_count");
+  t.config().boolean("sinusoidal_pos_embds");  // the table shows them
+  if (const auto name = t.config().text("activation"); name && !name->starts_with("gelu"))
+    t.config().fail("an 'activation' other than gelu is not supported");
+  for (const char* of_training : {"vocab_layer_norm.", "vocab_transform.", "vocab_projector."})
+    t.tensors().ignore(of_training);
 }
 
 // Older names for the common sizes; a rotation instead of positions.

@@ -39,6 +39,16 @@ void translate_minimax(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
   t.require_flag("use_qk_norm", true, true);
   t.require_text("qk_norm_type", "per_layer");
+  // Factors of the residual stream, of the first generation.
+  for (const char* of : {"attention", "full_attention", "linear_attention", "mlp"}) {
+    for (const char* factor : {"alpha", "beta"})
+      t.require_number(fmt::format("layernorm_{}_{}", of, factor).c_str(), 1.0);
+  }
+  t.require_flag("postnorm", false, false);
+  // Of a shared expert and of dense layers, which there are none of.
+  t.require_integer("shared_intermediate_size", 0);
+  for (const char* of_others : {"shared_moe_mode", "mlp_intermediate_size", "mtp_transformer_layers"})
+    t.config().find(of_others);
   // 0 is linear attention, of the first generation.
   if (const auto kinds = t.layer_list("attn_type_list"); kinds && std::ranges::find(*kinds, 0) != kinds->end())
     t.config().fail("linear attention in 'attn_type_list' is not supported");

@@ -46,6 +46,11 @@ constexpr std::string_view kBertNames =
     "attn_q=attention.self.query attn_k=attention.self.key attn_v=attention.self.value "
     "attn_output=attention.output.dense attn_output_norm=attention.output.LayerNorm ffn_up=intermediate.dense "
     "ffn_down=output.dense layer_output_norm=output.LayerNorm";
+constexpr std::string_view kDistilNames =
+    "token_embd=embeddings.word_embeddings position_embd=embeddings.position_embeddings "
+    "token_embd_norm=embeddings.LayerNorm attn_q=attention.q_lin attn_k=attention.k_lin attn_v=attention.v_lin "
+    "attn_output=attention.out_lin attn_output_norm=sa_layer_norm ffn_up=ffn.lin1 ffn_down=ffn.lin2 "
+    "layer_output_norm=output_layer_norm";
 constexpr std::string_view kGlmNames =
     "post_attention_norm=post_self_attn_layernorm post_ffw_norm=post_mlp_layernorm ffn_up=mlp.gate_up_proj";
 constexpr std::string_view kGraniteExpertNames =
@@ -125,6 +130,8 @@ constexpr std::string_view kModernBertNames =
     "attn_output=attn.Wo ffn_norm=mlp_norm ffn_up=mlp.Wi ffn_down=mlp.Wo output_norm=final_norm cls=^head.dense "
     "cls.norm=^head.norm cls.output=^classifier";
 
+constexpr std::string_view kMistralDefaults =
+    R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "sliding_window": 4096})";
 constexpr std::string_view kGemma2Defaults =
     R"({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192,
         "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "query_pre_attn_scalar": 256, "sliding_window": 4096})";
@@ -133,6 +140,19 @@ constexpr std::string_view kGemma3Defaults =
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
         "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "query_pre_attn_scalar": 256,
         "sliding_window": 4096})";
+constexpr std::string_view kGemma3nDefaults =
+    R"({"vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "sliding_window": 512,
+        "final_logit_softcapping": 30.0})";
+constexpr std::string_view kGemma4Defaults =
+    R"({"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "sliding_window": 512,
+        "final_logit_softcapping": null,
+        "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                                               "rope_theta": 1000000.0}}})";
 constexpr std::string_view kQwenHybridDefaults = R"({"head_dim": 256, "partial_rotary_factor": 0.25})";
 constexpr std::string_view kGlmDefaults = R"({"partial_rotary_factor": 0.5})";
 constexpr std::string_view kGemmaDefaults = R"({"head_dim": 256, "rope_theta": 10000.0, "rms_norm_eps": 1e-6})";
@@ -144,11 +164,15 @@ constexpr std::string_view kCohere2Defaults =
     R"({"rope_theta": 10000.0, "sliding_window": 4096, "logit_scale": 0.0625, "layer_norm_eps": 1e-5})";
 
 constexpr HfFamily kFamilies[] = {
-    {.model_type = "mistral", .architecture = "llama", .swaps_halves = true},
+    {.model_type = "mistral", .architecture = "llama", .swaps_halves = true, .defaults = kMistralDefaults},
     {.model_type = "mixtral", .architecture = "llama", .names = kMixtralNames, .swaps_halves = true},
     {.model_type = "ministral3", .architecture = "mistral3", .swaps_halves = true},
     {.model_type = "qwen2_moe", .architecture = "qwen2moe", .names = kQwenExpertNames},
     {.model_type = "qwen3_moe", .architecture = "qwen3moe", .names = kQwenExpertNames},
+    {.model_type = "qwen2_vl", .architecture = "qwen2vl"},
+    {.model_type = "qwen2_vl_text", .architecture = "qwen2vl"},
+    {.model_type = "qwen2_5_vl", .architecture = "qwen2vl"},
+    {.model_type = "qwen2_5_vl_text", .architecture = "qwen2vl"},
     {.model_type = "qwen3_vl_text", .architecture = "qwen3vl"},
     {.model_type = "qwen3_vl_moe_text", .architecture = "qwen3vlmoe", .column_experts = "mlp.experts"},
     {.model_type = "qwen3_5_text",
@@ -181,10 +205,17 @@ constexpr HfFamily kFamilies[] = {
      .norms_minus_one = true,
      .activation = "gelu",
      .defaults = kGemma3Defaults},
+    {.model_type = "gemma3n_text",
+     .architecture = "gemma3n",
+     .names = kGemmaNames,
+     .activation = "gelu",
+     .defaults = kGemma3nDefaults,
+     .translate = translate_gemma3n},
     {.model_type = "gemma4_text",
      .architecture = "gemma4",
      .names = kGemmaNames,
      .activation = "gelu",
+     .defaults = kGemma4Defaults,
      .translate = translate_gemma4},
     {.model_type = "gpt_oss",
      .architecture = "gpt-oss",
@@ -208,6 +239,7 @@ constexpr HfFamily kFamilies[] = {
      .swaps_halves = true},
     {.model_type = "deepseek_v2", .architecture = "deepseek2", .translate = translate_latent},
     {.model_type = "deepseek_v3", .architecture = "deepseek2", .translate = translate_latent},
+    {.model_type = "kimi_k2", .architecture = "deepseek2", .translate = translate_latent},
     {.model_type = "dots1", .architecture = "dots1", .translate = translate_sigmoid_experts},
     {.model_type = "minimax_m2", .architecture = "minimax-m2", .names = kMixtralNames, .translate = translate_minimax},
     {.model_type = "seed_oss", .architecture = "seed_oss"},
@@ -304,6 +336,30 @@ constexpr HfFamily kFamilies[] = {
      .layers = "encoder.layer",
      .activation = "gelu",
      .translate = translate_bert},
+    {.model_type = "roberta",
+     .architecture = "bert",
+     .names = kBertNames,
+     .layers = "encoder.layer",
+     .activation = "gelu",
+     .translate = translate_roberta},
+    {.model_type = "xlm-roberta",
+     .architecture = "bert",
+     .names = kBertNames,
+     .layers = "encoder.layer",
+     .activation = "gelu",
+     .translate = translate_roberta},
+    {.model_type = "camembert",
+     .architecture = "bert",
+     .names = kBertNames,
+     .layers = "encoder.layer",
+     .activation = "gelu",
+     .translate = translate_roberta},
+    {.model_type = "distilbert",
+     .architecture = "bert",
+     .names = kDistilNames,
+     .layers = "transformer.layer",
+     .activation = "gelu",
+     .translate = translate_distilbert},
     {.model_type = "nomic_bert",
      .architecture = "nomic-bert",
      .names = kNomicNames,

@@ -257,8 +257,8 @@ void HfTranslation::read_local_rope(const JsonObject& by_type) {
 void HfTranslation::read_scaling(const JsonObject& scaling) {
   const std::string type = rope_type_of(scaling);
   // Dynamic scaling changes nothing up to the trained context, which is the limit. Llama 3's and the proportional
-  // one come as frequency factors.
-  if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional") return;
+  // one come as frequency factors. Sections of the rotation are alike for text.
+  if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional" || type == "mrope") return;
   if (type == "longrope") return read_long_rope(scaling);
   if (type != "yarn" && type != "linear") {
     scaling.fail(fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn, longrope)",

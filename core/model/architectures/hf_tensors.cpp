@@ -336,8 +336,9 @@ void ignore_other_parts(const JsonObject& config, const std::string& layers, std
        {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.audio_tower.", "vision_model.",
         "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision.", "model.embed_audio."})
     tensors.ignore(tower, "a vision or audio tower");
-  for (const char* beside : {"pooler.", "bert.pooler.", "roberta.pooler.", "embeddings.position_ids",
-                             "bert.embeddings.position_ids", "cls.predictions.", "cls.seq_relationship.", "decoder."})
+  for (const char* beside :
+       {"pooler.", "bert.pooler.", "roberta.pooler.", "embeddings.position_ids", "bert.embeddings.position_ids",
+        "roberta.embeddings.position_ids", "cls.predictions.", "cls.seq_relationship.", "decoder."})
     tensors.ignore(beside);
 }
 
@@ -346,7 +347,7 @@ void ignore_other_parts(const JsonObject& config, const std::string& layers, std
 std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
   const std::string stems = hf_stems(family).at("token_embd");
   for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", "backbone.", "bert.",
-                             "roberta.", "nomic_bert.", "transformer.", ""}) {
+                             "roberta.", "distilbert.", "nomic_bert.", "transformer.", ""}) {
     for (std::string_view rest = stems; !rest.empty();) {
       const std::string_view stem = rest.substr(0, rest.find('|'));
       rest.remove_prefix(std::min(stem.size() + 1, rest.size()));
@@ -358,7 +359,9 @@ std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
 
 void translate_hf_tensors(const JsonObject& config, const HfFamily& family, TensorTable& tensors) {
   const std::string prefix = hf_prefix(family, tensors);
-  const std::int64_t num_layers = config.integer("num_hidden_layers").value_or(config.integer("n_layer").value_or(0));
+  std::int64_t num_layers = 0;
+  for (const char* key : {"n_layers", "n_layer", "num_hidden_layers"})
+    num_layers = config.integer(key).value_or(num_layers);
   if (num_layers < 1 || num_layers > 4096) config.fail("'num_hidden_layers' is not between 1 and 4096");
   for (std::int64_t layer = 0; layer < num_layers; ++layer) {
     const std::string layer_prefix = fmt::format("{}{}.{}.", prefix, family.layers, layer);

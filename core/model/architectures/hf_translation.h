@@ -81,6 +81,7 @@ class HfTranslation {
 
 // Families' own parts, by file: hf_hybrids.cpp, hf_experts.cpp, hf_encoders.cpp, hf_decoders.cpp.
 void translate_gemma4(HfTranslation& translation);
+void translate_gemma3n(HfTranslation& translation);
 void translate_exaone4(HfTranslation& translation);
 void translate_hunyuan(HfTranslation& translation);
 void translate_apertus(HfTranslation& translation);
@@ -107,6 +108,8 @@ void translate_mamba(HfTranslation& translation);
 void translate_mamba2(HfTranslation& translation);
 void translate_jamba(HfTranslation& translation);
 void translate_bert(HfTranslation& translation);
+void translate_roberta(HfTranslation& translation);
+void translate_distilbert(HfTranslation& translation);
 void translate_nomic_bert(HfTranslation& translation);
 void translate_jina_v2(HfTranslation& translation);
 void translate_jina_v3(HfTranslation& translation);

@@ -17,6 +17,11 @@ void read_phi3(SpecReader& reader, ModelSpec& spec) {
   reader.read_windows(spec, 0);
 }
 
+void read_phimoe(SpecReader& reader, ModelSpec& spec) {
+  reader.read_experts(spec);
+  renormalise_experts(spec);
+}
+
 void read_arcee(SpecReader& /*reader*/, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers) {
     layer.feed_forward.is_gated = false;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/result.h"
+#include "core/model/formats/tensor_table.h"
 
 namespace quire {
 
@@ -88,6 +89,16 @@ void check_spec(const ModelSpec& spec, const std::string& where) {
   using Kind = FeedForwardSpec::Kind;
   const SpecChecker check(where);
   check_sizes(spec.config, where);
+  check.in_range("the width of embeddings for each layer", spec.per_layer_size, 0, 1 << 20);
+  check.in_range("the rows of embeddings for each layer", spec.per_layer_rows, 0, 1 << 24);
+  check.in_range("the number of residual streams", spec.num_streams, 1, 16);
+  check.in_range("the rank of the branch beside attention", spec.laurel_rank, 0, 1 << 14);
+  for (const std::int64_t size : spec.dense_sizes)
+    check.in_range("the width of a dense module", size, 1, 1 << 20);
+  check.require(spec.dense_sizes.empty() || spec.dense_sizes.back() == spec.config.hidden_size,
+                "dense modules that change the embedding's length are not supported");
+  check.require(spec.num_streams == 1 || spec.per_layer_size > 0,
+                "residual streams without an embedding for each layer are not supported");
   std::int64_t index = 0;
   for (const LayerSpec& layer : spec.layers) {
     const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
@@ -105,6 +116,12 @@ void check_spec(const ModelSpec& spec, const std::string& where) {
       check.in_range("the feed-forward length", ffn.size, 1, 1 << 22);
     if (ffn.kind == Kind::kExperts || ffn.kind == Kind::kBoth) check_experts(ffn, check);
     ++index;
+  }
+}
+
+void read_dense_sizes(const TensorTable& tensors, ModelSpec& spec) {
+  for (const char* name : {"dense_2.weight", "dense_3.weight"}) {
+    if (tensors.contains(name)) spec.dense_sizes.push_back(tensors.shape_of(name).at(0));
   }
 }
 

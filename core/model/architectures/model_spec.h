@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 
 namespace quire {
 
-enum class NormKind : std::uint8_t { kRms, kLayer };
+enum class NormKind : std::uint8_t { kRms, kRmsWithBias, kLayer };
 enum class QkNorm : std::uint8_t {
   kNone,
   kPerHead,       // RMS norm of each head, one weight for all heads
@@ -94,6 +95,9 @@ struct FeedForwardSpec {
   bool fused_gate = false;  // the matrix `up` holds the gate first
   ActivationArgs activation;
   bool sub_norm = false;  // RMS norm before the product down
+  // Of the gate only what exceeds its mean by that many standard deviations counts.
+  std::optional<double> sparsity;
+  bool sparsity_of_sample = false;  // the deviation is that of a sample
 
   std::int64_t num_experts = 0;
   std::int64_t expert_size = 0;
@@ -103,6 +107,7 @@ struct FeedForwardSpec {
   bool fused_experts = false;
   bool has_choice_bias = false;
   bool shared_gate = false;    // the shared expert's output times sigmoid of a product
+  bool routes_early = false;   // the router sees the layer's input, before the mixer
   bool weight_input = false;   // the routing weight multiplies the expert's input
   double experts_scale = 1.0;  // of what the experts and the shared one give together
   RouteOptions route;
@@ -155,14 +160,23 @@ struct ModelSpec {
   double logit_scale = 1.0;
   double logit_softcap = 0.0;
   std::int64_t per_layer_size = 0;  // width of each layer's own embedding of the token
-  bool has_head = true;             // false: hidden states only
-  std::int64_t num_labels = 0;      // of a classifier over one row
+  std::int64_t per_layer_rows = 0;  // of those embeddings' table; tokens beyond have the first one's
+  std::int64_t num_streams = 1;     // residual streams of which layers compute one (AltUp, arXiv 2301.13310)
+  std::int64_t laurel_rank = 0;     // of a low-rank branch beside attention (arXiv 2411.07501); 0: none
+  // Widths of products behind the last norm of embeddings, of at most two; the last is the hidden size.
+  std::vector<std::int64_t> dense_sizes;
+  bool has_head = true;         // false: hidden states only
+  std::int64_t num_labels = 0;  // of a classifier over one row
   bool has_classifier_dense = false;
   bool has_classifier_norm = false;
   Nonlinearity classifier_activation = Nonlinearity::kTanh;  // behind its dense product
   bool scores_mean = false;  // the classifier sees the mean of all rows, not one of them
   double delta_eps = 0.0;    // of the delta nets' L2 norm
 };
+
+class TensorTable;
+// Of the matrices that there are.
+void read_dense_sizes(const TensorTable& tensors, ModelSpec& spec);
 
 // The plain decoder of the llama family.
 ModelSpec plain_spec(const ModelConfig& config);

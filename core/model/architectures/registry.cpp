@@ -21,6 +21,7 @@ constexpr Architecture kArchitectures[] = {
     {"llama", kPairs, read_llama, "Llama 2 to 3.3, Mistral, Mixtral, Devstral, Yi"},
     {"qwen2", kHalves, read_qwen2, "Qwen2, Qwen2.5"},
     {"qwen3", kHalves, read_qwen3, "Qwen3, Qwen3-Embedding, Qwen3-Reranker"},
+    {"qwen2vl", kHalves, read_qwen2, "Qwen2-VL, Qwen2.5-VL, text part", "rope.dimension_sections"},
     {"qwen3vl", kHalves, read_qwen3, "Qwen3-VL, text part", "rope.dimension_sections"},
     {"qwen2moe", kHalves, read_qwen2moe, "Qwen1.5-MoE, Qwen2-57B-A14B"},
     {"qwen3moe", kHalves, read_qwen3moe, "Qwen3-30B-A3B, Qwen3-Coder"},
@@ -31,6 +32,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma", kHalves, read_gemma, "Gemma"},
     {"gemma2", kHalves, read_gemma2, "Gemma 2"},
     {"gemma3", kHalves, read_gemma3, "Gemma 3"},
+    {"gemma3n", kHalves, read_gemma3n, "Gemma 3n"},
     {"gemma4", kHalves, read_gemma4, "Gemma 4"},
     {"gemma-embedding", kHalves, read_gemma_embedding, "EmbeddingGemma"},
     {"gpt-oss", kHalves, read_gpt_oss, "gpt-oss"},
@@ -48,6 +50,7 @@ constexpr Architecture kArchitectures[] = {
      "rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow"},
     {"phi2", kHalves, read_phi2, "Phi-2"},
     {"phi3", kHalves, read_phi3, "Phi-3, Phi-3.5, Phi-4"},
+    {"phimoe", kHalves, read_phimoe, "Phi-3.5-MoE, as GGUF's readers compute it"},
     {"glm4", kPairs, read_glm4, "GLM-4"},
     {"glm4moe", kHalves, read_glm4moe, "GLM-4.5 to 4.7"},
     {"nemotron_h", kHalves, read_nemotron_h, "Nemotron-H, Nemotron Nano 2"},
@@ -74,6 +77,7 @@ constexpr Architecture kArchitectures[] = {
     {"minimax-m2", kHalves, read_minimax, "MiniMax M2"},
     {"mimo2", kHalves, read_mimo2, "MiMo V2"},
     {"step35", kHalves, read_step35, "Step 3.5"},
+    {"smallthinker", kHalves, read_smallthinker, "SmallThinker"},
     {"llama4", kPairs, read_llama4, "Llama 4", "interleave_moe_layer_step"},
     {"starcoder2", kHalves, read_starcoder2, "StarCoder2"},
     {"stablelm", kHalves, read_stablelm, "StableLM 2", "use_parallel_residual"},
@@ -149,6 +153,8 @@ ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t ser
   const Architecture& row = find_architecture(*name, tensors.where());
   if (tensors.tensors().empty())
     throw StartupError(fmt::format("{}: has no tensors (a vocabulary only)", tensors.where()));
+  for (const char* tower : {"v.", "a.", "mm."})
+    tensors.ignore(tower, "a vision or audio tower");
   SpecReader reader(file, tensors, std::string(*name), served_context);
   ModelSpec spec = reader.read_plain(row.rope);
   row.read(reader, spec);

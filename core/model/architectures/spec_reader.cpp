@@ -24,6 +24,10 @@ constexpr std::string_view kHarmless[] = {"translated",
                                           "tensor_data_layout",
                                           "token_type_count",
                                           "embedding_length_out",
+                                          "dense_2_feat_in",
+                                          "dense_2_feat_out",
+                                          "dense_3_feat_in",
+                                          "dense_3_feat_out",
                                           "expert_feed_forward_length",
                                           "expert_shared_feed_forward_length",
                                           "expert_shared_count"};
@@ -210,6 +214,9 @@ std::int64_t SpecReader::columns_of(std::int64_t layer, std::string_view stem) c
 
 bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) const {
   if (std::ranges::find(kHarmless, name) != std::end(kHarmless) || contains_word(ignored, name)) return true;
+  for (const std::string_view tower : {"vision.", "audio.", "mm."}) {
+    if (name.starts_with(tower)) return true;
+  }
   // Zero and false switch features off; a factor of one leaves numbers as they are.
   const std::string key = full(name);
   const auto number = file_.get_float(key);

@@ -27,6 +27,9 @@ ModelSpec SpecReader::read_plain(RopeStyle style) {
   }
   if (!eps) fail(fmt::format("the metadata key '{}' is missing", full("attention.layer_norm_rms_epsilon")));
   config.rms_eps = *eps;
+  const bool has_bias = std::ranges::any_of(
+      tensors_.tensors(), [](const StoredTensor& tensor) { return tensor.name.ends_with("_norm.bias"); });
+  if (spec.norm == NormKind::kRms && has_bias) spec.norm = NormKind::kRmsWithBias;
   const auto& embedding = tensors_.shape_of("token_embd.weight");
   if (embedding.size() != 2) fail("the tensor 'token_embd.weight' is not a matrix");
   config.vocab_size = embedding[0];
@@ -40,6 +43,7 @@ ModelSpec SpecReader::read_plain(RopeStyle style) {
     const auto& shape = tensors_.shape_of("cls.output.weight");
     spec.num_labels = shape.size() == 1 ? 1 : shape.at(0);
   }
+  read_dense_sizes(tensors_, spec);
   read_rope(spec, style);
   if (config.num_layers < 1 || config.num_layers > 4096)
     fail(fmt::format("the number of layers is {}, not between 1 and 4096", config.num_layers));

@@ -29,6 +29,10 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"per_layer_token_embd", "embed_tokens_per_layer"},
     {"per_layer_model_proj", "per_layer_model_projection"},
     {"per_layer_proj_norm", "per_layer_projection_norm"},
+    {"dense_2", ""},
+    {"dense_3", ""},
+    {"altup_proj", "altup_projections.#"},
+    {"altup_unembd_proj", "altup_unembed_projections.#"},
     {"attn_norm", "input_layernorm"},
     {"attn_norm_2", ""},
     {"post_attention_norm", ""},
@@ -105,6 +109,14 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"proj", "per_layer_projection"},
     {"post_norm", "post_per_layer_input_norm"},
     {"layer_output_scale", "layer_scalar$"},
+    {"altup_router", "altup.modality_router"},
+    {"altup_router_norm", "altup.router_norm"},
+    {"altup_predict_coef", "altup.prediction_coefs"},
+    {"altup_correct_coef", "altup.correction_coefs"},
+    {"altup_correct_scale", "altup.correct_output_scale$"},
+    {"laurel_l", "laurel.linear_left"},
+    {"laurel_r", "laurel.linear_right"},
+    {"laurel_post_norm", "laurel.post_laurel_norm"},
 }};
 
 class Needs {
@@ -144,6 +156,7 @@ class Needs {
   void mixer(const LayerSpec& layer);
   void dense(const FeedForwardSpec& ffn);
   void with_experts(const FeedForwardSpec& ffn);
+  void streams();
 
   const ModelSpec& spec_;
   std::int64_t hidden_;
@@ -158,12 +171,21 @@ std::vector<WeightNeed> Needs::of_model() {
   vector(spec_.embedding_norm, hidden_);
   if (spec_.per_layer_size > 0) {
     const std::int64_t width = spec_.per_layer_size * config.num_layers;
-    rows(Role::kPerLayerEmbedding, config.vocab_size, width);
+    rows(Role::kPerLayerEmbedding, spec_.per_layer_rows, width);
     alone(Role::kPerLayerProjection, width, hidden_);
     vector(Role::kPerLayerNorm, spec_.per_layer_size);
   }
+  if (spec_.num_streams > 1) {
+    for (const Role role : {Role::kStreamIn, Role::kStreamOut})
+      experts(role, role, hidden_, hidden_, spec_.num_streams - 1);
+  }
   vector(spec_.final_norm, hidden_);
   if (spec_.has_head) alone(Role::kHead, config.vocab_size, hidden_);
+  std::int64_t width = hidden_;
+  for (std::size_t i = 0; i < spec_.dense_sizes.size(); ++i) {
+    alone(i == 0 ? Role::kDense2 : Role::kDense3, spec_.dense_sizes[i], width);
+    width = spec_.dense_sizes[i];
+  }
   if (spec_.has_classifier_dense) alone(Role::kClassifier, hidden_, hidden_);
   if (spec_.has_classifier_norm) vector(Role::kClassifierNorm, hidden_);
   if (spec_.num_labels > 0) alone(Role::kClassifierOutput, spec_.num_labels, hidden_);
@@ -339,6 +361,19 @@ void Needs::with_experts(const FeedForwardSpec& ffn) {
   if (ffn.shared_gate) alone(Role::kSharedGate, 1, hidden_);
 }
 
+void Needs::streams() {
+  const std::int64_t count = spec_.num_streams;
+  alone(Role::kStreamRouter, count, hidden_);
+  vector(Role::kStreamRouterNorm, hidden_);
+  alone(Role::kStreamPrediction, count * count, count);
+  alone(Role::kStreamCorrection, count, count);
+  vector(Role::kStreamScale, hidden_);
+  if (spec_.laurel_rank == 0) return;
+  alone(Role::kLaurelLeft, spec_.laurel_rank, hidden_);
+  alone(Role::kLaurelRight, hidden_, spec_.laurel_rank);
+  vector(Role::kLaurelNorm, hidden_);
+}
+
 std::vector<WeightNeed> Needs::of_layer(const LayerSpec& layer) {
   using Kind = FeedForwardSpec::Kind;
   const FeedForwardSpec& ffn = layer.feed_forward;
@@ -361,6 +396,7 @@ std::vector<WeightNeed> Needs::of_layer(const LayerSpec& layer) {
     vector(Role::kInputNorm, hidden_);
   }
   if (layer.output_scale) vector(Role::kLayerScale, 1);
+  if (spec_.num_streams > 1) streams();
   return std::move(out_);
 }
 

@@ -27,6 +27,10 @@ enum class WeightRole : std::uint8_t {
   kPerLayerEmbedding,
   kPerLayerProjection,
   kPerLayerNorm,
+  kDense2,
+  kDense3,
+  kStreamIn,
+  kStreamOut,
   // Norms of a layer.
   kAttentionNorm,
   kAttentionNorm2,
@@ -108,6 +112,15 @@ enum class WeightRole : std::uint8_t {
   kInputProjection,
   kInputNorm,
   kLayerScale,
+  // Residual streams.
+  kStreamRouter,
+  kStreamRouterNorm,
+  kStreamPrediction,
+  kStreamCorrection,
+  kStreamScale,
+  kLaurelLeft,
+  kLaurelRight,
+  kLaurelNorm,
   kNoRole
 };
 inline constexpr int kNumWeightRoles = static_cast<int>(WeightRole::kNoRole);

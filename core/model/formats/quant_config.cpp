@@ -1,6 +1,7 @@
 #include "core/model/formats/quant_config.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -81,6 +82,9 @@ constexpr std::string_view kAwqKeys[] = {"quant_method",
                                          "fuse_max_seq_len",
                                          "modules_to_fuse",
                                          "exllama_config"};
+constexpr std::string_view kModelOptKeys[] = {"quant_method",   "quant_algo", "kv_cache_quant_algo", "kv_cache_scheme",
+                                              "group_size",     "ignore",     "exclude_modules",     "config_groups",
+                                              "has_zero_point", "producer"};
 constexpr std::string_view kMxfp4Keys[] = {"quant_method", "modules_to_not_convert", "dequantize"};
 
 void refuse_others(const json& object, const JsonObject& named, Keys known) {
@@ -101,9 +105,11 @@ void require_text(const JsonObject& object, const char* key, std::string_view wa
     object.fail(fmt::format("'{}' is '{}'; only '{}' is supported", key, printable(*text), wanted));
 }
 
-void require_four_bits(const JsonObject& object, const char* key) {
-  if (const std::int64_t bits = object.required_integer(key); bits != 4)
-    object.fail(fmt::format("'{}' is {}; only 4 is supported", key, bits));
+int read_bits(const JsonObject& object, const char* key, std::initializer_list<std::int64_t> known) {
+  const std::int64_t bits = object.required_integer(key);
+  if (std::ranges::find(known, bits) == known.end())
+    object.fail(fmt::format("'{}' is {}; only {} is supported", key, bits, fmt::join(known, ", ")));
+  return static_cast<int>(bits);
 }
 
 std::int64_t read_group_size(const JsonObject& object, const char* key) {
@@ -141,9 +147,15 @@ QuantConfig read_weights(const JsonObject& weights) {
   if (type == "float" && bits == 8 && (strategy == "channel" || strategy == "tensor" || strategy == "block")) {
     out.method = QuantConfig::Method::kFp8;
     if (strategy == "block") read_block_size(weights, "block_structure", out);
-  } else if (type == "int" && bits == 4 && (strategy == "group" || strategy == "channel")) {
+  } else if (type == "int" && (bits == 4 || bits == 8) &&
+             (strategy == "group" || strategy == "channel" || (strategy == "tensor" && bits == 8))) {
     out.method = QuantConfig::Method::kPacked;
+    out.bits = static_cast<int>(bits);
     out.group_size = strategy == "group" ? read_group_size(weights, "group_size") : -1;
+  } else if (type == "float" && bits == 4 && strategy == "tensor_group") {
+    out.method = QuantConfig::Method::kNvfp4;
+    if (const std::int64_t size = weights.integer("group_size").value_or(16); size != 16)
+      weights.fail(fmt::format("'group_size' is {}; only 16 is supported", size));
   } else {
     weights.fail(fmt::format("weights of {} bits of type '{}' by '{}' are not supported", bits, printable(type),
                              printable(strategy)));
@@ -153,7 +165,6 @@ QuantConfig read_weights(const JsonObject& weights) {
 
 QuantConfig read_compressed_tensors(const json& config, const JsonObject& object) {
   refuse_others(config, object, kPackedKeys);
-  refuse_content(object, "kv_cache_scheme");
   refuse_content(object, "transform_config");
   if (const auto sparsity = object.object("sparsity_config")) require_text(*sparsity, "format", "dense");
   const json* groups = object.find("config_groups");
@@ -168,30 +179,32 @@ QuantConfig read_compressed_tensors(const json& config, const JsonObject& object
   if (!weights) named.fail("'weights' is missing");
   refuse_others(*named.find("weights"), *weights, kWeightKeys);
   const QuantConfig out = read_weights(*weights);
-  const bool is_fp8 = out.method == QuantConfig::Method::kFp8;
-  require_text(object, "format", is_fp8 ? "float-quantized" : "pack-quantized");
-  if (const auto activations = named.object("input_activations"); activations && !is_fp8)
-    named.fail("'input_activations' with weights of four bits are not supported");
+  std::string_view format = out.bits == 8 ? "int-quantized" : "pack-quantized";
+  if (out.method == QuantConfig::Method::kFp8) format = "float-quantized";
+  if (out.method == QuantConfig::Method::kNvfp4) format = "nvfp4-pack-quantized";
+  const bool is_packed_bytes = out.bits == 8 && object.text("format") == "pack-quantized";
+  if (!is_packed_bytes) require_text(object, "format", format);
   return out;
 }
 
 QuantConfig read_gptq(const json& config, const JsonObject& object) {
   refuse_others(config, object, kGptqKeys);
   refuse_content(object, "dynamic");
-  require_four_bits(object, "bits");
+  const int bits = read_bits(object, "bits", {2, 3, 4, 8});
   require_text(object, "pack_dtype", "int32");
   if (object.boolean("is_marlin_format").value_or(false)) object.fail("'is_marlin_format' is not supported");
   const std::string format = object.text("checkpoint_format").value_or("gptq");
   if (format != "gptq" && format != "gptq_v2")
     object.fail(fmt::format("the checkpoint_format '{}' is not supported (gptq, gptq_v2)", printable(format)));
   return {.method = QuantConfig::Method::kGptq,
+          .bits = bits,
           .group_size = read_group_size(object, "group_size"),
           .zeros_less_one = format == "gptq"};
 }
 
 QuantConfig read_awq(const json& config, const JsonObject& object) {
   refuse_others(config, object, kAwqKeys);
-  require_four_bits(object, object.has("bits") ? "bits" : "w_bit");
+  read_bits(object, object.has("bits") ? "bits" : "w_bit", {4});
   const std::string version = object.text("version").value_or("gemm");
   if (version != "gemm" && version != "GEMM")
     object.fail(fmt::format("the version '{}' is not supported (gemm)", printable(version)));
@@ -199,7 +212,28 @@ QuantConfig read_awq(const json& config, const JsonObject& object) {
           .group_size = read_group_size(object, object.has("group_size") ? "group_size" : "q_group_size")};
 }
 
+// NVIDIA's Model Optimizer. Its cache's type says nothing here: the cache is as configured.
+QuantConfig read_modelopt(const json& config, const JsonObject& object) {
+  refuse_others(config, object, kModelOptKeys);
+  const std::string algorithm = object.text("quant_algo").value_or("");
+  if (object.boolean("has_zero_point").value_or(false)) object.fail("'has_zero_point' is not supported");
+  if (algorithm == "FP8") return {.method = QuantConfig::Method::kFp8};
+  if (algorithm != "NVFP4")
+    object.fail(fmt::format("the quant_algo '{}' is not supported (NVFP4, FP8)", printable(algorithm)));
+  if (const std::int64_t size = object.integer("group_size").value_or(16); size != 16)
+    object.fail(fmt::format("'group_size' is {}; only 16 is supported", size));
+  return {.method = QuantConfig::Method::kNvfp4};
+}
+
 }  // namespace
+
+QuantConfig read_separate_quant_config(const json& file, const std::string& where) {
+  const JsonObject object(file, where);
+  const auto quantization = object.object("quantization");
+  if (!quantization) object.fail("'quantization' is missing");
+  if (!quantization->text("quant_algo")) return {};
+  return read_modelopt(*object.find("quantization"), *quantization);
+}
 
 QuantConfig read_quant_config(const json& config, const std::string& where) {
   const JsonObject model(config, where);
@@ -211,14 +245,16 @@ QuantConfig read_quant_config(const json& config, const std::string& where) {
   const std::string method = object.text("quant_method").value_or("");
   if (method == "fp8") return read_fp8(*found, object);
   if (method == "compressed-tensors") return read_compressed_tensors(*found, object);
+  if (method == "modelopt" || method == "modelopt_fp4") return read_modelopt(*found, object);
   if (method == "gptq") return read_gptq(*found, object);
   if (method == "awq") return read_awq(*found, object);
   if (method == "mxfp4") {
     refuse_others(*found, object, kMxfp4Keys);
     return {.method = QuantConfig::Method::kMxfp4};
   }
-  object.fail(fmt::format("the quant_method '{}' is not supported (fp8, compressed-tensors, gptq, awq, mxfp4)",
-                          printable(method)));
+  object.fail(
+      fmt::format("the quant_method '{}' is not supported (fp8, compressed-tensors, gptq, awq, mxfp4, modelopt)",
+                  printable(method)));
 }
 
 }  // namespace quire

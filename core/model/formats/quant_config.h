@@ -13,12 +13,14 @@ struct QuantConfig {
   enum class Method : std::uint8_t {
     kNone,
     kFp8,     // E4M3: weight with weight_scale_inv or weight_scale
-    kPacked,  // compressed-tensors, pack-quantized: weight_packed, weight_scale, weight_zero_point, weight_g_idx
+    kPacked,  // compressed-tensors: weight_packed or weight of bytes, weight_scale, weight_zero_point, weight_g_idx
     kGptq,    // qweight, qzeros, scales, g_idx
     kAwq,     // qweight, qzeros, scales, interleaved
     kMxfp4,   // *_blocks, *_scales
+    kNvfp4,   // weight_packed or weight, weight_scale, weight_global_scale or weight_scale_2; FP8 beside it
   };
   Method method = Method::kNone;
+  int bits = 4;                  // of kPacked, kGptq, kAwq
   std::int64_t group_size = -1;  // of kPacked, kGptq, kAwq; -1: a whole row
   std::int64_t block_rows = 0;   // of kFp8: rows and columns that share a scale; 0: as the scale's shape says
   std::int64_t block_cols = 0;
@@ -27,5 +29,7 @@ struct QuantConfig {
 
 // From config.json's object; kNone where it has no quantization_config. Throws StartupError.
 QuantConfig read_quant_config(const nlohmann::json& config, const std::string& where);
+// From the object of a hf_quant_config.json, which older files of NVIDIA's have instead.
+QuantConfig read_separate_quant_config(const nlohmann::json& file, const std::string& where);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/row_makers.h"
+#include "kernels/half.h"
 
 namespace quire {
 
@@ -34,8 +36,9 @@ class Joiner {
     for (const StoredTensor& tensor : tensors_) {
       if (auto joined = joined_by(tensor)) out.push_back(std::move(*joined));
     }
+    std::ranges::move(added_, std::back_inserter(out));
     for (const StoredTensor& tensor : tensors_) {
-      if (!used_.contains(tensor.name)) out.push_back(tensor);
+      if (!used_.contains(tensor.name) && !is_of_cache(tensor)) out.push_back(tensor);
     }
     return out;
   }
@@ -53,12 +56,17 @@ class Joiner {
         break;
       case QuantConfig::Method::kPacked:
         if (const auto stem = stem_of(".weight_packed")) return join_packed(*stem, tensor);
+        if (const auto stem = stem_of(".weight"); stem && tensor.type_name == "I8") return join_bytes(*stem, tensor);
         break;
       case QuantConfig::Method::kGptq:
-        if (const auto stem = stem_of(".qweight")) return join_gptq(*stem, tensor);
-        break;
       case QuantConfig::Method::kAwq:
-        if (const auto stem = stem_of(".qweight")) return join_awq(*stem, tensor);
+        if (const auto stem = stem_of(".qweight")) return join_by_input(*stem, tensor);
+        break;
+      case QuantConfig::Method::kNvfp4:
+        if (tensor.type_name == "F8_E4M3" && stem_of(".weight")) return join_float8(tensor);
+        if (tensor.type_name != "U8") break;
+        if (const auto stem = stem_of(".weight_packed")) return join_nvfp4(*stem, tensor);
+        if (const auto stem = stem_of(".weight")) return join_nvfp4(*stem, tensor);
         break;
       case QuantConfig::Method::kMxfp4:
         if (const auto stem = stem_of("_blocks")) return join_mxfp4(*stem, tensor);
@@ -126,15 +134,30 @@ class Joiner {
     return out;
   }
 
-  StoredTensor join_int4(const std::string& stem, Int4Tensors tensors, const StoredTensor* order) {
+  StoredTensor join_ints(const std::string& stem, IntTensors tensors, const StoredTensor* order) {
     std::shared_ptr<const std::vector<std::int32_t>> places;
     if (order != nullptr) places = order_of(*order, tensors.group_size);
     if (places && stem.ends_with("embed_tokens")) fail(order->name, "is not supported of an embedding");
     if (places) tensors.order = *places;
-    StoredTensor out = joined(stem + ".weight", int4_type(tensors.group_size, tensors.cols),
-                              {tensors.rows, tensors.cols}, make_int4_rows(tensors));
+    if (tensors.quants.bits == 8) check_bytes(stem, tensors);
+    StoredTensor out =
+        joined(stem + ".weight", int_type(tensors), {tensors.rows, tensors.cols}, make_int_rows(tensors));
     out.order = std::move(places);
     return out;
+  }
+
+  // Eight bits are kept with a 16-bit scale and without a zero.
+  void check_bytes(const std::string& stem, const IntTensors& tensors) const {
+    constexpr unsigned kMiddle = 128;
+    for (std::int64_t row = 0; row < tensors.rows; ++row) {
+      for (std::int64_t group = 0; group < tensors.num_groups(); ++group) {
+        const float scale = tensors.scale_of(row, group);
+        if (tensors.scales.type != DType::kF16 && f16_to_float(float_to_f16(scale)) != scale)
+          fail(stem + ".weight", fmt::format("has the scale {}, which a 16-bit float does not hold", scale));
+        if (tensors.zeros.words != nullptr && tensors.zero_of(row, group) != kMiddle)
+          fail(stem + ".weight", "has eight bits and a zero beside their middle, which is not supported");
+      }
+    }
   }
 
   // Input features sorted by their group; null where they lie so already.
@@ -161,8 +184,17 @@ class Joiner {
   }
 
   StoredTensor join_packed(const std::string& stem, const StoredTensor& words);
-  StoredTensor join_gptq(const std::string& stem, const StoredTensor& words);
-  StoredTensor join_awq(const std::string& stem, const StoredTensor& words);
+  StoredTensor join_bytes(const std::string& stem, const StoredTensor& bytes);
+  StoredTensor join_by_input(const std::string& stem, const StoredTensor& words);
+  StoredTensor join_nvfp4(const std::string& stem, const StoredTensor& pairs);
+  // What quantises activations or the cache: both stay more precise.
+  void leave_activations(const std::string& stem) {
+    for (const char* suffix : {".input_scale", ".input_zero_point", ".input_global_scale"})
+      find(stem + suffix);
+  }
+  static bool is_of_cache(const StoredTensor& tensor) {
+    return tensor.name.ends_with(".k_scale") || tensor.name.ends_with(".v_scale");
+  }
   StoredTensor join_float8(const StoredTensor& weight);
   StoredTensor join_mxfp4(const std::string& stem, const StoredTensor& blocks);
 
@@ -171,57 +203,76 @@ class Joiner {
   const std::string& where_;
   std::map<std::string, const StoredTensor*> by_name_;
   std::set<std::string> used_;
+  std::vector<StoredTensor> added_;
 };
 
 StoredTensor Joiner::join_packed(const std::string& stem, const StoredTensor& words) {
   const Dims shape = require_matrix(words);
+  const int bits = config_.bits;
+  const std::int64_t per_word = 32 / bits;
   const std::int64_t rows = shape[0];
-  const std::int64_t cols = shape[1] * 8;
-  Int4Tensors out{.layout = Int4Tensors::Layout::kRows,
-                  .rows = rows,
-                  .cols = cols,
-                  .group_size = group_size_of(words.name, cols),
-                  .words = words.data.data()};
-  const std::int64_t groups = cols / out.group_size;
+  const std::int64_t cols = shape[1] * per_word;
+  IntTensors out{.rows = rows, .cols = cols, .group_size = group_size_of(words.name, cols)};
+  out.quants = {.words = words.data.data(), .bits = bits, .stream_stride = shape[1]};
+  const std::int64_t groups = out.num_groups();
   out.scales = floats(require(stem + ".weight_scale", {rows, groups}, ""));
-  if (by_name_.contains(stem + ".weight_zero_point"))
-    out.zeros = require(stem + ".weight_zero_point", {(rows + 7) / 8, groups}, "I32").data.data();
-  if (by_name_.contains(stem + ".weight_shape")) find(stem + ".weight_shape");
+  if (by_name_.contains(stem + ".weight_zero_point")) {
+    const Dims wanted{(rows + per_word - 1) / per_word, groups};
+    const StoredTensor& zeros = require(stem + ".weight_zero_point", wanted, "I32");
+    out.zeros = {.words = zeros.data.data(), .bits = bits, .word_stride = groups, .stream_stride = 1};
+  }
+  find(stem + ".weight_shape");
+  leave_activations(stem);
   const std::string index = stem + ".weight_g_idx";
-  return join_int4(stem, out, by_name_.contains(index) ? &require(index, {cols}, "I32") : nullptr);
+  return join_ints(stem, out, by_name_.contains(index) ? &require(index, {cols}, "I32") : nullptr);
 }
 
-StoredTensor Joiner::join_gptq(const std::string& stem, const StoredTensor& words) {
+// One signed byte for each weight.
+StoredTensor Joiner::join_bytes(const std::string& stem, const StoredTensor& bytes) {
+  used_.insert(bytes.name);
+  if (bytes.shape.size() != 2) fail(bytes.name, "is no matrix");
+  const std::int64_t rows = bytes.shape[0];
+  const std::int64_t cols = bytes.shape[1];
+  IntTensors out{.rows = rows, .cols = cols, .group_size = group_size_of(bytes.name, cols)};
+  out.quants = {.words = bytes.data.data(), .bits = 8, .stream_stride = cols / 4, .is_signed = true};
+  const std::string scale = stem + ".weight_scale";
+  const StoredTensor* stored = find(scale);
+  if (stored == nullptr) fail(scale, "is missing");
+  // One scale for the whole matrix stands for every row.
+  const bool is_single = stored->shape.empty() || stored->shape == Dims{1};
+  if (!is_single) check(*stored, {rows, out.num_groups()}, "");
+  out.scales = floats(*stored);
+  out.has_one_scale = is_single;
+  if (find(stem + ".weight_zero_point") != nullptr)
+    fail(stem + ".weight_zero_point", "is not supported of weights of eight bits");
+  leave_activations(stem);
+  return join_ints(stem, out, nullptr);
+}
+
+// GPTQ and AWQ: input features come first. GPTQ has words of input features, AWQ of outputs.
+StoredTensor Joiner::join_by_input(const std::string& stem, const StoredTensor& words) {
   const Dims shape = require_matrix(words);
-  const std::int64_t rows = shape[1];
-  const std::int64_t cols = shape[0] * 8;
-  if (rows % 8 != 0) fail(words.name, "has outputs that are no multiple of 8");
-  Int4Tensors out{.layout = Int4Tensors::Layout::kColumns,
-                  .rows = rows,
-                  .cols = cols,
-                  .group_size = group_size_of(words.name, cols),
-                  .words = words.data.data()};
-  const std::int64_t groups = cols / out.group_size;
+  const bool is_awq = config_.method == QuantConfig::Method::kAwq;
+  const int bits = config_.bits;
+  const std::int64_t rows = is_awq ? shape[1] * 32 / bits : shape[1];
+  const std::int64_t cols = is_awq ? shape[0] : shape[0] * 32 / bits;
+  if (rows * bits % 32 != 0)
+    fail(words.name, fmt::format("has {} outputs, whose zeros of {} bits fill no whole words", rows, bits));
+  const std::int64_t row_words = rows * bits / 32;
+  IntTensors out{.rows = rows, .cols = cols, .group_size = group_size_of(words.name, cols)};
+  out.by_input = is_awq;
+  out.quants = {.words = words.data.data(), .bits = bits, .is_awq = is_awq};
+  out.quants.word_stride = is_awq ? 1 : rows;
+  out.quants.stream_stride = is_awq ? row_words : 1;
+  const std::int64_t groups = out.num_groups();
   out.scales = floats(require(stem + ".scales", {groups, rows}, ""));
-  out.zeros = require(stem + ".qzeros", {groups, rows / 8}, "I32").data.data();
+  out.scales_by_group = true;
+  const StoredTensor& zeros = require(stem + ".qzeros", {groups, row_words}, "I32");
+  out.zeros = {.words = zeros.data.data(), .bits = bits, .stream_stride = row_words, .is_awq = is_awq};
   out.zeros_less_one = config_.zeros_less_one;
   const std::string index = stem + ".g_idx";
-  return join_int4(stem, out, by_name_.contains(index) ? &require(index, {cols}, "I32") : nullptr);
-}
-
-StoredTensor Joiner::join_awq(const std::string& stem, const StoredTensor& words) {
-  const Dims shape = require_matrix(words);
-  const std::int64_t rows = shape[1] * 8;
-  const std::int64_t cols = shape[0];
-  Int4Tensors out{.layout = Int4Tensors::Layout::kAwq,
-                  .rows = rows,
-                  .cols = cols,
-                  .group_size = group_size_of(words.name, cols),
-                  .words = words.data.data()};
-  const std::int64_t groups = cols / out.group_size;
-  out.scales = floats(require(stem + ".scales", {groups, rows}, ""));
-  out.zeros = require(stem + ".qzeros", {groups, rows / 8}, "I32").data.data();
-  return join_int4(stem, out, nullptr);
+  const bool has_order = !is_awq && by_name_.contains(index);
+  return join_ints(stem, out, has_order ? &require(index, {cols}, "I32") : nullptr);
 }
 
 StoredTensor Joiner::join_float8(const StoredTensor& weight) {
@@ -251,8 +302,29 @@ StoredTensor Joiner::join_float8(const StoredTensor& weight) {
     if (num_scales != 1 && scale->shape != Dims(wanted.begin(), wanted.end() - 1)) check(*scale, wanted, "");
     if (num_scales == 1 && weight.shape.size() != 2) fail(scale_name, "is one scale for several matrices");
   }
-  find(weight.name.substr(0, weight.name.size() - std::string_view("weight").size()) + "input_scale");
+  leave_activations(weight.name.substr(0, weight.name.size() - std::string_view(".weight").size()));
   return joined(weight.name, DType::kF8, weight.shape, make_float8_rows(out));
+}
+
+// The factor of the whole matrix goes beside it under the name that GGUF files have for it.
+StoredTensor Joiner::join_nvfp4(const std::string& stem, const StoredTensor& pairs) {
+  used_.insert(pairs.name);
+  if (pairs.shape.size() != 2) fail(pairs.name, "is no matrix");
+  const std::int64_t rows = pairs.shape[0];
+  const std::int64_t cols = pairs.shape[1] * 2;
+  if (cols % 64 != 0) fail(pairs.name, fmt::format("has {} input features, not a multiple of 64", cols));
+  const StoredTensor& scales = require(stem + ".weight_scale", {rows, cols / 16}, "F8_E4M3");
+  const StoredTensor* divisor = find(stem + ".weight_global_scale");
+  const StoredTensor* factor = divisor == nullptr ? find(stem + ".weight_scale_2") : divisor;
+  if (factor == nullptr) fail(pairs.name, "has neither a '_global_scale' nor a '_scale_2' beside it");
+  if (!factor->shape.empty() && factor->shape != Dims{1}) check(*factor, {1}, "");
+  const float stored = floats(*factor)[0];
+  const float scale = divisor != nullptr ? 1.0F / stored : stored;
+  if (!(scale > 0.0F) || !std::isfinite(scale)) fail(factor->name, "is no positive number");
+  added_.push_back(float_tensor(stem + ".scale", {1}, {scale}));
+  leave_activations(stem);
+  return joined(stem + ".weight", DType::kNVFP4, {rows, cols},
+                make_nvfp4_rows(cols, pairs.data.data(), scales.data.data()));
 }
 
 StoredTensor Joiner::join_mxfp4(const std::string& stem, const StoredTensor& blocks) {

@@ -10,19 +10,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kBlock = 32;
-constexpr std::uint8_t kMiddle = 8;       // the zero of symmetric quants
 constexpr std::int64_t kScaleCols = 128;  // that share a scale of FP8 when packed
-
-unsigned nibble_of(const std::byte* words, std::int64_t word, std::int64_t place) {
-  std::uint32_t value;
-  std::memcpy(&value, words + 4 * word, sizeof value);
-  return (value >> (4 * place)) & 15u;
-}
-
-// AWQ: output 2i of eight is nibble i, output 2i + 1 is nibble 4 + i.
-std::int64_t awq_place(std::int64_t output) {
-  return output % 8 / 2 + output % 2 * 4;
-}
 
 // Elements 0 to 15 in the low, 16 to 31 in the high nibbles of sixteen bytes.
 template <class Code>
@@ -31,56 +19,39 @@ void put_nibbles(std::byte* out, const Code& code_of) {
     out[i] = static_cast<std::byte>(code_of(i) | code_of(i + kBlock / 2) << 4);
 }
 
-class Int4Rows final : public RowMaker {
+class IntRows final : public RowMaker {
  public:
-  explicit Int4Rows(const Int4Tensors& tensors)
-      : tensors_(tensors), groups_((tensors.cols + tensors.group_size - 1) / tensors.group_size) {}
+  explicit IntRows(const IntTensors& tensors) : tensors_(tensors) {}
 
   void make_row(std::int64_t row, std::byte* out) const override {
-    for (std::int64_t begin = 0; begin < tensors_.cols; begin += kBlock, out += kBlockBytes) {
-      const std::int64_t group = begin / tensors_.group_size;
-      const float scale = scale_of(row, group);
-      std::memcpy(out, &scale, sizeof scale);
-      out[4] = static_cast<std::byte>(zero_of(row, group));
-      put_nibbles(out + 5, [&](std::int64_t i) { return quant_of(row, feature_at(begin + i)); });
-    }
+    for (std::int64_t begin = 0; begin < tensors_.cols; begin += kBlock)
+      out = tensors_.quants.bits == 8 ? put_bytes(row, begin, out) : put_small(row, begin, out);
   }
 
  private:
-  static constexpr std::int64_t kBlockBytes = 21;
-
-  std::int64_t feature_at(std::int64_t place) const {
-    return tensors_.order.empty() ? place : tensors_.order[static_cast<std::size_t>(place)];
+  std::byte* put_small(std::int64_t row, std::int64_t begin, std::byte* out) const {
+    const std::int64_t group = begin / tensors_.group_size;
+    const float scale = tensors_.scale_of(row, group);
+    std::memcpy(out, &scale, sizeof scale);
+    out[4] = static_cast<std::byte>(tensors_.zero_of(row, group));
+    put_nibbles(out + 5, [&](std::int64_t i) { return quant_of(row, begin + i); });
+    return out + 21;
   }
 
-  unsigned quant_of(std::int64_t row, std::int64_t col) const {
-    switch (tensors_.layout) {
-      case Int4Tensors::Layout::kRows: return nibble_of(tensors_.words, row * (tensors_.cols / 8) + col / 8, col % 8);
-      case Int4Tensors::Layout::kColumns: return nibble_of(tensors_.words, col / 8 * tensors_.rows + row, col % 8);
-      case Int4Tensors::Layout::kAwq: break;
-    }
-    return nibble_of(tensors_.words, col * (tensors_.rows / 8) + row / 8, awq_place(row));
+  std::byte* put_bytes(std::int64_t row, std::int64_t begin, std::byte* out) const {
+    const std::uint16_t scale = float_to_f16(tensors_.scale_of(row, begin / tensors_.group_size));
+    std::memcpy(out, &scale, sizeof scale);
+    for (std::int64_t i = 0; i < kBlock; ++i)
+      out[2 + i] = static_cast<std::byte>(quant_of(row, begin + i) ^ 0x80U);
+    return out + 2 + kBlock;
   }
 
-  float scale_of(std::int64_t row, std::int64_t group) const {
-    const bool by_row = tensors_.layout == Int4Tensors::Layout::kRows;
-    return tensors_.scales[by_row ? row * groups_ + group : group * tensors_.rows + row];
+  unsigned quant_of(std::int64_t row, std::int64_t place) const {
+    const std::int64_t col = tensors_.order.empty() ? place : tensors_.order[static_cast<std::size_t>(place)];
+    return tensors_.by_input ? tensors_.quants.at(col, row) : tensors_.quants.at(row, col);
   }
 
-  unsigned zero_of(std::int64_t row, std::int64_t group) const {
-    if (tensors_.zeros == nullptr) return kMiddle;
-    switch (tensors_.layout) {
-      case Int4Tensors::Layout::kRows: return nibble_of(tensors_.zeros, row / 8 * groups_ + group, row % 8);
-      case Int4Tensors::Layout::kAwq:
-        return nibble_of(tensors_.zeros, group * (tensors_.rows / 8) + row / 8, awq_place(row));
-      case Int4Tensors::Layout::kColumns: break;
-    }
-    const unsigned stored = nibble_of(tensors_.zeros, group * (tensors_.rows / 8) + row / 8, row % 8);
-    return tensors_.zeros_less_one ? (stored + 1) & 15u : stored;
-  }
-
-  Int4Tensors tensors_;
-  std::int64_t groups_;
+  IntTensors tensors_;
 };
 
 class Float8Rows final : public RowMaker {
@@ -126,6 +97,34 @@ class Mxfp4Rows final : public RowMaker {
   const std::byte* scales_;
 };
 
+class Nvfp4Rows final : public RowMaker {
+ public:
+  Nvfp4Rows(std::int64_t cols, const std::byte* pairs, const std::byte* scales)
+      : cols_(cols), pairs_(pairs), scales_(scales) {}
+
+  // Blocks of four scales and 64 elements; of each 16, the first eight in the low nibbles.
+  void make_row(std::int64_t row, std::byte* out) const override {
+    const std::byte* pairs = pairs_ + row * cols_ / 2;
+    const std::byte* scales = scales_ + row * cols_ / 16;
+    const auto code_at = [&](std::int64_t col) {
+      return std::to_integer<unsigned>(pairs[col / 2]) >> (col % 2 * 4) & 15U;
+    };
+    for (std::int64_t begin = 0; begin < cols_; begin += 64) {
+      std::memcpy(out, scales + begin / 16, 4);
+      out += 4;
+      for (std::int64_t sub = begin; sub < begin + 64; sub += 16) {
+        for (std::int64_t i = sub; i < sub + 8; ++i)
+          *out++ = static_cast<std::byte>(code_at(i) | code_at(i + 8) << 4);
+      }
+    }
+  }
+
+ private:
+  std::int64_t cols_;
+  const std::byte* pairs_;
+  const std::byte* scales_;
+};
+
 class StackedRows final : public RowMaker {
  public:
   explicit StackedRows(const StackedTensors& tensors) : tensors_(tensors) {}
@@ -161,12 +160,44 @@ float FloatView::operator[](std::int64_t index) const {
   return value;
 }
 
-DType int4_type(std::int64_t group_size, std::int64_t cols) {
-  return group_size % kScaleCols == 0 && cols % kScaleCols == 0 ? DType::kI4G128 : DType::kI4G32;
+unsigned PackedInts::at(std::int64_t stream, std::int64_t index) const {
+  const auto word = [&](std::int64_t number) {
+    std::uint32_t value;
+    std::memcpy(&value, words + 4 * (stream * stream_stride + number * word_stride), sizeof value);
+    return value;
+  };
+  if (is_awq) index = index / 8 * 8 + index % 8 / 2 + index % 2 * 4;
+  const std::int64_t first = index * bits;
+  const auto shift = static_cast<int>(first % 32);
+  std::uint64_t both = word(first / 32);
+  if (shift + bits > 32) both |= static_cast<std::uint64_t>(word(first / 32 + 1)) << 32;
+  const auto value = static_cast<unsigned>(both >> shift) & ((1U << bits) - 1U);
+  return is_signed ? value ^ (1U << (bits - 1)) : value;
 }
 
-std::unique_ptr<const RowMaker> make_int4_rows(const Int4Tensors& tensors) {
-  return std::make_unique<Int4Rows>(tensors);
+float IntTensors::scale_of(std::int64_t row, std::int64_t group) const {
+  if (has_one_scale) return scales[0];
+  return scales[scales_by_group ? group * rows + row : row * num_groups() + group];
+}
+
+unsigned IntTensors::zero_of(std::int64_t row, std::int64_t group) const {
+  if (zeros.words == nullptr) return 1U << (quants.bits - 1);
+  const unsigned stored = zeros.at(group, row);
+  return zeros_less_one ? (stored + 1) & ((1U << quants.bits) - 1U) : stored;
+}
+
+DType int_type(const IntTensors& tensors) {
+  if (tensors.quants.bits == 8) return DType::kQ8_0;
+  const bool is_wide = tensors.group_size % kScaleCols == 0 && tensors.cols % kScaleCols == 0;
+  return is_wide ? DType::kI4G128 : DType::kI4G32;
+}
+
+std::unique_ptr<const RowMaker> make_int_rows(const IntTensors& tensors) {
+  return std::make_unique<IntRows>(tensors);
+}
+
+std::unique_ptr<const RowMaker> make_nvfp4_rows(std::int64_t cols, const std::byte* pairs, const std::byte* scales) {
+  return std::make_unique<Nvfp4Rows>(cols, pairs, scales);
 }
 
 std::unique_ptr<const RowMaker> make_float8_rows(const Float8Tensors& tensors) {

@@ -19,27 +19,42 @@ struct FloatView {
   float operator[](std::int64_t index) const;
 };
 
-// Integers of four bits, scale and zero per group of input features: value = scale * (quant - zero).
-struct Int4Tensors {
-  enum class Layout : std::uint8_t {
-    kRows,     // eight input features in a word: [rows][cols / 8]; zeros [rows / 8][groups]
-    kColumns,  // the same, input features first: [cols / 8][rows]; zeros [groups][rows / 8]
-    kAwq,      // eight outputs in a word, even ones first: [cols][rows / 8]; zeros [groups][rows / 8]
-  };
-  Layout layout = Layout::kRows;
+// Integers packed into words of 32 bits, streams of them: the integers of one stream follow one another from the lowest
+// bit on, across words.
+struct PackedInts {
+  const std::byte* words = nullptr;
+  int bits = 4;
+  std::int64_t word_stride = 1;    // from a word of a stream to its next one
+  std::int64_t stream_stride = 0;  // from a stream's first word to the next stream's
+  bool is_awq = false;             // of eight integers in a word, the even ones come first
+  bool is_signed = false;          // in two's complement; read with half of their range added
+
+  unsigned at(std::int64_t stream, std::int64_t index) const;
+};
+
+// Integers, scale and zero per group of input features: value = scale * (quant - zero).
+struct IntTensors {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t group_size = 0;
-  const std::byte* words = nullptr;
-  const std::byte* zeros = nullptr;  // null: 8
-  bool zeros_less_one = false;
-  FloatView scales = {};                     // [rows][groups], else [groups][rows]
+  PackedInts quants = {};                    // streams of outputs, each of input features
+  bool by_input = false;                     // streams of input features, each of outputs
+  PackedInts zeros = {};                     // streams of groups, each of outputs; no words: half of the range
+  bool zeros_less_one = false;               // stored zeros count from one
+  FloatView scales = {};                     // [rows][groups]
+  bool scales_by_group = false;              // [groups][rows]
+  bool has_one_scale = false;                // for all
   std::span<const std::int32_t> order = {};  // [cols]: which input feature comes at a place; empty: its own
+
+  std::int64_t num_groups() const { return (cols + group_size - 1) / group_size; }
+  float scale_of(std::int64_t row, std::int64_t group) const;
+  unsigned zero_of(std::int64_t row, std::int64_t group) const;
 };
 
-// DType::kI4G32 or kI4G128, as group_size says.
-std::unique_ptr<const RowMaker> make_int4_rows(const Int4Tensors& tensors);
-DType int4_type(std::int64_t group_size, std::int64_t cols);
+// Up to four bits: DType::kI4G32 or kI4G128, as group_size says. Eight bits: kQ8_0, of zeros in the middle and scales
+// that a 16-bit float holds.
+std::unique_ptr<const RowMaker> make_int_rows(const IntTensors& tensors);
+DType int_type(const IntTensors& tensors);
 
 // E4M3 with a scale per block of rows and columns. Several matrices may follow one another, each with scales of its
 // own.
@@ -55,6 +70,9 @@ std::unique_ptr<const RowMaker> make_float8_rows(const Float8Tensors& tensors);
 
 // MXFP4: blocks [rows][cols / 32][16], neighbours in a byte; scales [rows][cols / 32].
 std::unique_ptr<const RowMaker> make_mxfp4_rows(std::int64_t cols, const std::byte* blocks, const std::byte* scales);
+
+// NVFP4: neighbours in a byte [rows][cols / 2]; scales E4M3 [rows][cols / 16]. cols is a multiple of 64.
+std::unique_ptr<const RowMaker> make_nvfp4_rows(std::int64_t cols, const std::byte* pairs, const std::byte* scales);
 
 // Matrices behind one another whose rows lie in another place than the model's.
 struct StackedTensors {

@@ -18,10 +18,13 @@ void Transformer::feed_forward(const Layer& layer, const ProductInput& in, Matri
   const MatrixView gate_up = room(kGateUp, out.rows, ffn.is_gated ? 2 * ffn.size : ffn.size);
   multiply(layer.weights, Role::kGate, in, gate_up, false);
   const bool is_swiglu = ffn.activation.kind == Nonlinearity::kSilu && ffn.is_gated && ffn.activation.limit == 0.0F;
-  if (is_swiglu && !ffn.sub_norm) return multiply(layer.weights, Role::kDown, gated(gate_up), out, accumulate);
+  if (is_swiglu && !ffn.sub_norm && !ffn.sparsity)
+    return multiply(layer.weights, Role::kDown, gated(gate_up), out, accumulate);
   const MatrixView activated = room(kActivated, out.rows, ffn.size);
   const MatrixView up = ffn.is_gated ? columns(gate_up, ffn.size, ffn.size) : MatrixView{};
-  graph().activate(ffn.activation, columns(gate_up, 0, ffn.size), up, activated);
+  const MatrixView gate = columns(gate_up, 0, ffn.size);
+  if (ffn.sparsity) graph().keep_excess(gate, static_cast<float>(*ffn.sparsity), ffn.sparsity_of_sample);
+  graph().activate(ffn.activation, gate, up, activated);
   if (ffn.sub_norm) backend_.rms_norm(activated, layer.weights.vector(Role::kFfnSubNorm), eps_, activated);
   multiply(layer.weights, Role::kDown, activated, out, accumulate);
 }
@@ -42,6 +45,11 @@ void Transformer::feed_forward_both(const Layer& layer, MatrixView x, MatrixView
   graph().add(dense, 1.0F, out);
 }
 
+void Transformer::route_early(const Layer& layer, MatrixView x) {
+  const std::int64_t num_experts = layer.spec.feed_forward.num_experts;
+  multiply(layer.weights, Role::kRouter, x, room(kRouter, x.rows, num_experts), false);
+}
+
 void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out) {
   const FeedForwardSpec& ffn = layer.spec.feed_forward;
   const std::int64_t chosen = ffn.route.num_chosen;
@@ -50,7 +58,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     return layer.weights.experts[static_cast<std::size_t>(role)];
   };
   const MatrixView logits = room(kRouter, out.rows, ffn.num_experts);
-  multiply(layer.weights, Role::kRouter, router_in, logits, false);
+  if (!ffn.routes_early) multiply(layer.weights, Role::kRouter, router_in, logits, false);
   RouteOptions options = ffn.route;
   options.choice_bias = layer.weights.vector(Role::kChoiceBias);
   options.expert_scale = layer.weights.vector(Role::kDownExpertsScale);

@@ -35,8 +35,9 @@ ProductInput Transformer::branch_input(const Layer& layer, WeightRole role, Matr
 }
 
 void Transformer::compute_layer(const Layer& layer, MatrixView x) {
+  if (layer.slice.streams.data != nullptr) return compute_streams(layer, x);
   compute_branches(layer, x);
-  if (layer.slice.per_layer.data != nullptr) inject_per_layer(layer, x);
+  if (layer.slice.per_layer.data != nullptr) graph().add(per_layer_branch(layer, x), 1.0F, x);
   if (layer.spec.output_scale) {
     // One factor for the whole row.
     graph().scale(x, *layer.weights.vector(Role::kLayerScale));
@@ -47,7 +48,7 @@ void Transformer::compute_branches(const Layer& layer, MatrixView x) {
   const LayerSpec& spec = layer.spec;
   const bool has_ffn = spec.feed_forward.kind != FeedForwardSpec::Kind::kNone;
   const bool scaled = spec_.residual_scale != 1.0;
-  const bool one_product = takes_one_product(spec);
+  const bool one_product = takes_one_product(spec) && spec_.laurel_rank == 0;
   if (spec.is_parallel) {
     const MatrixView mixed = room(kBranch, x.rows, x.cols);
     const MatrixView fed = room(kBranch2, x.rows, x.cols);
@@ -63,8 +64,11 @@ void Transformer::compute_branches(const Layer& layer, MatrixView x) {
     const MatrixView before = keeps_input ? room(kBranch2, x.rows, x.cols) : MatrixView{};
     if (keeps_input) graph().copy(x, before);
     const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
-    mix(layer, branch_input(layer, spec.mixer_norm, x, one_product), out, direct);
+    if (spec.feed_forward.routes_early) route_early(layer, x);
+    const ProductInput in = branch_input(layer, spec.mixer_norm, x, one_product);
+    mix(layer, in, out, direct);
     if (!direct) add_branch(layer, spec.mixer_output_norm, out, x);
+    if (spec_.laurel_rank > 0) add_laurel(layer, in, x);
     if (spec.mixer_sum_norm != Role::kNoRole) norm(layer.weights, spec.mixer_sum_norm, x, x);
     if (keeps_input) {
       graph().add(before, 1.0F, x);
@@ -92,8 +96,8 @@ void Transformer::add_branch(const Layer& layer, WeightRole role, MatrixView bra
   graph().add(branch, static_cast<float>(spec_.residual_scale), x);
 }
 
-// x += norm(project(gelu(gate(x)) * the layer's embedding of the token))
-void Transformer::inject_per_layer(const Layer& layer, MatrixView x) {
+// norm(project(gelu(gate(x)) * the layer's embedding of the token))
+MatrixView Transformer::per_layer_branch(const Layer& layer, MatrixView x) {
   const std::int64_t size = spec_.per_layer_size;
   const MatrixView gate = room(kActivated, x.rows, size);
   const MatrixView branch = room(kBranch, x.rows, x.cols);
@@ -101,7 +105,7 @@ void Transformer::inject_per_layer(const Layer& layer, MatrixView x) {
   graph().activate({.kind = Nonlinearity::kGelu}, gate, columns(layer.slice.per_layer, layer.index * size, size), gate);
   multiply(layer.weights, Role::kInputProjection, gate, branch, false);
   norm(layer.weights, Role::kInputNorm, branch, branch);
-  graph().add(branch, 1.0F, x);
+  return branch;
 }
 
 void Transformer::mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {

@@ -79,10 +79,11 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
   slice_wanted_.reserve(most);
+  listed_ids_.reserve(spec_.per_layer_size > 0 ? most : 0);
 }
 
-Transformer::Widths Transformer::widths(const ModelSpec& spec) {
-  Widths out{};
+// What is beside the layers.
+void Transformer::fit_model(const ModelSpec& spec, Widths& out) {
   const std::int64_t hidden = spec.config.hidden_size;
   const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
   out[kX] = out[kHeadInput] = out[kHidden] = hidden;
@@ -96,7 +97,21 @@ Transformer::Widths Transformer::widths(const ModelSpec& spec) {
     out[kCos] += rope.rotary_dim / 2;
     out[kSin] += rope.rotary_dim / 2;
   }
+  if (!spec.dense_sizes.empty()) fit(kDense, spec.dense_sizes.front());
   fit(kPerLayer, 2 * spec.per_layer_size * spec.config.num_layers);
+  if (spec.num_streams > 1) {
+    fit(kStreams, spec.num_streams * hidden);
+    fit(kPredicted, spec.num_streams * hidden);
+    fit(kStreamFactors, spec.num_streams * (spec.num_streams + 1));
+    fit(kActivated, spec.laurel_rank);
+  }
+}
+
+Transformer::Widths Transformer::widths(const ModelSpec& spec) {
+  Widths out{};
+  const std::int64_t hidden = spec.config.hidden_size;
+  const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
+  fit_model(spec, out);
   const bool is_plain = Transformer::is_plain(spec);
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
@@ -164,7 +179,8 @@ bool Transformer::is_plain(const ModelSpec& spec) {
            spec.norm == NormKind::kRms && spec.is_causal && layer.mixer_output_norm == WeightRole::kNoRole &&
            layer.mixer_norm == WeightRole::kAttentionNorm && layer.ffn_norm == WeightRole::kFfnNorm &&
            layer.attention.gate == OutputGate::kNone && !layer.attention.output_norm && !layer.is_parallel &&
-           spec.residual_scale == 1.0 && spec.per_layer_size == 0 && !layer.feed_forward.sub_norm;
+           spec.residual_scale == 1.0 && spec.per_layer_size == 0 && spec.num_streams == 1 &&
+           !layer.feed_forward.sub_norm;
   });
 }
 
@@ -186,8 +202,18 @@ void Transformer::multiply(const PackedGroup& group, WeightRole product, const P
 }
 
 void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) {
-  if (spec_.norm == NormKind::kRms) return backend_.rms_norm(x, group.vector(role), eps_, out);
+  if (spec_.norm != NormKind::kLayer) backend_.rms_norm(x, group.vector(role), eps_, out);
+  if (spec_.norm == NormKind::kRms) return;
+  const float* bias = group.bias(role);
+  if (spec_.norm == NormKind::kRmsWithBias) {
+    if (bias != nullptr) graph().add({const_cast<float*>(bias), out.rows, out.cols, 0}, 1.0F, out);
+    return;
+  }
   graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
+}
+
+bool Transformer::is_interrupted(const StepArrays& arrays) {
+  return arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed);
 }
 
 ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
@@ -202,14 +228,17 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
       arrays.label_rows.empty() ? MatrixView{} : room(kLabelInput, std::ssize(arrays.label_rows), width);
   head_input.rows = hidden.rows = label_input.rows = 0;
   std::int64_t begin = 0;
+  bool is_cut = false;
   while (begin < num_rows) {
     Slice slice = cut(arrays, begin, slice_end(arrays, begin));
     slice.kv = &kv;
     compute_rotations(slice);
     const MatrixView x = room(kX, slice.end - slice.begin, width);
     embed(arrays, slice, x);
-    for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer)
-      compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+    if (spec_.num_streams > 1) split_streams(slice, x);
+    is_cut = !compute_layers(arrays, slice, x);
+    if (is_cut) break;
+    if (slice.streams.data != nullptr) merge_streams(slice, x);
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
     hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
     if (spec_.scores_mean && label_input.data != nullptr) average_sequences(arrays.label_rows, slice, x, label_input);
@@ -217,13 +246,23 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
                            ? std::ranges::lower_bound(arrays.label_rows, slice.end) - arrays.label_rows.begin()
                            : collect(arrays.label_rows, slice, x, label_input);
     begin = slice.end;
-    if (arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed)) break;
+    if (is_interrupted(arrays)) break;
   }
-  ModelOutput out{.num_rows = begin, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  ModelOutput out{
+      .num_rows = begin, .cut_slice = is_cut, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
   if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
     norm(weights_.model, spec_.final_norm, hidden, hidden);
+  if (!spec_.dense_sizes.empty()) apply_dense(hidden);
   if (label_input.rows > 0) out.labels = compute_labels(label_input);
   return out;
+}
+
+bool Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer) {
+    if (arrays.cuts_slices && is_interrupted(arrays)) return false;
+    compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+  }
+  return true;
 }
 
 MatrixView Transformer::compute_logits(MatrixView input) {
@@ -240,6 +279,21 @@ MatrixView Transformer::compute_logits(MatrixView input) {
   if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
   if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
   return logits;
+}
+
+// Products are linear, so that rows are pooled behind them as well as before.
+void Transformer::apply_dense(MatrixView hidden) {
+  const std::int64_t most = activations_[kDense].capacity;
+  for (std::int64_t begin = 0; begin < hidden.rows; begin += most) {
+    const MatrixView part = row_range(hidden, begin, std::min(most, hidden.rows - begin));
+    const MatrixView made = room(kDense, part.rows, spec_.dense_sizes.front());
+    multiply(weights_.model, WeightRole::kDense2, part, made, false);
+    if (spec_.dense_sizes.size() == 1) {
+      graph().copy(made, part);
+    } else {
+      multiply(weights_.model, WeightRole::kDense3, made, part, false);
+    }
+  }
 }
 
 MatrixView Transformer::compute_labels(MatrixView input) {
@@ -393,7 +447,10 @@ void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slic
   const MatrixView both = room(kPerLayer, x.rows, 2 * width);
   const MatrixView own = columns(both, 0, width);
   const MatrixView projected = columns(both, width, width);
-  backend_.embed(*model.rows[static_cast<std::size_t>(WeightRole::kPerLayerEmbedding)], ids, own);
+  listed_ids_.assign(ids.begin(), ids.end());
+  for (std::int32_t& id : listed_ids_)
+    id = id < spec_.per_layer_rows ? id : 0;
+  backend_.embed(*model.rows[static_cast<std::size_t>(WeightRole::kPerLayerEmbedding)], listed_ids_, own);
   graph().scale(own, std::sqrt(static_cast<float>(size)));
   multiply(model, WeightRole::kPerLayerProjection, x, projected, false);
   graph().scale(projected, 1.0F / std::sqrt(static_cast<float>(spec_.config.hidden_size)));

@@ -63,6 +63,10 @@ class Transformer final : public Model {
     kExpertOut,
     kMixed,
     kPerLayer,
+    kStreams,
+    kPredicted,
+    kStreamFactors,
+    kDense,
     kCos,
     kSin,
     kHeadInput,  // of the rows whose logits are wanted, before the last norm
@@ -75,6 +79,7 @@ class Transformer final : public Model {
   };
   using Widths = std::array<std::int64_t, kNumSlots>;  // floats for each row
   static Widths widths(const ModelSpec& spec);
+  static void fit_model(const ModelSpec& spec, Widths& out);
   static void fit_wide_heads(const LayerSpec& layer, Widths& out);
   static bool is_plain(const ModelSpec& spec);
 
@@ -96,6 +101,7 @@ class Transformer final : public Model {
     AttentionBatch window;           // as `attention`, of parts of blocks
     KvStorage* window_kv = nullptr;  // of those; null: all layers keep all tokens
     MatrixView per_layer;            // [rows, layers * per_layer_size]
+    MatrixView streams;              // [rows, num_streams * hidden]; no data: there is one, which is x
   };
   struct Rotation {
     MatrixView cos;
@@ -111,6 +117,9 @@ class Transformer final : public Model {
 
   std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
+  static bool is_interrupted(const StepArrays& arrays);
+  // False: an interrupt cut the slice.
+  bool compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
   void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
   void add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x);
@@ -118,13 +127,22 @@ class Transformer final : public Model {
   // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
   MatrixView compute_logits(MatrixView input);
+  void apply_dense(MatrixView hidden);
   MatrixView compute_labels(MatrixView input);
   void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   void compute_layer(const Layer& layer, MatrixView x);
   void compute_branches(const Layer& layer, MatrixView x);
   void add_branch(const Layer& layer, WeightRole norm, MatrixView branch, MatrixView x);
-  void inject_per_layer(const Layer& layer, MatrixView x);
+  // What the layer's own embedding of the token adds, in a room of its own.
+  MatrixView per_layer_branch(const Layer& layer, MatrixView x);
+  // Residual streams: the first is split into all, each layer computes the first as predicted from all and corrects
+  // all by what came out, and all are merged into one.
+  void split_streams(Slice& slice, MatrixView x);
+  void merge_streams(const Slice& slice, MatrixView x);
+  void compute_streams(const Layer& layer, MatrixView x);
+  MatrixView stream_factors(const Layer& layer, WeightRole role, MatrixView x, std::int64_t count);
+  void add_laurel(const Layer& layer, const ProductInput& in, MatrixView x);
   // What a branch computes from its input: added to `out`, or written there.
   void mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
@@ -147,6 +165,8 @@ class Transformer final : public Model {
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  // The router's logits, kept for the experts behind the mixer.
+  void route_early(const Layer& layer, MatrixView x);
   MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
   void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
@@ -188,6 +208,7 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_query_start_;
   std::vector<std::int32_t> slice_context_len_;
   std::vector<std::int32_t> slice_wanted_;
+  std::vector<std::int32_t> listed_ids_;  // of tokens that have embeddings for each layer
   std::vector<std::int32_t> expert_ids_;
   std::vector<float> expert_weights_;
   std::vector<float> row_factors_;

@@ -23,6 +23,7 @@ struct ToolNote {
 // What the families' published templates ask for; the template of the file decides.
 constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"qwen2", "hermes"},
+                                     {"qwen2vl", "hermes"},
                                      {"qwen3", "hermes"},
                                      {"qwen3vl", "hermes"},
                                      {"qwen3moe", "hermes, qwen3_coder"},
@@ -48,8 +49,21 @@ constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"apertus", "apertus"},
                                      {"step35", "qwen3_coder"}};
 
+constexpr std::string_view kFormats =
+    "\n## Quantised weights\n\n"
+    "GGUF: all block types. Hugging Face directories: FP8 (E4M3, scales by blocks, rows or matrices),\n"
+    "compressed-tensors (FP8, W4A16, W8A16, W8A8, NVFP4), GPTQ of 2, 3, 4 and 8 bits, AWQ of 4 bits, MXFP4, and\n"
+    "Model Optimizer's FP8 and NVFP4. Weights have exactly the file's values; a file whose values would not be exact\n"
+    "(eight bits with zeros beside their middle or with scales that a 16-bit float does not hold) is refused.\n\n"
+    "What a file says about activations and about the cache is not applied. Weights of integers, of MXFP4 and of "
+    "NVFP4\n"
+    "meet activations rounded to eight bits with one scale for each 32 features, made anew in every step; FP8 and "
+    "float\n"
+    "weights meet float activations. Both are at least as precise as what the files ask for; logits differ from those\n"
+    "of engines that round the activations of a whole row by one scale.\n";
+
 // Without a reference of another engine in the test material.
-constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen3vl", "qwen3vlmoe"};
+constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen2vl", "qwen3vl", "qwen3vlmoe"};
 
 // Types whose configuration decides between two architectures.
 struct SharedType {
@@ -99,6 +113,10 @@ std::string features_of(const ModelSpec& spec) {
   });
   note(out, spec, "shared expert", [](const LayerSpec& layer) { return layer.feed_forward.shared_size > 0; });
   if (spec.per_layer_size > 0) out.emplace_back("per-layer embeddings");
+  if (spec.num_streams > 1) out.emplace_back("several residual streams");
+  note(out, spec, "sparse feed-forward",
+       [](const LayerSpec& layer) { return layer.feed_forward.sparsity.has_value(); });
+  if (!spec.dense_sizes.empty()) out.emplace_back("dense modules");
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
@@ -166,7 +184,7 @@ std::string models_page() {
                        shapes.features, tools == std::end(kToolFormats) ? "" : tools->format,
                        fmt::join(shapes.names, ", "), is_alone ? "" : "yes");
   }
-  return out;
+  return out + std::string(kFormats);
 }
 
 }  // namespace quire

@@ -84,6 +84,10 @@ class TensorList {
     add(of_model.front(), -1);
     if (!spec.family && !frequency_divisors(spec.config.rope).empty())
       add_vector("rope_freqs", spec.config.rope.rotary_dim / 2, SynthRole::kFrequencyDivisors);
+    for (const char* stem : {"rope_freqs", "rope_factors_long", "rope_factors_short"}) {
+      if (spec.family && spec.family->parts.find(std::string("^") + stem) != std::string::npos)
+        add_vector(stem, std::ssize(model.config.rope.frequency_divisors), SynthRole::kFrequencyDivisors);
+    }
     for (std::int64_t layer = 0; layer < model.config.num_layers; ++layer)
       add_all(weight_needs(model, layer), layer);
     add_all({of_model.begin() + 1, of_model.end()}, -1);
@@ -312,7 +316,7 @@ class TensorFiller {
     const std::uint64_t stream = mix(mix(spec_.seed) + tensor_index + 1);
     std::vector<float> values(static_cast<std::size_t>((last - first) * cols));
     if (tensor.role == SynthRole::kFrequencyDivisors) {
-      values = TensorList::frequency_divisors(spec_.config.rope);
+      values = spec_.family ? synth_rope_factors(tensor.name, cols) : TensorList::frequency_divisors(spec_.config.rope);
     } else {
       const float centre = tensor.role == SynthRole::kNorm ? 1.0F : 0.0F;
       for (std::size_t i = 0; i < values.size(); ++i) {

@@ -138,6 +138,10 @@ bool is_chosen(std::string_view layers, std::int64_t layer) {
 std::vector<StoredTensor> stubs(const TextMetadata& metadata, const std::string& parts) {
   std::vector<StoredTensor> out;
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    if (name.starts_with("rope_")) {
+      out.push_back(float_tensor(name, shape, synth_rope_factors(name, shape.at(0))));
+      return;
+    }
     StoredTensor& tensor = out.emplace_back();
     tensor.name = name;
     tensor.type_name = "F32";
@@ -167,6 +171,14 @@ std::vector<StoredTensor> stubs(const TextMetadata& metadata, const std::string&
 }
 
 }  // namespace
+
+std::vector<float> synth_rope_factors(std::string_view tensor, std::int64_t count) {
+  const float step = tensor.starts_with("rope_factors_long") ? 0.5F : 0.125F;
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < count; ++i)
+    out.push_back(1.0F + step * static_cast<float>(i));
+  return out;
+}
 
 SynthFamily read_family_shape(const FamilyShape& shape) {
   const auto metadata = std::make_shared<TextMetadata>(shape.architecture, shape.keys);

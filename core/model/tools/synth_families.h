@@ -25,6 +25,9 @@ struct FamilyShape {
 std::optional<FamilyShape> find_family_shape(std::string_view name);
 std::vector<std::string> family_shape_names();
 
+// What synthetic files divide the rotation's frequencies by: rope_freqs, rope_factors_long, rope_factors_short.
+std::vector<float> synth_rope_factors(std::string_view tensor, std::int64_t count);
+
 // The shape as a file's metadata and as what its family reads from it. Throws StartupError where it cannot be.
 struct SynthFamily {
   std::shared_ptr<const GgufFile> metadata;

@@ -50,6 +50,7 @@ constexpr Tiny kTinies[] = {
      "attn_q attn_k attn_v"},
     {"tiny-qwen3moe", "qwen3moe", "hd=24 E=6 top=2 fe=24",
      "attn_q_norm:hd ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,fe ^output"},
+    {"tiny-qwen2vl", "qwen2vl", "", "", "attn_q attn_k attn_v"},
     {"tiny-qwen3vl", "qwen3vl", "", "attn_q_norm:hd"},
     {"tiny-qwen35", "qwen35",
      "hd=32 rot=8 ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=4 ssm.state_size=16 ssm.inner_size=64",
@@ -70,6 +71,12 @@ constexpr Tiny kTinies[] = {
      "attn_q_norm:hd"},
     {"tiny-gemma-embedding", "gemma-embedding", "win=16 attention.sliding_window_pattern=2 pooling_type=1",
      "attn_q_norm:hd"},
+    {"tiny-embedder", "gemma-embedding", "win=16 attention.sliding_window_pattern=2 pooling_type=1",
+     "attn_q_norm:hd ^dense_2:96,d ^dense_3:d,96"},
+    {"tiny-gemma3n", "gemma3n",
+     "L=5 hd=24 win=16 attention.sliding_window_pattern=2 rope.freq_base_swa=1000.0 final_logit_softcapping=4.0 "
+     "attention.shared_kv_layers=2 activation_sparsity_scale=0.5",
+     "attn_q_norm:hd ^per_layer_proj_norm:12 ^altup_proj:2,d,d laurel_l:20,d"},
     {"tiny-gemma4", "gemma4",
      "L=6 hd=32 rot=32 attention.key_length_swa=16 attention.value_length_swa=16 rope.dimension_count_swa=16 win=16 "
      "attention.sliding_window_pattern=[1,1,1,0,1,0] kv=[2,2,2,1,2,1] attention.shared_kv_layers=2 "
@@ -85,6 +92,9 @@ constexpr Tiny kTinies[] = {
      "ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,fe ^output",
      "attn_q attn_k attn_v attn_output ffn_gate_inp ffn_gate_exps ffn_up_exps ffn_down_exps"},
     {"tiny-phi3", "phi3", "rot=12", "attn_qkv ffn_up:2*ff,d ^output"},
+    {"tiny-phimoe", "phimoe", "E=6 top=2 base=500.0",
+     "ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,ff attn_norm.bias:d ^output",
+     "attn_q attn_k attn_v attn_output attn_norm ffn_norm output_norm output"},
     {"tiny-glm4", "glm4", "rot=8", "ffn_up:2*ff,d ^output", "attn_q attn_k attn_v"},
     {"tiny-glm4moe", "glm4moe",
      "rot=8 E=6 top=2 fe=24 leading_dense_block_count=1 expert_weights_norm=true expert_weights_scale=1.5",
@@ -158,6 +168,8 @@ constexpr Tiny kTinies[] = {
      "expert_weights_norm=true expert_weights_scale=1.5 swiglu_clamp_exp=[0,1,1,0] swiglu_clamp_shexp=[0,1,0,0]",
      "attn_q_norm:hd attn_gate ffn_gate_inp@1- ffn_gate_exps@1- ffn_down_exps:E,d,fe@1- exp_probs_b.bias:E@1- "
      "ffn_up_shexp:fe,d@1- ^output"},
+    {"tiny-smallthinker", "smallthinker", "L=5 win=16 E=6 top=2 fe=24 expert_gating_func=2",
+     "ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,fe ^output"},
     {"tiny-llama4", "llama4", "E=6 top=2 fe=24 interleave_moe_layer_step=2",
      "ffn_gate_inp@1/2 ffn_gate_exps@1/2 ffn_down_exps:E,d,fe@1/2 ffn_up_shexp:fe,d@1/2 ^output"},
     {"tiny-arcee", "arcee", ""},

@@ -38,6 +38,7 @@ std::optional<std::int64_t> whole_number(const Json& value) {
 constexpr std::size_t kMostWarnings = 4;
 constexpr std::size_t kShortestMisspelling = 4;
 constexpr std::size_t kLongestMisspelling = 48;
+constexpr std::size_t kManyFields = 96;  // that an API asks for
 
 bool is_field_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -47,26 +48,26 @@ bool is_field_letter(char c) {
 
 FieldReader::FieldReader(const Json& object, std::string path) : path_(std::move(path)) {
   members_.reserve(object.size());
+  if (path_.empty()) asked_.reserve(kManyFields);
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
     if (!value.is_null()) members_.emplace(name, &value);
   }
 }
 
-const Json* FieldReader::find(std::string_view name) const {
-  asked_.emplace_back(name);
+const Json* FieldReader::find(FieldName name) const {
+  if (path_.empty()) asked_.push_back(name);
   const auto found = members_.find(name);
   return found == members_.end() ? nullptr : found->second;
 }
 
 std::vector<std::string> FieldReader::misspelt() const {
   std::vector<std::string> warnings;
-  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
   for (const auto& [name, value] : members_) {
     if (warnings.size() == kMostWarnings) break;
     const bool is_plain = name.size() >= kShortestMisspelling && name.size() <= kLongestMisspelling &&
                           std::all_of(name.begin(), name.end(), is_field_letter);
-    if (!is_plain || std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto likely = likely_name(name, known);
+    if (!is_plain || std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+    const auto likely = likely_name(name, asked_);
     if (likely) warnings.push_back(fmt::format("unknown field '{}'; did you mean '{}'?", path(name), *likely));
   }
   return warnings;
@@ -75,6 +76,10 @@ std::vector<std::string> FieldReader::misspelt() const {
 void FieldReader::fail(std::string_view name, std::string message, std::string code) {
   if (error_) return;
   error_ = Error{ErrorKind::kInvalidRequest, std::move(message), std::move(code), path(name), std::nullopt};
+}
+
+void FieldReader::fail(Error error) {
+  if (!error_) error_ = std::move(error);
 }
 
 void FieldReader::wrong_type(std::string_view name, std::string_view wanted, const Json& value) {
@@ -92,7 +97,7 @@ bool FieldReader::is_object(std::string_view name, const Json& value) {
   return value.is_object();
 }
 
-std::optional<bool> FieldReader::boolean(std::string_view name) {
+std::optional<bool> FieldReader::boolean(FieldName name) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_boolean()) return value->get<bool>();
@@ -100,7 +105,7 @@ std::optional<bool> FieldReader::boolean(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<double> FieldReader::number(std::string_view name, double low, double high) {
+std::optional<double> FieldReader::number(FieldName name, double low, double high) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
@@ -115,7 +120,7 @@ std::optional<double> FieldReader::number(std::string_view name, double low, dou
   return std::nullopt;
 }
 
-std::optional<std::int64_t> FieldReader::integer(std::string_view name, std::int64_t low, std::int64_t high) {
+std::optional<std::int64_t> FieldReader::integer(FieldName name, std::int64_t low, std::int64_t high) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
@@ -133,7 +138,7 @@ std::optional<std::int64_t> FieldReader::integer(std::string_view name, std::int
   return std::nullopt;
 }
 
-std::optional<std::string> FieldReader::string(std::string_view name) {
+std::optional<std::string> FieldReader::string(FieldName name) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
@@ -141,7 +146,7 @@ std::optional<std::string> FieldReader::string(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<std::string> FieldReader::word(std::string_view name, std::initializer_list<std::string_view> words) {
+std::optional<std::string> FieldReader::word(FieldName name, std::initializer_list<std::string_view> words) {
   auto value = string(name);
   if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
   std::string known;
@@ -151,32 +156,32 @@ std::optional<std::string> FieldReader::word(std::string_view name, std::initial
   return std::nullopt;
 }
 
-const Json* FieldReader::object(std::string_view name) {
+const Json* FieldReader::object(FieldName name) {
   const Json* value = find(name);
   return value != nullptr && is_object(name, *value) ? value : nullptr;
 }
 
-const Json* FieldReader::array(std::string_view name) {
+const Json* FieldReader::array(FieldName name) {
   const Json* value = find(name);
   if (value == nullptr || value->is_array()) return value;
   wrong_type(name, "an array", *value);
   return nullptr;
 }
 
-const Json* FieldReader::short_array(std::string_view name, std::size_t max_count) {
+const Json* FieldReader::short_array(FieldName name, std::size_t max_count) {
   const Json* value = array(name);
   if (value == nullptr || value->size() <= max_count) return value;
   fail(name, fmt::format("Invalid value for '{}': more than {} elements", path(name), max_count));
   return nullptr;
 }
 
-std::optional<std::vector<std::string>> FieldReader::strings(std::string_view name, std::size_t max_count) {
+std::optional<std::vector<std::string>> FieldReader::strings(FieldName name, std::size_t max_count) {
   const Json* value = short_array(name, max_count);
   if (value == nullptr) return std::nullopt;
   std::vector<std::string> list;
   for (const Json& element : *value) {
     if (!element.is_string()) {
-      wrong_type(fmt::format("{}[{}]", name, list.size()), "a string", element);
+      wrong_type(fmt::format("{}[{}]", std::string_view(name), list.size()), "a string", element);
       return std::nullopt;
     }
     list.push_back(element.get<std::string>());
@@ -184,7 +189,7 @@ std::optional<std::vector<std::string>> FieldReader::strings(std::string_view na
   return list;
 }
 
-std::optional<std::vector<std::string>> FieldReader::string_or_strings(std::string_view name, std::size_t max_count) {
+std::optional<std::vector<std::string>> FieldReader::string_or_strings(FieldName name, std::size_t max_count) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return std::vector<std::string>{value->get<std::string>()};
@@ -193,8 +198,8 @@ std::optional<std::vector<std::string>> FieldReader::string_or_strings(std::stri
   return std::nullopt;
 }
 
-std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view name, std::int32_t low,
-                                                               std::int32_t high, std::size_t max_count) {
+std::optional<std::vector<std::int32_t>> FieldReader::integers(FieldName name, std::int32_t low, std::int32_t high,
+                                                               std::size_t max_count) {
   const Json* value = short_array(name, max_count);
   if (value == nullptr) return std::nullopt;
   std::vector<std::int32_t> list;
@@ -202,11 +207,11 @@ std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view 
   for (const Json& element : *value) {
     const auto number = whole_number(element);
     if (!element.is_number() || !number) {
-      wrong_type(fmt::format("{}[{}]", name, list.size()), "an integer", element);
+      wrong_type(fmt::format("{}[{}]", std::string_view(name), list.size()), "an integer", element);
       return std::nullopt;
     }
     if (*number < low || *number > high) {
-      fail(fmt::format("{}[{}]", name, list.size()),
+      fail(fmt::format("{}[{}]", std::string_view(name), list.size()),
            fmt::format("Invalid value in '{}': {} is not between {} and {}", path(name), *number, low, high));
       return std::nullopt;
     }
@@ -215,11 +220,11 @@ std::optional<std::vector<std::int32_t>> FieldReader::integers(std::string_view 
   return list;
 }
 
-void FieldReader::refuse(std::string_view name, std::string_view reason) {
+void FieldReader::refuse(FieldName name, std::string_view reason) {
   if (has(name)) fail(name, fmt::format("'{}' is not supported: {}", path(name), reason), "unsupported_parameter");
 }
 
-void FieldReader::refuse_unless(std::string_view name, const Json& neutral, std::string_view reason) {
+void FieldReader::refuse_unless(FieldName name, const Json& neutral, std::string_view reason) {
   const Json* value = find(name);
   if (value != nullptr && *value != neutral) refuse(name, reason);
 }

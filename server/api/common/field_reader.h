@@ -20,6 +20,16 @@ namespace quire {
 
 inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
+// The name of a field that is asked for: a literal, or else something that outlives the reader; so not a std::string.
+class FieldName {
+ public:
+  constexpr FieldName(const char* name) : name_(name) {}
+  constexpr operator std::string_view() const { return name_; }
+
+ private:
+  std::string_view name_;
+};
+
 class FieldReader {
  public:
   static constexpr std::size_t kMaxWarnings = 8;
@@ -28,32 +38,34 @@ class FieldReader {
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
   explicit FieldReader(const Json& object, std::string path = {});
 
-  const Json* find(std::string_view name) const;  // nullptr where absent or null
-  bool has(std::string_view name) const { return find(name) != nullptr; }
+  const Json* find(FieldName name) const;  // nullptr where absent or null
+  bool has(FieldName name) const { return find(name) != nullptr; }
 
-  std::optional<bool> boolean(std::string_view name);
-  bool boolean(std::string_view name, bool fallback) { return boolean(name).value_or(fallback); }
-  std::optional<double> number(std::string_view name, double low, double high);
+  std::optional<bool> boolean(FieldName name);
+  bool boolean(FieldName name, bool fallback) { return boolean(name).value_or(fallback); }
+  std::optional<double> number(FieldName name, double low, double high);
   // Whole numbers, also written as 3.0.
-  std::optional<std::int64_t> integer(std::string_view name, std::int64_t low, std::int64_t high);
-  std::optional<std::string> string(std::string_view name);
+  std::optional<std::int64_t> integer(FieldName name, std::int64_t low, std::int64_t high);
+  std::optional<std::string> string(FieldName name);
   // One of the listed words.
-  std::optional<std::string> word(std::string_view name, std::initializer_list<std::string_view> words);
-  const Json* object(std::string_view name);
-  const Json* array(std::string_view name);
-  std::optional<std::vector<std::string>> strings(std::string_view name, std::size_t max_count);
+  std::optional<std::string> word(FieldName name, std::initializer_list<std::string_view> words);
+  const Json* object(FieldName name);
+  const Json* array(FieldName name);
+  std::optional<std::vector<std::string>> strings(FieldName name, std::size_t max_count);
   // One string or an array of them.
-  std::optional<std::vector<std::string>> string_or_strings(std::string_view name, std::size_t max_count);
-  std::optional<std::vector<std::int32_t>> integers(std::string_view name, std::int32_t low, std::int32_t high,
+  std::optional<std::vector<std::string>> string_or_strings(FieldName name, std::size_t max_count);
+  std::optional<std::vector<std::int32_t>> integers(FieldName name, std::int32_t low, std::int32_t high,
                                                     std::size_t max_count);
 
   // Refuses the field where it is present.
-  void refuse(std::string_view name, std::string_view reason);
+  void refuse(FieldName name, std::string_view reason);
   // Refuses the field where it is present with any value but `neutral`.
-  void refuse_unless(std::string_view name, const Json& neutral, std::string_view reason);
+  void refuse_unless(FieldName name, const Json& neutral, std::string_view reason);
 
   // Notes an error about a member found elsewhere.
   void fail(std::string_view name, std::string message, std::string code = "invalid_value");
+  // Notes an error that is not the request's own.
+  void fail(Error error);
   void missing(std::string_view name);
   // Whether a member found elsewhere is an object; notes an error where it is not.
   bool is_object(std::string_view name, const Json& value);
@@ -66,7 +78,8 @@ class FieldReader {
 
   const std::optional<Error>& error() const { return error_; }
   // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each member that was not asked for and is near to a
-  // name that was; a few at most, in printable ASCII. After everything was read.
+  // name that was; a few at most, in printable ASCII. Of the outermost object (its path is empty), after everything was
+  // read.
   std::vector<std::string> misspelt() const;
   // Of costly work on what is read.
   const WorkLimit& limit() const { return limit_; }
@@ -75,11 +88,11 @@ class FieldReader {
   friend void take_error(FieldReader& reader, FieldReader& inner);
 
  private:
-  const Json* short_array(std::string_view name, std::size_t max_count);
+  const Json* short_array(FieldName name, std::size_t max_count);
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
 
   std::unordered_map<std::string_view, const Json*> members_;
-  mutable std::vector<std::string> asked_;  // names, as they were asked for
+  mutable std::vector<std::string_view> asked_;  // what was asked for, of the outermost object alone
   std::string path_;
   std::optional<Error> error_;
   std::vector<std::string> warnings_;

@@ -15,15 +15,16 @@ struct PageQuery {
   std::string after;
 };
 
-Result<PageQuery> read_page_query(const std::string& query, bool ascending_by_default) {
+Result<PageQuery> read_page_query(const std::string& query, bool ascending_by_default, PageLimits limits) {
   PageQuery page;
+  page.limit = limits.usual;
   page.ascending = ascending_by_default;
   for (const auto& [name, value] : read_query(query)) {
     if (name == "limit") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), page.limit);
       const bool whole = error == std::errc() && end == value.data() + value.size();
-      if (!whole || page.limit < 1 || page.limit > 100)
-        return invalid("'limit' must be a number between 1 and 100", "limit");
+      if (!whole || page.limit < 1 || page.limit > limits.most)
+        return invalid(fmt::format("'limit' must be a number between 1 and {}", limits.most), "limit");
     } else if (name == "order") {
       if (value != "asc" && value != "desc") return invalid("'order' must be 'asc' or 'desc'", "order");
       page.ascending = value == "asc";
@@ -54,8 +55,8 @@ std::map<std::string, std::string> read_query(std::string_view query) {
   return members;
 }
 
-Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default) {
-  const auto page = read_page_query(query, ascending_by_default);
+Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default, PageLimits limits) {
+  const auto page = read_page_query(query, ascending_by_default, limits);
   if (!page) return tl::make_unexpected(page.error());
   if (!page->ascending) std::reverse(items.begin(), items.end());
   auto first = items.begin();

@@ -21,7 +21,12 @@ StoredPath split_stored_path(std::string_view path, std::string_view prefix);
 // Not percent-decoded: the names and values here are plain words and ids.
 std::map<std::string, std::string> read_query(std::string_view query);
 
+// Items of a page.
+struct PageLimits {
+  std::size_t usual = 20;
+  std::size_t most = 100;
+};
 // The page of `items`, an array in the order they came, that `limit`, `order` and `after` of the query ask for.
-Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default);
+Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default, PageLimits limits = {});
 
 }  // namespace quire

@@ -24,8 +24,10 @@ struct Call {
   std::string query;
   std::string request_id;  // X-Request-Id, made up where the client sent none
   std::string key_name;
+  bool is_admin = false;  // by its key, or by the admin listener
   Clock::time_point arrival{};
   std::int64_t created = 0;                  // Unix seconds
+  bool is_background = false;                // a line of a batch: it uses what all others leave
   std::shared_ptr<ResponseStore> responses;  // null: none are stored
 };
 

@@ -23,6 +23,7 @@ PooledOperation::PooledOperation(const ServedModel& model, std::vector<PooledTex
     auto request = std::make_shared<Request>();
     request->id = fmt::format("{}-{}", answer_.id, requests_.size());
     request->key_name = call.key_name;
+    request->is_background = call.is_background;
     request->prompt = std::move(text.tokens);
     request->second_text = text.second_text;
     request->sampling.max_tokens = 1;

@@ -153,7 +153,7 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields) 
 
 }  // namespace
 
-std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals) {
+std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals) {
   const Json* content = message.find(member);
   if (content == nullptr) return std::nullopt;
   if (content->is_string()) return content->get<std::string>();

@@ -36,7 +36,7 @@ std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char
 
 // The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks as
 // vLLM joins them. nullopt where it is absent, or wrong: the error stays in the reader. `refusals`: parts may be those.
-std::optional<std::string> read_content(FieldReader& message, const std::string& member, bool refusals);
+std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals);
 
 // A call's arguments as templates iterate over them. A model's own malformed arguments come back in a history; they are
 // shown to it as the text they were.

@@ -158,7 +158,7 @@ std::shared_ptr<const Grammar> begun_calls(FieldReader& reader, const ServedMode
   if (!spec) return nullptr;
   auto grammar = model.grammar_compiler->compile(*spec, reader.limit());
   if (grammar) return *grammar;
-  if (grammar.error().code == WorkLimit::kCode) reader.fail("tools", grammar.error().message, grammar.error().code);
+  if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
   return nullptr;
 }
 

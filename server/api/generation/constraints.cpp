@@ -165,8 +165,8 @@ std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const Ser
   auto grammar = model.grammar_compiler->compile(spec, reader.limit());
   if (grammar) return *grammar;
   const Error& error = grammar.error();
-  if (error.code == WorkLimit::kCode) {
-    reader.fail(field, error.message, error.code);
+  if (error.kind != ErrorKind::kInvalidRequest) {
+    reader.fail(error);
     return nullptr;
   }
   reader.fail(field + error.param,

@@ -194,7 +194,7 @@ void read_speculation(FieldReader& reader, GenerationFields& fields) {
   if (*config == "off") return;
   if (!reader.is_object("speculative_config", *config)) return;
   FieldReader inner(*config, "speculative_config.");
-  for (const std::string_view name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
+  for (const char* name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
     inner.refuse(name, "drafts are those of the method 'ngram', whose length follows from how often they are right");
   const auto method = inner.word("method", {"ngram", "prompt_lookup", "none", "off"});
   if (!method && !inner.error()) inner.missing("method");

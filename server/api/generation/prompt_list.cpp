@@ -42,7 +42,7 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
   }
   const Json wrapped{{name, list}};
   FieldReader inner(wrapped);
-  const auto ids = inner.integers(name, 0, model.tokenizer->vocab_size() - 1, list.size());
+  const auto ids = inner.integers(name.c_str(), 0, model.tokenizer->vocab_size() - 1, list.size());
   if (inner.error()) return take_error(reader, inner);
   Prompt prompt;
   for (const std::int32_t id : *ids)
@@ -53,7 +53,7 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(FieldReader& reader, const std::string& field, const ServedModel& model,
+std::vector<Prompt> read_prompts(FieldReader& reader, const char* field, const ServedModel& model,
                                  const std::string& prefix, bool truncated) {
   std::vector<Prompt> prompts;
   const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false),

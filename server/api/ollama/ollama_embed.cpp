@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& model, const std::string& field,
+std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& model, const char* field,
                                       const TextTruncation& truncation) {
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);

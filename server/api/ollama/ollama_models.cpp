@@ -159,14 +159,6 @@ Result<std::unique_ptr<Operation>> ollama_version(const ModelTable&, const Call&
   return ready_json({{"version", kOllamaVersion}, {"quire", QUIRE_VERSION}});
 }
 
-Result<std::unique_ptr<Operation>> ollama_pull(const ModelTable& models, const Call& call) {
-  const auto name = named_model(call);
-  if (!name) return tl::make_unexpected(name.error());
-  if (models.entry(*name)) return ready_json({{"status", "success"}});
-  return invalid(fmt::format("This server does not serve '{}' and fetches no models: its operator can add it", *name),
-                 "model", "unsupported_operation");
-}
-
 Result<std::unique_ptr<Operation>> refuse_ollama_change(const ModelTable&, const Call& call) {
   return invalid(fmt::format("'{}' is not supported: which models are served is the operator's choice", call.path), "",
                  "unsupported_operation");

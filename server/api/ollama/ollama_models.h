@@ -1,5 +1,5 @@
-// What Ollama's API says of the models and of the server: /api/tags, /api/ps, /api/show, /api/version; and /api/pull,
-// /api/create, ... which change what is served and are the operator's. Any thread.
+// What Ollama's API says of the models and of the server: /api/tags, /api/ps, /api/show, /api/version; and what
+// /api/create, /api/copy and /api/push answer: which models are served is the operator's choice. Any thread.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,6 @@ Result<std::unique_ptr<Operation>> ollama_ps(const ModelTable& models, const Cal
 // One of them, by the body's `model` or `name`; it is not woken.
 Result<std::unique_ptr<Operation>> ollama_show(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> ollama_version(const ModelTable& models, const Call& call);
-// A model that is there is there; nothing is fetched.
-Result<std::unique_ptr<Operation>> ollama_pull(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> refuse_ollama_change(const ModelTable& models, const Call& call);
 
 }  // namespace quire

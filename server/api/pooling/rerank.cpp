@@ -41,7 +41,7 @@ struct NamedText {
 };
 
 // One text, or a list of them.
-std::vector<NamedText> read_named_texts(FieldReader& reader, const std::string& field) {
+std::vector<NamedText> read_named_texts(FieldReader& reader, const char* field) {
   std::vector<NamedText> texts;
   const Json* value = reader.find(field);
   if (value == nullptr) {
@@ -111,7 +111,7 @@ Result<std::unique_ptr<Operation>> parse_rerank(ModelCall& asked, const Call& ca
   auto& [body, reader, model] = asked;
   std::vector<NamedText> queries = read_named_texts(reader, "query");
   if (!reader.error() && queries.size() != 1) reader.fail("query", "'query' must be one text", "invalid_type");
-  const std::string field = !reader.has("documents") && reader.has("texts") ? "texts" : "documents";
+  const char* const field = !reader.has("documents") && reader.has("texts") ? "texts" : "documents";
   std::vector<NamedText> documents = read_named_texts(reader, field);
   const RerankForm form = read_rerank_form(reader, call, documents.size());
   auto scoring = std::make_shared<PairScoring>(model, read_pair_options(reader));

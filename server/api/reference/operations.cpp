@@ -14,6 +14,7 @@ constexpr Tables kResponseBody[] = {&kResponseFields, &kConversationFields, &kGe
 constexpr Tables kMessageBody[] = {&kMessageFields, &kGenerationFields};
 constexpr Tables kLlamaBody[] = {&kLlamaFields, &kChoiceFields, &kGenerationFields};
 constexpr Tables kInfillBody[] = {&kInfillFields, &kLlamaFields, &kChoiceFields, &kGenerationFields};
+constexpr Tables kBatchBody[] = {&kBatchFields};
 constexpr Tables kTokenizeBody[] = {&kTokenizeFields};
 constexpr Tables kDetokenizeBody[] = {&kDetokenizeFields};
 constexpr Tables kTemplateBody[] = {&kChatFields, &kConversationFields};
@@ -32,7 +33,8 @@ constexpr Tables kAllTables[] = {
     &kInfillFields,          &kChatFields,       &kResponseFields,     &kEmbeddingFields,  &kRerankFields,
     &kScoreFields,           &kClassifyFields,   &kPoolingFields,      &kTokenizeFields,   &kDetokenizeFields,
     &kMessageFields,         &kOllamaChatFields, &kOllamaPromptFields, &kOllamaOptions,    &kOllamaEmbedFields,
-    &kOllamaEmbeddingFields, &kLoadFields,       &kReplaceFields,      &kModelNameFields,
+    &kOllamaEmbeddingFields, &kBatchFields,      &kLoadFields,         &kReplaceFields,    &kPullFields,
+    &kRemoveFields,          &kModelNameFields,
 };
 
 constexpr std::string_view kPaging = "limit, order, after";
@@ -105,6 +107,55 @@ constexpr OperationRow kApiOperations[] = {
      .paths = "/v1/responses/{id}/cancel",
      .text = "a 400: a response is made while its client waits",
      .tag = "OpenAI"},
+    {.method = "POST",
+     .paths = "/v1/files",
+     .text = "a JSONL file is uploaded (`multipart/form-data`)",
+     .tag = "Batches",
+     .members = "id, object, bytes, created_at, filename, purpose"},
+    {.method = "GET",
+     .paths = "/v1/files",
+     .text = "the key's files, up to 10,000 at once",
+     .tag = "Batches",
+     .members = "object, data, has_more",
+     .query = "purpose, limit, order, after"},
+    {.method = "GET",
+     .paths = "/v1/files/{id}",
+     .text = "one file",
+     .tag = "Batches",
+     .members = "id, object, bytes, created_at, filename, purpose"},
+    {.method = "DELETE",
+     .paths = "/v1/files/{id}",
+     .text = "deletes a file that no batch in progress reads",
+     .tag = "Batches",
+     .members = "id, object, deleted"},
+    {.method = "GET",
+     .paths = "/v1/files/{id}/content",
+     .text = "its content",
+     .tag = "Batches",
+     .answer = AnswerForm::kText},
+    {.method = "POST",
+     .paths = "/v1/batches",
+     .text = "requests of a file are answered as the machine has time",
+     .tag = "Batches",
+     .body = kBatchBody,
+     .required = "input_file_id, endpoint, completion_window",
+     .members = "id, object, endpoint, input_file_id, status, created_at, request_counts"},
+    {.method = "GET",
+     .paths = "/v1/batches",
+     .text = "the key's batches, up to 100 at once",
+     .tag = "Batches",
+     .members = "object, data, has_more",
+     .query = "limit, after"},
+    {.method = "GET",
+     .paths = "/v1/batches/{id}",
+     .text = "one batch, with its progress",
+     .tag = "Batches",
+     .members = "id, object, endpoint, input_file_id, status, created_at, request_counts"},
+    {.method = "POST",
+     .paths = "/v1/batches/{id}/cancel",
+     .text = "cancels a batch",
+     .tag = "Batches",
+     .members = "id, object, status"},
     {.method = "POST",
      .paths = "/v1/embeddings, /embeddings",
      .text = "OpenAI's embeddings, of length 1: pooled as the model's file says (GGUF's pooling_type, 1_Pooling), else "
@@ -274,7 +325,8 @@ constexpr OperationRow kApiOperations[] = {
      .errors = ErrorShape::kOllama},
     {.method = "POST",
      .paths = "/api/pull",
-     .text = "success where the model is served, else a 400: nothing is fetched",
+     .text = "success where the model is served; for an admin, where `server.pull.enabled` is set, a download by "
+             "`hf.co/OWNER/NAME:QUANT` with its progress, served from then on",
      .tag = "Ollama",
      .answer = AnswerForm::kLines,
      .errors = ErrorShape::kOllama},
@@ -285,7 +337,7 @@ constexpr OperationRow kApiOperations[] = {
      .errors = ErrorShape::kOllama},
     {.method = "DELETE",
      .paths = "/api/delete",
-     .text = "a 400: which models are served is the operator's choice",
+     .text = "for an admin: a downloaded model out of service and out of the cache",
      .tag = "Ollama",
      .errors = ErrorShape::kOllama},
 };

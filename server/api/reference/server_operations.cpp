@@ -6,6 +6,8 @@ namespace {
 
 constexpr const FieldTable* const kLoadBody[] = {&kLoadFields};
 constexpr const FieldTable* const kReplaceBody[] = {&kReplaceFields};
+constexpr const FieldTable* const kPullBody[] = {&kPullFields};
+constexpr const FieldTable* const kRemoveBody[] = {&kRemoveFields};
 constexpr const FieldTable* const kModelNameBody[] = {&kModelNameFields};
 
 constexpr OperationRow kServerRows[] = {
@@ -98,6 +100,26 @@ constexpr OperationRow kServerRows[] = {
      .tag = "Admin",
      .body = kReplaceBody,
      .members = "name, state, success",
+     .audience = Audience::kAdmin},
+    {.method = "POST",
+     .paths = "/admin/models/pull",
+     .text = "downloads a model of the hub into its cache; with stream as events `progress`, then `done` or `error`",
+     .tag = "Admin",
+     .body = kPullBody,
+     .required = "model",
+     .answer = AnswerForm::kEvents,
+     .audience = Audience::kAdmin},
+    {.method = "POST",
+     .paths = "/admin/models/remove",
+     .text = "deletes a model from the cache; OWNER/NAME alone: all of it",
+     .tag = "Admin",
+     .body = kRemoveBody,
+     .required = "model",
+     .audience = Audience::kAdmin},
+    {.method = "GET",
+     .paths = "/admin/models/cache",
+     .text = "what is in the cache, and the downloads under way",
+     .tag = "Admin",
      .audience = Audience::kAdmin},
     {.method = "GET",
      .paths = "/is_sleeping",

@@ -12,6 +12,7 @@
 #include "core/base/nearest_name.h"
 #include "server/cli/commands.h"
 #include "server/cli/progress_line.h"
+#include "server/cli/pull_progress.h"
 #include "server/cli/run/chat_client.h"
 #include "server/cli/run/conversation.h"
 #include "server/cli/run/line_editor.h"
@@ -26,6 +27,7 @@ constexpr std::chrono::milliseconds kLoadTick{1'000};
 
 struct RunArguments {
   std::string model;
+  std::string hf;  // a hub's repository instead
   std::vector<std::string> question;
   std::string url;
   std::string model_name;
@@ -166,20 +168,32 @@ Conversation begun(const RunArguments& arguments) {
   return conversation;
 }
 
+// Without a model file, all words are text. A model of a hub becomes its file here, where its progress is seen.
+void settle_model(RunArguments& arguments) {
+  if (!arguments.url.empty() && !arguments.hf.empty()) throw StartupError("--hf and --url exclude each other");
+  const bool is_text = !arguments.url.empty() || !arguments.hf.empty();
+  if (is_text && !arguments.model.empty()) arguments.question.insert(arguments.question.begin(), arguments.model);
+  if (!arguments.hf.empty()) arguments.model = pull_with_progress(arguments.hf).path.string();
+  if (arguments.url.empty() && arguments.model.empty()) {
+    throw StartupError(
+        "no model: quire run MODEL, quire run --hf OWNER/NAME to download one, or quire run --url http://HOST:PORT for "
+        "a "
+        "server that runs");
+  }
+}
+
 void run(RunArguments arguments) {
   Conversation conversation = begun(arguments);
+  settle_model(arguments);
   std::unique_ptr<LocalServer> server;
   std::string url = arguments.url;
   if (url.empty()) {
-    if (arguments.model.empty())
-      throw StartupError("no model: quire run MODEL, or quire run --url http://HOST:PORT for a server that runs");
     std::vector<std::string> words = {"--model", arguments.model};
+    if (!arguments.hf.empty()) words.insert(words.end(), {"--alias", arguments.hf});
     words.insert(words.end(), arguments.serve.begin(), arguments.serve.end());
     server = std::make_unique<LocalServer>(words);
     url = fmt::format("http://127.0.0.1:{}", server->port());
     arguments.api_key = server->api_key();
-  } else if (!arguments.model.empty()) {
-    arguments.question.insert(arguments.question.begin(), arguments.model);  // without a model file, all words are text
   }
   auto parsed = parse_http_url(url.find("://") == std::string::npos ? "http://" + url : url);
   if (!parsed) throw StartupError(fmt::format("'{}' must be http[s]://HOST[:PORT]", url));
@@ -208,10 +222,14 @@ void run(RunArguments arguments) {
 void add_run(CLI::App& app) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run", "Chat with a model in the terminal");
-  command->add_option("MODEL", arguments->model, "GGUF file or Hugging Face directory; left out with --url")
+  command->add_option("MODEL", arguments->model, "GGUF file or Hugging Face directory; left out with --hf and --url")
       ->type_name("");
   command->add_option("QUESTION", arguments->question, "Answer this and exit; without it, a conversation")
       ->type_name("");
+  command
+      ->add_option("--hf,--hf-repo", arguments->hf,
+                   "A repository of Hugging Face's hub, downloaded where it is not yet")
+      ->type_name("OWNER/NAME[:QUANT]");
   command->add_option("--url", arguments->url, "A server with OpenAI's API instead of a model of one's own")
       ->type_name("URL");
   command->add_option("--model-name", arguments->model_name, "With --url: the model; default: the first that is listed")

@@ -13,13 +13,25 @@ namespace {
 std::atomic<std::int64_t> count{0};
 std::atomic<bool> all_fail{false};
 std::atomic<std::int64_t> num_until_failure{0};  // 1: the next one throws; 0: none does
+std::atomic<quire::test::FailsIn> fails_in{quire::test::FailsIn::kAll};
+std::atomic<pid_t> asked_by{0};
+thread_local bool is_fallible = false;
+
+bool can_fail() {
+  switch (fails_in.load(std::memory_order_relaxed)) {
+    case quire::test::FailsIn::kAll: return true;
+    case quire::test::FailsIn::kFallible: return is_fallible;
+    case quire::test::FailsIn::kOtherThreads: return gettid() != asked_by.load(std::memory_order_relaxed);
+  }
+  return false;
+}
 
 }  // namespace
 
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   if (all_fail.load(std::memory_order_relaxed)) throw std::bad_alloc();
-  if (num_until_failure.load(std::memory_order_relaxed) > 0 && num_until_failure.fetch_sub(1) == 1)
+  if (num_until_failure.load(std::memory_order_relaxed) > 0 && can_fail() && num_until_failure.fetch_sub(1) == 1)
     throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
@@ -41,8 +53,18 @@ void quire::test::fail_allocations(bool fails) {
   all_fail.store(fails, std::memory_order_relaxed);
 }
 
-void quire::test::fail_next_allocation(std::int64_t num_before) {
+void quire::test::fail_next_allocation(std::int64_t num_before, FailsIn where) {
+  fails_in.store(where, std::memory_order_relaxed);
+  asked_by.store(gettid(), std::memory_order_relaxed);
   num_until_failure.store(num_before + 1, std::memory_order_relaxed);
+}
+
+quire::test::Fallible::Fallible() {
+  is_fallible = true;
+}
+
+quire::test::Fallible::~Fallible() {
+  is_fallible = false;
 }
 
 bool quire::test::forget_failure() {

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "core/base/result.h"
 #include "tests/unit/engine/harness.h"
@@ -32,9 +34,13 @@ using Payloads = std::vector<std::vector<std::byte>>;
 // One process' tree with its tier.
 class Owner {
  public:
-  explicit Owner(const DiskTierOptions& options, BlockHash hash = content_hash)
-      : index(64, 4, hash, "model"), tier(options, [] {}) {
-    settle();
+  explicit Owner(
+      const DiskTierOptions& options, BlockHash hash = content_hash, std::function<void()> ready = [] {})
+      : index(64, 4, hash, "model"), tier(options, std::move(ready)) {
+    while (!tier.is_loaded()) {
+      tier.receive(index, arrived);
+      std::this_thread::yield();
+    }
   }
 
   // Until the folder has done everything and the tree knows of it.
@@ -270,6 +276,29 @@ TEST_CASE("a folder that another process uses is not taken for a leftover", "[ti
   Owner owner(small);
   CHECK(other.read(nodes) == Payloads({payload_of(1), payload_of(2)}));
   CHECK(records_in(folder.path()).size() == 2);
+}
+
+TEST_CASE("while the folder's thread hangs, the engine's reads, writes and removals are queued at once", "[tier]") {
+  const TemporaryFolder folder;
+  Owner(options_of(folder.path())).chain(4, 1);
+  std::promise<void> goes_on;
+  const std::shared_future<void> gone_on = goes_on.get_future().share();
+  DiskTierOptions options = options_of(folder.path());
+  options.max_bytes = 900;  // four records of 212 bytes
+  Owner owner(options, content_hash, [gone_on] { gone_on.wait(); });
+  REQUIRE(owner.tier.num_records() == 4);
+  owner.tier.read(owner.index, owner.find(1, 1).at(0));
+  const PrefixNode node = owner.child(owner.index.acquire_root(""), made_tokens(4, 50));
+  owner.index.add_user(node);
+  CHECK(owner.tier.put(owner.index, node, std::make_shared<const std::vector<std::byte>>(payload_of(50))));
+  CHECK(owner.tier.num_records() == 4);  // the end of the chain has left
+  CHECK(records_in(folder.path()).size() == 4);
+  goes_on.set_value();
+  owner.settle();
+  CHECK(owner.arrived.size() == 1);
+  CHECK(owner.find(1, 50).size() == 1);
+  CHECK(records_in(folder.path()).size() == 4);
+  owner.index.check_integrity();
 }
 
 TEST_CASE("where writing fails the tier is off for a while, and goes on afterwards", "[tier]") {

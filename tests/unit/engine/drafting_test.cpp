@@ -260,7 +260,7 @@ TEST_CASE("a device that fails while drafts are verified ends the request as eve
   CHECK(std::equal(sink->choices[0].tokens.begin(), sink->choices[0].tokens.end(), texts.begin()->second.begin()));
 }
 
-TEST_CASE("devices with two steps in flight, and recurrent states, are not drafted", "[engine][draft]") {
+TEST_CASE("devices with two steps in flight are not drafted", "[engine][draft]") {
   Request request = named(request_of(made_tokens(9, 1), 60));
   const KnownTexts texts = texts_of(request);
   HarnessOptions deferred = drafted(texts, 100);

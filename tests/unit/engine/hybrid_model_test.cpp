@@ -1,6 +1,7 @@
 // The engine over models with recurrent layers: one text, however it is batched, cut, preempted, forked or continued.
 #include <catch2/catch.hpp>
 
+#include "tests/support/oracle_drafter.h"
 #include "tests/unit/engine/served_model.h"
 
 using namespace quire;
@@ -92,5 +93,45 @@ TEST_CASE("a hybrid model continues a conversation from its state, to the same t
       CHECK(std::cmp_less_equal(history.size() - static_cast<std::size_t>(num_cached), num_new + 64));
       history = followed_by(followed_by(history, expected->choices[0].tokens), made_tokens(9, 10 + turn, 60));
     }
+  }
+}
+
+TEST_CASE("a hybrid model's bits do not depend on drafts", "[engine][model][state][draft]") {
+  for (const std::string family : kHybrids) {
+    QUIRE_REQUIRE_MATERIAL(path, hybrid_file(family));
+    INFO(family);
+    EngineOptions options;
+    options.scheduler.max_num_seqs = 8;
+    options.num_states = 20;
+    const auto run = [&] {
+      ServedModel served(path, 60, options);
+      std::vector<std::shared_ptr<KeepingSink>> sinks;
+      for (int i = 0; i < 6; ++i) {
+        Request request = hybrid_stream(i);
+        request.sampling.num_logprobs = 2;
+        sinks.push_back(served.submit(std::move(request)));
+      }
+      served.run();
+      return std::pair(std::move(sinks), served.engine->stats());
+    };
+    const auto [without, none] = run();
+    CHECK(none.num_drafts == 0);
+    KnownTexts texts;
+    for (int i = 0; i < 6; ++i)
+      texts[{std::to_string(i), 0}] = without[static_cast<std::size_t>(i)]->choices[0].tokens;
+    options.speculation.method = SpeculationMethod::kPromptLookup;
+    options.make_drafter = OracleDrafter::factory(texts, 60, 60);
+    const auto [with, stats] = run();
+    for (std::size_t i = 0; i < 6; ++i) {
+      const ChoiceOutput& drafted = with[i]->choices[0];
+      const ChoiceOutput& plain = without[i]->choices[0];
+      CHECK(drafted.tokens == plain.tokens);
+      REQUIRE(drafted.logprobs.size() == plain.logprobs.size());
+      for (std::size_t k = 0; k < plain.logprobs.size(); ++k)
+        CHECK(drafted.logprobs[k].logprob == plain.logprobs[k].logprob);
+    }
+    if (default_deferred_seed()) continue;
+    CHECK(stats.num_accepted_tokens > 0);
+    CHECK(stats.num_accepted_tokens < stats.num_draft_tokens);
   }
 }

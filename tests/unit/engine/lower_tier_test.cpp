@@ -303,8 +303,10 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   REQUIRE(given_up);
   tiered.tier.begin_step(*given_up - std::chrono::milliseconds(1));
   CHECK(table.is_restoring);
+  CHECK(tiered.tier.is_restoring());  // which the engine publishes as waiting for others
   tiered.tier.begin_step(*given_up);
   CHECK_FALSE(table.is_restoring);
+  CHECK_FALSE(tiered.tier.is_restoring());
   CHECK_FALSE(tiered.tier.restore(table, prompt, 16, 1e-3));  // nor asked again soon
   tiered.kv.close(table);
   gate.shut(false);

@@ -30,6 +30,8 @@ class NotingExecutor final : public Executor {
   }
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
+  KvStorage* window_storage() override { return executor_->window_storage(); }
+  StateStorage* states() override { return executor_->states(); }
   std::string name() const override { return executor_->name(); }
 
   std::vector<bool> pending_ids;  // by step: whether its first row's token was unknown

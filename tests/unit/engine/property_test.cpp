@@ -107,6 +107,7 @@ class Shadow {
     if (num_prompt + 1 > longest) return;
     request.key_name = std::string(1, static_cast<char>('a' + random_.below(3)));
     request.priority = random_.below(2);
+    request.is_background = random_.one_in(3);
     request.num_choices = random_.one_in(4) ? 1 + random_.below(std::min(3, options_.max_num_seqs)) : 1;
     request.arrival = Clock::time_point(std::chrono::milliseconds(num_added_ / 2));  // some arrive together
     if (!scheduler_.check(request)) FAIL("a request that fits is refused");

@@ -4,6 +4,7 @@
 
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/state_memory.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -81,7 +82,111 @@ std::vector<TokenId> operator+(std::vector<TokenId> tokens, const std::vector<To
   return tokens;
 }
 
+// Streams that are drafted; their states are the tokens that they stand after.
+class DraftedStates {
+ public:
+  DraftedStates(int num_streams, int num_states)
+      : kv_(100, 4, true, content_hash, "", num_states),
+        scheduler_({.max_num_seqs = num_streams, .max_num_batched_tokens = 64}, kv_),
+        memory_(num_states) {
+    for (int i = 0; i < num_streams; ++i) {
+      Sequence& sequence = sequences_.emplace_back();
+      sequence.id = SequenceId{i};
+      sequence.request = std::make_shared<const Request>(request_of(made_tokens(6, i), 200));
+      sequence.tokens = made_tokens(6, i);
+      sequence.num_prompt_tokens = 6;
+      scheduler_.add(sequence);
+    }
+  }
+
+  // Each stream gets `num_drafts`, of which `num_right` are right; the number that was verified.
+  std::int64_t step(int num_drafts, int num_right) {
+    for (Sequence& sequence : sequences_) {
+      sequence.drafts.clear();
+      sequence.draft_rate = 1.0;
+      for (int i = 0; i < num_drafts && sequence.num_remaining() == 1; ++i)
+        sequence.drafts.push_back(TokenId{i < num_right ? 7 : 8});
+    }
+    scheduler_.schedule(plan_);
+    for (const BlockCopy& copy : plan_.transfers.copies) {
+      if (copy.of == BlockCopy::Of::kState) memory_.copy_state(copy.source.value, copy.destination.value);
+    }
+    StepOutput output;
+    for (const StepEntry& entry : plan_.entries) {
+      compute(entry);
+      output.entries.push_back({entry.num_tokens, std::min<std::int64_t>(num_right, entry.num_drafts)});
+    }
+    const std::int64_t num_verified = plan_.num_drafts;
+    scheduler_.commit(plan_, output);
+    for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
+      Sequence& sequence = *plan_.entries[i].sequence;
+      const std::int64_t num_known = plan_.entries[i].num_known();
+      if (begins_[i] + num_known < sequence.num_tokens()) continue;
+      for (std::int64_t k = 0; k <= output.entries[i].num_accepted; ++k)
+        sequence.tokens.push_back(TokenId{7});
+    }
+    begins_.clear();
+    kv_.check_integrity();
+    return num_verified;
+  }
+
+  void finish() {
+    for (Sequence& sequence : sequences_)
+      scheduler_.finish(sequence);
+    kv_.check_integrity();
+  }
+
+  const Sequence& sequence(std::size_t index) const { return sequences_[index]; }
+
+ private:
+  void compute(const StepEntry& entry) {
+    const Sequence& sequence = *entry.sequence;
+    begins_.push_back(sequence.num_computed);
+    std::vector<TokenId>& state = memory_.of(sequence.table.state.value);
+    if (sequence.num_computed == 0) state.clear();
+    const auto begin = sequence.tokens.begin();
+    REQUIRE(state == std::vector<TokenId>(begin, begin + sequence.num_computed));
+    state.insert(state.end(), begin + sequence.num_computed, begin + sequence.num_computed + entry.num_known());
+    state.insert(state.end(), sequence.drafts.begin(), sequence.drafts.begin() + entry.num_drafts);
+  }
+
+  KvCache kv_;
+  Scheduler scheduler_;
+  StateMemory memory_;
+  std::deque<Sequence> sequences_;
+  std::vector<std::int64_t> begins_;
+  StepPlan plan_;
+};
+
 }  // namespace
+
+TEST_CASE("a state that went over a wrong draft goes back, and what was right is computed again", "[state][draft]") {
+  DraftedStates scene(2, 6);
+  scene.step(0, 0);
+  REQUIRE(scene.sequence(0).num_computed == 6);
+  CHECK(scene.step(2, 2) == 4);
+  CHECK(scene.sequence(0).num_tokens() == 10);
+  CHECK(scene.sequence(0).num_computed == 9);
+  CHECK(scene.step(2, 1) == 4);
+  CHECK(scene.sequence(0).num_tokens() == 12);
+  CHECK(scene.sequence(0).num_computed == 9);  // as before
+  CHECK(scene.step(2, 2) == 0);
+  CHECK(scene.sequence(0).num_tokens() == 13);
+  CHECK(scene.sequence(0).num_computed == 12);
+  for (int i = 0; i < 20; ++i)
+    scene.step(1 + i % 2, i % 3);
+  scene.finish();
+}
+
+TEST_CASE("drafts take no state that another sequence needs", "[state][draft]") {
+  DraftedStates tight(2, 2);
+  tight.step(0, 0);
+  CHECK(tight.step(2, 2) == 0);
+  DraftedStates one_left(2, 3);
+  one_left.step(0, 0);
+  CHECK(one_left.step(1, 1) == 1);
+  one_left.finish();
+}
 
 TEST_CASE("the next turn of a conversation computes only what is new", "[state]") {
   Server server;

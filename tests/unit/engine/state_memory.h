@@ -13,7 +13,10 @@ namespace quire::test {
 class StateMemory final : public StateStorage {
  public:
   explicit StateMemory(std::int64_t num_states)
-      : layout_{num_states, 1}, tokens_(static_cast<std::size_t>(num_states)) {}
+      : layout_{num_states, 1}, tokens_(static_cast<std::size_t>(num_states)) {
+    for (std::vector<TokenId>& each : tokens_)
+      each.reserve(kMostTokens);  // copying takes no memory
+  }
   const StateLayout& layout() const override { return layout_; }
   std::size_t state_bytes() const override { return (1 + kMostTokens) * sizeof(TokenId); }
   void copy_state(std::int32_t source, std::int32_t destination) override { of(destination) = of(source); }

@@ -104,6 +104,26 @@ TEST_CASE("a change of speed that only streams show holds for prompts too", "[st
   CHECK(relative_error(cost, slower, prompt_of(2000, 100)) < 0.2);
 }
 
+TEST_CASE("runs of steps that only stream do not make prompts look cheap", "[step_cost]") {
+  // A small model on a CPU: a step costs hardly anything by itself, so that its price is often at zero.
+  const StepPrice machine{.fixed = 0.002, .stream = 0.001, .prompt_token = 0.0007, .prompt_ktoken = 0.00003};
+  std::mt19937 random(GENERATE(1U, 2U, 3U));
+  std::normal_distribution<double> noise(0.0, 0.05);
+  StepCost cost;
+  double worst = 0.0;  // of steps with prompts: what they took over what was predicted
+  for (int step = 0; step < 2000; ++step) {
+    StepTerms terms;
+    for (int i = 0; i < 32; ++i)
+      terms.add_stream(300 + (step * 7 + i * 13) % 200);
+    const bool has_prompt = step % 40 < 20 || step % 8 == 0;
+    if (has_prompt) terms.add_prompt(0, step % 40 < 20 ? 150 + step % 20 : 40 + step % 300);
+    const double seconds = machine.seconds(terms) * (1.0 + noise(random)) * (step % 150 == 149 ? 2.0 : 1.0);
+    if (step > 50 && has_prompt && step % 150 != 149) worst = std::max(worst, seconds / cost.seconds(terms));
+    cost.observe(terms, seconds);
+  }
+  CHECK(worst < 1.5);
+}
+
 TEST_CASE("noise of a tenth moves the price by less than that", "[step_cost]") {
   std::mt19937 random(7);
   std::normal_distribution<double> noise(0.0, 0.1);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kWindowed[] = {"gemma2",  "gemma3", "gemma4", "gemma4-moe", "gpt-oss",
                                      "cohere2", "olmo3",  "mimo2",  "exaone4-swa"};
-constexpr int kStreams = 10;
+constexpr int kWindowedStreams = 10;
 
 // Some begin alike for longer than a window, others grow into theirs.
 Request windowed_stream(int i) {
@@ -56,7 +56,7 @@ TEST_CASE("layers that see a window keep it alone, and say in a crowd what they 
     ServedModel single(path, 60, alone());
     REQUIRE(single.model->kv_split().window > 0);
     std::vector<std::shared_ptr<KeepingSink>> expected;
-    for (int i = 0; i < kStreams; ++i) {
+    for (int i = 0; i < kWindowedStreams; ++i) {
       expected.push_back(single.submit(windowed_stream(i)));
       single.run();
     }
@@ -68,7 +68,7 @@ TEST_CASE("layers that see a window keep it alone, and say in a crowd what they 
     ServedModel crowded(path, kBlocks, options);
     for (int round = 0; round < 2; ++round) {  // the second one finds prefixes
       std::vector<std::shared_ptr<KeepingSink>> sinks;
-      for (int i = 0; i < kStreams; ++i)
+      for (int i = 0; i < kWindowedStreams; ++i)
         sinks.push_back(crowded.submit(windowed_stream(i)));
       crowded.run();
       for (std::size_t i = 0; i < sinks.size(); ++i) {

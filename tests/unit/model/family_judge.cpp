@@ -44,7 +44,7 @@ double deviation_of(const std::filesystem::path& path, const SynthSpec& shape, c
     const Logits labels = runner.append_labels(ids);
     return difference({read.is_causal ? labels.back() : labels.front()}, {reference.labels(ids)});
   }
-  if (!read.has_head) return difference(runner.append_hidden(ids), reference.hidden(ids));
+  if (!read.has_head) return difference(runner.append_hidden(ids), reference.embeddings(ids));
   return difference(read.is_causal ? runner.append_chunked(ids, 16) : runner.append(ids), reference.logits(ids));
 }
 

@@ -149,3 +149,14 @@ TEST_CASE("Building a model tells its progress to the end", "[model]") {
   CHECK(total > 0);
   CHECK(model->vocab_size() == 512);
 }
+
+TEST_CASE("A tower in a GGUF file is left out and named", "[model][gguf]") {
+  const TemporaryFolder folder;
+  SynthSpec spec = find_synth_shape("tiny-qwen3").value();
+  spec.types = find_synth_types("Q8_0").value();
+  write_synthetic_gguf(spec, folder / "whole.gguf", {});
+  copy_with(folder / "whole.gguf", folder / "tower.gguf",
+            {.add_tensor = "v.patch_embd.weight", .set_key = "qwen3.vision.block_count", .number = 3});
+  const auto model = open_model(folder / "tower.gguf");
+  CHECK(model->info().parts_left_out == std::vector<std::string>{"a vision or audio tower"});
+}

@@ -32,6 +32,32 @@ const std::string kHfBackbone =
     "norm=attn_norm ";
 
 const std::vector<HfClass> kHfDecodersClasses{
+    {"gemma3n_text", "tiny-gemma3n", "activation_sparsity_scale=0.0", "",
+     R"({"head_dim": 24, "sliding_window": 16, "rope_local_base_freq": 1000.0, "final_logit_softcapping": 4.0,
+           "num_hidden_layers": 5, "num_kv_shared_layers": 2, "intermediate_size": [96, 96, 96, 96, 96],
+           "activation_sparsity_pattern": [0.5, 0.5, 0.5, 0.5, 0.5], "altup_active_idx": 0, "altup_num_inputs": 3,
+           "altup_correct_scale": true, "altup_coef_clip": 120.0, "laurel_rank": 20, "query_pre_attn_scalar": 256,
+           "hidden_act": null, "hidden_activation": "gelu_pytorch_tanh", "vocab_size_per_layer_input": 512,
+           "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention",
+           "sliding_attention"]})",
+     "model.language_model.layers",
+     "^model.language_model.embed_tokens=token_embd ^model.language_model.norm=output_norm "
+     "^model.language_model.embed_tokens_per_layer=per_layer_token_embd "
+     "^model.language_model.per_layer_model_projection=per_layer_model_proj "
+     "^model.language_model.per_layer_projection_norm=per_layer_proj_norm "
+     "^model.language_model.altup_projections.#=altup_proj "
+     "^model.language_model.altup_unembed_projections.#=altup_unembd_proj input_layernorm=attn_norm "
+     "post_attention_layernorm=post_attention_norm pre_feedforward_layernorm=ffn_norm "
+     "post_feedforward_layernorm=post_ffw_norm per_layer_input_gate=inp_gate per_layer_projection=proj "
+     "post_per_layer_input_norm=post_norm altup.modality_router=altup_router altup.router_norm=altup_router_norm "
+     "altup.prediction_coefs=altup_predict_coef altup.correction_coefs=altup_correct_coef "
+     "altup.correct_output_scale$=altup_correct_scale.weight laurel.linear_left=laurel_l laurel.linear_right=laurel_r "
+     "laurel.post_laurel_norm=laurel_post_norm " +
+         kHfAttention + kHfHeadNorms + kHfDense},
+    {"qwen2_5_vl", "tiny-qwen2vl", "", "",
+     R"({"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "use_sliding_window": false,
+           "sliding_window": 32768, "max_window_layers": 4, "vision_config": {"depth": 2}, "image_token_id": 5})",
+     "model.layers", kHfModel + kHfNorms + kHfAttention + kHfDense},
     {"gemma", "tiny-gemma", "", "",
      R"({"num_key_value_heads": 1, "hidden_act": "gelu_pytorch_tanh", "hidden_activation": null})", "model.layers",
      "^model.embed_tokens=token_embd ^model.norm=M:output_norm input_layernorm=M:attn_norm "
@@ -287,6 +313,14 @@ const std::string kHfModernNames =
     "^model.final_norm=output_norm attn_norm=attn_norm attn.Wqkv=attn_qkv attn.Wo=attn_output mlp_norm=ffn_norm "
     "mlp.Wi=ffn_up mlp.Wo=ffn_down ";
 
+const std::string kHfBertLayer =
+    "attention.self.query=attn_q attention.self.key=attn_k attention.self.value=attn_v "
+    "attention.output.dense=attn_output attention.output.LayerNorm=attn_output_norm intermediate.dense=ffn_up "
+    "output.dense=ffn_down output.LayerNorm=layer_output_norm ";
+const std::string kHfBertConfig =
+    R"({"num_key_value_heads": null, "head_dim": null, "rms_norm_eps": null, "rope_theta": null,
+        "layer_norm_eps": 0.001, "hidden_act": "gelu", "position_embedding_type": "absolute", "type_vocab_size": 2)";
+
 const std::vector<HfClass> kHfEncodersClasses{
     {"nomic_bert", "tiny-nomic-bert", "", "", kHfNomic + R"("activation_function": "swiglu"})", "encoder.layers",
      kHfNomicNames + "mlp.fc11=ffn_up mlp.fc12=ffn_gate mlp.fc2=ffn_down"},
@@ -314,6 +348,27 @@ const std::vector<HfClass> kHfEncodersClasses{
      "^roberta.embeddings.word_embeddings=token_embd ^roberta.embeddings.token_type_embeddings=token_types "
      "^roberta.emb_ln=token_embd_norm mixer.Wqkv=attn_qkv mixer.out_proj=attn_output norm1=attn_output_norm "
      "norm2=layer_output_norm mlp.fc1=ffn_up mlp.fc2=ffn_down"},
+    {"bert", "tiny-reranker", "", "", kHfBertConfig + R"(, "architectures": ["BertForSequenceClassification"]})",
+     "bert.encoder.layer",
+     "^bert.embeddings.word_embeddings=token_embd ^bert.embeddings.position_embeddings=position_embd "
+     "^bert.embeddings.token_type_embeddings=token_types ^bert.embeddings.LayerNorm=token_embd_norm "
+     "^bert.pooler.dense=cls ^classifier=cls.output " +
+         kHfBertLayer},
+    {"xlm-roberta", "tiny-reranker", "", "", kHfBertConfig + R"(, "pad_token_id": 1, "max_position_embeddings": 514})",
+     "roberta.encoder.layer",
+     "^roberta.embeddings.word_embeddings=token_embd ^roberta.embeddings.position_embeddings=O2:position_embd "
+     "^roberta.embeddings.token_type_embeddings=token_types ^roberta.embeddings.LayerNorm=token_embd_norm "
+     "^classifier.dense=cls ^classifier.out_proj=cls.output " +
+         kHfBertLayer},
+    {"distilbert", "tiny-bert", "leps=0.000000000001", "=^position_embd:ctx,d",
+     R"({"num_hidden_layers": null, "hidden_size": null, "num_attention_heads": null, "intermediate_size": null,
+           "num_key_value_heads": null, "head_dim": null, "rms_norm_eps": null, "rope_theta": null,
+           "hidden_act": null, "activation": "gelu", "dim": 64, "n_layers": 4, "n_heads": 4, "hidden_dim": 96})",
+     "distilbert.transformer.layer",
+     "^distilbert.embeddings.word_embeddings=token_embd ^distilbert.embeddings.position_embeddings=position_embd "
+     "^distilbert.embeddings.LayerNorm=token_embd_norm attention.q_lin=attn_q attention.k_lin=attn_k "
+     "attention.v_lin=attn_v attention.out_lin=attn_output sa_layer_norm=attn_output_norm ffn.lin1=ffn_up "
+     "ffn.lin2=ffn_down output_layer_norm=layer_output_norm"},
     {"modernbert", "tiny-modern-bert", "", "", kHfModern + "}", "model.layers", kHfModernNames},
     {"modernbert", "tiny-modern-reranker", "", "", kHfModern + R"(, "classifier_pooling": "mean"})", "model.layers",
      kHfModernNames + "^head.dense=cls ^head.norm=cls.norm ^classifier=cls.output"},

@@ -98,6 +98,12 @@ ClassTensor changed(ClassTensor tensor, const std::string& how) {
     return tensor;
   }
   if (how[0] == 'P') return unpermuted(tensor, std::stol(how.substr(1)));
+  if (how[0] == 'O') {
+    const std::int64_t rows = std::stol(how.substr(1));
+    tensor.values.insert(tensor.values.begin(), as_size(rows * tensor.shape[1]), 7.0F);
+    tensor.shape[0] += rows;
+    return tensor;
+  }
   if (how == "U") return tensor;
   if (how == "T") return transposed(tensor);
   if (how == "F") return flattened(std::move(tensor));

@@ -22,8 +22,8 @@ struct HfClass {
   // whole names where the first ends in '$'. '#' is an expert's number. Before the second name may stand what becomes
   // of the values: P16: rows of heads of 16 from pairs to halves; M: less one; L: logarithm of minus; T: transposed;
   // F, G: experts under one another, plain or transposed;
-  // U: two stacks transposed, side by side; H4: a vector as four; 2*64,3*32: rows divided by factors; a+b: under one
-  // another;
+  // O2: behind two further rows; U: two stacks transposed, side by side; H4: a vector as four; 2*64,3*32: rows divided
+  // by factors; a+b: under one another;
   // @1.5: the number itself.
   std::string names;
 };

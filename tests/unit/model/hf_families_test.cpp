@@ -38,6 +38,32 @@ TEST_CASE("A configuration that leaves its class's defaults out has them", "[mod
   CHECK(gemma->get_int("gemma3.attention.sliding_window") == 1024);
 }
 
+TEST_CASE("A window that Mistral's class has by default counts where the file says nothing", "[model][hf]") {
+  const std::string sizes = kMistral + std::string("null");
+  CHECK(translated("mistral", sizes + "}")->get_int("llama.attention.sliding_window") == 4096);
+  CHECK_FALSE(translated("mistral", sizes + R"(, "sliding_window": null})")->get_int("llama.attention.sliding_window"));
+}
+
+TEST_CASE("Gemma 4's layers are listed by its class where the file does not", "[model][hf]") {
+  const auto gemma = translated("gemma4_text", R"({"num_hidden_layers": 8, "num_key_value_heads": 4,
+      "attention_k_eq_v": true, "num_global_key_value_heads": 2})");
+  const auto& heads = std::get<std::vector<std::int64_t>>(gemma->metadata().at("gemma4.attention.head_count_kv"));
+  CHECK(heads == std::vector<std::int64_t>{4, 4, 4, 4, 4, 2, 4, 2});
+  CHECK(gemma->get_float("gemma4.final_logit_softcapping") == 0.0);
+  CHECK(gemma->get_int("gemma4.attention.key_length") == 512);
+  CHECK_THROWS_WITH(translated("gemma4_text", R"({"use_bidirectional_attention": "all"})"),
+                    Catch::Contains("'use_bidirectional_attention' of text"));
+}
+
+TEST_CASE("The share of a sparse gate becomes a number of standard deviations", "[model][hf]") {
+  const auto gemma = translated("gemma3n_text", R"({"num_hidden_layers": 3, "num_kv_shared_layers": 0,
+      "activation_sparsity_pattern": [0.95, 0.5, 0.0]})");
+  const auto& scale = std::get<std::vector<double>>(gemma->metadata().at("gemma3n.activation_sparsity_scale"));
+  CHECK(scale.at(0) == Approx(1.6448536269514722));
+  CHECK(scale.at(1) == Approx(0.0).margin(1e-12));
+  CHECK(std::isinf(scale.at(2)));
+}
+
 TEST_CASE("Null switches off what a class has by default", "[model][hf]") {
   const auto off = translated("gemma2", R"({"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
       "final_logit_softcapping": null})");

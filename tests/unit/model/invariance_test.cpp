@@ -82,6 +82,26 @@ TEST_CASE("An interrupted pass ends after a slice, and what it computed has the 
   CHECK(runner.append(ids) == Logits(whole.begin(), whole.begin() + 32));
 }
 
+TEST_CASE("A pass that an arrival cuts counts whole slices, and what it computed again has the same bits",
+          "[model][invariance]") {
+  const TemporaryFolder folder;
+  const auto model = small_model(folder, "Q8_0");
+  ModelRunner runner(*model, "scalar");
+  const auto ids = tokens(70, 3);
+  const Logits whole = runner.append(ids);
+  runner.reset();
+  std::atomic<bool> interrupt = true;
+  runner.edit = [&](StepArrays& arrays) {
+    arrays.slice_rows = 32;
+    arrays.interrupt = &interrupt;
+    arrays.cuts_slices = true;
+  };
+  CHECK(runner.append(ids).empty());
+  interrupt = false;
+  runner.reset();
+  CHECK(runner.append(ids) == whole);
+}
+
 TEST_CASE("Rows that carry embeddings compute what rows with those tokens compute", "[model][invariance]") {
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");

@@ -110,7 +110,11 @@ Vector SpecReference::layer_norm(std::span<const double> x, std::span<const doub
 Vector SpecReference::norm(WeightRole role, std::int64_t layer, const Vector& x) const {
   if (role == Role::kNoRole) return x;
   const Vector& weight = values(role, layer);
-  if (spec_.norm == NormKind::kRms) return rms(x, &weight);
+  if (spec_.norm != NormKind::kLayer) {
+    Vector out = rms(x, &weight);
+    if (has(role, layer, ".bias")) add_scaled(out, values(role, layer, ".bias"));
+    return out;
+  }
   return layer_norm(x, weight, has(role, layer, ".bias") ? values(role, layer, ".bias").data() : nullptr);
 }
 
@@ -152,7 +156,8 @@ Rows SpecReference::embed(std::span<const std::int32_t> ids, std::vector<Rows>& 
     if (spec_.has_positions) add_scaled(x, row_of(Role::kPositions, t, width));
     x = norm(spec_.embedding_norm, -1, x);
     if (own > 0) {
-      const Vector table = row_of(Role::kPerLayerEmbedding, count_of(ids[t]), own * num_layers);
+      const std::int64_t listed = ids[t] < spec_.per_layer_rows ? ids[t] : 0;
+      const Vector table = row_of(Role::kPerLayerEmbedding, count_of(listed), own * num_layers);
       const Vector projected = product(Role::kPerLayerProjection, -1, x);
       for (std::size_t layer = 0; layer < num_layers; ++layer) {
         Vector part(projected.begin() + static_cast<std::ptrdiff_t>(layer * own),
@@ -174,23 +179,40 @@ Rows SpecReference::hidden(std::span<const std::int32_t> ids) const {
   std::vector<Rows> per_layer;
   Rows x = embed(ids, per_layer);
   std::vector<Kv> kv(spec_.layers.size());
+  std::vector<Rows> streams = split_streams(x);
   for (std::int64_t index = 0; index < spec_.config.num_layers; ++index) {
+    if (!streams.empty()) {
+      run_streams(index, streams, per_layer[count_of(index)], kv);
+      continue;
+    }
     run_layer(index, x, kv);
     for (std::size_t t = 0; t < x.size(); ++t) {
-      if (!per_layer.empty()) {
-        Vector gate = product(Role::kInputGate, index, x[t]);
-        for (std::size_t i = 0; i < gate.size(); ++i)
-          gate[i] = activated({.kind = Nonlinearity::kGelu}, gate[i], per_layer[count_of(index)][t][i]);
-        add_scaled(x[t], norm(Role::kInputNorm, index, product(Role::kInputProjection, index, gate)));
-      }
+      if (!per_layer.empty()) add_scaled(x[t], per_layer_branch(index, x[t], per_layer[count_of(index)][t]));
       if (!spec_.layers[count_of(index)].output_scale) continue;
       for (double& value : x[t])
         value *= values(Role::kLayerScale, index)[0];
     }
   }
+  if (!streams.empty()) x = merged(streams);
   for (Vector& row : x)
     row = norm(spec_.final_norm, -1, row);
   return x;
+}
+
+Rows SpecReference::embeddings(std::span<const std::int32_t> ids) const {
+  Rows rows = hidden(ids);
+  for (Vector& row : rows) {
+    for (std::size_t i = 0; i < spec_.dense_sizes.size(); ++i)
+      row = product(i == 0 ? Role::kDense2 : Role::kDense3, -1, row);
+  }
+  return rows;
+}
+
+Vector SpecReference::per_layer_branch(std::int64_t index, const Vector& x, const Vector& own) const {
+  Vector gate = product(Role::kInputGate, index, x);
+  for (std::size_t i = 0; i < gate.size(); ++i)
+    gate[i] = activated({.kind = Nonlinearity::kGelu}, gate[i], own[i]);
+  return norm(Role::kInputNorm, index, product(Role::kInputProjection, index, gate));
 }
 
 Rows SpecReference::logits(std::span<const std::int32_t> ids) const {
@@ -235,6 +257,13 @@ void SpecReference::run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) 
     for (std::size_t t = 0; t < x.size(); ++t) {
       add_scaled(x[t], norm(layer.mixer_output_norm, index, mixed[t]), spec_.residual_scale);
       x[t] = norm(layer.mixer_sum_norm, index, x[t]);
+      if (spec_.laurel_rank > 0) {
+        add_scaled(x[t], in[t]);
+        const Vector low = product(Role::kLaurelLeft, index, in[t]);
+        add_scaled(x[t], norm(Role::kLaurelNorm, index, product(Role::kLaurelRight, index, low)));
+        for (double& value : x[t])
+          value /= std::numbers::sqrt2;
+      }
       if (layer.mixer_sum_norm_2 == Role::kNoRole) continue;
       add_scaled(x[t], before[t]);
       x[t] = norm(layer.mixer_sum_norm_2, index, x[t]);
@@ -243,7 +272,7 @@ void SpecReference::run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) 
   for (std::size_t t = 0; feeds && t < x.size(); ++t) {
     const Vector& seen = layer.is_parallel ? before[t] : x[t];
     const Role role = layer.is_parallel && layer.ffn_norm == Role::kNoRole ? layer.mixer_norm : layer.ffn_norm;
-    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen));
+    const Vector fed = feed_forward(index, has_both ? seen : norm(role, index, seen), before[t]);
     add_scaled(x[t], norm(layer.ffn_output_norm, index, fed), spec_.residual_scale);
     x[t] = norm(layer.ffn_sum_norm, index, x[t]);
   }

@@ -21,7 +21,8 @@ class SpecReference {
 
   SpecReference(const ModelSpec& spec, const GgufFile& weights);
 
-  Rows hidden(std::span<const std::int32_t> ids) const;  // after the last norm
+  Rows hidden(std::span<const std::int32_t> ids) const;      // after the last norm
+  Rows embeddings(std::span<const std::int32_t> ids) const;  // behind the products of embedding models
   Rows logits(std::span<const std::int32_t> ids) const;
   Vector labels(std::span<const std::int32_t> ids) const;  // a classifier's scores of the whole sequence
 
@@ -44,6 +45,12 @@ class SpecReference {
 
   Rows embed(std::span<const std::int32_t> ids, std::vector<Rows>& per_layer) const;
   void run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) const;
+  Vector per_layer_branch(std::int64_t index, const Vector& x, const Vector& own) const;
+  // By stream; none where there is one.
+  std::vector<Rows> split_streams(const Rows& x) const;
+  Rows merged(const std::vector<Rows>& streams) const;
+  void run_streams(std::int64_t index, std::vector<Rows>& streams, const Rows& per_layer, std::vector<Kv>& kv) const;
+  Vector stream_factors(WeightRole role, std::int64_t index, const Vector& x) const;
   Rows mix(std::int64_t index, const Rows& in, std::vector<Kv>& kv) const;
   Rows attention(std::int64_t index, const Rows& in, std::vector<Kv>& kv) const;
   void norm_heads(const AttentionSpec& spec, WeightRole role, std::int64_t index, Vector& heads,
@@ -58,7 +65,8 @@ class SpecReference {
   Rows mamba2(std::int64_t index, const Rows& in) const;
   Rows convolve(WeightRole role, std::int64_t index, const Rows& x, bool silu) const;
 
-  Vector feed_forward(std::int64_t index, const Vector& x) const;  // of the input before its norm where both kinds are
+  // x: before its norm where both kinds are; before: the layer's input.
+  Vector feed_forward(std::int64_t index, const Vector& x, const Vector& before) const;
   Vector dense(std::int64_t index, const Vector& in) const;
   Vector experts(std::int64_t index, const Vector& router_in, const Vector& in) const;
   Vector step_norm(WeightRole role, std::int64_t index, const Vector& x) const;

@@ -1,6 +1,7 @@
 // Feed-forwards and experts.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/unit/model/reference_math.h"
 #include "tests/unit/model/spec_reference.h"
@@ -9,6 +10,23 @@ namespace quire::test {
 
 using Vector = SpecReference::Vector;
 using Role = WeightRole;
+
+namespace {
+
+// What exceeds the mean by so many standard deviations.
+Vector excess(Vector x, double deviations, bool of_sample) {
+  const auto count = static_cast<double>(x.size());
+  const double mean = std::accumulate(x.begin(), x.end(), 0.0) / count;
+  double squares = 0.0;
+  for (const double value : x)
+    squares += (value - mean) * (value - mean);
+  const double cutoff = mean + deviations * std::sqrt(squares / std::max(1.0, of_sample ? count - 1.0 : count));
+  for (double& value : x)
+    value = std::max(0.0, value - cutoff);
+  return x;
+}
+
+}  // namespace
 
 Vector SpecReference::dense(std::int64_t index, const Vector& in) const {
   const FeedForwardSpec& ffn = spec_.layers[static_cast<std::size_t>(index)].feed_forward;
@@ -22,17 +40,18 @@ Vector SpecReference::dense(std::int64_t index, const Vector& in) const {
     gate = product(ffn.is_gated ? Role::kGate : Role::kUp, index, in);
     if (ffn.is_gated) up = product(Role::kUp, index, in);
   }
+  if (ffn.sparsity) gate = excess(gate, *ffn.sparsity, ffn.sparsity_of_sample);
   for (std::size_t i = 0; i < size; ++i)
     gate[i] = activated(ffn.activation, gate[i], up[i]);
   if (ffn.sub_norm) gate = rms(gate, &values(Role::kFfnSubNorm, index));
   return product(Role::kDown, index, gate);
 }
 
-Vector SpecReference::feed_forward(std::int64_t index, const Vector& x) const {
+Vector SpecReference::feed_forward(std::int64_t index, const Vector& x, const Vector& before) const {
   const LayerSpec& layer = spec_.layers[static_cast<std::size_t>(index)];
   using Kind = FeedForwardSpec::Kind;
   if (layer.feed_forward.kind == Kind::kDense) return dense(index, x);
-  if (layer.feed_forward.kind == Kind::kExperts) return experts(index, x, x);
+  if (layer.feed_forward.kind == Kind::kExperts) return experts(index, layer.feed_forward.routes_early ? before : x, x);
   Vector out = norm(Role::kPostFfnNorm1, index, dense(index, norm(layer.ffn_norm, index, x)));
   Vector router_in = rms(x, &values(Role::kRouterScale, index));
   for (double& value : router_in)

@@ -18,10 +18,19 @@ enum class WeightFormat {
   kGptq,         // groups of 128
   kGptqOrder,    // groups of 32, by desc_act
   kAwq,          // groups of 64
+  kGptq8,        // eight bits, groups of 128, symmetric
+  kGptq3,        // three bits, groups of 64, by desc_act
+  kGptq2,        // two bits, groups of 32
+  kBytes,        // compressed-tensors: signed bytes, one scale for each output
+  kPacked8,      // the same in words, groups of 128
+  kNvfp4,        // compressed-tensors: divided by a factor of the matrix
+  kNvfp4Times,   // Model Optimizer: multiplied by one
 };
 inline constexpr WeightFormat kWeightFormats[] = {
     WeightFormat::kFp8Block, WeightFormat::kFp8Channel, WeightFormat::kPacked, WeightFormat::kPackedZeros,
-    WeightFormat::kGptq,     WeightFormat::kGptqOrder,  WeightFormat::kAwq};
+    WeightFormat::kGptq,     WeightFormat::kGptqOrder,  WeightFormat::kAwq,    WeightFormat::kGptq8,
+    WeightFormat::kGptq3,    WeightFormat::kGptq2,      WeightFormat::kBytes,  WeightFormat::kPacked8,
+    WeightFormat::kNvfp4,    WeightFormat::kNvfp4Times};
 
 struct RawTensor {
   std::string name;

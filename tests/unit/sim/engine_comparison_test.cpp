@@ -122,7 +122,9 @@ class PricedExecutor final : public Executor, private Ticket {
     num_rows_ += slice_rows_;
     StepOutput until;
     if (num_rows_ < plan_->num_tokens) until.end_early(*plan_, num_rows_);
-    arrivals->submit_until(now_s + kPrice.seconds(until.terms_of(*plan_)));
+    ends_s_ = now_s + kPrice.seconds(until.terms_of(*plan_));
+    if (plan_->cuts_slices && !arrivals->all_sent()) ends_s_ = std::min(ends_s_, arrivals->next_s());
+    arrivals->submit_until(ends_s_);
   }
   void draw(const DrawBatch& batch) override {
     kEngineThread.assume();
@@ -132,7 +134,7 @@ class PricedExecutor final : public Executor, private Ticket {
     kEngineThread.assume();
     StepOutput& output = ticket_->wait();
     if (plan_->empty()) return output;
-    output.seconds = kPrice.seconds(output.terms_of(*plan_));
+    output.seconds = output.cut_slice ? ends_s_ - now_s : kPrice.seconds(output.terms_of(*plan_));
     SimStep& step = steps.emplace_back(SimStep{.began_s = now_s, .seconds = output.seconds, .entries = {}});
     for (std::size_t i = 0; i < plan_->entries.size(); ++i) {
       const Request& request = *plan_->entries[i].sequence->request;
@@ -149,6 +151,7 @@ class PricedExecutor final : public Executor, private Ticket {
   Ticket* ticket_ = nullptr;
   std::int64_t slice_rows_ = 0;
   std::int64_t num_rows_ = 0;  // at the end of the slice that is being computed
+  double ends_s_ = 0.0;        // that slice, or the arrival that cuts it
 };
 
 struct EngineRun {

@@ -1,0 +1,14 @@
+// Groups of configuration keys that have files of their own; keys.cpp puts them into the table. Any thread.
+#pragma once
+
+#include <vector>
+
+#include "config/keys.h"
+
+namespace quire {
+
+std::vector<ConfigKey> model_keys();   // model.*
+std::vector<ConfigKey> models_keys();  // models, which has no section
+std::vector<ConfigKey> pull_keys();    // server.pull.*
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+#include "config/key_groups.h"
+#include "config/key_types.h"
+#include "core/text/tools/tool_format.h"
+#include "server/hub/model_reference.h"
+
+namespace quire {
+
+namespace types = config_types;
+
+std::vector<ConfigKey> model_keys() {
+  return {
+      types::path(
+          {"model.path", "A GGUF file, or a Hugging Face directory of safetensors", {"--model", "-m"}},
+          [](Config & c) -> auto& { return c.serve.model.path; }),
+      types::known_text(
+          {"model.hf",
+           "A repository of Hugging Face's hub instead of a path: OWNER/NAME[@REVISION][:QUANTISATION]. It is "
+           "downloaded "
+           "into the hub's cache (HF_HUB_CACHE) at the start where it is not there",
+           {"--hf", "--hf-repo"}},
+          [](Config & c) -> auto& { return c.serve.model.hf; },
+          "OWNER/NAME, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q8_0", {},
+          [](std::string_view text) { return text.empty() || hub::parse_reference(text).has_value(); }),
+      types::texts(
+          {"model.alias",
+           "Names under which clients address the model; answers carry the first. Empty: the file's name, or the "
+           "repository's",
+           {"--alias", "--served-model-name", "-a"}},
+          [](Config & c) -> auto& { return c.serve.model.alias; }),
+      types::path(
+          {"model.chat_template",
+           "A Jinja file to use instead of the model's own chat template",
+           {"--chat-template", "--chat-template-file"}},
+          [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+      types::path(
+          {"model.packed_cache",
+           "A folder that caches weights in the layout of this processor's kernels, so that the next start maps them "
+           "instead of repacking. Empty: no cache",
+           {"--packed-cache"}},
+          [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
+      types::known_text(
+          {"model.tool_format",
+           "The format in which the model writes tool calls; empty: detected from its chat template",
+           {"--tool-format"}},
+          [](Config & c) -> auto& { return c.serve.model.tool_format; },
+          "empty, or the name of a format such as hermes or llama3_json", tool_format_names(),
+          [](std::string_view name) { return name.empty() || find_tool_format(name) != nullptr; }),
+  };
+}
+
+// A key without a section: the list stands for `model` where there is more than one.
+std::vector<ConfigKey> models_keys() {
+  return {
+      types::model_entries(
+          {"models",
+           "Several models instead of one: each entry has 'name' and 'path' or 'hf', and may override the sections "
+           "below with "
+           "'aliases', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
+           "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
+           "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "
+           "released until "
+           "a request wakes it. 'preload: false': it is loaded by its first request"},
+          [](Config & c) -> auto& { return c.serve.models; }),
+  };
+}
+
+std::vector<ConfigKey> pull_keys() {
+  return {
+      types::boolean(
+          {"server.pull.enabled",
+           "Allow downloads over HTTP by /admin/models/pull and Ollama's /api/pull and /api/delete, with an admin key "
+           "or "
+           "on the admin listener"},
+          [](Config & c) -> auto& { return c.serve.server.pull.enabled; }),
+      types::texts(
+          {"server.pull.repositories",
+           "The repositories that may be downloaded so: OWNER/NAME, or OWNER/* for all of an owner. Empty: any"},
+          [](Config & c) -> auto& { return c.serve.server.pull.repositories; }),
+      types::size({"server.pull.max_bytes", "The largest model that may be downloaded so; 0: no limit but the disk"},
+                  [](Config & c) -> auto& { return c.serve.server.pull.max_bytes; },
+                  {0, std::numeric_limits<std::int64_t>::max()}),
+  };
+}
+
+}  // namespace quire

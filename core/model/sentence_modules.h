@@ -1,0 +1,21 @@
+// What a sentence-transformers directory puts behind its transformer (modules.json). Immutable facts; any thread.
+// Invariant: a module that changes the embedding and is not computed is refused by one line, never left out in silence.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "core/model/formats/safetensors.h"
+#include "core/model/formats/tensor_table.h"
+
+namespace quire {
+
+// The files of products behind the pooled row. Throws StartupError: a module of another kind, a bias, an activation.
+std::vector<std::unique_ptr<SafetensorsFile>> open_dense_modules(const std::filesystem::path& directory);
+
+// Their matrices under GGUF's names: dense_2, dense_3. `files` must outlive what is made.
+std::vector<StoredTensor> dense_tensors(const std::vector<std::unique_ptr<SafetensorsFile>>& files,
+                                        const std::filesystem::path& directory);
+
+}  // namespace quire

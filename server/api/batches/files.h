@@ -1,0 +1,38 @@
+// /v1/files: the JSON of files, their lists, and what an upload's form says. Batch thread only.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "server/api/common/operation.h"
+#include "server/batch/batch_store.h"
+
+namespace quire {
+
+// How long a client may ask for a file to be kept, in seconds.
+inline constexpr std::int64_t kLeastFileKeep = 3600;
+inline constexpr std::int64_t kMostFileKeep = 2'592'000;
+
+// What an endpoint of files and batches answers: JSON, or the content of a file.
+struct StoredAnswer {
+  std::string body;
+  std::optional<DiskFile> content;
+  std::int64_t num_bytes = 0;  // of the content
+};
+
+// The fields of an uploaded form beside the file itself, and the file's name where there is a file.
+struct UploadForm {
+  std::map<std::string, std::string> fields;
+  std::optional<std::string> filename;
+};
+// What is stored of it, without id, owner and size.
+Result<StoredFile> read_upload_form(const UploadForm& form, const BatchOptions& options, std::int64_t now);
+std::string file_json(const StoredFile& file);
+
+Result<StoredAnswer> list_files(BatchStore& store, const Call& call);
+// /v1/files/{id} and /v1/files/{id}/content.
+Result<StoredAnswer> get_file(BatchStore& store, const Call& call);
+Result<StoredAnswer> delete_file(BatchStore& store, const Call& call);
+
+}  // namespace quire

@@ -1,0 +1,108 @@
+// ActiveBatch: a batch that has not ended: its input, the records of its answers, and what is left to do. Batch thread
+// only. Work is done in slices of a bounded size. Invariants: a request is given out once, and again only after it was
+// given back or the process ended; its first record counts, so that it is answered once; memory does not grow with the
+// size of the files.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/batch/batch_options.h"
+#include "server/batch/batch_record.h"
+#include "server/batch/file_store.h"
+
+namespace quire {
+
+// A request of a batch that is to be answered.
+struct BatchLine {
+  std::string batch_id;
+  std::string owner;
+  std::int64_t number = 0;
+  BatchRequest request;
+};
+
+class ActiveBatch {
+ public:
+  ActiveBatch(const BatchOptions& options, FileStore& files, StorageUse& use, std::filesystem::path records,
+              BatchRecord record);
+  ~ActiveBatch();
+  ActiveBatch(const ActiveBatch&) = delete;
+  ActiveBatch& operator=(const ActiveBatch&) = delete;
+
+  const BatchRecord& record() const { return record_; }
+  void set_record(BatchRecord record) { record_ = std::move(record); }
+
+  // One slice of reading the input. True when all was read: `found` then says how many requests there are, or what is
+  // wrong with them.
+  struct Found {
+    std::int64_t num_requests = 0;
+    std::vector<BatchError> errors;
+  };
+  Result<bool> validate(Found& found);
+  // Reads the records that there are; before next().
+  Result<void> start();
+  bool is_started() const { return records_.is_open(); }
+  // The next request that has no answer and was not given out; nothing where there is none.
+  Result<std::optional<BatchLine>> next();
+  void give_back(BatchLine line);
+  // Keeps an answer. After an error nothing was kept and it can be tried again.
+  Result<void> answer(const AnswerRecord& answer);
+  // The request was given out and is not wanted any more.
+  void drop() { --num_out_; }
+
+  std::int64_t num_out() const { return num_out_; }
+  bool is_answered() const { return record_.num_completed + record_.num_failed == record_.num_requests; }
+
+  // One slice of putting the files together from the records; requests without an answer get `unanswered` for one. True
+  // when they are there: `ended` is then the record with what it counts.
+  Result<bool> finalize(const BatchError& unanswered, std::int64_t now, BatchRecord& ended);
+  // Begins it anew, after an error.
+  void restart_files();
+  void remove_records();
+
+  std::int64_t retry_at = 0;     // Unix seconds: nothing is tried before
+  std::optional<Error> failure;  // of next() or start(), for work() to deal with
+
+ private:
+  Result<LineReader> open_input();
+  bool check_line(const std::string& line, std::int64_t line_number, Found& found);
+  void count(const AnswerRecord& answer);
+  Result<void> take_room(std::int64_t num_bytes);
+  Result<bool> copy_records(BatchRecord& ended);
+  Result<bool> add_unanswered(const BatchError& unanswered, BatchRecord& ended);
+  Result<void> add_line(bool failed, std::string line);
+  Result<void> finish_files(std::int64_t now, BatchRecord& ended);
+
+  const BatchOptions options_;
+  FileStore& files_;
+  StorageUse& use_;
+  const std::filesystem::path records_path_;
+  BatchRecord record_;
+  std::int64_t paid_bytes_ = 0;  // for the records and their copies
+
+  std::optional<LineReader> input_;
+  std::int64_t line_number_ = 0;                                  // lines, or requests, that were read of it
+  std::int64_t next_number_ = 0;                                  // of the first request that was not given out yet
+  std::set<std::pair<std::uint64_t, std::uint64_t>> custom_ids_;  // while validating: their hashes
+  Found found_;
+
+  DiskFile records_;
+  bool is_torn_ = false;       // the records may end in the middle of a line
+  std::vector<bool> is_done_;  // by request
+  std::deque<BatchLine> returned_;
+  std::int64_t num_out_ = 0;
+
+  // While the files are written.
+  std::optional<LineReader> recorded_;
+  bool is_copied_ = false;
+  std::vector<bool> is_written_;
+  std::shared_ptr<FileUpload> output_;
+  std::shared_ptr<FileUpload> errors_;
+};
+
+}  // namespace quire

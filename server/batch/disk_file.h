@@ -1,0 +1,78 @@
+// What the store of batches needs of files: lines read in bounded memory, text appended, small files replaced as a
+// whole. Batch thread only. Errors are values: a full disk is none of the process's failures.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+// 507 "storage_full" where there is no room, else 500 "storage_failed"; the text is for the log too.
+Error storage_error(const std::filesystem::path& path, int error_number);
+
+// Replaces the file in one go, so that whatever happens it is the old one or the new one, also after a power failure.
+Result<void> replace_file(const std::filesystem::path& path, std::string_view text);
+// The names in the folder are on the disk.
+void sync_folder(const std::filesystem::path& folder);
+
+class DiskFile {
+ public:
+  DiskFile() = default;
+  DiskFile(DiskFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  DiskFile& operator=(DiskFile&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~DiskFile();
+
+  // An empty one, whatever was there.
+  static Result<DiskFile> create(const std::filesystem::path& path);
+  // Made where it is absent; writes go to its end.
+  static Result<DiskFile> append_to(const std::filesystem::path& path);
+  static Result<DiskFile> read_from(const std::filesystem::path& path);
+
+  bool is_open() const { return descriptor_ >= 0; }
+  // All of it, or an error: a part of it may have been written then.
+  Result<void> write(std::string_view bytes);
+  // From that offset; fewer than `size` at the end of the file.
+  Result<std::string> read(std::int64_t offset, std::size_t size) const;
+  Result<std::int64_t> size() const;
+  Result<void> sync();
+
+ private:
+  explicit DiskFile(int descriptor) : descriptor_(descriptor) {}
+  static Result<DiskFile> open(const std::filesystem::path& path, int flags);
+
+  int descriptor_ = -1;
+};
+
+// The lines of a file, one after another, without their ends.
+class LineReader {
+ public:
+  LineReader() = default;
+  LineReader(DiskFile file, std::int64_t max_line_bytes) : file_(std::move(file)), max_line_bytes_(max_line_bytes) {}
+
+  enum class Next { kLine, kTooLong, kEnd, kFailed };
+  // Of a line that is too long `line` is the beginning. A last line without an end is a line.
+  Next next(std::string& line);
+  std::int64_t num_read() const { return offset_; }
+  const Error& error() const { return error_; }  // after kFailed
+
+ private:
+  bool fill();
+
+  DiskFile file_;
+  std::int64_t max_line_bytes_ = 0;
+  std::int64_t offset_ = 0;  // of what was read
+  std::string buffer_;
+  std::size_t begin_ = 0;  // of what is left of it
+  bool at_end_ = false;
+  bool failed_ = false;
+  Error error_;
+};
+
+}  // namespace quire

@@ -1,0 +1,17 @@
+// Downloads with their progress shown: a bar on a terminal, else a line of the log every few seconds. One thread at a
+// time.
+#pragma once
+
+#include <string>
+
+#include "server/hub/pull.h"
+
+namespace quire::cli {
+
+// Downloads `reference`, as ModelReference writes it, where it is not in the cache. Throws StartupError.
+hub::CachedModel pull_with_progress(const std::string& reference);
+
+// One line: the file, a bar, sizes, rate and the time that is left.
+std::string progress_text(const hub::PullProgress& progress, double bytes_per_second);
+
+}  // namespace quire::cli

@@ -1,0 +1,179 @@
+#include "server/http/batch_call.h"
+
+#include <ctime>
+
+#include "server/http/operation_run.h"
+#include "server/http/router.h"
+#include "server/http/run_by.h"
+#include "server/http/text_pool.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::chrono::seconds kRetryLater{1};
+
+// Whether it says that there was no room, which is no answer to a request that can wait.
+bool may_pass(const Error& error) {
+  if (error.kind == ErrorKind::kUnavailable) return true;
+  return error.kind == ErrorKind::kRateLimited && error.retry_after.has_value();
+}
+
+LineAnswer answer_of(const Error& error) {
+  LineAnswer answer;
+  answer.status = http_status(error.kind);
+  answer.body = error_body(error);
+  const bool is_failure = error.kind == ErrorKind::kInternal || error.kind == ErrorKind::kNoMemory;
+  if (may_pass(error) || is_failure) answer.retry_after = error.retry_after.value_or(kRetryLater);
+  answer.is_failure = is_failure;
+  return answer;
+}
+
+// The state that one call has beside its arguments.
+class LineCall {
+ public:
+  LineCall(ServerState& state, asio::any_io_executor executor, const BatchLine& line, LineControl& control)
+      : state_(state), executor_(std::move(executor)), control_(control), settings_(state.settings()) {
+    call_.arrival = Clock::now();
+    call_.created = static_cast<std::int64_t>(std::time(nullptr));
+    call_.path = line.request.url;
+    call_.body = line.request.body;
+    call_.request_id = make_id("req-");
+    call_.key_name = line.owner;
+    call_.is_background = true;
+    key_ = settings_->keys.named(line.owner);
+  }
+
+  asio::awaitable<LineAnswer> run() {
+    LineAnswer answer;
+    if (key_ != nullptr) {
+      auto lease = state_.quotas.admit(*key_, call_.arrival);
+      if (!lease) co_return answer_of(lease.error());
+      lease_ = std::move(*lease);
+    }
+    auto read = co_await read_call_of_line();
+    if (read) {
+      answer = co_await generate(**read);
+    } else {
+      answer = answer_of(read.error());
+    }
+    answer.request_id = call_.request_id;
+    co_return answer;
+  }
+
+ private:
+  using Read = Result<std::unique_ptr<Operation>>;
+
+  asio::awaitable<Read> read_call_of_line() {
+    while (true) {
+      Result<ReadCall> read = co_await read_once();
+      if (!read) co_return tl::make_unexpected(read.error());
+      if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
+      const std::string model = std::get<AsleepModel>(*read).name;
+      const std::optional<Error> error = co_await wake(model);
+      if (error) co_return tl::make_unexpected(*error);
+    }
+  }
+
+  asio::awaitable<Result<ReadCall>> read_once() {
+    const auto service = state_.service();
+    const Route* const route = find_route("POST", call_.path).route;
+    const std::int64_t max_context = key_ != nullptr ? key_->quota.max_context : 0;
+    const auto read = guarded<ReadCall>(call_.request_id, [&]() -> Result<ReadCall> {
+      const WorkLimit limit(std::nullopt, control_.token());
+      return read_call(*route, max_context > 0 ? service->models.limited_to(max_context) : service->models, call_,
+                       limit);
+    });
+    const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
+      state_.text->post(TextLane::kLong, "batches of " + call_.key_name, std::move(job));
+    };
+    co_return co_await run_by<Result<ReadCall>>(post, read);
+  }
+
+  asio::awaitable<std::optional<Error>> wake(const std::string& model) {
+    const auto mailbox = std::make_shared<Mailbox>(executor_);
+    control_.set_mailbox(mailbox);
+    state_.waker.wake(model, call_.key_name, static_cast<std::int64_t>(call_.body.size()),
+                      [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); });
+    Mailbox::Batch told = co_await mailbox->take();
+    control_.set_mailbox(nullptr);
+    if (control_.interrupted()) co_return shutting_down();
+    co_return std::move(told.error);
+  }
+
+  Result<void> take_prompt_quota(const Operation& operation) {
+    std::int64_t num_tokens = 0;
+    std::int64_t num_sequences = 0;
+    for (const auto& request : operation.requests()) {
+      num_sequences += request->num_choices;
+      num_tokens += static_cast<std::int64_t>(request->prompt.size());
+    }
+    return lease_.take_prompt(num_tokens, num_sequences, Clock::now());
+  }
+
+  asio::awaitable<LineAnswer> generate(Operation& operation) {
+    if (operation.streams()) {
+      co_return answer_of(Error{ErrorKind::kInvalidRequest, "A request of a batch cannot be streamed", "invalid_value",
+                                "stream", std::nullopt});
+    }
+    if (const auto taken = take_prompt_quota(operation); !taken) co_return answer_of(taken.error());
+    OperationRun run(state_, executor_, operation);
+    run.admit(lease_, {}, settings_->options.list_window);
+    control_.set_mailbox(run.mailbox());
+    const std::shared_ptr<void> left(nullptr, [this](void*) { control_.set_mailbox(nullptr); });
+    if (const auto accepted = run.begin(call_.arrival); !accepted) co_return answer_of(accepted.error());
+    std::string out;
+    while (!run.is_over()) {
+      const OperationRun::Progress progress = co_await run.advance(out);
+      if (progress.interrupted) co_return answer_of(progress.error.value_or(shutting_down()));
+      if (progress.error) co_return answer_of(*progress.error);
+    }
+    LineAnswer answer;
+    operation.finish(answer.body);
+    note_end(operation, run.times());
+    co_return answer;
+  }
+
+  void note_end(const Operation& operation, const OperationTimes& times) {
+    RequestRecord record;
+    record.request_id = call_.request_id;
+    record.key_name = call_.key_name;
+    record.path = call_.path;
+    record.method = "POST";
+    record.status = 200;
+    record.is_call = true;
+    record.summary = operation.summary();
+    record.times = times;
+    record.times.end = Clock::now();
+    lease_.take_generated(record.summary.num_generated_tokens, record.times.end);
+    state_.metrics.key_request(record);
+  }
+
+  ServerState& state_;
+  const asio::any_io_executor executor_;
+  LineControl& control_;
+  const std::shared_ptr<const Settings> settings_;
+  const ApiKey* key_ = nullptr;  // lives in the settings; null where there are none
+  QuotaTable::Lease lease_;
+  Call call_;
+};
+
+}  // namespace
+
+bool may_run_lines(const Settings& settings, const std::string& key_name) {
+  return settings.keys.empty() ? key_name.empty() : settings.keys.named(key_name) != nullptr;
+}
+
+asio::awaitable<LineAnswer> call_batch_line(ServerState& state, asio::any_io_executor executor, const BatchLine& line,
+                                            LineControl& control) {
+  LineCall call(state, std::move(executor), line, control);
+  LineAnswer answer = co_await call.run();
+  co_return answer;
+}
+
+}  // namespace quire

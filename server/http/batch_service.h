@@ -1,0 +1,84 @@
+// BatchService: the batch thread: it has the store of files and batches, answers the endpoints of both, and calls the
+// requests of batches as long as the server serves. Any thread, where not said otherwise. Invariants: no other thread
+// touches a stored file; a request whose answer is not on the disk is called again, after a restart too; at most
+// max_running requests are called at once.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "server/api/batches/files.h"
+#include "server/batch/batch_store.h"
+#include "server/http/batch_call.h"
+#include "server/http/event_threads.h"
+
+namespace quire {
+
+class BatchService {
+ public:
+  // Throws StartupError where the folder cannot be used.
+  BatchService(ServerState& state, const BatchOptions& options);
+  ~BatchService();
+  BatchService(const BatchService&) = delete;
+  BatchService& operator=(const BatchService&) = delete;
+
+  void start();
+  // Ends the calls under way, which are made again by the next process, and lets go of the folder.
+  void stop();
+  // After stop() of what posts to it.
+  void join();
+
+  // Runs it on the batch thread.
+  void post(std::function<void()> job);
+
+  // The rest: batch thread only.
+  // Null where another process has the folder, or this one has let go of it.
+  BatchStore* store();
+  // Something changed: what is due begins.
+  void wake();
+  // A form's file that is being received; what holds it may end on any thread.
+  Result<std::shared_ptr<FileUpload>> begin_upload(const std::string& owner);
+  const BatchOptions& options() const { return options_; }
+
+  // Any thread again.
+  BatchStore::Counts counts() const;
+  bool is_busy() const { return is_busy_.load(); }  // something is to be done
+
+ private:
+  struct Running {
+    BatchLine line;
+    LineControl control;
+  };
+
+  void advance();
+  void start_lines();
+  bool is_serving() const;
+  boost::asio::awaitable<void> run_line(std::shared_ptr<Running> running);
+  boost::asio::awaitable<void> keep(std::shared_ptr<Running> running, LineAnswer answer);
+  // Whether a failure is to be tried again.
+  bool tries_again(const Running& running, const LineAnswer& answer);
+  void plan_next(bool has_more);
+  void publish();
+
+  ServerState& state_;
+  const BatchOptions options_;
+  BatchStore store_;
+  std::map<std::int64_t, std::shared_ptr<Running>> running_;
+  std::int64_t num_begun_ = 0;
+  std::map<std::string, Clock::time_point> paused_until_;          // by owner
+  std::map<std::pair<std::string, std::int64_t>, int> num_tries_;  // of requests that failed
+  bool stopping_ = false;
+  bool said_locked_ = false;
+  mutable std::mutex mutex_;
+  BatchStore::Counts counts_;  // guarded by mutex_
+  std::atomic<bool> is_busy_{false};
+  EventThreads thread_;  // ends before what its jobs use
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace quire

@@ -1,0 +1,156 @@
+#include "server/http/operation_run.h"
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// When a list of which nothing is under way looks again for room in a queue that others fill.
+constexpr std::chrono::milliseconds kListRetry{50};
+
+}  // namespace
+
+OperationRun::OperationRun(ServerState& state, const asio::any_io_executor& executor, Operation& operation)
+    : state_(state),
+      executor_(executor),
+      operation_(operation),
+      mailbox_(std::make_shared<Mailbox>(executor)),
+      open_(operation.requests().size(), false),
+      last_tokens_(operation.requests().size()),
+      model_(operation.summary().model),
+      gaps_(state.metrics, model_) {}
+
+void OperationRun::admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
+  lease_ = &lease;
+  list_window_ = list_window;
+  place_ = std::move(place);
+}
+
+void OperationRun::close(std::size_t index) {
+  open_[index] = false;
+  num_sequences_ -= operation_.requests()[index]->num_choices;
+}
+
+void OperationRun::abort() {
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (!open_[i]) continue;
+    operation_.queue()->abort(operation_.requests()[i]->id);
+    close(i);
+  }
+  num_submitted_ = open_.size();  // nothing follows
+}
+
+Result<void> OperationRun::begin(Clock::time_point arrival) {
+  times_.arrival = arrival;
+  return submit_more();
+}
+
+// As much of a list as may wait or run at once. Only the first prompt is refused where there is no room: a further one
+// follows when one of its list has ended, or once there is room.
+Result<void> OperationRun::submit_more() {
+  while (num_submitted_ < open_.size() && (num_sequences_ == 0 || num_sequences_ < list_window_)) {
+    auto accepted = submit_next();
+    if (accepted) continue;
+    const ErrorKind kind = accepted.error().kind;
+    const bool is_full = kind == ErrorKind::kUnavailable || kind == ErrorKind::kRateLimited;
+    if (num_submitted_ == 0 || !is_full || accepted.error().code == "server_draining") return accepted;
+    break;
+  }
+  return {};
+}
+
+Result<void> OperationRun::submit_next() {
+  const std::size_t index = num_submitted_;
+  const auto& request = operation_.requests()[index];
+  if (lease_ != nullptr) {
+    auto held = lease_->hold(num_sequences_ + request->num_choices);
+    if (!held) return held;
+  }
+  Submission submission{request, Mailbox::sink(mailbox_, index)};
+  submission.continues_list = index > 0 || request->is_background;
+  submission.ticket = place_.take(operation_.queue());
+  place_ = {};
+  auto accepted = operation_.queue()->submit(std::move(submission));
+  if (!accepted) return accepted;
+  ++num_submitted_;
+  open_[index] = true;
+  num_sequences_ += request->num_choices;
+  state_.metrics.request_params(model_, *request);
+  return {};
+}
+
+// The latencies of a batch's lines are not among those that the metrics show: they would hide those of users.
+void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
+  const bool is_shown = !operation_.requests().front()->is_background;
+  if (event.finish && !event.finish->error && is_shown) state_.metrics.engine_times(model_, *event.finish);
+  if (event.finish) {
+    times_.queue = std::max(times_.queue, event.finish->queue_time);
+    times_.prefill = std::max(times_.prefill, event.finish->prefill_time);
+    times_.decode = std::max(times_.decode, event.finish->decode_time);
+  }
+  if (event.tokens.empty()) return;
+  const auto now = Clock::now();
+  if (!times_.first_token) times_.first_token = now;
+  if (!is_shown) return;
+  // Each choice of each prompt is a sequence with a first token and gaps of its own.
+  auto& of_request = last_tokens_[index];
+  of_request.resize(std::max(of_request.size(), static_cast<std::size_t>(event.choice) + 1));
+  auto& last = of_request[static_cast<std::size_t>(event.choice)];
+  if (last) {
+    gaps_.record(std::chrono::duration<double>(now - *last).count());
+  } else {
+    state_.metrics.first_token(model_, std::chrono::duration<double>(now - times_.arrival).count());
+  }
+  last = now;
+}
+
+void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
+  for (Mail& each : mail) {
+    if (!open_[each.index] || operation_.error()) continue;
+    note_progress(each.index, each.event);
+    const Request& request = *operation_.requests()[each.index];
+    const std::int32_t choice = each.event.choice;
+    const bool ended = each.event.finish.has_value();
+    const Wanted wanted = operation_.on_event(each.index, std::move(each.event), out);
+    if (wanted == Wanted::kMore) continue;
+    if (wanted == Wanted::kOtherChoices) {
+      operation_.queue()->abort(request.id, choice);
+      continue;
+    }
+    // A request of one choice ended by itself with this event; any other is stopped here.
+    if (!ended || request.num_choices > 1) operation_.queue()->abort(request.id);
+    close(each.index);
+  }
+}
+
+asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) {
+  Progress progress;
+  if (num_sequences_ == 0 && !mailbox_->interrupted()) {
+    asio::steady_timer retry(executor_);
+    retry.expires_after(kListRetry);
+    co_await retry.async_wait(asio::as_tuple(asio::use_awaitable));
+  } else {
+    Mailbox::Batch batch = co_await mailbox_->take();
+    if (batch.interrupted) {
+      progress.interrupted = true;
+      progress.error = std::move(batch.error);
+      co_return progress;
+    }
+    take_mail(std::move(batch.mail), out);
+    progress.error = operation_.error();
+    if (progress.error) co_return progress;
+  }
+  if (auto accepted = submit_more(); !accepted) progress.error = std::move(accepted.error());
+  co_return progress;
+}
+
+}  // namespace quire

@@ -1,0 +1,93 @@
+// OperationRun: an operation's way through the engine, without a socket: submits its requests, feeds it their events.
+// A session's driver writes what comes out of it, a batch stores it. One thread at a time (its executor's). Destroying
+// it, in whatever state, aborts what it submitted.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/common/operation.h"
+#include "server/http/mailbox.h"
+#include "server/http/server_state.h"
+
+namespace quire {
+
+// A place in a model's queue that was taken before the request was parsed. The queue outlives its ticket.
+class ReservedPlace {
+ public:
+  ReservedPlace() = default;
+  ReservedPlace(std::shared_ptr<RequestQueue> queue, QueueTicket ticket)
+      : queue_(std::move(queue)), ticket_(std::move(ticket)) {}
+  ReservedPlace(ReservedPlace&&) noexcept = default;
+  ReservedPlace& operator=(ReservedPlace&& other) noexcept {
+    ticket_ = std::move(other.ticket_);
+    queue_ = std::move(other.queue_);
+    return *this;
+  }
+  ~ReservedPlace() = default;
+
+  bool has() const { return queue_ != nullptr; }
+  // The ticket, where it is one of this queue; else an empty one.
+  QueueTicket take(const std::shared_ptr<RequestQueue>& queue) {
+    return queue_ == queue ? std::move(ticket_) : QueueTicket();
+  }
+
+ private:
+  std::shared_ptr<RequestQueue> queue_;
+  QueueTicket ticket_;
+};
+
+class OperationRun {
+ public:
+  OperationRun(ServerState& state, const boost::asio::any_io_executor& executor, Operation& operation);
+  ~OperationRun() { abort(); }
+  OperationRun(const OperationRun&) = delete;
+  OperationRun& operator=(const OperationRun&) = delete;
+
+  // Whose quota its sequences count for, the place in the queue that it has already, if any, and how many sequences of
+  // a list may wait or run at once. Before begin().
+  void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
+
+  // Submits the first requests.
+  Result<void> begin(Clock::time_point arrival);
+  bool is_over() const { return num_sequences_ == 0 && num_submitted_ == open_.size(); }
+
+  struct Progress {
+    bool interrupted = false;    // the mailbox was, with `error` or without one
+    std::optional<Error> error;  // it failed
+  };
+  // Waits for events and feeds them to the operation; `out` is what a stream appends. While it is not over.
+  boost::asio::awaitable<Progress> advance(std::string& out);
+  void abort();
+
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+  const OperationTimes& times() const { return times_; }
+
+ private:
+  Result<void> submit_more();
+  Result<void> submit_next();
+  void take_mail(std::vector<Mail> mail, std::string& out);
+  void note_progress(std::size_t index, const OutputEvent& event);
+  void close(std::size_t index);
+
+  ServerState& state_;
+  const boost::asio::any_io_executor executor_;
+  Operation& operation_;
+  std::shared_ptr<Mailbox> mailbox_;
+  QuotaTable::Lease* lease_ = nullptr;  // null: nothing is counted
+  ReservedPlace place_;
+  std::int64_t list_window_ = 1;
+  std::vector<bool> open_;          // by request: submitted and still wanted
+  std::size_t num_submitted_ = 0;   // of the requests, in their order: a list is submitted some at a time
+  std::int64_t num_sequences_ = 0;  // of the open ones
+  OperationTimes times_;
+  std::vector<std::vector<std::optional<Clock::time_point>>> last_tokens_;  // by request and choice
+  const std::string model_;                                                 // its name, for the metrics
+  Metrics::GapRecorder gaps_;
+};
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+// BlobDownload: one file of a repository into the cache, a small step at a time. It goes on where an earlier process
+// ended: what that one left in CHECKSUM.incomplete is read and kept. One thread at a time. Invariants: the blob gets
+// its name after its checksum was found right and its bytes are on the disk; no byte is requested that is here
+// already, unless the checksum turns out wrong; two processes never write one blob.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "server/hub/checksum.h"
+#include "server/hub/hub_cache.h"
+#include "server/hub/hub_client.h"
+
+namespace quire::hub {
+
+// Waits between attempts: doubled each time, none for ever.
+class Retries {
+ public:
+  // Waits; false: no further attempt, or stopped.
+  bool wait(const Error& error, const std::stop_token& stop);
+  void reset() { num_ = 0; }
+
+ private:
+  int num_ = 0;
+};
+
+class BlobDownload {
+ public:
+  enum class Phase { kLocking, kWaiting, kChecking, kConnecting, kReading, kDone };
+
+  BlobDownload(const HubClient& hub, const HubCache& cache, ModelReference model, std::string commit, RemoteFile file,
+               std::stop_token stop);
+  ~BlobDownload();
+  BlobDownload(const BlobDownload&) = delete;
+  BlobDownload& operator=(const BlobDownload&) = delete;
+
+  // The next piece of work; true: the blob is there.
+  Result<bool> step();
+  Phase phase() const { return phase_; }
+  // Of the file, that are on the disk.
+  std::int64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  Result<void> take_lock();
+  Result<void> check_more();
+  Result<void> connect();
+  Result<void> read_piece();
+  Result<void> complete();
+  // Begins anew with an empty file; an error where that was done too often.
+  Result<void> start_over(const std::string& why);
+  Result<void> retry(const Error& error);
+  Result<void> store(std::string_view bytes);
+  tl::unexpected<Error> file_error(const char* what) const;
+
+  const HubClient& hub_;
+  const HubCache& cache_;
+  const ModelReference model_;
+  const std::string commit_;
+  const RemoteFile file_;
+  const std::filesystem::path path_;  // of the incomplete file
+  const std::stop_token stop_;
+  Phase phase_ = Phase::kLocking;
+  CacheLock lock_;
+  int descriptor_ = -1;
+  std::int64_t num_bytes_ = 0;    // in the file and in the checksum
+  std::int64_t num_present_ = 0;  // in the file when it was opened
+  std::optional<Checksum> checksum_;
+  OpenFile source_;
+  Retries retries_;
+  int num_restarts_ = 0;
+};
+
+}  // namespace quire::hub

@@ -1,0 +1,29 @@
+// Which files of a repository a model needs: one GGUF file with its shards, or a Hugging Face directory. Pure
+// functions over the repository's paths; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace quire::hub {
+
+struct ChosenFiles {
+  std::vector<std::string> paths;  // what to have, in order
+  std::string model;               // the file to serve, the first of its shards; empty: the directory itself
+};
+
+// `wanted`: a quantisation, compared without regard to case, a GGUF file's path or name, or "safetensors". Empty: the
+// first of Q4_K_M, Q8_0, ... that there is, else the first GGUF file, else the directory. Files of vision towers
+// (mmproj) and importance matrices are left out unless their name is `wanted`. The error lists what there is.
+Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::string_view wanted);
+
+// The quantisation that a GGUF file's name says, such as "Q4_K_M"; empty: none.
+std::string quantisation_of(std::string_view path);
+
+// The models that these files make, each as what `wanted` has to be for it.
+std::vector<std::string> choices_of(const std::vector<std::string>& paths);
+
+}  // namespace quire::hub

@@ -1,0 +1,92 @@
+// HubCache: the folder of downloaded models in the layout of Hugging Face's programs, which share it:
+// models--OWNER--NAME with blobs/CHECKSUM, snapshots/COMMIT/PATH (links to blobs) and refs/REVISION (a commit).
+// Any thread; processes exclude each other by CacheLock. Invariants: a blob under its own name is whole; a link and a
+// ref appear by one rename.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/hub/hub_client.h"
+#include "server/hub/model_reference.h"
+
+namespace quire::hub {
+
+// A lock on one file's name by flock(2). One on a blob, .locks/models--OWNER--NAME/CHECKSUM.lock, is huggingface_hub's
+// too.
+class CacheLock {
+ public:
+  enum class Mode { kShared, kExclusive };
+
+  CacheLock() = default;
+  ~CacheLock() { release(); }
+  CacheLock(const CacheLock&) = delete;
+  CacheLock& operator=(const CacheLock&) = delete;
+
+  // False: another process, or another pull of this one, has it.
+  Result<bool> try_take(const std::filesystem::path& path, Mode mode);
+  void release();
+
+ private:
+  int file_ = -1;
+};
+
+// What the cache has of a model.
+struct CachedModel {
+  ModelReference reference;  // its `wanted` names the one among several of a repository
+  std::string commit;
+  std::filesystem::path path;  // what `quire serve` takes; empty: files are missing
+  std::int64_t num_bytes = 0;
+};
+
+// A repository's blobs that are partly downloaded.
+struct PartialDownload {
+  std::string repository;
+  std::int64_t num_bytes = 0;
+};
+
+struct CacheContent {
+  std::vector<CachedModel> models;
+  std::vector<PartialDownload> partial;
+};
+
+class HubCache {
+ public:
+  explicit HubCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path repository_folder(const std::string& repository) const;
+  std::filesystem::path blob(const std::string& repository, const std::string& checksum) const;
+  // Taken exclusively by who downloads that blob.
+  std::filesystem::path blob_lock(const std::string& repository, const std::string& checksum) const;
+  // Shared by all who download of this repository; exclusive for who deletes from it.
+  std::filesystem::path repository_lock(const std::string& repository) const;
+  std::filesystem::path snapshot(const std::string& repository, const std::string& commit) const;
+
+  bool has_blob(const std::string& repository, const RemoteFile& file) const;
+  // Makes a snapshot's file a link to its blob.
+  Result<void> link(const std::string& repository, const std::string& commit, const RemoteFile& file) const;
+  Result<void> set_revision(const ModelReference& model, const std::string& commit) const;
+
+  // The model as it was downloaded last, without asking the hub. Errors: 404 "model_not_cached".
+  Result<CachedModel> find(const ModelReference& model) const;
+  CacheContent content() const;
+  // Deletes a model, or with an empty `wanted` the whole repository; the bytes that became free. Errors: 404, and 409
+  // where a download of it is under way.
+  Result<std::int64_t> remove(const ModelReference& model) const;
+
+ private:
+  tl::unexpected<Error> not_cached(const ModelReference& model, const std::string& why) const;
+  std::optional<std::string> commit_of(const ModelReference& model) const;
+  std::vector<std::string> files_of(const std::string& repository, const std::string& commit) const;
+  void add_models(const std::string& repository, CacheContent& content) const;
+  Result<std::int64_t> remove_locked(const ModelReference& model) const;
+  std::int64_t drop_unused_blobs(const std::string& repository) const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace quire::hub

@@ -1,0 +1,64 @@
+// HubClient: what is asked of a model hub over HTTP: the files of a revision with their checksums, and their bytes. One
+// thread at a time. Invariants: paths, commits and checksums that a hub answers with are checked before they are used;
+// the token goes to the hub's own origin only; an error says what to do about it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "server/client/web_reader.h"
+#include "server/hub/environment.h"
+#include "server/hub/model_reference.h"
+
+namespace quire::hub {
+
+struct RemoteFile {
+  std::string path;
+  std::int64_t size = -1;  // -1: not known yet
+  std::string checksum;    // 64 digits: SHA-256; 40: git's hash of a blob. Empty: not known yet
+};
+
+struct RemoteRevision {
+  std::string commit;
+  std::vector<RemoteFile> files;
+};
+
+// A reply whose body is read in pieces.
+struct OpenFile {
+  std::unique_ptr<WebReader> reader;
+  std::int64_t offset = 0;  // of its first byte in the file
+};
+
+// Whether asking again may help: the network, 408, 429, 5xx. Such errors have this code.
+inline constexpr const char* kTransientCode = "hub_unavailable";
+// What is here of a file does not fit to what is there: it is to be downloaded from its beginning.
+inline constexpr const char* kRangeCode = "range_refused";
+bool is_transient(const Error& error);
+
+class HubClient {
+ public:
+  HubClient(HubEnvironment environment, std::stop_token stop) : hub_(std::move(environment)), stop_(std::move(stop)) {}
+
+  Result<RemoteRevision> list(const ModelReference& model) const;
+  // Its size and checksum, where the list had none.
+  Result<RemoteFile> describe(const ModelReference& model, const std::string& commit, RemoteFile file) const;
+  // The file from `offset` on, or from its beginning where the server cannot do that.
+  Result<OpenFile> open(const ModelReference& model, const std::string& commit, const RemoteFile& file,
+                        std::int64_t offset) const;
+
+ private:
+  WebRequest request_for(const std::string& path) const;
+  std::string file_path(const ModelReference& model, const std::string& commit, const std::string& path) const;
+  // What a status other than success says.
+  Error error_of(int status, const WebReader& reader, const ModelReference& model) const;
+  Error unreachable(const Error& cause) const;
+
+  const HubEnvironment hub_;
+  const std::stop_token stop_;
+};
+
+}  // namespace quire::hub
