@@ -131,6 +131,10 @@ Keys timeout_keys() {
           {"server.timeout.body", "Between two reads of a request's body"},
           [](Config & c) -> auto& { return c.serve.server.timeout.body; }),
       types::duration(
+          {"server.timeout.ping",
+           "Without an event on a stream of server-sent events, until a comment line shows that it lives; 0s: none"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.ping; }),
+      types::duration(
           {"server.timeout.write", "Between two writes of an answer that the client reads"},
           [](Config & c) -> auto& { return c.serve.server.timeout.write; }),
   };
@@ -296,6 +300,11 @@ Keys engine_keys() {
       types::integer<std::uint64_t>(
           {"engine.seed", "Base seed for requests without one; 0: a new base seed at each start", {"--seed", "-s"}},
           [](Config & c) -> auto& { return c.serve.engine.seed; }, kAnyLongCount),
+      types::integer<std::int64_t>(
+          {"engine.json_whitespace",
+           "Characters of white space in a row between two tokens of JSON that a request constrains, so that no model "
+           "fills its answer with them; 0: none"},
+          [](Config & c) -> auto& { return c.serve.engine.max_json_spaces; }, types::Range{0, 512}),
   };
 }
 

@@ -110,9 +110,12 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine.num_window_parts = plan.num_window_parts;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
-  if (loaded_->info().has_head)
+  if (loaded_->info().has_head) {
+    GrammarLimits limits;
+    limits.max_spaces = static_cast<std::size_t>(engine.max_json_spaces);
     grammar_compiler_ =
-        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()));
+        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()), limits);
+  }
   const auto* const dtype = std::find_if(std::begin(kKvDTypes), std::end(kKvDTypes),
                                          [&](const auto& each) { return each.second == layout.dtype; });
   cache_ = {plan.block_size, plan.num_blocks, std::string(dtype == std::end(kKvDTypes) ? "" : dtype->first),

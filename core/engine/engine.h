@@ -36,6 +36,7 @@ struct EngineOptions {
   DrafterFactory make_drafter;        // in place of the methods' own drafters; empty: those
   std::int64_t num_states = 0;        // of a model with recurrent layers, snapshots among them; 0: three a sequence
   std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: these keep as much as the others
+  std::int64_t max_json_spaces = 40;  // of a run of whitespace in JSON that a grammar asks for
   std::uint64_t seed = 0;             // from which requests without a seed draw theirs; 0: from the operating system
   std::shared_ptr<StepTurns> turns;   // shared by the engines of one process; null: this one computes alone
 };

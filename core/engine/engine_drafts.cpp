@@ -21,6 +21,7 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   const Request& request = *generation.request;
   const SpeculationOptions speculation = request.speculation.value_or(options_.speculation);
   if (speculation.method == SpeculationMethod::kNone || !generation.draws()) return;
+  if (request.sampling.follows_draws()) return;  // rows of one step are drawn side by side
   Drafting& drafting = generation.drafting;
   drafting.max_tokens = std::clamp(speculation.max_tokens, 0, kMostDraftsOfSequence);
   drafting.drafter = options_.make_drafter ? options_.make_drafter(request, generation.choice)

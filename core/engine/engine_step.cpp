@@ -252,6 +252,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
 void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
+  if (generation.request->reports_progress) part.has_news = generation.note_progress(part.begin, num_computed);
   if (part.wanted.of != WantedRows::Of::kLogits) {
     const bool labels = part.wanted.of == WantedRows::Of::kLabels;
     const Model& model = executor_->model();

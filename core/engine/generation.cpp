@@ -87,6 +87,7 @@ void Generation::take(DrawnToken& drawn, std::span<const TokenId> end_of_generat
   if (!drawn.token) return fail(why_no_token(drawn));
   if (!forced.empty() && forced.back() != *drawn.token) forced.clear();  // the request forbids it
   if (!forced.empty()) forced.pop_back();
+  if (drawn.observed) sampler.observe(*drawn.observed);
   append(*drawn.token, end_of_generation);
   const bool is_text = !finish || !finish->stop_token;
   if (drawn.logprob && is_text) event.logprobs.push_back(*std::move(drawn.logprob));
@@ -147,6 +148,13 @@ void Generation::append_forced(std::span<const TokenId> end_of_generation) {
     append(token, end_of_generation);
     if (finish) return;
   }
+}
+
+bool Generation::note_progress(std::int64_t begin, std::int64_t num_rows) {
+  if (choice != 0 || num_generated > 0 || begin >= num_prompt_tokens) return false;
+  const Clock::time_point now = Clock::now();
+  event.progress = PromptProgress{std::min(begin + num_rows, num_prompt_tokens), now - live->started_at.value_or(now)};
+  return true;
 }
 
 void Generation::finish_prompt() {

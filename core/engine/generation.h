@@ -77,6 +77,8 @@ struct Generation : Sequence {
   void add_scored_token(const std::optional<TokenLogprob>& scored);
   // Takes the token that was drawn, and what the grammar forces after it, and decides whether the generation is over.
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
+  // After `num_rows` rows from `begin` on: whether they were of the prompt, whose progress the next event then tells.
+  bool note_progress(std::int64_t begin, std::int64_t num_rows);
   // The prompt is computed, and that is all that was asked for.
   void finish_prompt();
   void fail(Error error) { fail(std::make_shared<const Error>(std::move(error))); }

@@ -19,6 +19,20 @@ namespace quire {
 
 namespace {
 
+void add_part(std::string& key, const std::string& part) {
+  key += ":" + std::to_string(part.size()) + ":" + part;
+}
+
+void add_calls(std::string& key, const TaggedCalls& calls) {
+  key += calls.is_begun ? "b" : "c";
+  key += calls.parallel ? "+" : "1";
+  for (const std::string* part : {&calls.name_begin, &calls.name_end, &calls.key_begin, &calls.key_end,
+                                  &calls.value_begin, &calls.value_end, &calls.call_end})
+    add_part(key, *part);
+  for (const std::string& name : calls.names)
+    add_part(key, name);
+}
+
 constexpr std::chrono::seconds kRetryAfter{1};
 // Of any grammar, so that one is not compiled where there is no room for it.
 constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
@@ -32,7 +46,7 @@ std::size_t more_bytes(const grammar::Program& program) {
 // Everything that makes two specifications differ, unambiguously.
 std::string key_of(const GrammarSpec& spec) {
   std::string key = std::to_string(static_cast<int>(spec.kind));
-  const auto add = [&key](const std::string& part) { key += ":" + std::to_string(part.size()) + ":" + part; };
+  const auto add = [&key](const std::string& part) { add_part(key, part); };
   add(spec.text);
   add(spec.root);
   for (const std::string& choice : spec.choices)
@@ -42,6 +56,8 @@ std::string key_of(const GrammarSpec& spec) {
     add(tag.begin);
     add(tag.schema);
     add(tag.end);
+    add(tag.rules);
+    if (tag.calls) add_calls(key, *tag.calls);
   }
   key += "|";
   for (const std::string& trigger : spec.triggers)
@@ -49,7 +65,7 @@ std::string key_of(const GrammarSpec& spec) {
   add(spec.separator);
   add(spec.prefix);
   add(spec.suffix);
-  for (const bool flag : {spec.free_text, spec.required, spec.parallel, spec.stops})
+  for (const bool flag : {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact})
     key += flag ? '1' : '0';
   return key;
 }
@@ -226,6 +242,8 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
     grammar::Budget budget(limits_, limit);
     auto program = std::make_shared<grammar::Program>();
     program->mutex = shared_->lexicon.runtime_mutex();
+    const std::size_t max_spaces = std::min<std::size_t>(limits_.max_spaces, grammar::kMaxSpaces);
+    program->max_spaces = static_cast<std::uint16_t>(spec.compact ? 0 : max_spaces);
     program->prepared = shared_->prepared;
     grammar::build_program(spec, shared_->lexicon, budget, *program);
     if (auto room = extend(*lease, more_bytes(*program)); !room) return tl::make_unexpected(std::move(room.error()));

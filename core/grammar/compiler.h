@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,23 @@
 
 namespace quire {
 
-// One way to wrap a constrained JSON value in text: `begin` value `end`.
+// Calls whose arguments stand in tags, as some models write them: name_begin name name_end, for each argument key_begin
+// key key_end value_begin text value_end, then call_end; white space in between.
+struct TaggedCalls {
+  std::vector<std::string> names;
+  std::string name_begin, name_end, key_begin, key_end, value_begin, value_end, call_end;
+  bool is_begun = false;  // the tag's `begin` was the name_begin of the only call
+  bool parallel = true;   // else: more than one call
+};
+
+// One way to wrap constrained content in text: `begin` content `end`. The content is a JSON value, or, where one of
+// these is given, calls in tags or a text by GBNF rules (from their rule "root").
 struct StructuralTag {
   std::string begin;
   std::string schema;  // JSON text of the value's schema
   std::string end;
+  std::optional<TaggedCalls> calls = {};
+  std::string rules = {};
 };
 
 struct GrammarSpec {
@@ -27,6 +40,7 @@ struct GrammarSpec {
   std::string text;                  // kJsonSchema: the schema's JSON text; kRegex, kEbnf, kGbnf: their source
   std::string root = "root";         // kEbnf, kGbnf: the rule to begin with
   std::vector<std::string> choices;  // kChoice: exactly one of these texts
+  bool compact = false;              // no whitespace between the tokens of JSON
 
   // kStructural: text in which tagged values stand, as tool calls do. Free text may stand before, between and after
   // them where `free_text` is set; it ends at the first of `triggers`, each of which begins some tag's `begin`.

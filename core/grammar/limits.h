@@ -18,6 +18,7 @@
 namespace quire {
 
 struct GrammarLimits {
+  std::size_t max_spaces = 512;                 // of a run of whitespace between two tokens of JSON; at most 512
   std::size_t max_source_bytes = 4u << 20;      // text of a schema or grammar
   std::size_t max_depth = 256;                  // nesting of schemas, groups and JSON values
   std::size_t max_automaton_states = 60'000;    // of one automaton over code points

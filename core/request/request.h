@@ -37,6 +37,7 @@ struct Request {
   std::shared_ptr<const Grammar> grammar;         // may be null
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
+  bool reports_progress = false;       // events tell how much of the prompt is computed
   std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
@@ -52,6 +53,7 @@ struct TokenLogprob {
 struct DrawnToken {
   std::optional<TokenId> token{};
   std::optional<TokenLogprob> logprob{};  // of the model's own distribution, where asked for
+  std::optional<float> observed{};        // what a sampler that follows the draws has to know of this one
   bool has_no_numbers = false;            // what is allowed has logits that are no numbers
   bool out_of_memory = false;
 };
@@ -72,12 +74,19 @@ struct FinishInfo {
   Clock::duration decode_time{};
 };
 
+// Of choice 0, after a step that computed some of its prompt.
+struct PromptProgress {
+  std::int64_t num_computed = 0;  // of the prompt's tokens, those from the prefix cache among them
+  Clock::duration time{};         // since the request was started
+};
+
 struct OutputEvent {
   std::int32_t choice = 0;
   TokenRun tokens{};                     // normally one; several where a grammar forced text; none on a bare finish
   std::vector<TokenLogprob> logprobs{};  // one per token where asked for
   std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
   std::vector<float> embedding{};                              // where pooling was asked for: Request::pooled_output
+  std::optional<PromptProgress> progress{};
   std::optional<FinishInfo> finish{};
   std::int32_t num_cached_tokens = 0;  // known from the first event on
 };

@@ -20,6 +20,32 @@ struct DryParams {
   std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
 };
 
+// The steps of llama.cpp's chain of samplers, as a request may put them in order.
+enum class SamplerStep : std::uint8_t {
+  kPenalties,
+  kDry,
+  kTopNSigma,
+  kTopK,
+  kTypicalP,
+  kTopP,
+  kMinP,
+  kXtc,
+  kTemperature
+};
+
+// Keeps the surprise of the drawn tokens near `tau` bits (Basu et al., 2021); its first or second version.
+struct MirostatParams {
+  std::int32_t version = 0;  // 0: off
+  float tau = 5.0F;
+  float eta = 0.1F;  // how fast it follows
+};
+
+// Keeps the probability of the drawn tokens near a target on average (llama.cpp's adaptive-p).
+struct AdaptiveParams {
+  float target = -1.0F;  // negative: off
+  float decay = 0.9F;    // of what was drawn before; at most 0.99
+};
+
 struct SamplingParams {
   float temperature = 1.0F;       // 0: greedy
   bool temperature_last = false;  // the filters judge the model's own distribution, as llama.cpp's do
@@ -35,6 +61,14 @@ struct SamplingParams {
   std::optional<std::int32_t> penalty_last_n;
   float xtc_probability = 0.0F;
   float xtc_threshold = 0.1F;
+  float top_n_sigma = 0.0F;     // keeps logits so many standard deviations below the best; 0 or negative: off
+  std::int32_t min_keep = 0;    // typical_p, top_p, min_p and XTC leave so many tokens
+  float dynatemp_range = 0.0F;  // temperature +- this, by the distribution's entropy; 0: off
+  float dynatemp_exponent = 1.0F;
+  MirostatParams mirostat;
+  AdaptiveParams adaptive;
+  // What is not among them is off. Absent: the Sampler's own order.
+  std::optional<std::vector<SamplerStep>> order;
   DryParams dry;
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::vector<TokenId> allowed_token_ids;       // empty: all
@@ -47,6 +81,11 @@ struct SamplingParams {
   std::int32_t min_tokens = 0;   // before it, end-of-sequence and stop tokens cannot be sampled
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;  // end the sequence, kept out of the text
+
+  // Whether a draw depends on the draws before it, not only on the tokens: such a text is not drafted.
+  bool follows_draws() const { return mirostat.version != 0 || adaptive.target >= 0.0F; }
+  // Whether the samplers are applied one by one, as llama.cpp does.
+  bool is_chained() const { return order || min_keep > 1 || dynatemp_range > 0.0F || follows_draws(); }
 };
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 
 #include "core/sampling/mask.h"
 #include "core/sampling/philox.h"
+#include "core/sampling/sampler_chain.h"
 #include "core/sampling/softmax.h"
 
 namespace quire {
@@ -21,13 +22,6 @@ namespace {
 constexpr float kFloor = -86.0F;
 // Candidates are gathered above a threshold that is lowered until they suffice: no sort of the whole vocabulary.
 constexpr std::array kThresholds = {-3.0F, -6.0F, -9.0F, -12.0F, -15.0F, -18.0F, -22.0F, -28.0F, -40.0F, kFloor};
-
-// A temperature so low that dividing by it would overflow; greedy in all but name.
-constexpr float kGreedyBelow = 1e-5F;
-
-constexpr auto kBetter = [](const auto& a, const auto& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-};
 
 bool truncates(const SamplingParams& params, std::size_t vocab_size) {
   return (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < vocab_size) || params.top_p < 1.0F ||
@@ -41,14 +35,6 @@ bool top_p_is_first(const SamplingParams& params) {
 
 float filter_temperature(const SamplingParams& params) {
   return params.temperature_last ? 1.0F : params.temperature;
-}
-
-template <class Candidates>
-double total_weight(const Candidates& candidates) {
-  double total = 0.0;
-  for (const auto& candidate : candidates)
-    total += static_cast<double>(candidate.weight);
-  return total;
 }
 
 }  // namespace
@@ -68,6 +54,7 @@ Sampler::Sampler(Backend& backend, std::int64_t vocab_size, std::int64_t max_tok
     made->chunk_sums.reserve(width);
     made->raw.reserve(width);
     made->shared.reserve(width);
+    made->deviations.reserve(width);
     made->state.window.reserve(length);
     made->state.dry.lengths.reserve(length);
     made->state.dry.found.reserve(length);
@@ -101,7 +88,14 @@ void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
     row.logits = scratch.shared;
   }
   if (!row.mask.empty()) apply_mask(row.logits, row.mask);
+  if (params.is_chained()) {
+    SamplerChain(row, scratch).sample();
+    if (row.drawn.token && params.num_logprobs)
+      row.drawn.logprob = logprob_of(scratch.raw, *row.drawn.token, *params.num_logprobs);
+    return;
+  }
   row.state->apply(row.logits, row.tokens, row.num_prompt_tokens, scratch.state);
+  if (params.top_n_sigma > 0.0F) cut_deviating(row.logits, params.top_n_sigma);
   const Maximum maximum = find_maximum(row.logits);
   if (maximum.id < 0) {
     row.drawn.has_no_numbers =

@@ -1,8 +1,8 @@
 // Sampler: the choice of each next token from its row of logits. Rows are independent: a batch is sampled in parallel.
 // SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
 // threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
-// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), temperature, top_k,
-// typical_p, top_p, min_p, XTC, temperature where it was to be last.
+// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), top_n_sigma, temperature,
+// top_k, typical_p, top_p, min_p, XTC, temperature where it was to be last; another one where the request says so.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "core/base/ids.h"
 #include "core/request/request.h"
 #include "core/request/sampling_params.h"
+#include "core/sampling/candidates.h"
 #include "core/sampling/dry.h"
 #include "core/sampling/softmax.h"
 #include "kernels/backend.h"
@@ -30,11 +31,14 @@ class SamplerState {
                std::int32_t choice);
 
   void append(TokenId token);  // a generated token
+  // Of the token that was drawn last, for the samplers that follow the draws: DrawnToken::observed.
+  void observe(float observed);
   // Whether the request itself keeps `token` away after `generated`, whatever the model says.
   bool forbids(TokenId token, std::span<const TokenId> generated) const;
 
  private:
   friend class Sampler;
+  friend class SamplerChain;
   // What applying takes besides the state: kept by the Sampler from row to row.
   struct Scratch {
     std::vector<std::int32_t> window;
@@ -42,9 +46,12 @@ class SamplerState {
   };
   void apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens,
              Scratch& scratch) const;
+  void apply_limits(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens) const;
+  void apply_penalties(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const;
+  void apply_dry(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const;
   void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
   void apply_counted_penalties(std::span<float> logits, std::span<const TokenId> drafts, Scratch& scratch) const;
-  void apply_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const;
+  void apply_window_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const;
   void penalize(float& logit, std::int32_t count) const;
   bool keeps_ends_away(std::span<const TokenId> generated) const;
 
@@ -59,6 +66,9 @@ class SamplerState {
   std::vector<std::uint32_t> allowed_;  // a mask of allowed_token_ids; empty: all
   std::vector<Count> counts_;           // of prompt and text, by token; only where a penalty needs them
   std::size_t num_counted_;             // tokens in counts_; a row's further tokens are drafts
+  float surprise_bound_;                // mirostat: in bits
+  float drawn_weight_ = 0.0F;           // adaptive-p: the decayed sum of what was drawn, and of ones
+  float drawn_total_ = 0.0F;
 };
 
 struct SampleRow {
@@ -83,12 +93,6 @@ class Sampler {
   static TokenLogprob logprob_of(std::span<const float> logits, TokenId token, std::int32_t num_top);
 
  private:
-  struct Candidate {
-    float logit;  // relative to the maximum, divided by the temperature
-    std::int32_t id;
-    float weight;  // e^logit
-  };
-  using Candidates = std::vector<Candidate>;
   struct Scratch {
     Candidates candidates;
     std::vector<std::int32_t> ids;
@@ -96,8 +100,10 @@ class Sampler {
     std::vector<float> raw;     // the model's own logits, where logprobs are asked for
     std::vector<float> shared;  // a copy to overwrite, where other rows need the same logits
     SamplerState::Scratch state;
+    std::vector<double> deviations;
   };
 
+  friend class SamplerChain;
   static void sample_row(SampleRow& row, Scratch& scratch);
   static std::int32_t draw(const SampleRow& row, Maximum maximum, Scratch& scratch);
   static void collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,

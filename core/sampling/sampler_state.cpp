@@ -47,7 +47,12 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
       ends_(end_of_generation.begin(), end_of_generation.end()),
       seed_(seed),
       choice_(choice),
-      num_counted_(prompt.size()) {
+      num_counted_(prompt.size()),
+      surprise_bound_(2.0F * params.mirostat.tau) {
+  if (params.adaptive.target >= 0.0F) {  // as if the target had been met so far
+    drawn_total_ = 1.0F / (1.0F - params.adaptive.decay);
+    drawn_weight_ = params.adaptive.target * drawn_total_;
+  }
   if (!params.allowed_token_ids.empty()) {
     allowed_.assign(static_cast<std::size_t>((vocab_size + 31) / 32), 0);
     for (const TokenId token : params.allowed_token_ids) {
@@ -79,8 +84,24 @@ void SamplerState::append(TokenId token) {
   }
 }
 
+void SamplerState::observe(float observed) {
+  if (params_.mirostat.version != 0) {
+    surprise_bound_ -= params_.mirostat.eta * (observed - params_.mirostat.tau);
+    return;
+  }
+  drawn_weight_ = observed + params_.adaptive.decay * drawn_weight_;
+  drawn_total_ = 1.0F + params_.adaptive.decay * drawn_total_;
+}
+
 void SamplerState::apply(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens,
                          Scratch& scratch) const {
+  apply_limits(logits, tokens, num_prompt_tokens);
+  apply_penalties(logits, tokens, scratch);
+  apply_dry(logits, tokens, scratch);
+}
+
+void SamplerState::apply_limits(std::span<float> logits, std::span<const TokenId> tokens,
+                                std::int64_t num_prompt_tokens) const {
   if (!allowed_.empty()) apply_mask(logits, allowed_);
   apply_bans(logits, tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)));
   for (const auto& [token, bias] : params_.logit_bias) {
@@ -88,12 +109,18 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
       logits[static_cast<std::size_t>(token.value)] += bias;
     }
   }
+}
+
+void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const {
   if (params_.penalty_last_n && penalizes(params_)) {
     const auto wanted = static_cast<std::uint32_t>(*params_.penalty_last_n);  // -1: more than there can be
-    apply_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())), scratch);
+    apply_window_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())), scratch);
   } else if (counts_needed(params_)) {
     apply_counted_penalties(logits, tokens.subspan(std::min(num_counted_, tokens.size())), scratch);
   }
+}
+
+void SamplerState::apply_dry(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const {
   for (const DryPenalty& dry : dry_penalties(params_.dry, tokens, scratch.dry)) {
     if (static_cast<std::size_t>(dry.token.value) < logits.size()) {
       logits[static_cast<std::size_t>(dry.token.value)] -= dry.penalty;
@@ -165,7 +192,8 @@ void SamplerState::apply_counted_penalties(std::span<float> logits, std::span<co
   }
 }
 
-void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const {
+void SamplerState::apply_window_penalties(std::span<float> logits, std::span<const TokenId> window,
+                                          Scratch& scratch) const {
   std::vector<std::int32_t>& ids = scratch.window;
   ids.clear();
   for (const TokenId token : window) {

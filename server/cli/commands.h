@@ -9,6 +9,7 @@ class App;
 
 namespace quire::cli {
 
+void add_api(CLI::App& app);
 void add_architectures(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);

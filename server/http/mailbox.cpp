@@ -53,12 +53,21 @@ void Mailbox::interrupt(std::optional<Error> error) {
   arrived_.try_send(boost::system::error_code());
 }
 
+void Mailbox::nudge() {
+  {
+    const std::lock_guard lock(mutex_);
+    nudged_ = true;
+  }
+  arrived_.try_send(boost::system::error_code());
+}
+
 asio::awaitable<Mailbox::Batch> Mailbox::take() {
   while (true) {
     {
       const std::lock_guard lock(mutex_);
-      if (interrupted_ || !mail_.empty()) {
+      if (interrupted_ || nudged_ || !mail_.empty()) {
         Batch batch;
+        nudged_ = false;
         batch.mail.swap(mail_);
         mail_.reserve(batch.mail.size());  // here, so that the engine's put() seldom has to
         batch.interrupted = interrupted_;

@@ -29,12 +29,15 @@ class Mailbox {
   // Ends the wait for good: with an error to tell the client, or without one where the client has left.
   void interrupt(std::optional<Error> error);
 
+  // Ends one wait, with nothing in the batch where nothing came.
+  void nudge();
+
   struct Batch {
     std::vector<Mail> mail;
     bool interrupted = false;
     std::optional<Error> error;
   };
-  // Waits until there is something, and takes all of it.
+  // Waits until there is something, or a nudge, and takes all of it.
   boost::asio::awaitable<Batch> take();
 
   // The sink for one of the operation's requests.
@@ -44,6 +47,7 @@ class Mailbox {
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
   bool interrupted_ = false;
+  bool nudged_ = false;
   SharedError error_;
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   boost::asio::experimental::concurrent_channel<void(boost::system::error_code)> arrived_;

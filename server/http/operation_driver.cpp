@@ -44,9 +44,16 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
 
 OperationDriver::~OperationDriver() {
   transport_.unwatch();
+  if (ping_) ping_->stop();
   if (expiry_) expiry_->cancel();
   if (saved_) saved_->finish();
   state_.live.remove(run_.mailbox());
+}
+
+void OperationDriver::ping_every(std::chrono::milliseconds interval) {
+  if (operation_.ping_interval()) interval = *operation_.ping_interval();
+  const bool is_stream = operation_.streams() && operation_.stream_form() == StreamForm::kEvents;
+  if (is_stream && interval.count() > 0) ping_ = StreamPing::start(transport_.executor(), run_.mailbox(), interval);
 }
 
 void OperationDriver::keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
@@ -76,8 +83,21 @@ void OperationDriver::detach() {
   expire(expiry_, run_.mailbox(), saved_, window_);
 }
 
+// Not an event: it has no number, and is not kept.
+asio::awaitable<bool> OperationDriver::send_ping() {
+  if (expiry_) co_return true;
+  std::string frame;
+  if (!head_sent_) frame = stream_head(kEventStream, framing_);
+  head_sent_ = true;
+  append_stream_part(frame, ":\n\n", framing_);
+  const bool sent = co_await transport_.write(frame, write_timeout_);
+  if (!sent && saved_) detach();
+  co_return sent || saved_ != nullptr;
+}
+
 asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   if (data.empty()) co_return true;
+  if (ping_) ping_->note_sent();
   std::string numbered;
   if (saved_) {
     numbered = saved_->append(data);
@@ -148,7 +168,14 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive(Clock::time_poi
       co_return outcome;
     }
     if (!operation_.streams() || run_.is_over()) continue;
-    if (!co_await send(out)) {
+    const bool is_quiet = ping_ && ping_->take_due() && out.empty();
+    bool is_sent = true;
+    if (is_quiet) {
+      is_sent = co_await send_ping();
+    } else {
+      is_sent = co_await send(out);
+    }
+    if (!is_sent) {
       outcome.connection_ok = false;
       co_return outcome;
     }

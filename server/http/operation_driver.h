@@ -10,6 +10,7 @@
 #include "server/http/operation_run.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
+#include "server/http/stream_ping.h"
 #include "server/http/transport.h"
 #include "server/ops/stream_store.h"
 
@@ -26,6 +27,8 @@ class OperationDriver {
   }
   // Keeps the stream's events. A client that goes away does not end it then, but only once no client has come back for
   // it within `window`. Before run().
+  // Sends a comment line where nothing else was sent on a stream of events for so long; 0: never.
+  void ping_every(std::chrono::milliseconds interval);
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
@@ -46,6 +49,7 @@ class OperationDriver {
   boost::asio::awaitable<Outcome> drive(Clock::time_point arrival);
   void detach();
   boost::asio::awaitable<bool> send(std::string_view data);
+  boost::asio::awaitable<bool> send_ping();
   // `out`: what the stream still has to tell before it.
   void fail(Outcome& outcome, const Error& error, std::string out = {});
 
@@ -60,6 +64,7 @@ class OperationDriver {
   std::shared_ptr<SavedStream> saved_;  // null: nothing is kept
   std::chrono::milliseconds window_{0};
   std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
+  std::shared_ptr<StreamPing> ping_;                   // null: none
 };
 
 }  // namespace quire

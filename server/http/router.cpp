@@ -19,6 +19,8 @@
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
 #include "server/http/pull_pages.h"
+#include "server/http/reference_page.h"
+#include "server/http/slots_page.h"
 #include "server/http/status_pages.h"
 #include "server/http/status_view.h"
 #include "server/web/pages.h"
@@ -54,6 +56,7 @@ constexpr Route kRoutes[] = {
     {"/wake_up", "POST", &admin_wake_model, Access::kAdmin},
     {"/is_sleeping", "GET", &admin_is_sleeping, Access::kAdmin},
     {"/version", "GET", &version_page, Access::kOpen},
+    {"/openapi.json", "GET", &openapi_page, Access::kOpen},
     {"/v1/models", "GET", &list_models},
     {"/models", "GET", &list_models},
     {"/v1/models/*", "GET", &get_model},
@@ -62,6 +65,8 @@ constexpr Route kRoutes[] = {
     {"/completion", "POST", &parse_llama_completion},
     {"/infill", "POST", &parse_infill},
     {"/props", "GET", &llama_props, Access::kKey, false},
+    {"/slots", "GET", &slots_page, Access::kKey},
+    {"/slots/*", "POST", &act_on_slot, Access::kKey, false},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},
@@ -120,6 +125,10 @@ bool matches(std::string_view pattern, std::string_view path) {
 }
 
 }  // namespace
+
+std::span<const Route> routes() {
+  return kRoutes;
+}
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
   // The server as a whole (RFC 9110, 9.3.7).

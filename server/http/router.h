@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -57,6 +58,7 @@ struct RouteMatch {
   std::string allow;             // with 405, and for OPTIONS
 };
 
+std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
 
 // What a call of the API becomes: something to do or, where its model is not ready, the name of that.

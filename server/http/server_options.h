@@ -20,6 +20,7 @@ struct TimeoutOptions {
   std::chrono::milliseconds header{15'000};  // from a head's first byte to its last
   std::chrono::milliseconds body{30'000};    // without a further byte of the body
   std::chrono::milliseconds write{60'000};   // without the client taking a further byte
+  std::chrono::milliseconds ping{30'000};    // without an event on a stream, until a comment line; 0: none
 };
 
 struct DrainOptions {

@@ -387,6 +387,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);
     driver.admit(admission_.lease, std::exchange(place_, {}), options().list_window);
     if (saved) driver.keep(saved, options().resume.window);
+    driver.ping_every(options().timeout.ping);
     outcome = co_await driver.run(call.arrival);
     note_outcome(*operation, outcome);
     if (!outcome.response) {

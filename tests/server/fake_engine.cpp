@@ -105,6 +105,8 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
     live.submission.sink->send(std::move(event));
     return;
   }
+  if (choice.sent == 0 && index == 0 && request.reports_progress)
+    event.progress = PromptProgress{static_cast<std::int64_t>(request.prompt.size()), std::chrono::milliseconds(3)};
   if (choice.sent < choice.script.size()) {
     const TokenId token = choice.script[choice.sent++];
     event.tokens.push_back(token);

@@ -168,7 +168,7 @@ TEST_CASE("its result can be asked for in part") {
         Json::parse(R"({"content":"a","generation_settings/n_predict":-1})"));
 }
 
-TEST_CASE("samplers that are left out are off, an order that is not served is refused") {
+TEST_CASE("samplers that are left out are off, unknown ones are refused") {
   TestServer server;
   HttpClient client(server.port());
   const auto sampling = [&](const std::string& samplers) {
@@ -187,12 +187,46 @@ TEST_CASE("samplers that are left out are off, an order that is not served is re
   CHECK(first.top_k == 40);
   CHECK_FALSE(first.temperature_last);
   CHECK(sampling("[]").temperature == 1.0F);
-  for (const char* const wrong : {R"(["top_p","top_k"])", R"(["top_k","temperature","top_p"])", R"(["infill"])",
-                                  R"(["temperature","temperature"])", R"("top_k")"}) {
+  CHECK_FALSE(sampling("[]").order);
+  for (const char* const wrong : {R"(["infill"])", R"(["top_k","top_q"])", R"("top_k")", "[1]", "{}"}) {
     INFO(wrong);
-    CHECK(refused_param(client, "/completion", std::string(R"({"prompt":"a","samplers":)") + wrong + "}") ==
-          "samplers");
+    CHECK(refused_param(client, "/completion", std::string(R"({"prompt":"a","samplers":)") + wrong + "}")
+              .starts_with("samplers"));
   }
+}
+
+TEST_CASE("samplers are applied in the order that is asked for, on every endpoint, by names or letters") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto order = [&](const std::string& path, const std::string& samplers) {
+    const std::string body = R"({"prompt":"a","input":"a","max_tokens":1,"messages":[{"role":"user","content":"a"}],)";
+    const std::string own = path == "/v1/responses" ? R"({"input":"a",)" : body;
+    REQUIRE(client.post(path, own + R"("samplers":)" + samplers + "}").status == 200);
+    return server.engine().last_request()->sampling;
+  };
+  using Step = SamplerStep;
+  for (const char* const path :
+       {"/completion", "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"}) {
+    INFO(path);
+    CHECK(order(path, R"(["top_p","top_k"])").order == std::vector{Step::kTopP, Step::kTopK});
+    CHECK(order(path, R"(["temperature","penalties"])").order == std::vector{Step::kTemperature, Step::kPenalties});
+    CHECK_FALSE(order(path, R"("tx")").order);  // a part of the usual order
+    CHECK_FALSE(order(path, R"("kpt")").order);
+    CHECK(order(path, R"("kpt")").temperature_last);
+    CHECK(order(path, R"("mk")").order == std::vector{Step::kMinP, Step::kTopK});
+  }
+}
+
+TEST_CASE("adaptive-p needs its place among the samplers where they are listed") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto target = [&](const std::string& fields) {
+    completion(client, R"({"prompt":"a","adaptive_target":0.5)" + fields + "}");
+    return server.engine().last_request()->sampling.adaptive.target;
+  };
+  CHECK(target("") == 0.5F);
+  CHECK(target(R"(,"samplers":["top_k","adaptive_p"])") == 0.5F);
+  CHECK(target(R"(,"samplers":["top_k"])") < 0.0F);
 }
 
 TEST_CASE("a bias is given by token or by text, and false forbids") {

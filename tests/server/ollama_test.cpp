@@ -277,7 +277,7 @@ TEST_CASE("Ollama's API refuses what it cannot do, in its own form") {
   CHECK(refused(client, "/api/generate", {{"prompt", "x"}, {"template", "{{ .Prompt }}"}}).find("'template'") !=
         std::string::npos);
   CHECK(refused(client, "/api/generate", {{"prompt", "x"}, {"suffix", "y"}}).find("'suffix'") != std::string::npos);
-  CHECK(refused(client, "/api/chat", {{"messages", kHi}, {"options", {{"mirostat", 1}}}}).find("'options.mirostat'") !=
+  CHECK(refused(client, "/api/chat", {{"messages", kHi}, {"options", {{"mirostat", 3}}}}).find("'options.mirostat'") !=
         std::string::npos);
   CHECK(refused(client, "/api/chat", {{"model", "nothing"}, {"messages", kHi}}, 404).find("nothing") !=
         std::string::npos);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <utility>
 
@@ -141,22 +140,23 @@ void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, B
   program.start = {false, starts[0]};
 }
 
+Expr with_calls_moved(const Expr& expression, std::uint32_t by, Budget& budget) {
+  budget.spend(1);
+  if (expression->kind == Expression::Kind::kCall) return make_call(expression->call + by);
+  if (expression->children.empty()) return expression;
+  auto copy = std::make_shared<Expression>(*expression);
+  for (Expr& child : copy->children)
+    child = with_calls_moved(child, by, budget);
+  return copy;
+}
+
 void build_rules_program(const std::vector<Rule>& rules, const std::string& root, Budget& budget, Program& program) {
   const auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == root; });
   if (found == rules.end()) throw Refusal("the grammar has no rule named " + root);
   std::vector<Expr> bodies{make_call(static_cast<std::uint32_t>(found - rules.begin()) + 1)};
   // One body before the rules: calls are shifted by it.
-  const std::function<Expr(const Expr&)> shifted = [&](const Expr& expression) -> Expr {
-    budget.spend(1);
-    if (expression->kind == Expression::Kind::kCall) return make_call(expression->call + 1);
-    if (expression->children.empty()) return expression;
-    auto copy = std::make_shared<Expression>(*expression);
-    for (Expr& child : copy->children)
-      child = shifted(child);
-    return copy;
-  };
   for (const Rule& rule : rules)
-    bodies.push_back(shifted(rule.body));
+    bodies.push_back(with_calls_moved(rule.body, 1, budget));
   build_bodies(std::move(bodies), {}, budget, program);
 }
 

@@ -21,6 +21,9 @@ struct Rule {
 // `gbnf` selects what differs: there '.' is any character, and rules end with their line.
 std::vector<Rule> parse_rules(std::string_view source, bool gbnf, Budget& budget);
 
+// The same with all calls moved up by so many.
+Expr with_calls_moved(const Expr& expression, std::uint32_t by, Budget& budget);
+
 // Makes `program` begin with the rule named `root`. Rules that do not recur are written into those that use them.
 void build_rules_program(const std::vector<Rule>& rules, const std::string& root, Budget& budget, Program& program);
 

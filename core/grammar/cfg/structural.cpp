@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/grammar/cfg/rules.h"
+#include "core/grammar/cfg/tagged_calls.h"
 #include "core/grammar/json_schema/builder.h"
 #include "core/grammar/regex/build.h"
 
@@ -23,8 +24,23 @@ class Structure {
   Structure(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program)
       : spec_(spec), budget_(budget), triggers_(spec.triggers) {
     if (spec.tags.empty()) throw Refusal("a structural grammar needs a tag");
-    for (const StructuralTag& tag : spec.tags)
+    // Body 0 is the whole text; those of rules follow, and then, as symbols, the JSON values.
+    bodies_.emplace_back();
+    for (const StructuralTag& tag : spec.tags) {
+      if (!tag.rules.empty()) contents_.push_back(make_call(add_rules(tag.rules)));
+      if (tag.calls) contents_.push_back(tagged_calls(*tag.calls, budget));
+      if (contents_.size() > values_of_.size()) {
+        values_of_.push_back(kNoIndex);
+        continue;
+      }
+      values_of_.push_back(static_cast<std::uint32_t>(values_.size()));
       values_.push_back({true, build_schema(tag.schema, lexicon, budget, program)});
+      contents_.emplace_back();
+    }
+    for (std::size_t i = 0; i < contents_.size(); ++i) {
+      if (values_of_[i] != kNoIndex)
+        contents_[i] = make_call(static_cast<std::uint32_t>(bodies_.size()) + values_of_[i]);
+    }
     if (triggers_.empty()) {
       for (const StructuralTag& tag : spec.tags)
         triggers_.push_back(tag.begin);
@@ -33,14 +49,29 @@ class Structure {
     triggers_.erase(std::unique(triggers_.begin(), triggers_.end()), triggers_.end());
   }
 
-  void build(Program& program) { build_bodies({spec_.free_text ? free() : bound()}, values_, budget_, program); }
+  void build(Program& program) {
+    bodies_[0] = spec_.free_text ? free() : bound();
+    build_bodies(bodies_, values_, budget_, program);
+  }
 
  private:
-  // The tag from the given place of its opening text on. Body 0 is the only rule; values are numbered from 1.
+  // The tag from the given place of its opening text on.
   Expr tag(std::size_t index, std::size_t from) const {
     const StructuralTag& tag = spec_.tags[index];
-    return make_concat({make_literal(tag.begin.substr(from)), make_call(static_cast<std::uint32_t>(index) + 1),
-                        make_literal(tag.end)});
+    return make_concat({make_literal(tag.begin.substr(from)), contents_[index], make_literal(tag.end)});
+  }
+
+  // The place of their root among the bodies.
+  std::uint32_t add_rules(const std::string& source) {
+    const std::vector<Rule> rules = parse_rules(source, true, budget_);
+    const auto first = static_cast<std::uint32_t>(bodies_.size());
+    std::uint32_t root = 0;
+    while (root < rules.size() && rules[root].name != "root")
+      ++root;
+    if (root == rules.size()) throw Refusal("the rules have no rule named root");
+    for (const Rule& rule : rules)
+      bodies_.push_back(with_calls_moved(rule.body, first, budget_));
+    return first + root;
   }
 
   Expr bound() const {
@@ -94,7 +125,10 @@ class Structure {
   const GrammarSpec& spec_;
   Budget& budget_;
   std::vector<std::string> triggers_;
+  std::vector<Expr> bodies_;
   std::vector<Symbol> values_;
+  std::vector<Expr> contents_;            // by tag
+  std::vector<std::uint32_t> values_of_;  // by tag; kNoIndex: it has other content
 };
 
 }  // namespace

@@ -105,7 +105,7 @@ bool Machine::only_done(const Threads& threads) {
 void Machine::step_thread(const Thread& thread, std::uint8_t byte, Threads& out) {
   allowance_.spend(1);
   if (takes_spaces(thread.position) && is_space(byte)) {
-    if (thread.spaces >= kMaxSpaces) return;
+    if (thread.spaces >= program_->max_spaces) return;
     Thread waiting = thread;
     ++waiting.spaces;
     push(out, waiting);
@@ -137,7 +137,7 @@ void Machine::first_bytes(const Thread& thread, ByteSet& set) {
     for (const char byte : bytes)
       set.add(static_cast<std::uint8_t>(byte));
   };
-  if (takes_spaces(thread.position) && thread.spaces < kMaxSpaces) add_all(" \t\n\r");
+  if (takes_spaces(thread.position) && thread.spaces < program_->max_spaces) add_all(" \t\n\r");
   switch (thread.position) {
     case Position::kDone: return;
     case Position::kValue: {

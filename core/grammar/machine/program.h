@@ -18,7 +18,7 @@
 namespace quire::grammar {
 
 inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFu;
-inline constexpr std::uint32_t kMaxSpaces = 512;  // longest run of JSON whitespace between two tokens
+inline constexpr std::uint16_t kMaxSpaces = 512;  // bound of Program::max_spaces
 
 // What can still follow a state of a lexer whose texts must differ: keys of an object, or items of an array.
 struct KeyReach {
@@ -117,6 +117,7 @@ struct Program {
   LexerPtr rules;  // null for a plain JSON program
   std::vector<Symbol> symbols;
   Symbol start;
+  std::uint16_t max_spaces = kMaxSpaces;     // longest run of JSON's whitespace between two tokens
   std::shared_ptr<std::mutex> mutex;         // of all lexers this program may share with others
   std::shared_ptr<PreparedMemory> prepared;  // of all these lexers, too; null: without a bound
 

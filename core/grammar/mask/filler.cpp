@@ -139,12 +139,13 @@ void MaskFiller::fill_value(const Thread& thread, Mask mask) {
   const Frame& below = machine_.stack().frames[thread.frame];
   if (below.kind == FrameKind::kArray && machine_.program().arrays[below.shape].unique)
     return fill_direct(thread, mask);
-  // The run of whitespace counts only where its limit is near.
-  const bool none = thread.spaces == kMaxSpaces;
-  if (!none && thread.spaces + vocabulary_.longest() >= kMaxSpaces) return fill_direct(thread, mask);
+  // The run of whitespace counts only where its limit is within the reach of one token.
+  const std::uint32_t most = machine_.program().max_spaces;
+  const std::uint32_t left = most - std::min<std::uint32_t>(most, thread.spaces);
+  const bool is_far = left > vocabulary_.longest();
   Thread begin = thread;
-  begin.spaces = none ? kMaxSpaces : 0;
-  const ContextKey key{thread.position, thread.shape, none ? 1 : 0, 0, follow_of(thread.frame)};
+  begin.spaces = is_far ? std::uint16_t{0} : static_cast<std::uint16_t>(left == 0 ? kMaxSpaces : most - left);
+  const ContextKey key{thread.position, thread.shape, is_far ? 0 : 1 + left, 0, follow_of(thread.frame)};
   apply(*own_context(begin, key), thread, mask);
 }
 

@@ -237,34 +237,4 @@ std::optional<std::string> decode_json_string(std::string_view json) {
   return value.get<std::string>();
 }
 
-void append_json_escaped(std::string& out, std::string_view text) {
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  for (const char c : text) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[static_cast<unsigned char>(c) >> 4];
-          out += kHex[static_cast<unsigned char>(c) & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-}
-
-std::string quote_json(std::string_view text) {
-  std::string out = "\"";
-  append_json_escaped(out, text);
-  out += '"';
-  return out;
-}
-
 }  // namespace quire

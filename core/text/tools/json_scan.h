@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json_escape.h"
+
 namespace quire {
 
 enum class ScanStatus { kComplete, kPartial, kMalformed };
@@ -38,9 +40,6 @@ JsonMembers scan_members(std::string_view text, std::size_t position, JsonSpacin
 
 // A JSON string's characters; nothing where `json` is not a whole string.
 std::optional<std::string> decode_json_string(std::string_view json);
-// Appends `text` escaped as the inside of a JSON string.
-void append_json_escaped(std::string& out, std::string_view text);
-std::string quote_json(std::string_view text);
 
 inline constexpr auto kNowhere = std::string_view::npos;
 std::size_t skip_white_space(std::string_view text, std::size_t position);

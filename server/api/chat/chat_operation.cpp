@@ -88,6 +88,12 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
   if (delta.last) append_last_chunk(index, out);
 }
 
+void ChatOperation::on_progress(std::size_t index, const Json& progress, std::string& out) {
+  open_chunk(index, "{}", out);
+  out += ",\"finish_reason\":null}],\"prompt_progress\":" + dump_json(progress);
+  append_chunk_end(index, out);
+}
+
 // The delta's JSON into scratch_.
 void ChatOperation::write_delta(const OutputDelta& delta) {
   scratch_ = "{";

@@ -34,6 +34,7 @@ class ChatOperation final : public GenerationOperation {
   void finish(std::string& out) override;
 
  protected:
+  void on_progress(std::size_t index, const Json& progress, std::string& out) override;
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
   void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) override;
   Json whole_response() override;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/json_escape.h"
 #include "core/base/result.h"
 
 namespace quire {
@@ -19,9 +20,6 @@ Result<Json> parse_json(std::string_view text, std::size_t max_depth = kDefaultJ
 
 // The same of a request's body. Errors also: "invalid_type" where it is no object.
 Result<Json> parse_json_object(std::string_view body);
-
-// Appends `text` as a JSON string with its quotes. `text` must be valid UTF-8.
-void append_json_string(std::string& out, std::string_view text);
 
 // Compact text; bytes that are not UTF-8 come out as U+FFFD.
 std::string dump_json(const Json& value);

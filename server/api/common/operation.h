@@ -4,8 +4,10 @@
 // Operation.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +59,8 @@ class Operation {
   const std::shared_ptr<RequestQueue>& queue() const { return queue_; }
   bool streams() const { return streams_; }
   StreamForm stream_form() const { return stream_form_; }
+  // How long nothing may be sent on a stream of events until a comment line is; absent: the server's; 0: for ever.
+  const std::optional<std::chrono::seconds>& ping_interval() const { return ping_interval_; }
 
   // Streams only: what opens the stream, appended to `out` before the first event.
   virtual void begin(std::string& out) = 0;
@@ -79,6 +83,7 @@ class Operation {
   std::vector<std::shared_ptr<const Request>> requests_;
   std::shared_ptr<RequestQueue> queue_;  // what was submitted keeps its engine alive
   bool streams_ = false;
+  std::optional<std::chrono::seconds> ping_interval_;
   StreamForm stream_form_ = StreamForm::kEvents;
   std::vector<std::string> warnings_;
   std::optional<Error> error_;

@@ -56,6 +56,12 @@ class CompletionOperation final : public GenerationOperation {
     append_chunk(index, first, delta, out);
   }
 
+  void on_progress(std::size_t index, const Json& progress, std::string& out) override {
+    out += prefix_ + std::to_string(index) + R"(,"text":"","logprobs":null,"finish_reason":null}],"prompt_progress":)" +
+           dump_json(progress);
+    append_chunk_end(index, out);
+  }
+
   Json whole_response() override {
     Json body = envelope();
     for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
@@ -196,7 +202,8 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
     reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
   if (!fields.to_context_end) fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
   completion.num_returned = fields.num_choices;
-  if (const auto best_of = reader.integer("best_of", 0, model.max_num_choices); best_of && *best_of != 0) {
+  if (const auto best_of = reader.integer("best_of", 0, std::min<std::int64_t>(128, model.max_num_choices));
+      best_of && *best_of != 0) {
     if (*best_of < fields.num_choices) reader.fail("best_of", "'best_of' must not be smaller than 'n'");
     if (fields.stream && *best_of != fields.num_choices)
       reader.fail("best_of", "'best_of' larger than 'n' cannot be streamed");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "server/api/conversation/begun_calls.h"
+
 namespace quire {
 
 namespace {
@@ -128,15 +130,13 @@ ToolFields read_functions(FieldReader& reader) {
   return fields;
 }
 
-// The frames of calls to the tools, and their arguments: as their schemas say where calls are constrained, else any
-// object.
+// The frames of calls to the tools, and their arguments, as their schemas say.
 GrammarSpec calls_spec(const ToolFormat::Frame& frame, const ToolFields& fields) {
   GrammarSpec spec;
   spec.kind = GrammarSpec::Kind::kStructural;
   for (const Json& tool : fields.tools) {
     const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
-    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle),
-                                      fields.constrained ? schema_of(tool) : R"({"type":"object"})",
+    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle), schema_of(tool),
                                       std::string(frame.end)});
   }
   spec.parallel = fields.parallel;
@@ -147,13 +147,16 @@ GrammarSpec calls_spec(const ToolFormat::Frame& frame, const ToolFields& fields)
   return spec;
 }
 
-// The grammar of a text that is free until a call begins, which is then held to a form that parses. Null where the
-// model's calls are not JSON, or begin as other JSON does; or where there are too many tools for a grammar.
+// The grammar of a text that is free until a call begins, which is then held to a form that parses. Null where calls
+// begin as other text does, or where there are too many tools for a grammar.
 std::shared_ptr<const Grammar> begun_calls(FieldReader& reader, const ServedModel& model, const ToolFields& fields) {
-  const ToolFormat::Frame& frame = model.tool_format.frame;
-  const bool is_marked = !frame.trigger.empty() && frame.trigger.front() != '{' && frame.trigger.front() != '[';
-  if (!model.tool_format.json_calls() || !is_marked || model.grammar_compiler == nullptr) return nullptr;
-  auto grammar = model.grammar_compiler->compile(calls_spec(frame, fields), reader.limit());
+  if (model.grammar_compiler == nullptr) return nullptr;
+  std::vector<std::string> names;
+  for (const Json& tool : fields.tools)
+    names.push_back(function_of(tool)["name"].get<std::string>());
+  const auto spec = begun_calls_spec(model.tool_format, names, fields.parallel);
+  if (!spec) return nullptr;
+  auto grammar = model.grammar_compiler->compile(*spec, reader.limit());
   if (grammar) return *grammar;
   if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
   return nullptr;

@@ -47,13 +47,14 @@ class DemandReader {
       FieldReader inner(*outputs, "structured_outputs.");
       read_kinds(inner, {"json", "regex", "choice", "grammar", "json_object"});
       read_tag_text(inner);
-      inner.refuse("whitespace_pattern", "JSON may have the white space that JSON has");
-      inner.refuse_unless("disable_any_whitespace", false, "JSON may have the white space that JSON has");
+      inner.refuse("whitespace_pattern", "white space is that of JSON, or none by 'disable_any_whitespace'");
+      const bool compact = inner.boolean("disable_any_whitespace", false);
+      if (compact && demand_) demand_->spec.compact = true;
       inner.refuse_unless("disable_additional_properties", false, "the schema says it");
       take_error(reader_, inner);
     }
     read_kinds(reader_, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_json_object"});
-    reader_.refuse("guided_whitespace_pattern", "JSON may have the white space that JSON has");
+    reader_.refuse("guided_whitespace_pattern", "white space is that of JSON");
     // SGLang's two fields.
     if (auto text = reader_.string("regex")) add("regex", spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
     if (auto text = reader_.string("ebnf")) add("ebnf", grammar_spec(std::move(*text)));

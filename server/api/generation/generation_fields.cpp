@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "server/api/common/operation.h"
+#include "server/api/generation/sampler_fields.h"
 
 namespace quire {
 
@@ -161,6 +162,9 @@ void read_stops(FieldReader& reader, GenerationFields& fields) {
 
 void read_stream(FieldReader& reader, GenerationFields& fields) {
   fields.stream = reader.boolean("stream", false);
+  fields.return_progress = reader.boolean("return_progress", false) && fields.stream;
+  if (const auto seconds = reader.integer("sse_ping_interval", -1, 86400))
+    fields.ping_interval = std::chrono::seconds(std::max<std::int64_t>(*seconds, 0));
   const Json* options = reader.object("stream_options");
   if (options == nullptr) return;
   if (!fields.stream) return reader.fail("stream_options", "'stream_options' needs 'stream': true");
@@ -222,8 +226,6 @@ void read_counts(FieldReader& reader, GenerationFields& fields, const ServedMode
 
 void refuse_known(FieldReader& reader) {
   reader.refuse_unless("use_beam_search", false, "only sampling is served");
-  reader.refuse_unless("mirostat", 0, "mirostat sampling is not served");
-  reader.refuse_unless("dynatemp_range", 0, "dynamic temperature is not served");
   reader.refuse_unless("spaces_between_special_tokens", true, "texts are decoded as the tokenizer defines");
   reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
   reader.refuse("logits_processors", "code in requests is not run");
@@ -238,13 +240,9 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("watermarking", false, "texts are not marked");
   reader.refuse_unless("stream_interval", 1, "every token is sent as it comes");
   reader.refuse_unless("return_prompt_text", false, "/apply-template shows it");
-  if (const auto sigma = reader.number("top_n_sigma", -1e9, 1e9); sigma && *sigma > 0.0)
-    reader.refuse("top_n_sigma", "this filter is not served");
   reader.refuse_unless("n_indent", 0, "lines are not indented");
-  reader.refuse_unless("min_keep", 0, "filters keep one token at least");
   reader.refuse_unless("t_max_predict_ms", 0, "'timeout' bounds a request's time");
   reader.refuse_unless("post_sampling_probs", false, "probabilities are the model's own");
-  reader.refuse_unless("return_progress", false, "only tokens are streamed");
 }
 
 void read_truncation(FieldReader& reader, GenerationFields& fields) {
@@ -260,7 +258,6 @@ void read_truncation(FieldReader& reader, GenerationFields& fields) {
 
 void refuse_native_fields(FieldReader& reader) {
   const std::string elsewhere = "only /completion has it";
-  reader.refuse("samplers", elsewhere);
   reader.refuse_unless("n_probs", 0, "it is 'logprobs' here");
   reader.refuse_unless("return_tokens", false, "it is 'return_token_ids' here");
   reader.refuse_unless("timings_per_token", false, elsewhere);
@@ -281,6 +278,8 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_counts(reader, fields, model);
   read_filters(reader, fields.sampling);
   read_penalties(reader, fields.sampling, *model.tokenizer);
+  read_llama_samplers(reader, fields.sampling);
+  read_sampler_order(reader, fields.sampling);
   read_logit_bias(reader, fields.sampling, *model.tokenizer);
   for (const TokenId token : model.tokenizer->suppressed())
     fields.sampling.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());

@@ -29,7 +29,9 @@ struct GenerationFields {
   bool include_usage = false;
   bool continuous_usage = false;
   bool return_token_ids = false;
-  bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
+  bool return_progress = false;                       // a stream begins with how much of the prompt is computed
+  std::optional<std::chrono::seconds> ping_interval;  // absent: the server's; 0: no pings
+  bool tokens_as_ids = false;                         // logprobs name tokens "token_id:17"
   std::optional<std::int32_t> truncate_prompt_tokens;
   bool to_context_end = false;  // asked for by name, where max_tokens would have a default
   bool truncate_end = false;    // a truncated prompt keeps its first tokens

@@ -26,6 +26,7 @@ GenerationOperation::GenerationOperation(std::shared_ptr<const ServedModel> mode
     : model_(std::move(model)), fields_(std::move(fields)), header_(std::move(header)) {
   queue_ = model_->queue;
   streams_ = fields_.stream;
+  ping_interval_ = fields_.ping_interval;
   engine_id_ = fields_.request_id.empty() ? header_.id : make_id("req-");
 }
 
@@ -42,6 +43,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->sampling.max_tokens = max_tokens;
   request->sampling.min_tokens = std::min(request->sampling.min_tokens, max_tokens);
   request->num_choices = fields_.num_choices;
+  request->reports_progress = fields_.return_progress;
   request->priority = fields_.priority;
   request->grammar = std::move(grammar);
   request->arrival = call.arrival;
@@ -67,6 +69,10 @@ Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::
   if (!event.prompt_logprobs.empty()) on_prompt_logprobs(index, std::move(event.prompt_logprobs));
 
   const std::size_t first = index * static_cast<std::size_t>(fields_.num_choices);
+  if (event.progress) {
+    on_progress(first, progress_json(index, *event.progress), out);
+    if (event.tokens.empty() && !event.finish) return Wanted::kMore;
+  }
   Choice& choice = choices_[first + static_cast<std::size_t>(event.choice)];
   if (!choice.stream.finished()) {
     const auto before = static_cast<std::size_t>(choice.stream.num_tokens());
@@ -87,6 +93,14 @@ Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::
       std::all_of(begin, begin + fields_.num_choices, [](const Choice& each) { return each.stream.finished(); });
   if (over) return Wanted::kNothing;
   return choice.stream.stopped_by_text() && !event.finish ? Wanted::kOtherChoices : Wanted::kMore;
+}
+
+// As llama-server gives it.
+Json GenerationOperation::progress_json(std::size_t index, const PromptProgress& progress) const {
+  return Json{{"total", requests_[index]->prompt.size()},
+              {"cache", cached_tokens_[index]},
+              {"processed", progress.num_computed},
+              {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(progress.time).count()}};
 }
 
 void GenerationOperation::finish(std::string& out) {

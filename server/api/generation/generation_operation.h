@@ -65,6 +65,8 @@ class GenerationOperation : public Operation {
   // Takes what an event added; a stream appends its chunks.
   virtual void on_delta(std::size_t choice, const Delta& delta, std::string& out) = 0;
   virtual void on_prompt_logprobs(std::size_t /*index*/, std::vector<std::optional<TokenLogprob>> /*logprobs*/) {}
+  // return_progress: how much of the prompt of `choice` is computed.
+  virtual void on_progress(std::size_t /*choice*/, const Json& /*progress*/, std::string& /*out*/) {}
   virtual Json whole_response() = 0;
   // The chunk that carries only the usage.
   virtual Json usage_chunk() = 0;
@@ -90,6 +92,7 @@ class GenerationOperation : public Operation {
 
  private:
   std::int64_t completion_tokens(const Choice& choice) const;
+  Json progress_json(std::size_t index, const PromptProgress& progress) const;
 
   std::shared_ptr<const ServedModel> model_;
   GenerationFields fields_;

@@ -51,6 +51,12 @@ class LlamaCompletion final : public GenerationOperation {
     if (delta.last) append_sse(out, "", dump_json(chosen(result(index))));
   }
 
+  void on_progress(std::size_t index, const Json& progress, std::string& out) override {
+    Json body = part(index, {});
+    body["prompt_progress"] = progress;
+    append_sse(out, "", dump_json(body));
+  }
+
   Json whole_response() override {
     Json results = Json::array();
     for (std::size_t index = 0; index < choices().size(); ++index) {
@@ -189,6 +195,13 @@ Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, cons
 
 Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& call) {
   return parse_with(&read_infill_prompt, asked, call);
+}
+
+Result<std::unique_ptr<Operation>> act_on_slot(const ModelTable&, const Call&) {
+  return invalid(
+      "Slots are not saved, restored or erased: sequences share one KV cache, which finds every equal prefix again; "
+      "with kv_cache.disk_tier_path after a restart too",
+      "action", "unsupported_operation");
 }
 
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call&) {

@@ -1,9 +1,9 @@
 #include "server/api/llama/llama_completion_request.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
+#include "server/api/generation/sampler_fields.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace quire {
 
@@ -50,60 +50,6 @@ void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model,
   prompts.push_back(std::move(prompt));
 }
 
-struct LlamaSampler {
-  std::string_view name;
-  std::string_view other_name;
-  bool filters;
-  void (*turn_off)(SamplingParams& sampling);
-};
-
-// In the order in which they run.
-constexpr LlamaSampler kSamplers[] = {
-    {"penalties", "penalties", false,
-     [](SamplingParams& sampling) {
-       sampling.repetition_penalty = 1.0F;
-       sampling.frequency_penalty = sampling.presence_penalty = 0.0F;
-     }},
-    {"dry", "dry", false, [](SamplingParams& sampling) { sampling.dry = {}; }},
-    {"top_n_sigma", "top_n_sigma", true, [](SamplingParams&) {}},
-    {"top_k", "top_k", true, [](SamplingParams& sampling) { sampling.top_k = 0; }},
-    {"typ_p", "typical_p", true, [](SamplingParams& sampling) { sampling.typical_p = 1.0F; }},
-    {"top_p", "top_p", true, [](SamplingParams& sampling) { sampling.top_p = 1.0F; }},
-    {"min_p", "min_p", true, [](SamplingParams& sampling) { sampling.min_p = 0.0F; }},
-    {"xtc", "xtc", true, [](SamplingParams& sampling) { sampling.xtc_probability = 0.0F; }},
-};
-
-// What `samplers` leaves out is off. Their order is fixed, but that the temperature is before or behind all filters.
-void read_samplers(FieldReader& reader, SamplingParams& sampling) {
-  const auto names = reader.strings("samplers", 32);
-  if (!names) return;
-  const auto refuse = [&] {
-    reader.fail("samplers",
-                "'samplers' must keep the order penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, with "
-                "temperature before or behind all of the filters");
-  };
-  const LlamaSampler* next = std::begin(kSamplers);
-  bool filtered = false;
-  std::optional<bool> temperature_last;
-  for (const std::string& name : *names) {
-    if (name == "temperature") {
-      if (temperature_last) return refuse();
-      temperature_last = filtered;
-      continue;
-    }
-    const LlamaSampler* const found = std::find_if(next, std::end(kSamplers), [&](const LlamaSampler& each) {
-      return each.name == name || each.other_name == name;
-    });
-    if (found == std::end(kSamplers) || (found->filters && temperature_last == true)) return refuse();
-    std::for_each(next, found, [&](const LlamaSampler& each) { each.turn_off(sampling); });
-    next = found + 1;
-    filtered = filtered || found->filters;
-  }
-  std::for_each(next, std::end(kSamplers), [&](const LlamaSampler& each) { each.turn_off(sampling); });
-  sampling.temperature_last = temperature_last.value_or(false);
-  if (!temperature_last) sampling.temperature = 1.0F;
-}
-
 }  // namespace
 
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
@@ -121,7 +67,6 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   reader.boolean("cache_prompt");
   reader.integer("id_slot", -1, kMaxInt32);
   reader.integer("n_keep", -1, kMaxInt32);
-  read_samplers(reader, fields.sampling);
   request.wants_list = fields.num_choices > 1;
   return request;
 }
@@ -182,6 +127,16 @@ Json llama_settings(const LlamaCompletionRequest& request) {
               {"typical_p", sampling.typical_p},
               {"xtc_probability", sampling.xtc_probability},
               {"xtc_threshold", sampling.xtc_threshold},
+              {"top_n_sigma", sampling.top_n_sigma},
+              {"min_keep", sampling.min_keep},
+              {"dynatemp_range", sampling.dynatemp_range},
+              {"dynatemp_exponent", sampling.dynatemp_exponent},
+              {"mirostat", sampling.mirostat.version},
+              {"mirostat_tau", sampling.mirostat.tau},
+              {"mirostat_eta", sampling.mirostat.eta},
+              {"adaptive_target", sampling.adaptive.target},
+              {"adaptive_decay", sampling.adaptive.decay},
+              {"samplers", sampler_names(sampling)},
               {"repeat_last_n", sampling.penalty_last_n.value_or(-1)},
               {"repeat_penalty", sampling.repetition_penalty},
               {"presence_penalty", sampling.presence_penalty},

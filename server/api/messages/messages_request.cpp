@@ -14,7 +14,7 @@ namespace {
 // OpenAI's fields that would change the response into a shape that Anthropic's API does not have.
 void refuse_foreign(FieldReader& reader) {
   for (const char* name : {"n", "best_of", "logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids",
-                           "return_tokens_as_token_ids", "stream_options", "echo"}) {
+                           "return_tokens_as_token_ids", "stream_options", "return_progress", "echo"}) {
     reader.refuse(name, "the Messages API has no such field");
   }
   reader.refuse("stop", "use 'stop_sequences'");

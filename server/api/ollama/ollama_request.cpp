@@ -28,7 +28,7 @@ void read_options(FieldReader& reader, OllamaRequest& request) {
   FieldReader options(ollama_options(reader), "options.");
   options.set_limit(reader.limit());
   request.model = with_num_ctx(options, std::move(request.model));
-  for (const char* name : {"n", "best_of", "prompt_logprobs", "stream", "return_token_ids"})
+  for (const char* name : {"n", "best_of", "prompt_logprobs", "stream", "return_token_ids", "return_progress"})
     options.refuse(name, "Ollama's API has no such option");
   options.refuse_unless("tfs_z", 1, "tail-free sampling is not served");
   options.refuse_unless("penalize_newline", true, "line ends are penalised as other tokens are");

@@ -27,6 +27,7 @@ void refuse_chat_names(FieldReader& reader) {
 }
 
 void refuse_unserved(FieldReader& reader) {
+  reader.refuse_unless("return_progress", false, "a response's events are OpenAI's own");
   reader.refuse_unless("background", false, "responses are made while the client waits");
   refuse_native_fields(reader);
   reader.refuse("conversation", "conversations are continued by 'previous_response_id'");

@@ -129,6 +129,42 @@ TEST_CASE("right drafts save steps, wrong ones change nothing", "[engine][draft]
   }
 }
 
+TEST_CASE("drafts change no text of samplers in a row, and those that follow the draws are not drafted",
+          "[engine][draft]") {
+  Request request = named(request_of(made_tokens(9, 1), 120));
+  request.sampling.temperature = 1.0F;
+  request.sampling.seed = 5;
+  const auto check = [&](const std::function<void(SamplingParams&)>& set, bool is_drafted) {
+    Request asked = request;
+    set(asked.sampling);
+    const KnownTexts texts = texts_of(asked);
+    CHECK(texts.begin()->second != texts_of(request).begin()->second);
+    for (const std::uint32_t percent : {0U, 70U, 100U}) {
+      const Run with = run_of(drafted(texts, percent), asked);
+      CHECK(with.choices[0].tokens == texts.begin()->second);
+      CHECK((with.stats.num_draft_tokens > 0) == is_drafted);
+    }
+  };
+  check([](SamplingParams& sampling) { sampling.top_n_sigma = 0.7F; }, true);
+  check(
+      [](SamplingParams& sampling) {
+        sampling.min_keep = 3;
+        sampling.top_p = 0.05F;
+      },
+      true);
+  check([](SamplingParams& sampling) { sampling.dynatemp_range = 0.8F; }, true);
+  check(
+      [](SamplingParams& sampling) {
+        sampling.order = {{SamplerStep::kTopK, SamplerStep::kPenalties}};
+        sampling.top_k = 3;
+        sampling.repetition_penalty = 1.3F;
+      },
+      true);
+  check([](SamplingParams& sampling) { sampling.mirostat = {.version = 1, .tau = 2.0F}; }, false);
+  check([](SamplingParams& sampling) { sampling.mirostat = {.version = 2, .tau = 2.0F}; }, false);
+  check([](SamplingParams& sampling) { sampling.adaptive.target = 0.1F; }, false);
+}
+
 TEST_CASE("prompt lookup saves steps where the text repeats itself", "[engine][draft]") {
   // Only these may be said, and the penalty makes the text go round.
   Request request = named(request_of(tokens_of({1, 2, 3, 4, 5, 6, 1, 2, 3}), 120));

@@ -155,6 +155,12 @@ class Life {
     if (one_in(6)) sampling.min_p = 0.05F;
     if (one_in(8)) sampling.typical_p = 0.8F;
     if (one_in(8)) sampling.xtc_probability = 0.5F;
+    if (one_in(8)) sampling.top_n_sigma = 1.0F;
+    if (one_in(8)) sampling.min_keep = 2 + below(4);
+    if (one_in(8)) sampling.dynatemp_range = 0.5F;
+    if (one_in(8)) sampling.mirostat = {.version = 1 + below(2), .tau = 3.0F, .eta = 0.2F};
+    if (one_in(8)) sampling.adaptive.target = 0.2F;
+    if (one_in(8)) sampling.order = {{SamplerStep::kTopP, SamplerStep::kTemperature, SamplerStep::kPenalties}};
     if (one_in(6)) sampling.repetition_penalty = 1.3F;
     if (one_in(6)) sampling.frequency_penalty = 0.7F;
     if (one_in(8)) sampling.dry.multiplier = 1.0F;

@@ -76,13 +76,19 @@ const std::vector<GrammarSpec>& specs() {
 
 TEST_CASE("masks agree with bytes on every token, along random walks") {
   const auto vocabulary = crossing_vocabulary();
-  const GrammarCompiler compiler(vocabulary);
+  GrammarLimits limits;
+  limits.max_spaces = GENERATE(512U, 9U, 3U, 0U);
+  INFO("runs of " << limits.max_spaces);
+  const GrammarCompiler compiler(vocabulary, limits);
+  const GrammarCompiler byte_compiler(byte_vocabulary(), limits);
   std::mt19937 random(7);
   for (const GrammarSpec& spec : specs()) {
     INFO(spec.text);
     const auto grammar = compiler.compile(spec);
     REQUIRE(grammar.has_value());
-    const auto bytes_grammar = compiled(spec);
+    const auto bytes_compiled = byte_compiler.compile(spec);
+    REQUIRE(bytes_compiled.has_value());
+    const auto& bytes_grammar = *bytes_compiled;
     for (int walk = 0; walk < 6; ++walk) {
       const auto state = (*grammar)->start();
       std::string text;

@@ -1,0 +1,177 @@
+#include "server/api/generation/sampler_fields.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMostSamplers = 32;
+constexpr std::string_view kAdaptive = "adaptive_p";
+constexpr char kAdaptiveLetter = 'a';
+
+struct SamplerName {
+  std::string_view name;
+  std::string_view other_name;
+  char letter;  // llama-server takes a text of letters as well
+  SamplerStep step;
+};
+
+// In llama.cpp's own order.
+constexpr SamplerName kSamplers[] = {
+    {"penalties", "penalties", 'e', SamplerStep::kPenalties},
+    {"dry", "dry", 'd', SamplerStep::kDry},
+    {"top_n_sigma", "top-n-sigma", 's', SamplerStep::kTopNSigma},
+    {"top_k", "top-k", 'k', SamplerStep::kTopK},
+    {"typ_p", "typical_p", 'y', SamplerStep::kTypicalP},
+    {"top_p", "top-p", 'p', SamplerStep::kTopP},
+    {"min_p", "min-p", 'm', SamplerStep::kMinP},
+    {"xtc", "xtc", 'x', SamplerStep::kXtc},
+    {"temperature", "temp", 't', SamplerStep::kTemperature},
+};
+
+void turn_off(SamplingParams& sampling, SamplerStep step) {
+  switch (step) {
+    case SamplerStep::kPenalties:
+      sampling.repetition_penalty = 1.0F;
+      sampling.frequency_penalty = sampling.presence_penalty = 0.0F;
+      return;
+    case SamplerStep::kDry: sampling.dry = {}; return;
+    case SamplerStep::kTopNSigma: sampling.top_n_sigma = 0.0F; return;
+    case SamplerStep::kTopK: sampling.top_k = 0; return;
+    case SamplerStep::kTypicalP: sampling.typical_p = 1.0F; return;
+    case SamplerStep::kTopP: sampling.top_p = 1.0F; return;
+    case SamplerStep::kMinP: sampling.min_p = 0.0F; return;
+    case SamplerStep::kXtc: sampling.xtc_probability = 0.0F; return;
+    case SamplerStep::kTemperature:
+      sampling.temperature = 1.0F;
+      sampling.dynatemp_range = 0.0F;
+      return;
+  }
+}
+
+// The whole order with the temperature before or behind the filters.
+std::vector<SamplerStep> whole_order(bool temperature_last) {
+  std::vector<SamplerStep> order;
+  for (const SamplerName& each : kSamplers)
+    order.push_back(each.step);
+  const auto first_filter = std::find(order.begin(), order.end(), SamplerStep::kTopNSigma) + 1;
+  if (!temperature_last) std::rotate(first_filter, order.end() - 1, order.end());
+  return order;
+}
+
+// Whether `steps` are some of `order`, in its order.
+bool is_part_of(const std::vector<SamplerStep>& steps, const std::vector<SamplerStep>& order) {
+  auto at = order.begin();
+  for (const SamplerStep step : steps) {
+    at = std::find(at, order.end(), step);
+    if (at == order.end()) return false;
+    ++at;
+  }
+  return true;
+}
+
+struct NamedSamplers {
+  std::vector<SamplerStep> steps;
+  bool has_adaptive = false;
+};
+
+std::optional<NamedSamplers> read_names(FieldReader& reader, const std::vector<std::string>& names) {
+  NamedSamplers named;
+  for (const std::string& name : names) {
+    const auto* const found = std::find_if(std::begin(kSamplers), std::end(kSamplers), [&](const SamplerName& each) {
+      return each.name == name || each.other_name == name;
+    });
+    if (found != std::end(kSamplers)) {
+      named.steps.push_back(found->step);
+    } else if (name == kAdaptive) {
+      named.has_adaptive = true;
+    } else {
+      std::string known;
+      for (const SamplerName& each : kSamplers)
+        known += fmt::format("'{}', ", each.name);
+      reader.fail("samplers",
+                  fmt::format("Invalid value in 'samplers': '{}' is none of {}'{}'", name, known, kAdaptive));
+      return std::nullopt;
+    }
+  }
+  return named;
+}
+
+// Letters that stand for no sampler are read as names, and refused so.
+std::vector<std::string> names_of_letters(const std::string& letters) {
+  std::vector<std::string> names;
+  for (const char letter : letters.substr(0, kMostSamplers)) {
+    const auto* const found = std::find_if(std::begin(kSamplers), std::end(kSamplers),
+                                           [&](const SamplerName& each) { return each.letter == letter; });
+    if (found != std::end(kSamplers)) {
+      names.emplace_back(found->name);
+    } else {
+      names.emplace_back(letter == kAdaptiveLetter ? std::string(kAdaptive) : std::string(1, letter));
+    }
+  }
+  return names;
+}
+
+void set_float(float& target, std::optional<double> value) {
+  if (value) target = static_cast<float>(*value);
+}
+
+}  // namespace
+
+void read_llama_samplers(FieldReader& reader, SamplingParams& sampling) {
+  set_float(sampling.top_n_sigma, reader.number("top_n_sigma", -1e9, 1e9));
+  if (const auto count = reader.integer("min_keep", 0, kMaxInt32))
+    sampling.min_keep = static_cast<std::int32_t>(*count);
+  set_float(sampling.dynatemp_range, reader.number("dynatemp_range", 0.0, 100.0));
+  set_float(sampling.dynatemp_exponent, reader.number("dynatemp_exponent", 0.0, 100.0));
+  if (const auto version = reader.integer("mirostat", 0, 2))
+    sampling.mirostat.version = static_cast<std::int32_t>(*version);
+  set_float(sampling.mirostat.tau, reader.number("mirostat_tau", 0.0, 100.0));
+  set_float(sampling.mirostat.eta, reader.number("mirostat_eta", 0.0, 1.0));
+  set_float(sampling.adaptive.target, reader.number("adaptive_target", -1.0, 1.0));
+  set_float(sampling.adaptive.decay, reader.number("adaptive_decay", 0.0, 0.99));
+}
+
+void read_sampler_order(FieldReader& reader, SamplingParams& sampling) {
+  const Json* given = reader.find("samplers");
+  if (given == nullptr) return;
+  std::vector<std::string> names;
+  if (given->is_string()) {
+    names = names_of_letters(given->get_ref<const std::string&>());
+  } else if (auto listed = reader.strings("samplers", kMostSamplers)) {
+    names = *std::move(listed);
+  }
+  if (reader.error()) return;
+  const auto named = read_names(reader, names);
+  if (!named) return;
+  for (const SamplerName& each : kSamplers) {
+    if (std::ranges::find(named->steps, each.step) == named->steps.end()) turn_off(sampling, each.step);
+  }
+  if (!named->has_adaptive) sampling.adaptive.target = -1.0F;
+  for (const bool temperature_last : {false, true}) {
+    if (!is_part_of(named->steps, whole_order(temperature_last))) continue;
+    sampling.temperature_last = temperature_last;
+    return;
+  }
+  sampling.order = named->steps;
+}
+
+Json sampler_names(const SamplingParams& sampling) {
+  Json names = Json::array();
+  for (const SamplerStep step : sampling.order.value_or(whole_order(sampling.temperature_last))) {
+    for (const SamplerName& each : kSamplers) {
+      if (each.step == step) names.push_back(each.name);
+    }
+  }
+  if (sampling.adaptive.target >= 0.0F) names.push_back(kAdaptive);
+  return names;
+}
+
+}  // namespace quire

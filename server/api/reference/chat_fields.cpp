@@ -1,0 +1,113 @@
+#include "server/api/reference/tables.h"
+
+namespace quire::reference {
+
+namespace {
+
+constexpr std::string_view kConversationPaths[] = {"/v1/chat/completions", "/v1/responses"};
+constexpr FieldRow kConversationRows[] = {
+    {"metadata", object(), Support::kSupported, R"({"a":"b"})", "returned"},
+    {"parallel_tool_calls", boolean(), Support::kSupported, "false", "binding where calls are constrained"},
+    {"chat_template_kwargs", object(), Support::kSupported, R"({"a":1})", ""},
+    {"documents", array(), Support::kSupported, "[]", "passed to the template"},
+    {"enable_thinking", boolean(), Support::kSupported, "false", "passed to the template"},
+    {"chat_template", only("[]"), Support::kRefused, R"("x")", "templates are the operator's"},
+    {"prompt_cache_retention", only("[\"in_memory\"]"), Support::kRefused, R"("24h")", "in_memory is accepted"},
+    {"prompt_cache_options", only("[]"), Support::kRefused, "{}", "cached prompts live while there is room"},
+    {"service_tier", words("auto|default"), Support::kAccepted, R"("auto")", "auto, default"},
+    {"safety_identifier", text(), Support::kAccepted, R"("x")", "accepted; nothing depends on it"},
+    {"prompt_cache_key", text(), Support::kAccepted, R"("x")", "accepted; every equal prefix is shared anyway"},
+};
+
+constexpr std::string_view kChatPaths[] = {"/v1/chat/completions"};
+constexpr FieldRow kChatRows[] = {
+    {"messages", array(), Support::kSupported, R"([{"role":"user","content":"x"}])", "text parts only"},
+    {"max_completion_tokens", integer(1, kMostInt32), Support::kSupported, "5", ""},
+    {"logprobs", boolean(), Support::kSupported, "true", ""},
+    {"top_logprobs", integer(0, 20), Support::kConditional, "2", "with logprobs"},
+    {"best_of", only("[1]"), Support::kRefused, "2", "chats return all choices"},
+    {"include_reasoning", boolean(), Support::kSupported, "false", ""},
+    {"tools", array(), Support::kSupported, R"([{"type":"function","function":{"name":"f"}}])",
+     "strict ones constrain"},
+    {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")", "none, auto, required, named"},
+    {"add_generation_prompt", boolean(), Support::kSupported, "true", ""},
+    {"continue_final_message", boolean(), Support::kSupported, "false", ""},
+    {"reasoning_effort", words("none|minimal|low|medium|high|xhigh|max"), Support::kSupported, R"("low")",
+     "passed to the template"},
+    {"thinking_token_budget", integer(-1, kMostInt32), Support::kSupported, "9", "vLLM's name; -1: none"},
+    {"thinking_budget", integer(-1, kMostInt32), Support::kSupported, "9",
+     "then the reasoning's end is forced; a text without reasoning is left alone"},
+    {"audio", only("[]"), Support::kRefused, R"({"voice":"v"})", "text only"},
+    {"modalities", only("[[\"text\"]]"), Support::kRefused, R"(["audio"])", "text only"},
+    {"prediction", only("[]"), Support::kRefused, R"({"type":"content"})", ""},
+    {"web_search_options", only("[]"), Support::kRefused, "{}", ""},
+    {"moderation", only("[]"), Support::kRefused, "{}", ""},
+    {"function_call", one_of("string|object"), Support::kSupported, R"("none")", "the first form of tool_choice"},
+    {"functions", array(), Support::kSupported, R"([{"name":"f"}])",
+     "the first form of tools; answered by function_call"},
+    {"store", boolean(), Support::kSupported, "true",
+     "false where absent; kept in memory, within server.responses' bounds"},
+    {"verbosity", only("[\"medium\"]"), Support::kRefused, R"("low")", "medium is accepted"},
+    {"echo", only("[false]"), Support::kRefused, "true", "a chat's prompt is not shown"},
+};
+
+constexpr std::string_view kResponsePaths[] = {"/v1/responses"};
+constexpr FieldRow kResponseRows[] = {
+    {"request_id", text(), Support::kAccepted, R"("r")", "a response has an id of its own"},
+    {"input", one_of("string|array"), Support::kSupported, R"("x")",
+     "a string, or items: messages, reasoning, item_reference, function_call, custom_tool_call, local_shell_call and "
+     "their outputs (texts or arrays of texts); those of OpenAI's own tools are left out with a warning; an empty list "
+     "is a turn without words"},
+    {"instructions", text(), Support::kSupported, R"("x")",
+     "the system message; not carried over to the next response"},
+    {"previous_response_id", text(), Support::kConditional, R"("resp_0")", "supported: this one is not stored"},
+    {"max_output_tokens", integer(1, kMostInt32), Support::kSupported, "5",
+     "an upper bound; the context's end is another"},
+    {"max_tool_calls", integer(1, kMostInt32), Support::kSupported, "5",
+     "counts the server's own tools, of which there are none"},
+    {"store", boolean(), Support::kSupported, "false", "kept in memory, within server.responses' bounds"},
+    {"tools", array(), Support::kSupported, R"([{"type":"function","name":"f"}])",
+     "functions (strict ones constrain, absent means not strict), namespaces of them, custom tools (a grammar is "
+     "shown, not enforced), local_shell; web_search, image_generation and OpenAI's other tools are left out with a "
+     "warning"},
+    {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")",
+     "none, auto, required, a function, allowed_tools"},
+    {"text", object(), Support::kSupported, R"({"format":{"type":"json_object"}})",
+     "format: text, json_object, json_schema; verbosity: medium"},
+    {"reasoning", object(), Support::kSupported, R"({"effort":"low","summary":"auto"})",
+     "summary: auto and detailed give the reasoning itself"},
+    {"include", texts(64), Support::kSupported, R"(["message.output_text.logprobs","reasoning.encrypted_content"])",
+     "the others name items that never occur"},
+    {"truncation", words("auto|disabled"), Support::kSupported, R"("disabled")",
+     "auto leaves out a conversation's oldest turns where it is too long"},
+    {"top_logprobs", integer(0, 20), Support::kSupported, "2", "0 to 20"},
+    {"return_progress", only("[false]"), Support::kRefused, "true", "a response's events are OpenAI's own"},
+    {"background", only("[false]"), Support::kRefused, "true", "responses are made while the client waits"},
+    {"conversation", only("[]"), Support::kRefused, R"("c")", "use previous_response_id"},
+    {"prompt", only("[]"), Support::kRefused, R"({"id":"p"})", "the server keeps no prompt templates"},
+    {"context_management", only("[]"), Support::kRefused, R"([{"type":"compaction"}])",
+     "conversations are not compacted"},
+    {"moderation", only("[]"), Support::kRefused, R"({"model":"m"})", ""},
+    {"n", only("[1]"), Support::kRefused, "2", "a response is one"},
+    {"best_of", only("[1]"), Support::kRefused, "2", "a response is one"},
+    {"echo", only("[false]"), Support::kRefused, "true", ""},
+    {"logprobs", only("[]"), Support::kRefused, "true", "use include and top_logprobs"},
+    {"prompt_logprobs", only("[]"), Support::kRefused, "1", ""},
+    {"return_token_ids", only("[false]"), Support::kRefused, "true", ""},
+    {"return_tokens_as_token_ids", only("[false]"), Support::kRefused, "true", ""},
+    {"max_tokens", only("[]"), Support::kRefused, "5", "use max_output_tokens"},
+    {"max_completion_tokens", only("[]"), Support::kRefused, "5", "use max_output_tokens"},
+    {"messages", only("[]"), Support::kRefused, "[]", "use input"},
+    {"response_format", only("[]"), Support::kRefused, R"({"type":"text"})", "use text.format"},
+    {"reasoning_effort", only("[]"), Support::kRefused, R"("low")", "use reasoning.effort"},
+    {"functions", only("[]"), Support::kRefused, "[]", "use tools"},
+    {"function_call", only("[]"), Support::kRefused, R"("none")", "use tool_choice"},
+};
+
+}  // namespace
+
+const FieldTable kConversationFields{"Fields of chats and responses", "", kConversationPaths, kConversationRows};
+const FieldTable kChatFields{"Chat completions", "", kChatPaths, kChatRows};
+const FieldTable kResponseFields{"Responses", "", kResponsePaths, kResponseRows};
+
+}  // namespace quire::reference

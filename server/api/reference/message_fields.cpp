@@ -1,0 +1,50 @@
+#include "server/api/reference/tables.h"
+
+namespace quire::reference {
+
+namespace {
+
+constexpr std::string_view kMessagePaths[] = {"/v1/messages"};
+constexpr FieldRow kMessageRows[] = {
+    {"model", text(), Support::kSupported, R"("fake")", "by name or alias"},
+    {"max_tokens", integer(1, kMostInt32), Support::kSupported, "5", "required"},
+    {"messages", array(), Support::kSupported, R"([{"role":"user","content":[{"type":"text","text":"x"}]}])",
+     "text, thinking, tool_use and tool_result blocks; others are refused by name"},
+    {"system", one_of("string|array"), Support::kSupported, R"([{"type":"text","text":"x"}])",
+     "a string or text blocks; one that begins with `x-anthropic-billing-header:` is another one each time and left "
+     "out"},
+    {"stop_sequences", texts(64), Support::kSupported, R"(["x"])", "up to 64"},
+    {"stream", boolean(), Support::kSupported, "true", ""},
+    {"temperature", number(0, 1), Support::kSupported, "1", "0 to 1"},
+    {"top_p", number(0, 1), Support::kSupported, "0.9", ""},
+    {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
+    {"tools", array(), Support::kSupported, R"([{"name":"f","input_schema":{"type":"object"}}])",
+     "custom ones; strict ones constrain; web_search_20250305, bash_20250124 and Anthropic's other tools are left out "
+     "with a warning"},
+    {"tool_choice", object(), Support::kSupported, R"({"type":"auto"})",
+     "auto, any, tool, none; disable_parallel_tool_use"},
+    {"thinking", object(), Support::kSupported, R"({"type":"enabled","budget_tokens":4})",
+     "enabled, disabled, adaptive; display"},
+    {"output_config", object(), Support::kSupported,
+     R"({"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}})", ""},
+    {"metadata", object(), Support::kAccepted, R"({"user_id":"u"})", "accepted; nothing depends on it"},
+    {"service_tier", words("auto|standard_only"), Support::kAccepted, R"("auto")", "auto, standard_only"},
+    {"cache_control", object(), Support::kAccepted, R"({"type":"ephemeral"})",
+     "accepted anywhere; every equal prefix is shared anyway"},
+    {"container", only("[]"), Support::kRefused, R"("x")", "the server runs no code"},
+    {"mcp_servers", only("[]"), Support::kRefused, R"([{"type":"url","name":"x","url":"x"}])",
+     "the server calls no other servers"},
+    {"context_management", object(), Support::kAccepted, R"({"edits":[]})",
+     "with a warning: conversations are taken as they are"},
+    {"inference_geo", only("[]"), Support::kRefused, R"("us")", ""},
+    {"diagnostics", only("[]"), Support::kRefused, "{}", "requests are not kept"},
+    {"speed", only("[\"standard\"]"), Support::kRefused, R"("fast")", "standard is accepted"},
+    {"stop", only("[]"), Support::kRefused, R"(["x"])", "use stop_sequences"},
+    {"n", only("[1]"), Support::kRefused, "2", "as are OpenAI's other fields about choices and logprobs"},
+};
+
+}  // namespace
+
+const FieldTable kMessageFields{"Anthropic's messages", "", kMessagePaths, kMessageRows};
+
+}  // namespace quire::reference

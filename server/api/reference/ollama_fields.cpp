@@ -1,0 +1,97 @@
+#include "server/api/reference/tables.h"
+
+namespace quire::reference {
+
+namespace {
+
+constexpr std::string_view kOllamaChatPaths[] = {"/api/chat"};
+constexpr FieldRow kOllamaChatRows[] = {
+    {"model", text(), Support::kSupported, R"("fake:latest")", ""},
+    {"messages", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
+     "content, thinking, tool_calls with objects for arguments, tool_name; images are refused"},
+    {"tools", array(), Support::kSupported,
+     R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])", "calls come whole"},
+    {"format", one_of("string|object"), Support::kSupported, R"({"type":"object"})", "json, or a schema"},
+    {"options", object(), Support::kSupported, R"({"temperature":0})", "see below"},
+    {"stream", boolean(), Support::kSupported, "false", "true by default"},
+    {"think", one_of("boolean|string"), Support::kSupported, "true",
+     "or low, medium, high; absent: as the template does it"},
+    {"keep_alive", one_of("string|number"), Support::kSupported, R"("5m")",
+     "accepted; the operator decides how long models stay. 0 without a prompt, which would unload one, is refused"},
+    {"logprobs", boolean(), Support::kSupported, "true", ""},
+    {"top_logprobs", integer(0, 20), Support::kConditional, "2", "needs logprobs"},
+    {"truncate", one_of("boolean|string"), Support::kSupported, "false",
+     "true (default): the oldest turns are left out of a chat that is too long"},
+    {"shift", boolean(), Support::kAccepted, "true", "accepted: a context is never shifted, its end is the answer's"},
+};
+
+constexpr std::string_view kOllamaPromptPaths[] = {"/api/generate"};
+constexpr FieldRow kOllamaPromptRows[] = {
+    {"model", text(), Support::kSupported, R"("fake")", ""},
+    {"prompt", text(), Support::kSupported, R"("x")", "a user's turn in the template"},
+    {"system", one_of("string|array"), Support::kSupported, R"("x")", ""},
+    {"raw", boolean(), Support::kSupported, "true", "the prompt as it stands, control tokens included"},
+    {"suffix", text(), Support::kConditional, R"("x")", "for models that fill in the middle"},
+    {"context", token_ids(), Support::kSupported, "[1,2]",
+     "token ids that an answer ended with: they stand before the prompt"},
+    {"template", only("[]"), Support::kRefused, R"("x")", "templates are the server's"},
+    {"images", only("[]"), Support::kRefused, R"(["aGk="])", "this model reads text only"},
+    {"format", one_of("string|object"), Support::kSupported, R"("json")", "as for chats"},
+    {"think", one_of("boolean|string"), Support::kSupported, "false", ""},
+    {"options", object(), Support::kSupported, R"({"num_predict":5})", ""},
+    {"stream", boolean(), Support::kSupported, "false", ""},
+    {"keep_alive", one_of("string|number"), Support::kSupported, "300", ""},
+    {"logprobs", boolean(), Support::kSupported, "true", ""},
+};
+
+constexpr std::string_view kOllamaOptionPaths[] = {"/api/generate"};
+constexpr FieldRow kOllamaOptionRows[] = {
+    {"num_predict", integer(-2, kMostInt32), Support::kSupported, "5", "-1, -2: up to the context's end"},
+    {"num_ctx", integer(1, kMostInt32), Support::kSupported, "512",
+     "bounds the request's context; more than the model's is the model's"},
+    {"num_keep", integer(-1, kMostInt32), Support::kAccepted, "4", "accepted: a context is never shifted"},
+    {"temperature", number(0, 100), Support::kSupported, "0", ""},
+    {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
+    {"top_p", number(0, 1), Support::kSupported, "0.5", ""},
+    {"min_p", number(0, 1), Support::kSupported, "0.1", ""},
+    {"typical_p", number(0, 1), Support::kSupported, "0.9", ""},
+    {"repeat_last_n", integer(-1, kMostInt32), Support::kSupported, "32", ""},
+    {"repeat_penalty", number(1e-6, 100), Support::kSupported, "1.2", ""},
+    {"presence_penalty", number(-2, 2), Support::kSupported, "1", ""},
+    {"frequency_penalty", number(-2, 2), Support::kSupported, "1", ""},
+    {"seed", integer(), Support::kSupported, "7", ""},
+    {"stop", text_or_texts(64), Support::kSupported, R"(["z"])", ""},
+    {"mirostat", integer(0, 2), Support::kSupported, "2", ""},
+    {"mirostat_tau", number(0, 100), Support::kSupported, "3", ""},
+    {"mirostat_eta", number(0, 1), Support::kSupported, "0.3", ""},
+    {"tfs_z", only("[1]"), Support::kRefused, "0.5", ""},
+    {"penalize_newline", only("[true]"), Support::kRefused, "false", ""},
+    {"n", only("[1]"), Support::kRefused, "2", ""},
+};
+
+constexpr std::string_view kOllamaEmbedPaths[] = {"/api/embed"};
+constexpr FieldRow kOllamaEmbedRows[] = {
+    {"model", text(), Support::kSupported, R"("fake")", ""},
+    {"input", one_of("string|array"), Support::kSupported, R"(["x","y"])", "a text or several; vectors of length 1"},
+    {"truncate", one_of("boolean|string"), Support::kSupported, "true",
+     "true by default: a text that is too long loses its end"},
+    {"dimensions", integer(1, kMostInt32), Support::kSupported, "2", ""},
+    {"options", object(), Support::kSupported, R"({"num_ctx":512})", "num_ctx"},
+    {"keep_alive", one_of("string|number"), Support::kSupported, R"("5m")", ""},
+};
+
+constexpr std::string_view kOllamaEmbeddingPaths[] = {"/api/embeddings"};
+constexpr FieldRow kOllamaEmbeddingRows[] = {
+    {"prompt", text(), Support::kSupported, R"("x")", "the vector as the model computed it"},
+};
+
+}  // namespace
+
+const FieldTable kOllamaChatFields{"Ollama's chats", "", kOllamaChatPaths, kOllamaChatRows};
+const FieldTable kOllamaPromptFields{"Ollama's prompts", "", kOllamaPromptPaths, kOllamaPromptRows};
+const FieldTable kOllamaOptions{"Ollama's options", "options", kOllamaOptionPaths, kOllamaOptionRows};
+const FieldTable kOllamaEmbedFields{"Ollama's embeddings", "", kOllamaEmbedPaths, kOllamaEmbedRows};
+const FieldTable kOllamaEmbeddingFields{"Ollama's embedding of one text", "", kOllamaEmbeddingPaths,
+                                        kOllamaEmbeddingRows};
+
+}  // namespace quire::reference

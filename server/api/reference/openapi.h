@@ -1,0 +1,13 @@
+// The API as an OpenAPI 3.1 document, made from the reference's tables. Pure; any thread.
+#pragma once
+
+#include "server/api/common/json.h"
+#include "server/api/reference/field_table.h"
+
+namespace quire::reference {
+
+Json openapi_document();
+// The JSON schema (draft 2020-12) of what a field may hold; the row's example fits it unless the row is refused.
+Json field_schema(const FieldRow& row);
+
+}  // namespace quire::reference

@@ -1,0 +1,19 @@
+// The tables of server/API.md: the endpoints, and each table of fields below its heading. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/api/reference/field_table.h"
+
+namespace quire::reference {
+
+// "## Completions: POST /v1/completions"
+std::string heading(const FieldTable& table);
+// The same page with its tables made anew: the first table below the heading of each field table, and of "##
+// Endpoints". Nothing else is changed; a heading of fields that no table has stays as it is.
+std::string with_tables(std::string_view page);
+// What a field may hold, in words: "number, 0 to 2".
+std::string type_words(const FieldType& type);
+
+}  // namespace quire::reference

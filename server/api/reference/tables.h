@@ -1,0 +1,38 @@
+// The tables by name, each in its API's file; field_tables() and operations() list them. Immutable.
+#pragma once
+
+#include "server/api/reference/field_table.h"
+
+namespace quire::reference {
+
+extern const FieldTable kGenerationFields;
+extern const FieldTable kChoiceFields;
+extern const FieldTable kConversationFields;
+extern const FieldTable kCompletionFields;
+extern const FieldTable kChatFields;
+extern const FieldTable kResponseFields;
+extern const FieldTable kMessageFields;
+extern const FieldTable kLlamaFields;
+extern const FieldTable kInfillFields;
+extern const FieldTable kTokenizeFields;
+extern const FieldTable kDetokenizeFields;
+extern const FieldTable kEmbeddingFields;
+extern const FieldTable kRerankFields;
+extern const FieldTable kScoreFields;
+extern const FieldTable kClassifyFields;
+extern const FieldTable kPoolingFields;
+extern const FieldTable kOllamaChatFields;
+extern const FieldTable kOllamaPromptFields;
+extern const FieldTable kOllamaOptions;
+extern const FieldTable kOllamaEmbedFields;
+extern const FieldTable kOllamaEmbeddingFields;
+extern const FieldTable kBatchFields;
+extern const FieldTable kPullFields;
+extern const FieldTable kRemoveFields;
+extern const FieldTable kLoadFields;
+extern const FieldTable kReplaceFields;
+extern const FieldTable kModelNameFields;
+
+extern const std::span<const OperationRow> kServerOperations;  // about the server itself
+
+}  // namespace quire::reference

@@ -1,0 +1,39 @@
+// `quire api`: the API's reference, as an OpenAPI document or as the tables of the page server/API.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "core/base/result.h"
+#include "server/api/reference/openapi.h"
+#include "server/api/reference/page.h"
+#include "server/cli/commands.h"
+
+namespace quire::cli {
+
+namespace {
+
+void print_page(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw StartupError("cannot read " + path);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  fmt::print("{}", reference::with_tables(page));
+}
+
+}  // namespace
+
+void add_api(CLI::App& app) {
+  auto page = std::make_shared<std::string>();
+  CLI::App* api = app.add_subcommand("api", "Print the API's reference as an OpenAPI 3.1 document");
+  api->add_option("--page", *page, "Print this Markdown file instead, with its tables of fields made anew")
+      ->type_name("FILE");
+  api->callback([page] {
+    if (!page->empty()) return print_page(*page);
+    fmt::print("{}\n", reference::openapi_document().dump(2));
+  });
+}
+
+}  // namespace quire::cli
