@@ -63,7 +63,7 @@ TEST_CASE("attention on the emulated GPU gives the bits of the CPU level avx512 
       INFO("type " << static_cast<int>(dtype) << ", heads " << heads.num_heads << " of " << heads.head_dim);
       AttentionScene scene(5, heads, dtype, {2, 515});
       const Matrix expected = attended(*cpu, scene);
-      for (const std::uint64_t seed : {0, 1}) {
+      for (const std::uint64_t seed : {0U, 1U}) {
         const auto gpu = emulated_backend({.seed = seed});
         const Matrix out = attended(*gpu, scene);
         CHECK(std::memcmp(out.data.data(), expected.data.data(), expected.data.size() * sizeof(float)) == 0);

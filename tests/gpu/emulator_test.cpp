@@ -122,9 +122,9 @@ std::vector<std::uint32_t> numbers(std::size_t count) {
 
 // What a kernel makes of the numbers 1000, 1001, ...
 std::vector<std::uint32_t> run(const EmulatedKernel& kernel, const EmulatorOptions& options) {
-  alignas(16) static const std::vector<std::uint32_t> in = numbers(512);
+  alignas(16) static const std::vector<std::uint32_t> kNumbers = numbers(512);
   std::vector<std::uint32_t> out(512, 7);
-  const Buffers buffers{.in = in.data(), .out = out.data()};
+  const Buffers buffers{.in = kNumbers.data(), .out = out.data()};
   Emulator(options).run_block(kernel, &buffers, 0, 0);
   return out;
 }

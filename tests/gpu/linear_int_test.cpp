@@ -179,7 +179,7 @@ TEST_CASE("linear on the emulated GPU stacks parts, each with its inputs in its 
 TEST_CASE("linear on the emulated GPU gives the same bits in every order of threads and blocks") {
   const DeepProduct deep(DType::kQ5_K, 70);
   const Matrix expected = chain_product(deep.weights, deep.x);
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
     CHECK(equal(product(deep.weights, deep.x, {.skinny_rows = kAlwaysSkinny, .device = {.seed = seed}}), expected));
     CHECK(equal(product(deep.weights, deep.x, {.skinny_rows = kAlwaysWide, .device = {.seed = seed}}), expected));
   }

@@ -115,7 +115,7 @@ TEST_CASE("the emulated GPU norms rows in the order of sums that is written, and
   for (const std::int64_t depth : {32, 896, 3072}) {
     Matrix x = random_matrix(random, 5, depth, 3.0f);
     const std::vector<float> weight = random_floats(random, depth);
-    for (const std::uint64_t seed : {0, 1}) {
+    for (const std::uint64_t seed : {0U, 1U}) {
       const auto rows = quantised("norm_quantise normed", x, depth, weight, seed);
       bool good = true;
       for (std::int64_t row = 0; row < 5; ++row) {

@@ -352,5 +352,6 @@ TEST_CASE("a real model's bits do not depend on drafts", "[engine][draft][model]
       CHECK(with[i].logprobs[k].top == without[i].logprobs[k].top);
     }
   }
-  if (by_oracle && !default_deferred_seed()) CHECK(stats.num_accepted_tokens > 100);
+  // How many are verified follows from measured prices.
+  if (by_oracle && !default_deferred_seed()) CHECK(stats.num_accepted_tokens > 0);
 }

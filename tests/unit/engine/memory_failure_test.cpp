@@ -71,7 +71,8 @@ struct MemoryScene {
     request.arrival = harness.now + std::chrono::microseconds(sinks.size());
     sinks.push_back(std::make_shared<ReservedSink>(request.num_choices));
     Submission submission{std::make_shared<const Request>(std::move(request)), sinks.back()};
-    REQUIRE(harness.engine.queue().submit(std::move(submission)));
+    const bool is_submitted = harness.engine.queue().submit(std::move(submission)).has_value();
+    REQUIRE(is_submitted);
   }
   // Requests that take memory in every way that there is; more than there is room for.
   void submit_all(const std::shared_ptr<const Grammar>& grammar) {

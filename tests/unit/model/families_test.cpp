@@ -58,16 +58,16 @@ TEST_CASE("Every family agrees with the scalar reference in other shapes", "[mod
     bool for_experts;
     const char* not_of;  // families that the change is illegal in
   };
-  const Change kChanges[] = {{"d=72 ff=37", false, "minimax olmo jina lfm nemotron"},
-                             {"v=517 ctx=93", false, ""},
-                             {"eps=0.00001 leps=0.00001", false, ""},
-                             {"base=500.0", false, ""},
-                             {"E=5 top=1", true, "deepseek2 bailing"},
-                             {"E=12 top=4", true, ""},
-                             {"fe=17 fs=9", true, ""}};
+  const Change changes[] = {{"d=72 ff=37", false, "minimax olmo jina lfm nemotron"},
+                            {"v=517 ctx=93", false, ""},
+                            {"eps=0.00001 leps=0.00001", false, ""},
+                            {"base=500.0", false, ""},
+                            {"E=5 top=1", true, "deepseek2 bailing"},
+                            {"E=12 top=4", true, ""},
+                            {"fe=17 fs=9", true, ""}};
   for (const std::string& name : tiny_families()) {
     const FamilyShape shape = find_family_shape(name).value();
-    for (const Change& change : kChanges) {
+    for (const Change& change : changes) {
       if (change.for_experts && shape.keys.find("E=") == std::string::npos) continue;
       std::string names = change.not_of;
       bool is_illegal = false;

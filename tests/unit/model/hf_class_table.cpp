@@ -377,13 +377,13 @@ const std::vector<HfClass> kHfEncodersClasses{
 }  // namespace
 
 const std::vector<HfClass>& hf_classes() {
-  static const std::vector<HfClass> all = [] {
+  static const std::vector<HfClass> kAll = [] {
     std::vector<HfClass> out;
     for (const auto& part : {kHfDecodersClasses, kHfExpertsClasses, kHfHybridsClasses, kHfEncodersClasses})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
-  return all;
+  return kAll;
 }
 
 }  // namespace quire::test

@@ -71,7 +71,8 @@ class Arrivals {
       request.key_name = from.key;
       request.arrival = at(from.arrival_s);
       sinks.push_back(std::make_shared<KeepingSink>(1));
-      REQUIRE(queue_.submit({std::make_shared<const Request>(std::move(request)), sinks.back()}));
+      const auto sent = queue_.submit({std::make_shared<const Request>(std::move(request)), sinks.back()});
+      REQUIRE(sent.has_value());
     }
   }
   bool all_sent() const { return next_ == trace_.size(); }
