@@ -16,7 +16,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server hostile fuzz packages test-packages \
+.PHONY: run test build lint tidy check asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz packages test-packages \
   fuzz-packages screenshots docs agents release image deb check-deploy clean
 
 run: build
@@ -117,6 +117,12 @@ screenshots: build/check/build.ninja
 	$(NINJA) -C build/check quire e2e_scripts
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
 	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
+
+# First paint, and a conversation of 2,000 messages, in Chromium.
+bench-page: build/check/build.ninja
+	$(NINJA) -C build/check quire e2e_scripts
+	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
+	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node page_bench.mjs
 
 # Coding agents, unmodified, in scripted sessions: their packages are a gigabyte.
 agents: build/check/build.ninja

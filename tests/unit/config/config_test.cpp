@@ -186,8 +186,11 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   CHECK(render_config(loaded(render_config(config))) == render_config(config));
 
   const auto models = [](const std::string& list) { return refusal("models: " + list + "\n"); };
-  CHECK(models("[{name: a}]").find("needs a 'path' for 'a'") != std::string::npos);
+  CHECK(models("[{name: a}]").find("needs a 'path' or 'hf' for 'a'") != std::string::npos);
   CHECK(models("[{path: a}]").find("needs a 'name'") != std::string::npos);
+  CHECK(models("[{name: a, path: x, hf: o/n}]").find("has both 'path' and 'hf' for 'a'") != std::string::npos);
+  CHECK(models("[{name: a, hf: n}]").find("needs OWNER/NAME[@REVISION][:QUANTISATION] for 'hf'") != std::string::npos);
+  CHECK(loaded("models: [{name: a, hf: 'o/n:Q8_0'}]\n").serve.models.front().model.hf == "o/n:Q8_0");
   CHECK(models("[{name: 'a b', path: x}]").find("for 'name'") != std::string::npos);
   CHECK(models("[{name: a, path: x, alias: b}]").find("does not know 'alias'; did you mean 'aliases'") !=
         std::string::npos);
