@@ -1,5 +1,6 @@
 #include "core/kv/tier_folder.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
@@ -11,7 +12,9 @@
 #include <exception>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "core/base/log.h"
@@ -38,6 +41,22 @@ int lock_of(const fs::path& folder) {
   if (file >= 0) close(file);
   errno = why;
   return -1;
+}
+
+struct FolderCloser {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+// Calls visit(path) for each file or folder in a folder. Where memory fails that is thrown: the standard library's
+// iterators would end the process.
+template <class Visit>
+void for_each_in(const fs::path& folder, Visit&& visit) QUIRE_REQUIRES(kKvIoThread) {
+  const std::unique_ptr<DIR, FolderCloser> opened(opendir(folder.c_str()));
+  if (opened == nullptr) return;
+  while (const dirent* const entry = readdir(opened.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") visit(folder / name);
+  }
 }
 
 std::uint64_t random_number() {
@@ -225,20 +244,20 @@ void TierFolder::trim_other_folders() const {
   std::error_code error;
   std::multimap<fs::file_time_type, std::pair<fs::path, std::int64_t>> folders;
   std::int64_t total = 0;
-  for (const fs::directory_entry& folder : fs::directory_iterator(options_.directory, error)) {
+  for_each_in(options_.directory, [&](const fs::path& folder) QUIRE_REQUIRES(kKvIoThread) {
     // Only folders of this tier's own naming are touched.
-    if (!folder.is_directory(error) || !folder.path().filename().string().starts_with("kv-")) continue;
+    if (!fs::is_directory(folder, error) || !folder.filename().string().starts_with("kv-")) return;
     std::int64_t bytes = 0;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder.path(), error))
-      bytes += static_cast<std::int64_t>(file.file_size(error));
+    for_each_in(folder, [&](const fs::path& file) { bytes += static_cast<std::int64_t>(fs::file_size(file, error)); });
     total += bytes;
-    if (folder.path() != folder_) folders.emplace(folder.last_write_time(error), std::pair(folder.path(), bytes));
-  }
+    if (folder != folder_) folders.emplace(fs::last_write_time(folder, error), std::pair(folder, bytes));
+  });
   for (const auto& [time, folder] : folders) {
     if (total <= options_.max_bytes) return;
     const int lock_file = lock_of(folder.first);
     if (lock_file < 0) continue;  // another process serves that model
-    fs::remove_all(folder.first, error);
+    for_each_in(folder.first, [&](const fs::path& file) { fs::remove(file, error); });
+    fs::remove(folder.first, error);
     close(lock_file);
     total -= folder.second;
   }
@@ -261,21 +280,21 @@ void TierFolder::find_records() {
   if (owns) trim_other_folders();
   TierEvents found;
   std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
-    if (file.path().filename() == kLockFile) continue;
+  for_each_in(folder_, [&](const fs::path& file) QUIRE_REQUIRES(kKvIoThread) {
+    if (file.filename() == kLockFile) return;
     std::optional<TierRecord> record;
-    if (file.path().extension() == kSuffix) record = read_record_head(file.path());
+    if (file.extension() == kSuffix) record = read_record_head(file);
     const bool ours = record && record->fingerprint == options_.fingerprint &&
-                      std::cmp_equal(record->tokens.size(), options_.block_size) && file.path() == path_of(record->key);
+                      std::cmp_equal(record->tokens.size(), options_.block_size) && file == path_of(record->key);
     if (ours) {
       found.push_back({.kind = TierEvent::Kind::kFound,
                        .key = record->key,
                        .record = *std::move(record),
-                       .file_bytes = static_cast<std::int64_t>(file.file_size(error))});
+                       .file_bytes = static_cast<std::int64_t>(fs::file_size(file, error))});
     } else if (owns) {
-      fs::remove(file.path(), error);
+      fs::remove(file, error);
     }
-  }
+  });
   found.sort([](const TierEvent& a, const TierEvent& b) { return a.record.position < b.record.position; });
   const std::lock_guard lock(mutex_);
   events_.splice(events_.end(), found);
