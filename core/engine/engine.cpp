@@ -168,7 +168,7 @@ void Engine::Impl::persist(Clock::time_point until) {
   bool has_more = true;
   while (has_more && healthy.load(std::memory_order_relaxed) && lower_tier_->wait_for_room(until)) {
     has_more = lower_tier_->persist_some(kBlocksPersistedAtOnce);
-    while (step(Clock::now())) {
+    while (Clock::now() < until && step(Clock::now())) {
     }
   }
   lower_tier_->end_persisting(until);

@@ -67,7 +67,8 @@ test("stop ends the answer, at the server too", { skip }, async (context) => {
   await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
   const metrics = await server.metrics();
   assert.ok(metrics["vllm:generation_tokens_total"] < kLong * kAnswers, "it was not computed to its end");
-  assert.equal(metrics["vllm:time_to_first_token_seconds_count"], 1, "the first token of a stopped answer is counted");
+  const numFirst = metrics["vllm:time_to_first_token_seconds_count"];
+  assert.ok(numFirst >= 1 && numFirst <= kAnswers, "the first tokens of a stopped request's answers are counted");
   const [text] = await answers(page);
   assert.ok(text.length >= 20, "what had come stays");
   assert.match(await page.innerText(".message.assistant footer"), /Stopped/);

@@ -220,7 +220,8 @@ test("answers have the members that the document promises", async () => {
     assert.ok(validate(await response.json()), `${path} ${JSON.stringify(validate.errors)}`);
   }
   for (const [path, item] of Object.entries(document.paths)) {
-    if (!item.get || path.includes("{") || path.startsWith("/admin") || path === "/is_sleeping" || path === "/metrics") continue;
+    if (!item.get || path.includes("{") || path.startsWith("/admin") || path === "/is_sleeping" || path === "/metrics" ||
+        path === "/v1/files" || path === "/v1/batches") continue;  // off here: batches.test.mjs has them
     const response = await fetch(server.url + path);
     assert.equal(response.status, 200, path);
     const validate = ajv.compile(item.get.responses["200"].content["application/json"].schema);

@@ -320,7 +320,7 @@ TEST_CASE("the admin's pages move models for admins only") {
   refused("/admin/models/load", {{"name", "a b"}, {"path", "x"}}, 400, "name");
   refused("/admin/models/load", {{"name", "a"}, {"path", 5}}, 400, "path");
   refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"kv_memory", 0}}, 400, "kv_memory");
-  refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"preload", true}}, 400, "preload");
+  refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"preload", 1}}, 400, "preload");
   refused("/admin/models/load", {{"name", "a"}, {"path", "x"}, {"aliases", {"b c"}}}, 400, "aliases");
   refused("/admin/models/replace", {{"name", "one"}}, 400, "path");
   refused("/admin/models/replace", {{"name", "one"}, {"path", "x"}, {"mode", "quickly"}}, 400, "mode");

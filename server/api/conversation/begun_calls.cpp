@@ -21,12 +21,6 @@ number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)?
 ws ::= [ \n]{0,16}
 )GBNF";
 
-bool is_python_name(const std::string& name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
 // "\"a\" | \"b\"": names have letters, digits and - _ . only.
 std::string alternatives(const std::vector<std::string>& names) {
   std::string text;
@@ -75,17 +69,6 @@ void add_tagged(const ToolFormat& format, const std::vector<std::string>& names,
   }
 }
 
-void add_pythonic(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
-  if (format.starts.empty() || !std::all_of(names.begin(), names.end(), is_python_name)) return;
-  StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
-  const std::string more = spec.parallel ? R"( (ws "," ws call)*)" : "";
-  const std::string lines = spec.parallel ? R"( ("\n" call)*)" : "";
-  tag.rules = "root ::= ws \"[\" ws call" + more + " ws \"]\" ws | \"\\n\" call" + lines + " \"\\n\"\ncall ::= (" +
-              alternatives(names) + ") \"(\" ws (arg (ws \",\" ws arg)*)? ws \")\"" + std::string(kPythonValues);
-  spec.triggers.push_back(tag.begin);
-  spec.tags.push_back(std::move(tag));
-}
-
 // Between the quotes of the format, whose first character is kept out of the text as a whole.
 void add_braced(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
@@ -115,12 +98,15 @@ std::optional<GrammarSpec> begun_calls_spec(const ToolFormat& format, const std:
     add_json(format, names, spec);
   } else if (format.syntax == CallSyntax::kTagged) {
     add_tagged(format, names, spec);
-  } else if (format.syntax == CallSyntax::kPythonic) {
-    add_pythonic(format, names, spec);
   } else if (format.syntax == CallSyntax::kBraced) {
     add_braced(format, names, spec);
   }
-  if (spec.tags.empty()) return std::nullopt;
+  // A format that begins its calls in a way that none of its tags has is left free.
+  const auto begins_tag = [&](const std::string& each) {
+    return std::any_of(spec.tags.begin(), spec.tags.end(),
+                       [&](const auto& tag) { return tag.begin.size() >= each.size() && tag.begin.starts_with(each); });
+  };
+  if (spec.tags.empty() || !std::all_of(spec.triggers.begin(), spec.triggers.end(), begins_tag)) return std::nullopt;
   return spec;
 }
 

@@ -170,61 +170,6 @@ TEST_CASE("memory that is exhausted anywhere in a step ends what needed it, and 
   CHECK(num_errors > 100);
 }
 
-TEST_CASE("memory that is exhausted while blocks move to the disk and back ends at most the request that lacks it",
-          "[engine][memory][tier]") {
-  const auto serve_all = [](const TemporaryFolder& folder, const std::function<void()>& before) {
-    HarnessOptions options{.num_blocks = 14};
-    options.deferred_seed.reset();
-    options.engine.kv_cache.host_tier_bytes = 400;
-    options.engine.kv_cache.disk_tier_path = folder.path().string();
-    options.engine.model_version = "fake";
-    Harness harness(options);
-    harness.model.sequences_a_step.reserve(10'000);
-    std::vector<std::shared_ptr<ReservedSink>> sinks;
-    before();
-    for (const int prompt : {1, 2, 3, 1, 2, 4, 1}) {  // each is pushed out by the next
-      Request request = request_of(made_tokens(40, prompt), 4);
-      request.id = std::to_string(sinks.size());
-      request.arrival = harness.now;
-      sinks.push_back(std::make_shared<ReservedSink>(1));
-      REQUIRE(harness.engine.queue().submit({std::make_shared<const Request>(std::move(request)), sinks.back()}));
-      while (sinks.back()->choices[0].num_finishes == 0) {
-        bool works = false;
-        {
-          const Fallible scope;
-          works = harness.step();
-        }
-        if (!works) std::this_thread::yield();  // the disk is awaited
-      }
-    }
-    CHECK(harness.engine.healthy());
-    CHECK(harness.engine.stats().num_blocks_used == 0);
-    return sinks;
-  };
-  const TemporaryFolder of_whole;
-  const auto whole = serve_all(of_whole, [] {});
-  std::int64_t num_before = 0;
-  for (bool has_failed = true; has_failed; num_before += 1) {
-    INFO("allocation " << num_before);
-    const TemporaryFolder folder;
-    const auto sinks = serve_all(folder, [&] { fail_next_allocation(num_before, FailsIn::kFallible); });
-    has_failed = !forget_failure();
-    int num_errors = 0;
-    for (std::size_t i = 0; i < sinks.size(); ++i) {
-      const ReservedSink::Choice& got = sinks[i]->choices[0];
-      REQUIRE(got.num_finishes == 1);
-      if (got.error != nullptr) {
-        CHECK(got.error->code == "out_of_memory");
-        ++num_errors;
-      } else {
-        CHECK(got.tokens == whole[i]->choices[0].tokens);
-      }
-    }
-    CHECK(num_errors <= 1);
-  }
-  CHECK(num_before > 100);
-}
-
 TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][memory]") {
   HarnessOptions options;
   options.deferred_seed.reset();

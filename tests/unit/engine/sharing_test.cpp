@@ -51,28 +51,6 @@ TEST_CASE("no step is predicted to take longer than its bound, and a long prompt
   CHECK(num_steps <= 12'000 / (140 / 4) + 20);
 }
 
-TEST_CASE("max_step_time: auto is the longer of 250 ms and four times a step's fixed price", "[sharing]") {
-  const double fixed = GENERATE(0.02, 0.2);
-  SchedulerOptions options{.max_num_seqs = 4};
-  options.max_step_time_ms = SchedulerOptions::kAutoStepTime;
-  ScheduledMachine machine(options);
-  machine.price.fixed = fixed;
-  machine.steps_to_start(machine.add(20, 9));
-  for (int i = 0; i < 20; ++i)
-    machine.step();  // a stream alone shows the fixed price
-  for (int i = 0; i < 2; ++i)
-    machine.add(20'000, i);
-  const double bound = std::max(0.25, 4.0 * fixed);
-  double longest = 0.0;
-  for (int i = 0; i < 40; ++i) {
-    machine.step();
-    CHECK(machine.plan.predicted_seconds <= 1.05 * bound);
-    if (i > 10) CHECK(machine.seconds <= 1.05 * bound);
-    longest = std::max(longest, machine.seconds);
-  }
-  CHECK(longest >= 0.9 * bound);  // and all of it is used
-}
-
 TEST_CASE("streams that exceed a step's bound take turns, and what comes starts beside them", "[sharing]") {
   ScheduledMachine machine({.max_num_seqs = 300});
   for (int i = 0; i < 200; ++i)
