@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "server/api/reference/page.h"
+
 namespace quire::reference {
 
 namespace {
@@ -65,16 +67,6 @@ Json type_schema(const FieldType& type) {
     case Kind::kTokenIds: return {{"type", with_null({"array"})}, {"items", {{"type", "integer"}, {"minimum", 0}}}};
   }
   return Json::object();
-}
-
-const char* support_name(Support support) {
-  switch (support) {
-    case Support::kSupported: return "supported";
-    case Support::kAccepted: return "accepted";
-    case Support::kConditional: return "conditional";
-    case Support::kRefused: return "refused";
-  }
-  return "";
 }
 
 // "/v1/chat/completions" to "v1_chat_completions": a name of components and operations.
@@ -237,7 +229,7 @@ Json field_schema(const FieldRow& row) {
   if (row.support == Support::kRefused) text = "refused" + (text.empty() ? "" : ": " + text);
   if (!text.empty()) schema["description"] = text;
   if (row.support != Support::kRefused) schema["examples"] = Json::array({Json::parse(row.example)});
-  schema["x-quire-support"] = support_name(row.support);
+  schema["x-quire-support"] = support_word(row.support);
   return schema;
 }
 

@@ -47,16 +47,6 @@ std::string range_words(const FieldType& type) {
   return fmt::format(", {} to {}", plain_number(type.low), plain_number(type.high));
 }
 
-std::string_view support_word(Support support) {
-  switch (support) {
-    case Support::kSupported: return "supported";
-    case Support::kAccepted: return "accepted";
-    case Support::kConditional: return "conditional";
-    case Support::kRefused: return "refused";
-  }
-  return "";
-}
-
 std::string field_rows(const FieldTable& table) {
   std::string text = "| field | | type | example | note |\n| --- | --- | --- | --- | --- |\n";
   for (const FieldRow& row : table.rows) {
@@ -80,6 +70,16 @@ bool is_table_line(std::string_view line) {
 }
 
 }  // namespace
+
+std::string_view support_word(Support support) {
+  switch (support) {
+    case Support::kSupported: return "supported";
+    case Support::kAccepted: return "accepted";
+    case Support::kConditional: return "conditional";
+    case Support::kRefused: return "refused";
+  }
+  return "";
+}
 
 std::string type_words(const FieldType& type) {
   switch (type.kind) {

@@ -13,6 +13,7 @@ std::string heading(const FieldTable& table);
 // The same page with its tables made anew: the first table below the heading of each field table, and of "##
 // Endpoints". Nothing else is changed; a heading of fields that no table has stays as it is.
 std::string with_tables(std::string_view page);
+std::string_view support_word(Support support);
 // What a field may hold, in words: "number, 0 to 2".
 std::string type_words(const FieldType& type);
 
