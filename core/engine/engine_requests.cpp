@@ -201,7 +201,9 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   publish();
   live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
-  if (latest_ != nullptr && latest_->names(generation)) latest_->ended.push_back(std::move(choice));
+  // Until the latest step is done: one before it may be in flight, too.
+  const auto names = [&](const Step& step) { return step.names(generation); };
+  if (latest_ != nullptr && std::ranges::any_of(steps_, names)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
