@@ -114,7 +114,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   share_prompts(plan);
   place_prompts(plan);
   plan.predicted_seconds = cost_.known() ? cost_.seconds(plan.terms) : 0.0;
-  if (!plan.empty()) kv_.take_due_copies(plan.transfers.copies);
+  if (plan.has_work()) kv_.take_due_copies(plan.transfers.copies);
 }
 
 void Scheduler::place_streaming(StepPlan& plan) {

@@ -1,7 +1,7 @@
 // StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
 // what became of it. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
 // Invariants: entries that continue a generation come first; moves are done before copies, and those before the entries
-// are computed. A plan may have moves alone.
+// are computed. A plan may have moves and copies alone.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,8 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
-  bool has_work() const { return !entries.empty() || !transfers.moves.empty(); }
+  // Copies may come alone, too: of a block that a sequence admitted here shares, and goes on in later.
+  bool has_work() const { return !entries.empty() || !transfers.moves.empty() || !transfers.copies.empty(); }
   // Room for steps of so many sequences.
   void reserve(std::size_t num_sequences) {
     entries.reserve(num_sequences);

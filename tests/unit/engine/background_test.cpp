@@ -177,3 +177,26 @@ TEST_CASE("under fair a key's background requests do not count against it", "[ba
   machine.steps_to_start(first);
   CHECK(second.num_generated() == 0);  // level: the one that came first
 }
+
+TEST_CASE("a background request that gets no rows when it is admitted keeps the block copied for it", "[background]") {
+  Request first = request_of(made_tokens(7, 1, 62), 0);
+  first.pooling = Pooling::kLast;
+  Request later = request_of(first.prompt, 12);
+  later.prompt.back() = TokenId{(first.prompt.back().value + 1) % 62};
+  for (const TokenId token : made_tokens(32, 2, 62))
+    later.prompt.push_back(token);
+  later.is_background = true;
+
+  Harness alone({.deferred_seed = std::nullopt});
+  const auto expected = alone.submit(later);
+  alone.run();
+
+  // A step in flight computes the first request's last row when the second one is admitted.
+  Harness harness({.deferred_seed = 1});
+  harness.submit(first);
+  harness.step();
+  const auto sink = harness.submit(later);
+  harness.run();
+  CHECK(harness.engine.stats().prefix_cache_hits == 6);
+  CHECK(sink->choices[0].tokens == expected->choices[0].tokens);
+}
