@@ -35,7 +35,7 @@ class Server {
   // Of the first TCP listener; 0 where there is none.
   std::uint16_t port() const;
   std::uint16_t admin_port() const;
-  void serve(std::shared_ptr<const Service> service);
+  void serve(std::shared_ptr<const ModelTable> models);
 
   // Begins the drain; a second call cuts at once.
   void stop();

@@ -36,16 +36,16 @@ enum class ServerPhase {
   kStopped,
 };
 
-// How a request gets a model that is not ready: LiveModels, behind what the sessions need of it. Any thread.
+// How a session wakes a model that is not ready: LiveModels' functions, set by connect_models. Any thread.
 struct ModelWaker {
-  using Told = std::function<void(std::optional<Error>)>;
-  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Told told)> wake =
+  using Done = std::function<void(std::optional<Error>)>;
+  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =
       &refuse;
   std::function<std::optional<std::chrono::milliseconds>(const std::string& name)> longest_wait = &never;
 
  private:
-  static void refuse(const std::string& name, const std::string&, std::int64_t, const Told& told) {
-    told(Error{ErrorKind::kUnavailable, "The model '" + name + "' is not ready", "model_loading", "model",
+  static void refuse(const std::string& name, const std::string&, std::int64_t, const Done& done) {
+    done(Error{ErrorKind::kUnavailable, "The model '" + name + "' is not ready", "model_loading", "model",
                std::chrono::seconds(1)});
   }
   static std::optional<std::chrono::milliseconds> never(const std::string&) { return std::nullopt; }
@@ -69,12 +69,6 @@ class LiveOperations {
  private:
   mutable std::mutex mutex_;
   std::unordered_set<std::shared_ptr<Mailbox>> live_;
-};
-
-// What the API serves once the models are loaded. Immutable after construction.
-struct Service {
-  explicit Service(ModelTable table) : models(std::move(table)) {}
-  ModelTable models;
 };
 
 // What sessions act by; a reload replaces it as a whole. Immutable after construction.
@@ -130,19 +124,20 @@ struct ServerState {
     const std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
   }
-  std::shared_ptr<const Service> service() const {
+  // The published table of models; null until the first one is published.
+  std::shared_ptr<const ModelTable> models() const {
     const std::lock_guard lock(mutex_);
-    return service_;
+    return models_;
   }
-  void set_service(std::shared_ptr<const Service> service) {
+  void set_models(std::shared_ptr<const ModelTable> models) {
     const std::lock_guard lock(mutex_);
-    service_.swap(service);  // the old one goes after the lock: it may hold the last of a model
+    models_.swap(models);  // the old table is destroyed after the unlock: it may hold a model's last reference
   }
 
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;
-  std::shared_ptr<const Service> service_;
+  std::shared_ptr<const ModelTable> models_;
 };
 
 }  // namespace quire

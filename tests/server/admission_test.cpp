@@ -25,7 +25,7 @@ class BoundedServer {
       : engine_(says("x"), queue), server_(options) {
     server_.start();
     auto model = fake_model(engine_.queue());
-    server_.serve(std::make_shared<Service>(ready_table(std::move(model))));
+    server_.serve(std::make_shared<const ModelTable>(ready_table(std::move(model))));
   }
   ~BoundedServer() { engine_.stop(); }
   BoundedServer(const BoundedServer&) = delete;

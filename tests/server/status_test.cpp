@@ -42,7 +42,7 @@ class StatusServer {
   explicit StatusServer(std::vector<TableEntry> entries, const ServerOptions& options = test_options())
       : server_(options) {
     server_.start();
-    server_.serve(std::make_shared<const Service>(ModelTable(std::move(entries))));
+    server_.serve(std::make_shared<const ModelTable>(std::move(entries)));
   }
   int status(const std::string& path) {
     HttpClient client(server_.port());
