@@ -95,7 +95,7 @@ void convert_keys(const KvHeadView& kv, const Places& places, std::int64_t begin
   }
 }
 
-// Tokens beyond the context, whatever lies in their place, become zeros.
+// Tokens beyond the context become zeros, whatever memory is in their place.
 template <class E>
 void convert_values(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
                     std::byte* values) {
