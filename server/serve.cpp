@@ -174,7 +174,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
-    // sessions hold what is left of the models; then those.
+    // sessions hold the last references to the models; then those.
     const std::shared_ptr<void> ended(nullptr, [&models, &pulls](void*) {
       pulls.stop();
       models.stop();

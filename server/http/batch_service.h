@@ -28,7 +28,7 @@ class BatchService {
   BatchService& operator=(const BatchService&) = delete;
 
   void start();
-  // Ends the calls under way, which are made again by the next process, and lets go of the folder.
+  // Ends the calls under way, which the next process makes again, and unlocks the folder.
   void stop();
   // After stop() of what posts to it.
   void join();
@@ -37,7 +37,7 @@ class BatchService {
   void post(std::function<void()> job);
 
   // The rest: batch thread only.
-  // Null where another process has the folder, or this one has let go of it.
+  // Null where another process has locked the folder, or after stop().
   BatchStore* store();
   // Something changed: what is due begins.
   void wake();

@@ -19,7 +19,7 @@ struct Admission {
   const ApiKey* key = nullptr;      // lives in the settings; null where no key is asked for
   std::optional<Response> refusal;  // to be sent instead of an answer
   bool sees_keys = false;           // may be shown the names of keys
-  std::vector<HeaderField> fields;  // for whichever response follows
+  std::vector<HeaderField> fields;  // for every response to this request
   QuotaTable::Lease lease;
 };
 

@@ -17,7 +17,7 @@ class Listener {
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Each throws StartupError where the address cannot be had.
+  // Each throws StartupError where the address cannot be bound.
   static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
   // Takes the place of a socket without a listener. `mode`: octal digits.
   static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& path,

@@ -26,7 +26,7 @@ class Mailbox {
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
-  // Ends the wait for good: with an error to tell the client, or without one where the client has left.
+  // Ends all waits: with an error for the client, or without one where the client has disconnected.
   void interrupt(std::optional<Error> error);
 
   // Ends one wait, with nothing in the batch where nothing came.

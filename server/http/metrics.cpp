@@ -50,7 +50,7 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
   using Type = prometheus::MetricType;
   const auto number = [](auto value) { return static_cast<double>(value); };
   const auto share = [&](auto part, auto whole) { return whole == 0 ? 0.0 : number(part) / number(whole); };
-  // Whichever runs out first.
+  // The one that runs out first.
   const double used =
       std::max(share(engine.num_blocks_used, engine.num_blocks), share(engine.num_parts_used, engine.num_parts));
   const auto gauge = [&](const char* name, const char* help, double value) {

@@ -64,7 +64,7 @@ class Metrics {
   // Their latencies since the start.
   LatencyCounts first_token_counts(const std::string& model) const;
   LatencyCounts gap_counts(const std::string& model) const;
-  // What requests tell of their model. At most kMaxModelLabels models have a label of their own.
+  // Metrics of finished requests, by model. At most kMaxModelLabels models have a label of their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
   void engine_times(const std::string& model, const FinishInfo& info);
   void request_params(const std::string& model, const Request& request);

@@ -62,7 +62,7 @@ Json report_json(const ModelReport& report) {
   return json;
 }
 
-// What is left of a model that was unloaded is its name.
+// After an unload only the model's name remains.
 std::string outcome_json(const ServerState& state, const std::string& name) {
   Json json{{"name", name}, {"state", model_state_name(ModelState::kUnloaded)}};
   for (const ModelReport& report : state.admin.models()) {

@@ -1,5 +1,5 @@
 // OperationDriver: runs one parsed operation for a session and writes what comes out of it. One thread at a time (the
-// session's io thread). Leaving it early, in whatever way, aborts what it submitted.
+// session's io thread). Destroying it early aborts what it submitted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,6 +1,6 @@
 // OperationRun: an operation's way through the engine, without a socket: submits its requests, feeds it their events.
 // A session's driver writes what comes out of it, a batch stores it. One thread at a time (its executor's). Destroying
-// it, in whatever state, aborts what it submitted.
+// it, in any state, aborts what it submitted.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -19,11 +19,11 @@ class Server {
   // Where sockets are handed over, they take the place of the addresses in the options, and are accepted from only once
   // there is a model: until then connections wait in their backlog.
   explicit Server(const ServerOptions& options, std::vector<HandedSocket> handed = {});
-  ~Server();  // cuts what is left
+  ~Server();  // cuts running requests
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Throws StartupError where the address cannot be had.
+  // Throws StartupError where the address cannot be bound.
   void start();
   // From SIGTERM and SIGINT on: the first drains, the second cuts at once. SIGHUP calls `on_hangup` on the admin
   // thread. Before start(), so that no signal is missed.

@@ -101,7 +101,7 @@ asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(const Call
   co_return std::move(read);
 }
 
-// The models are looked up anew each time: a request that waits while it holds them would keep others from their ends.
+// The table is read again each time: a waiting request that held it would delay the destruction of unloaded models.
 asio::awaitable<Result<ParsedCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
   const auto table = state_.models();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;

@@ -33,9 +33,9 @@ class LiveModels {
   LiveModels(const LiveModels&) = delete;
   LiveModels& operator=(const LiveModels&) = delete;
 
-  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: by what is left), and
-  // loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError, and
-  // Interrupted once `interrupted` says so.
+  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: chosen by the free
+  // memory), and loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError,
+  // and Interrupted once `interrupted` says so.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
   // Calls `publish` with the table now and after each change.

@@ -107,7 +107,7 @@ LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique
   std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
   Loaded loaded;
   loaded.promised = plan.total_bytes();
-  // The promise moves on with the model: what is left of the pointer may live longer.
+  // The promise moves with the model: the pointer itself may live longer.
   loaded.running = {
       model.release(), [this, thread = thread_, promise = std::move(promise)](RunningModel* ended) mutable {
         // A job must be copyable, what it holds is not.
@@ -303,7 +303,7 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
   }
   general_ = general;
   publish();
-  thread_->post([] {});  // times may have changed: it looks around anew
+  thread_->post([] {});  // times may have changed: the thread computes its next wake-up again
 }
 
 }  // namespace quire
