@@ -91,7 +91,7 @@ TEST_CASE("lists of 1,024 and 256 prompts leave places for a neighbour") {
   CHECK(second.receive().status == 200);
 }
 
-TEST_CASE("a list that found its queue full goes on in the places of its own") {
+TEST_CASE("a list that found its queue full continues in its own places") {
   BoundedServer server({.max_queued_requests = 2});
   HttpClient client(server.port());
   const HttpReply reply = client.post("/v1/completions", list_of(20));

@@ -68,7 +68,7 @@ class ModelsServer {
     }
     return ModelState::kUnloaded;
   }
-  // Holds the model: its engine can be spoken to even when its last request is about to end.
+  // Holds the model: its engine can be inspected even when its last request is about to end.
   std::shared_ptr<const ServedModel> served(const std::string& name) {
     return (*server_.state().models()->entry(name))->served;
   }
