@@ -9,11 +9,11 @@
 namespace quire {
 
 // POST /admin/models/pull: {"model": OWNER/NAME[@REVISION][:QUANTISATION]}. "stream": server-sent events; "wait":
-// false: 202 at once. "load": true takes it into service, as "name"; its first request loads it.
+// false: 202 at once. "load": true adds it to the served models, as "name"; its first request loads it.
 Result<AdminTask> admin_pull_model(ServerState& state, const Call& call);
 // POST /admin/models/remove: deletes {"model": ...} from the cache.
 Result<AdminTask> admin_remove_model(ServerState& state, const Call& call);
-// GET /admin/models/cache: what is in the cache, and what is being downloaded.
+// GET /admin/models/cache: lists the cached models and the downloads.
 Result<AdminTask> admin_list_cache(ServerState& state, const Call& call);
 
 // POST /api/pull: succeeds at once for a served model; any other is downloaded and served, which takes an admin key.

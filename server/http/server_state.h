@@ -1,5 +1,5 @@
-// ServerState: what all sessions of one server share. Any thread; each member says how.
-// LiveOperations: the operations in flight, so that a drain can count them and cut them.
+// ServerState: the state that all sessions of one server share. Any thread, as each member says. LiveOperations: the
+// operations in flight, so that a drain can count and cut them.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,8 @@ class TextPool;
 enum class ServerPhase {
   kStarting,  // alive, no model yet
   kServing,
-  kDelaying,  // draining: readiness is red, everything is still served
-  kRefusing,  // new work is refused, what runs may finish
+  kDelaying,  // draining: readiness fails, requests are still served
+  kRefusing,  // new requests are refused, running ones may finish
   kStopped,
 };
 
@@ -51,7 +51,7 @@ struct ModelWaker {
   static std::optional<std::chrono::milliseconds> never(const std::string&) { return std::nullopt; }
 };
 
-// How often the configuration was read again. Any thread.
+// Counts of configuration reloads. Any thread.
 struct ReloadCounts {
   std::atomic<std::int64_t> num_all{0};
   std::atomic<std::int64_t> num_failed{0};
@@ -71,7 +71,7 @@ class LiveOperations {
   std::unordered_set<std::shared_ptr<Mailbox>> live_;
 };
 
-// What sessions act by; a reload replaces it as a whole. Immutable after construction.
+// The settings that sessions use; a reload replaces them as a whole. Immutable after construction.
 struct Settings {
   explicit Settings(const ServerOptions& server_options)
       : options(server_options),
@@ -108,7 +108,7 @@ struct ServerState {
   StreamStore streams;
   StatusHistory history;
   AdminActions admin;  // set before the first session
-  ModelWaker waker;    // set before the first session; else what is not ready stays so
+  ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;              // null: none are exported
   TextPool* text = nullptr;                               // set before the first session

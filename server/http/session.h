@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// One more of something, as long as this lives.
+// Adds to a counter for its lifetime.
 class Counted {
  public:
   explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
@@ -35,7 +35,7 @@ class Counted {
 
 class Session {
  public:
-  // `is_admin`: it came in by the admin listener.
+  // `is_admin`: the connection came by the admin listener.
   Session(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
       : state_(state), transport_(std::move(transport)), is_admin_(is_admin), fresh_(std::in_place, state.num_fresh) {}
 
