@@ -33,7 +33,8 @@ asio::awaitable<bool> Session::resume_stream() {
       stream && error == std::errc() && end == digits.data() + digits.size() && !stream->after(number, nullptr).lost;
   if (!usable) {
     Response response = error_response(
-        404, "stream_not_found", "There is no stream of this request id that can be gone on with after this event");
+        404, "stream_not_found",
+        "No stream of this request id can be resumed after this event: send the request without Last-Event-ID");
     co_return co_await respond(std::move(response));
   }
   stream->add_reader();

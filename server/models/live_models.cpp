@@ -272,8 +272,8 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   outcome.report(std::move(done));
 }
 
-// What serves meanwhile goes on, or drains to be unloaded; what was to be loaded becomes `after` as soon as the loader
-// has noticed.
+// The model that serves meanwhile continues, or drains to be unloaded; what was to be loaded becomes `after` as soon as
+// the loader has noticed.
 void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome) {
   log::info("the load of {} is given up", entry->spec.name);
   entry->loading.request_stop();

@@ -197,7 +197,7 @@ test("a drain ends a pull, which keeps what it has", async () => {
   other.signal("SIGTERM");
   const answer = await pull;
   assert.equal(answer.status, 503);
-  assert.match((await answer.json()).error.message, /stopped: another one goes on where it ended/);
+  assert.match((await answer.json()).error.message, /stopped: the next one continues where it ended/);
   assert.deepEqual(await other.ended(), { code: 0, signal: null });
   assert.match(readdirSync(join(folder, "third", "models--owner--large", "blobs"))[0], /\.incomplete$/);
 });
