@@ -98,7 +98,7 @@ class Server::Impl {
   bool stopping() const { return num_stops_.load() > 0; }
 
   void serve(std::shared_ptr<const ModelTable> models) {
-    state_.set_models(std::move(table));
+    state_.set_models(std::move(models));
     auto starting = ServerPhase::kStarting;
     if (!state_.phase.compare_exchange_strong(starting, ServerPhase::kServing)) return;
     for (const auto& listener : listeners_) {
@@ -332,7 +332,7 @@ std::uint16_t Server::admin_port() const {
   return impl_->port(true);
 }
 void Server::serve(std::shared_ptr<const ModelTable> models) {
-  impl_->serve(std::move(table));
+  impl_->serve(std::move(models));
 }
 void Server::stop() {
   impl_->stop();
