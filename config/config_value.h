@@ -1,4 +1,4 @@
-// ConfigValue: one node of a configuration before its meaning is known, with the line it stands in. Value type.
+// ConfigValue: one node of a configuration before its meaning is known, with its line number. Value type.
 #pragma once
 
 #include <string>

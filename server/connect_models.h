@@ -1,4 +1,4 @@
-// connect_models: gives the sessions and the admin's pages what they need of the live models. Before the first session.
+// connect_models: connects the server's sessions and admin handlers to LiveModels. Before the first session.
 #pragma once
 
 #include "server/http/server_state.h"

@@ -60,10 +60,10 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   const auto period = watchdog_period();
   if (!period) return;
   server.repeat(*period / 2, [&server, &notifier, watchdogs = std::map<const RunningModel*, Watchdog>()]() mutable {
-    const auto service = server.state().service();
+    const auto table = server.state().models();
     std::map<const RunningModel*, Watchdog> watched;
     bool alive = true;
-    for (const TableEntry& model : service->models.entries()) {
+    for (const TableEntry& model : table->entries()) {
       if (!model.running) continue;
       const RunningModel& running = *model.running;
       const auto before = watchdogs.find(&running);
@@ -104,10 +104,10 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options,
     return server.stopping();
   };
   models.start(model_specs(options), engine_options(options), between_tensors);
-  models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const Service>(table)); });
-  const auto service = server.state().service();
+  models.publish_to([&server](const ModelTable& table) { server.serve(std::make_shared<const ModelTable>(table)); });
+  const auto table = server.state().models();
   std::string names;
-  for (const TableEntry& model : service->models.entries()) {
+  for (const TableEntry& model : table->entries()) {
     if (model.served) names += (names.empty() ? "" : ", ") + model.name;
   }
   if (!options.models.empty()) names = "the server with " + (names.empty() ? "no model yet" : names);
@@ -174,7 +174,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
-    // sessions hold what is left of the models; then those.
+    // sessions hold the last references to the models; then those.
     const std::shared_ptr<void> ended(nullptr, [&models, &pulls](void*) {
       pulls.stop();
       models.stop();

@@ -1,4 +1,4 @@
-// Pooling: how a text's hidden states become what is asked of them in place of new tokens. Any thread.
+// Pooling: how a text's hidden states become an embedding or scores instead of new tokens. Any thread.
 #pragma once
 
 #include <cstdint>

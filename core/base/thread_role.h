@@ -23,7 +23,7 @@ namespace quire {
 
 class QUIRE_CAPABILITY("thread role") ThreadRole {
  public:
-  // The caller vouches that this thread has the role: the loop that is the thread, or a test that stands in for it.
+  // The caller asserts that this thread has the role: the thread's own loop, or a test that acts as that thread.
   void assume() const QUIRE_ASSUMES(this) {}
 };
 

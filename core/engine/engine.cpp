@@ -225,7 +225,7 @@ void Engine::stop() {
   if (impl_->thread.joinable()) {
     impl_->thread.join();
   } else {
-    kEngineThread.assume();  // it never ran, or has ended: the caller stands in for it
+    kEngineThread.assume();  // it never ran, or has ended: the caller acts as it
     impl_->shut_down();
   }
 }

@@ -103,7 +103,7 @@ void Engine::Impl::submit(Step& step) {
   meter_.end_phase(step.record, StepPhase::kForward);
 }
 
-// The tokens before those to be drawn are known by now. A generation that has ended since the submission, or goes on
+// The tokens before those to be drawn are known by now. A generation that has ended since the submission, or continues
 // with forced text, needs no token.
 void Engine::Impl::draw(Step& step) {
   step.draws.clear();

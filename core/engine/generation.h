@@ -51,9 +51,9 @@ struct Generation : Sequence {
 
   bool has_ended() const { return state == State::kDone; }
   bool draws() const { return request->pooling == Pooling::kNone && request->sampling.max_tokens > 0; }
-  // What is wanted of the next `num_tokens` rows. ends: they reach the sequence's last token.
+  // The results needed of the next `num_tokens` rows. ends: they reach the sequence's last token.
   WantedRows wanted_rows(std::int64_t num_tokens, bool ends) const;
-  // A grammar's mask, or the one token that its forced text goes on with. False where nothing is forbidden.
+  // A grammar's mask, or the one token that its forced text continues with. False where every token is allowed.
   bool fill_mask(std::span<std::uint32_t> mask);
 
   // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where

@@ -20,7 +20,7 @@ std::size_t useful_drafts(std::size_t most, double rate) {
 
 }  // namespace
 
-// It goes on with one row, of its last token, whose draw is free.
+// It continues with one row, of its last token, drawn without a draft.
 bool Generation::can_draft() const {
   return draws() && !finish && num_generated > 0 && streams() && num_pending == 0 && forced.empty() &&
          live->num_unforked == 0;

@@ -60,7 +60,7 @@ Result<QueueTicket> RequestQueue::reserve(const std::string& key_name, std::int6
 }
 
 Result<void> RequestQueue::submit(Submission submission) {
-  QueueTicket refused_ticket;  // given back after the lock is released
+  QueueTicket refused_ticket;  // released after the unlock
   {
     const std::lock_guard lock(mutex_);
     QueueTicket& ticket = submission.ticket;

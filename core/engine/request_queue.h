@@ -42,7 +42,7 @@ struct ServiceRate {
 
 class RequestQueue;
 
-// A request's share of what may wait, given back when it starts to run or is destroyed, whichever is first.
+// A request's share of the queue's limits, released when it starts to run or is destroyed, whichever is first.
 // One thread at a time; movable. Must not outlive its queue.
 class QueueTicket {
  public:

@@ -1,5 +1,5 @@
 // Grammar: a compiled constraint on the text of a generation, shared by the sequences that use it; Immutable after
-// construction. GrammarState: where one sequence stands in it; Engine thread only. Invariant: never fails open: after
+// construction. GrammarState: one sequence's position in it; Engine thread only. Invariant: never fails open: after
 // any accepted prefix the mask allows exactly the tokens that keep the text completable.
 #pragma once
 

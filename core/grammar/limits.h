@@ -33,7 +33,7 @@ struct GrammarLimits {
   // refused.
   std::size_t max_bytes = std::size_t{128} << 20;
   std::size_t max_client_bytes = std::size_t{64} << 20;
-  std::size_t max_prepared_bytes = std::size_t{128} << 20;  // masks and the like; beyond, preparing starts anew
+  std::size_t max_prepared_bytes = std::size_t{128} << 20;  // of masks; above it all are dropped and prepared again
 };
 
 }  // namespace quire

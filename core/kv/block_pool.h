@@ -30,7 +30,7 @@ class BlockPool {
   // From now on the block leaves after those that were not favoured. A caller that favours a block favours those before
   // it.
   void favour(BlockId block) { links_[index(block)].is_favoured = true; }
-  // Says of a block, until it is shared or released again, that its content is cheaper made anew than kept elsewhere.
+  // Marks a block, until it is shared or released again, as cheaper to recompute than to keep in a lower tier.
   void set_forgettable(BlockId block, bool forgettable) { links_[index(block)].is_forgettable = forgettable; }
   bool is_forgettable(BlockId block) const { return links_[index(block)].is_forgettable; }
   // Marks a cached block as the most recently used.

@@ -239,7 +239,7 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
   }
 }
 
-// Where the same content is in the tree already, the table takes that block and its own is let go: by batch invariance
+// Where the same content is in the tree already, the table takes that block and its own is freed: by batch invariance
 // both hold the same numbers, and one path per content keeps every entered block reachable.
 void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content) {
   BlockId& own = table.blocks[as_size(table.num_entered)];

@@ -70,7 +70,7 @@ class KvCacheListener {
   virtual void before_part_leaves(PrefixNode node) = 0;
   // A table whose prefix is being restored is closed.
   virtual void before_close(BlockTable& table) = 0;
-  // A running sequence lacks room: gives back blocks that are only held to be handed over; false where there are none.
+  // A running sequence lacks blocks: frees those that are only held to be handed over; false where there are none.
   virtual bool give_way() = 0;
 };
 
@@ -107,8 +107,8 @@ class KvCache {
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
   // Where in a prompt snapshots are to be made, and chunks to end; ascending, at ends of blocks. A little before its
   // end, since what a template adds there is often not repeated in the conversation's next turn; after its first
-  // message, which many conversations begin with; and before its last one, which may be asked anew. message_ends: the
-  // tokens up to the end of each message.
+  // message, which many conversations begin with; and before its last one, which a client may ask again. message_ends:
+  // the tokens up to the end of each message.
   std::vector<std::int64_t> snapshot_borders(std::int64_t num_prompt_tokens,
                                              std::span<const std::int64_t> message_ends) const;
   // A snapshot is made at least after so many computed tokens, besides those
@@ -118,14 +118,14 @@ class KvCache {
   void take_due_copies(std::vector<BlockCopy>& copies);
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
-  // Gives the recurrent state back, which stands after other tokens than the table.
+  // Frees the recurrent state, which was computed from other tokens than the table's.
   void drop_state(BlockTable& table);
   // The next step takes the recurrent state over drafts: a copy of it is kept from before, where more than `num_others`
-  // places could be had. False, and nothing changed, where not.
+  // places are free. False, and nothing changed, where not.
   bool keep_state_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies);
   // All drafts of that step were right, or the state is that from before the step again.
   void settle_drafts(BlockTable& table, bool all_right);
-  // Lets go of all blocks, last first; computed content stays findable until its room is needed. A recurrent state
+  // Frees all blocks, last first; computed content stays in the cache until its blocks are needed. A recurrent state
   // becomes a snapshot: it must stand after num_computed tokens.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                WhenEvicted when_evicted = WhenEvicted::kOffered);
@@ -135,7 +135,7 @@ class KvCache {
   PrefixIndex& mutable_index() { return index_; }
   // The key of the table's block number `index`, which `tokens` fill.
   const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
-  // The table, all of whose blocks are entered, goes on with `node`, a child of where it stands: with the block that
+  // The table, all of whose blocks are entered, continues with `node`, a child of its present node: with the block that
   // the node has, or a new one whose content the caller writes at once. kNoBlock, and nothing changed, without room.
   struct Taken {
     BlockId block = kNoBlock;

@@ -70,7 +70,7 @@ std::int64_t KvCache::tokens_with_parts(const BlockTable& table, std::int64_t nu
   return (table.pinned_end + num_parts) * block_size_;
 }
 
-// What a sequence that goes on from num_matched blocks is sure to have beside those of them that it keeps.
+// The blocks that a sequence continuing from num_matched blocks is promised, beside those that it keeps.
 std::int64_t KvCache::parts_to_promise(std::int64_t num_matched, std::int64_t num_tokens) const {
   const std::int64_t num_kept = num_matched - first_kept(num_matched * block_size_);
   return std::max<std::int64_t>(0, std::min(blocks_for(num_tokens) - num_matched, parts_per_sequence() - num_kept));
@@ -194,7 +194,7 @@ void KvCache::unpin_behind(BlockTable& table, std::int64_t num_computed) {
   table.num_promised += num_again;
 }
 
-// Those of the end are needed where the sequence goes on: the table was the last to use them, and they are kept.
+// The last ones are needed if the conversation continues: the table was the last to use them, and they are kept.
 void KvCache::unpin_all(BlockTable& table) {
   for (; table.pinned_begin < table.pinned_end; ++table.pinned_begin) {
     parts_.keep(table.blocks[place(table.pinned_begin)]);

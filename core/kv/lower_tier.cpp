@@ -105,7 +105,7 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
   PrefixNode node = restore.table->root;
   bool is_below = false;         // something of the prefix so far
   std::int64_t last_below = -1;  // the last block of it whose extra is below alone
-  std::int64_t first_whole = 0;  // since there all extras are to be had
+  std::int64_t first_whole = 0;  // from here on all extras are available
   std::int64_t num_found = 0;    // blocks, up to where the sequence can go on
   bool is_found_below = false;
   for (std::int64_t index = 0; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
@@ -149,7 +149,7 @@ std::int64_t LowerTier::first_with_extra(std::int64_t num_blocks) const {
   return kv_.has_window() ? kv_.first_kept(num_blocks * kv_.block_size()) : num_blocks - 1;
 }
 
-// The last block comes with the state that the sequence goes on from, the last ones with the parts that it sees.
+// The last block comes with the state that the sequence continues from, the last ones with the parts that it sees.
 bool LowerTier::lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const {
   return index >= first_with_extra(restore.num_blocks) && !pool_has_extra(node);
 }
@@ -240,7 +240,7 @@ BlockPayload LowerTier::payload_of(PrefixNode node, bool with_extra) const {
   return with_extra && !has_extra(std::ssize(*payload)) ? nullptr : payload;
 }
 
-// The restore goes on with the node's block, which stays until it has ended; what is new of it is named in `load`.
+// The restore continues with the node's block, which is kept until it has ended; its new parts are listed in `load`.
 // False without room.
 bool LowerTier::hold(Restore& restore, PrefixNode node, BlockMove* load) {
   const bool with_part = kv_.has_window() && restore.held.num_entered >= first_with_extra(restore.num_blocks);
@@ -306,7 +306,7 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
   if (bytes_out > 0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
 }
 
-// Asks the disk for what comes next, as far as it may be in flight. False where the very next is not to be had.
+// Reads the next blocks from the disk, up to the bytes allowed in flight. False where the very next is not available.
 bool LowerTier::read_ahead(const Restore& restore) {
   if (disk_ == nullptr) return false;
   const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
@@ -351,7 +351,7 @@ LowerTier::Restores::iterator LowerTier::finish(Restores::iterator restore) {
   return restores_.erase(restore);
 }
 
-// What arrived for a restore that has ended is let go of; another one that needs it asks again.
+// Blocks that arrived for a restore that has ended are dropped; another one that needs them reads them again.
 void LowerTier::drop_unwanted() {
   for (auto each = arrived_.begin(); each != arrived_.end();) {
     const bool is_wanted = std::any_of(restores_.begin(), restores_.end(),
@@ -406,7 +406,7 @@ void LowerTier::keep_below(PrefixNode node) {
   if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
   try {
     move_out(node, with_extra, to_host, to_disk);
-  } catch (const std::bad_alloc&) {  // it is not kept: it is made anew
+  } catch (const std::bad_alloc&) {  // it is not kept, but recomputed
   }
 }
 

@@ -1,6 +1,6 @@
 // LowerTier: decides what moves between the KV cache and the tiers below it, host memory and disk; a step's executor
 // does it. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted sequence is
-// so swapped out, no more of it than room is needed for), unless it is cheaper made anew; what a request could use
+// so swapped out, no more than the blocks that are needed), unless it is cheaper to recompute; what a request could use
 // comes back before it is started, if that is cheaper than computing it. Prices are averages of what was measured; one
 // that is refused falls by a hundredth each time, so that it is tried again. With a block goes its extra: the
 // recurrent state that stands behind it, or its part for windows where that is worth keeping. Invariants: a step moves
@@ -69,7 +69,7 @@ class LowerTier : public KvCacheListener {
   // Whether the disk takes another block now.
   bool has_disk_room() const { return disk_ != nullptr && can_write(block_bytes_); }
   // Moves what is cached to the disk, of the pool's next `num_blocks` as much as there is room and a step's share;
-  // false once all of it has been looked at (and the next call begins anew).
+  // false once all of it has been looked at (and the next call starts from the beginning).
   bool persist_some(std::int64_t num_blocks);
   // Only at the engine's end, which waits for the disk: for room, false where `until` comes first or it takes nothing;
   // then for all to be written. What has not been at `until` is dropped.

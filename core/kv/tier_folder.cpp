@@ -263,7 +263,7 @@ void TierFolder::trim_other_folders() const {
   }
 }
 
-// What fails, memory included, leaves files unknown: they stay until the folder is loaded anew.
+// A failure, of memory too, leaves files unlisted: they stay until the folder is loaded again.
 void TierFolder::load() noexcept {
   try {
     find_records();
@@ -314,7 +314,7 @@ void TierFolder::remove_one(const ChainKey& key) noexcept {
   try {
     std::error_code ignored;
     fs::remove(path_of(key), ignored);
-  } catch (const std::exception&) {  // the file stays until the folder is loaded anew
+  } catch (const std::exception&) {  // the file stays until the folder is loaded again
   }
 }
 

@@ -65,7 +65,7 @@ class TierFolder {
   // record's number.
   void write(TierEvents write) noexcept;
   void read(TierEvents read) noexcept;
-  // Where there is no memory for that, the file stays until the folder is loaded anew.
+  // Where there is no memory for that, the file stays until the folder is loaded again.
   void remove(const ChainKey& key) noexcept;
   // Moves at most `most` events to the end of `out`.
   void take_events(TierEvents& out, std::size_t most) noexcept;

@@ -49,7 +49,7 @@ class WindowPool {
   // `to`, which has no part, takes over that of `from`, with its pins.
   void move(BlockId from, BlockId to);
 
-  // Parts that are set aside for a sequence, which ones is open; fulfil() gives them back, mostly to assign them.
+  // A number of parts reserved for a sequence, not yet chosen; fulfil() ends the reservation, mostly to assign them.
   void promise(std::int64_t num_parts);
   void fulfil(std::int64_t num_parts);
 

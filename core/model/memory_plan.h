@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What is asked for does not fit into the memory there is; the line says how much of what.
+// The configured sizes do not fit into memory; the line says how much each takes.
 class MemoryShortage : public StartupError {
  public:
   using StartupError::StartupError;

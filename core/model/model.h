@@ -28,7 +28,7 @@ struct StepArrays {
   std::span<const std::int32_t> adapters{};    // [sequences] -1: none
   std::span<const std::int8_t> token_types{};  // [rows] 1: of the second text of a pair; empty: all 0
   std::span<const std::int32_t> states{};      // [sequences] where a recurrent layer keeps its state; -1: nowhere
-  StateStorage* state_storage = nullptr;       // of which those are; a sequence that begins here begins anew
+  StateStorage* state_storage = nullptr;  // of which those are; a sequence that begins here begins with an empty state
 
   AttentionBatch window{};              // as `attention`, of layers that keep parts of blocks
   KvStorage* window_storage = nullptr;  // of those parts; null: these layers keep as much as the others

@@ -37,7 +37,7 @@ struct Request {
   std::shared_ptr<const Grammar> grammar;         // may be null
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
-  bool reports_progress = false;       // events tell how much of the prompt is computed
+  bool reports_progress = false;       // events report how much of the prompt is computed
   std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};

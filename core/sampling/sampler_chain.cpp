@@ -18,7 +18,7 @@ constexpr SamplerStep kTemperatureFirst[] = {SamplerStep::kPenalties,   SamplerS
 constexpr SamplerStep kTemperatureLast[] = {SamplerStep::kPenalties, SamplerStep::kDry,      SamplerStep::kTopNSigma,
                                             SamplerStep::kTopK,      SamplerStep::kTypicalP, SamplerStep::kTopP,
                                             SamplerStep::kMinP,      SamplerStep::kXtc,      SamplerStep::kTemperature};
-// Mirostat stands in the place of the filters and penalties.
+// Mirostat replaces the filters and penalties.
 constexpr SamplerStep kOfMirostat[] = {SamplerStep::kTemperature};
 
 std::span<const SamplerStep> steps_of(const SamplingParams& params) {

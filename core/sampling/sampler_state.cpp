@@ -33,7 +33,7 @@ bool penalizes(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F || params.presence_penalty != 0.0F;
 }
 
-// A window is counted anew at each token: it is short, and what leaves it would have to be counted back.
+// The window is counted again at each token: it is short, and tokens that leave it would have to be subtracted.
 bool counts_needed(const SamplingParams& params) {
   return penalizes(params) && !params.penalty_last_n;
 }

@@ -1,10 +1,10 @@
-// Scheduler: decides each step: who runs, how many tokens each, who must give its blocks back. Engine thread only.
-// Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails changes nothing.
-// Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at least one
-// sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the policy
-// ages it, then older), a choice of a request also for another request's first place, a background one for any other;
-// one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a part of
-// the places and, beside others, of a step's time.
+// Scheduler: plans each step: the sequences that run, the tokens of each, the sequences that are preempted. Engine
+// thread only. Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails
+// changes nothing. Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at
+// least one sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the
+// policy ages it, then older), a choice of a request also for another request's first place, a background one for any
+// other; one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a
+// part of the places and, beside others, of a step's time.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class Scheduler {
   // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
   // blocks; without one it waits like any other, and finds the computed blocks when it starts.
   void fork(Sequence& parent, Sequence& child);
-  // Lets go of everything the sequence holds: it has ended, or is no longer wanted. Not while it is in an uncommitted
+  // Frees everything the sequence holds: it has ended or was aborted. Not while it is in an uncommitted
   // plan.
   void finish(Sequence& sequence);
 
@@ -159,7 +159,8 @@ class Scheduler {
   bool is_oldest(const Sequence& head) const;
   bool is_served(const Candidate& candidate) const;
   Sequence* choose_displaced(const Sequence& waiting) const;
-  // Whom a waiting sequence leaves tokens to, and how many of its prompt are computed when it goes on.
+  // The running sequence that a waiting one depends on, and how much of the prompt must be computed before it
+  // continues.
   struct Park {
     Sequence* behind = nullptr;
     std::int64_t until = 0;

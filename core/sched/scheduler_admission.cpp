@@ -166,7 +166,7 @@ bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
   return true;
 }
 
-// A sequence never waits for a waiting one: the other is running, and goes on whatever this sequence does.
+// A sequence never waits for a waiting one: the other is running, and continues whatever this sequence does.
 Scheduler::Park Scheduler::computed_by_another(const Sequence& sequence, const PrefixMatch& match) const {
   const std::int64_t position = (std::int64_t{sequence.table.num_entered} + match.num_blocks) * kv_.block_size();
   const std::int64_t useful = std::min<std::int64_t>(kv_.block_size(), sequence.prefix_limit() - position);

@@ -39,7 +39,7 @@ void Scheduler::displace_background(StepPlan& plan) {
   }
 }
 
-// Beside other sequences those of the background go on as far as their part of the step reaches, the oldest first;
+// Beside other sequences those of the background continue as far as their part of the step reaches, the oldest first;
 // alone they have the whole step.
 void Scheduler::choose_background() {
   StepTerms terms;

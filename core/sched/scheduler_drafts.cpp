@@ -59,7 +59,7 @@ std::int64_t Scheduler::most_drafts() const {
   return std::min(most, has_prompts ? budget_ / 2 : budget_);
 }
 
-// Only a sequence whose last token is computed in the step can go on with a draft.
+// Only a sequence whose last token is computed in the step can have a draft.
 void Scheduler::collect_drafted(const StepPlan& plan) {
   drafted_.clear();
   const StepPrice price = cost_.price();

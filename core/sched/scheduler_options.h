@@ -16,7 +16,7 @@ enum class SchedulerPolicy {
 
 // How a sequence that must give its blocks up gets back to where it was.
 enum class Preemption {
-  kCheaper,    // whichever of the two costs less for it, as measured
+  kCheaper,    // the cheaper of the two for this sequence, as measured
   kSwap,       // its blocks go to the host tier as their room is needed, and come back
   kRecompute,  // what was evicted of it is computed again
 };

@@ -69,7 +69,7 @@ struct Sequence {
   std::int64_t num_scheduled = 0;       // tokens in the plan being made
   std::int32_t num_bypassed = 0;        // times a later request was started first
   std::int64_t num_started_before = 0;  // those that had started when this one began to wait, or to run
-  bool streams_now = false;             // goes on in the plan being made
+  bool streams_now = false;             // continues its prompt in the plan being made
   bool keeps_blocks = false;            // started in the plan being made: nothing is taken from it
   std::int64_t turn_end = 0;            // tokens until which a choice keeps the place that it has come back to
   WaitingState waiting;

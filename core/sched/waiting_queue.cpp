@@ -194,7 +194,7 @@ double WaitingQueue::counter(const Sequence& sequence) const {
   return options_.policy == SchedulerPolicy::kFair ? sequence.waiting.queue->counter : 0.0;
 }
 
-// For all sequences that have begun: whichever of them runs may wait again.
+// For all sequences that have begun: each of them may wait again.
 void WaitingQueue::reserve(std::int64_t num_begun) {
   const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun);
   if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);

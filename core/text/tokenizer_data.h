@@ -1,4 +1,4 @@
-// What a tokenizer is built from: a vocabulary as GGUF metadata tells it, or the text of a Hugging Face directory's
+// What a tokenizer is built from: a vocabulary from GGUF metadata, or the text of a Hugging Face directory's
 // files. Value types; any thread. Nothing here is kept by the tokenizer built from it.
 #pragma once
 

@@ -3,7 +3,7 @@
 
 Each line of PROMPTS is {"id": ..., "prompt": ...} with any fields of /v1/chat/completions; each line of ANSWERS has the id with the
 answer or the error. A 429 or 503 is tried again after the server's Retry-After. Ids that are in ANSWERS already are left out, so that
-an interrupted run goes on where it stopped."""
+an interrupted run continues where it stopped."""
 import concurrent.futures
 import json
 import os

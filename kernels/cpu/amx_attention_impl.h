@@ -95,7 +95,7 @@ void convert_keys(const KvHeadView& kv, const Places& places, std::int64_t begin
   }
 }
 
-// Tokens beyond the context, whatever lies in their place, become zeros.
+// Tokens beyond the context become zeros, whatever memory is in their place.
 template <class E>
 void convert_values(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
                     std::byte* values) {
@@ -187,7 +187,7 @@ struct TileAttention {
   }
 
   // Two vectors of dimensions, `pair` such pairs from the first, by the `run`-th of the runs of tokens from `begin` to
-  // `end`: sums go on from those of the runs before `begin`.
+  // `end`: sums continue those of the runs before `begin`.
   void multiply_values(Tiles& tiles, TileShape shape, std::int64_t begin, std::int64_t end, std::int64_t pair,
                        std::int64_t run) const {
     const std::int64_t column = pair * kRun;

@@ -98,7 +98,7 @@ void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape
 }
 
 // All panels of the range, a number divisible by kPanels, times one row tile: sums stay in the tiles for the whole
-// depth, and reading goes on over the ends of panels.
+// depth, and reading continues over the ends of panels.
 template <class P, class Tiles, int kPanels>
 void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   const std::int64_t depth = padded_depth(args.depth);
@@ -180,7 +180,7 @@ class BlockOfWeights {
       readers_[p] = PanelReader<P>(args, panel + p, begin, ahead, nullptr);
   }
 
-  // Goes on by as many steps as are left, at most.
+  // Advances by as many steps as are left, at most.
   void decode(std::int64_t steps) {
     for (; steps > 0 && decoded_ < steps_; --steps, ++decoded_) {
       for (int p = 0; p < panels_; ++p)

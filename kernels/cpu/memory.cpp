@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
 
-// Pieces of work go to whichever thread is free, so on several memory nodes every page is as likely to be read from one
+// Pieces of work go to the next free thread, so on several memory nodes every page is as likely to be read from one
 // as from another: spread over all of them, reads have the bandwidth of all.
 void spread_over_nodes(void* memory, std::size_t bytes) {
   if (numa_available() >= 0 && numa_num_task_nodes() > 1) numa_interleave_memory(memory, bytes, numa_all_nodes_ptr);

@@ -191,7 +191,7 @@ void EmulatedDevice::throw_error() const {
   if (!error_.empty()) throw DeviceError(error_);
 }
 
-// Who asks often sees it done at some time.
+// A caller that asks repeatedly sees it done in the end.
 bool EmulatedDevice::done(Event event) {
   const EventState& state = events_.at(static_cast<std::size_t>(event));
   for (std::uint64_t i = random_() % 3; i > 0 && state.completed < state.recorded; --i)

@@ -164,7 +164,7 @@ void EmulatedThread::begin_block() {
   num_waits_ = 0;
 }
 
-// Goes on with the warp's next lane that can, or with the scheduler.
+// Switches to the warp's next lane that can run, or to the scheduler.
 void EmulatedThread::pause(State state) {
   state_ = state;
   --warp_.num_ready;

@@ -21,7 +21,7 @@ class Fibre {
   Fibre(const Fibre&) = delete;
   Fibre& operator=(const Fibre&) = delete;
 
-  // Goes on with `to`, where it was, until something switches back. Called on this fibre alone.
+  // Switches to `to` and returns when something switches back. Called on this fibre only.
   void switch_to(Fibre& to);
 
  private:

@@ -1,6 +1,6 @@
 // GpuLinear: weights on a device, quantised types as strips, float types as the file's rows; GpuLinearRunner: enqueues
 // the product of activations with one. Weights are immutable after construction. Engine thread only.
-// Invariant: each output row is the same bits whatever rows come with it and whichever kernel is chosen.
+// Invariant: an output row has the same bits whatever rows are computed with it and whatever kernel is chosen.
 #pragma once
 
 #include <cstdint>

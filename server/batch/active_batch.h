@@ -1,6 +1,6 @@
-// ActiveBatch: a batch that has not ended: its input, the records of its answers, and what is left to do. Batch thread
+// ActiveBatch: a batch that has not ended: its input, the records of its answers, and the requests left. Batch thread
 // only. Work is done in slices of a bounded size. Invariants: a request is given out once, and again only after it was
-// given back or the process ended; its first record counts, so that it is answered once; memory does not grow with the
+// returned or the process ended; its first record counts, so that it is answered once; memory does not grow with the
 // size of the files.
 #pragma once
 
@@ -61,7 +61,7 @@ class ActiveBatch {
   // One slice of putting the files together from the records; requests without an answer get `unanswered` for one. True
   // when they are there: `ended` is then the record with what it counts.
   Result<bool> finalize(const BatchError& unanswered, std::int64_t now, BatchRecord& ended);
-  // Begins it anew, after an error.
+  // Starts it again, after an error.
   void restart_files();
   void remove_records();
 

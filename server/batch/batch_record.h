@@ -1,4 +1,4 @@
-// BatchRecord: what is known of one batch, as it lies on the disk. Plain value; any thread.
+// BatchRecord: one batch as it is stored on disk. Plain value; any thread.
 #pragma once
 
 #include <array>

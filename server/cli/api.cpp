@@ -28,7 +28,7 @@ void print_page(const std::string& path) {
 void add_api(CLI::App& app) {
   auto page = std::make_shared<std::string>();
   CLI::App* api = app.add_subcommand("api", "Print the API's reference as an OpenAPI 3.1 document");
-  api->add_option("--page", *page, "Print this Markdown file instead, with its tables of fields made anew")
+  api->add_option("--page", *page, "Print this Markdown file instead, with its tables of fields generated again")
       ->type_name("FILE");
   api->callback([page] {
     if (!page->empty()) return print_page(*page);

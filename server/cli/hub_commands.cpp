@@ -49,7 +49,7 @@ void list_models(bool as_json) {
                model.path.empty() ? "incomplete" : hub::size_text(model.num_bytes), model.commit.substr(0, 12));
   }
   for (const hub::PartialDownload& each : content.partial) {
-    fmt::print("{}: {} of a download that did not end; 'quire pull' goes on with it\n", each.repository,
+    fmt::print("{}: {} of an unfinished download; 'quire pull' continues it\n", each.repository,
                hub::size_text(each.num_bytes));
   }
   fmt::print("in {}\n", cache.folder().string());

@@ -3,7 +3,7 @@
 // ..., "reasoning_content": ..., "tool_calls": [{"id", "name", "arguments"}]} or {"error": ...} Optional:
 // "reasoning_format" ("none" leaves reasoning in the content; the default is "auto" with a template, "none" with a
 // format), "generation_prompt" (rendered from "messages" and "enable_thinking" where absent), "tool_choice",
-// "json_schema", "is_partial" (the text goes on), "eager" (true with a template, false with a format: see
+// "json_schema", "is_partial" (the text continues), "eager" (true with a template, false with a format: see
 // output_parser.h).
 #pragma once
 

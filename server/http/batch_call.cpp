@@ -71,28 +71,27 @@ class LineCall {
 
   asio::awaitable<Read> read_call_of_line() {
     while (true) {
-      Result<ReadCall> read = co_await read_once();
+      Result<ParsedCall> read = co_await read_once();
       if (!read) co_return tl::make_unexpected(read.error());
       if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
-      const std::string model = std::get<AsleepModel>(*read).name;
+      const std::string model = std::get<SleepingModel>(*read).name;
       const std::optional<Error> error = co_await wake(model);
       if (error) co_return tl::make_unexpected(*error);
     }
   }
 
-  asio::awaitable<Result<ReadCall>> read_once() {
-    const auto service = state_.service();
+  asio::awaitable<Result<ParsedCall>> read_once() {
+    const auto table = state_.models();
     const Route* const route = find_route("POST", call_.path).route;
     const std::int64_t max_context = key_ != nullptr ? key_->quota.max_context : 0;
-    const auto read = guarded<ReadCall>(call_.request_id, [&]() -> Result<ReadCall> {
+    const auto read = guarded<ParsedCall>(call_.request_id, [&]() -> Result<ParsedCall> {
       const WorkLimit limit(std::nullopt, control_.token());
-      return read_call(*route, max_context > 0 ? service->models.limited_to(max_context) : service->models, call_,
-                       limit);
+      return parse_call(*route, max_context > 0 ? table->limited_to(max_context) : *table, call_, limit);
     });
     const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
       state_.text->post(TextLane::kLong, "batches of " + call_.key_name, std::move(job));
     };
-    co_return co_await run_by<Result<ReadCall>>(post, read);
+    co_return co_await run_by<Result<ParsedCall>>(post, read);
   }
 
   asio::awaitable<std::optional<Error>> wake(const std::string& model) {
@@ -100,10 +99,10 @@ class LineCall {
     control_.set_mailbox(mailbox);
     state_.waker.wake(model, call_.key_name, static_cast<std::int64_t>(call_.body.size()),
                       [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); });
-    Mailbox::Batch told = co_await mailbox->take();
+    Mailbox::Batch batch = co_await mailbox->take();
     control_.set_mailbox(nullptr);
     if (control_.interrupted()) co_return shutting_down();
-    co_return std::move(told.error);
+    co_return std::move(batch.error);
   }
 
   Result<void> take_prompt_quota(const Operation& operation) {

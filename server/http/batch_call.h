@@ -1,6 +1,5 @@
-// call_batch_line: one line of a batch through the endpoint of its API, as an HTTP request of that endpoint goes: the
-// same route, key, quotas, fields and engine, without a socket, and behind all other requests. Runs on the batch
-// thread.
+// call_batch_line: runs one line of a batch as an HTTP request to its endpoint would run: the same route, key, quotas,
+// fields and engine, without a socket, and at the lowest priority. Runs on the batch thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -15,7 +14,7 @@
 
 namespace quire {
 
-// By which a call under way can be ended. Batch thread only.
+// Ends a call that is under way. Batch thread only.
 class LineControl {
  public:
   void interrupt() {
@@ -24,7 +23,7 @@ class LineControl {
   }
   bool interrupted() const { return stop_.stop_requested(); }
   std::stop_token token() const { return stop_.get_token(); }
-  // What a wait of the call reads; null: none.
+  // The mailbox that the call waits on; null: none.
   void set_mailbox(std::shared_ptr<Mailbox> mailbox) { mailbox_ = std::move(mailbox); }
 
  private:
@@ -36,11 +35,11 @@ struct LineAnswer {
   int status = 200;
   std::string request_id;
   std::string body;
-  std::optional<std::chrono::seconds> retry_after;  // not an answer: there was no room, or a failure that may pass
+  std::optional<std::chrono::seconds> retry_after;  // set: not an answer, but a full queue or a temporary failure
   bool is_failure = false;                          // with retry_after: something failed
 };
 
-// False where the key is not there any more: its batches wait. `key_name` empty: a server without keys.
+// False where the key was removed: its batches wait. `key_name` is empty on a server without keys.
 bool may_run_lines(const Settings& settings, const std::string& key_name);
 
 boost::asio::awaitable<LineAnswer> call_batch_line(ServerState& state, boost::asio::any_io_executor executor,

@@ -99,7 +99,7 @@ BatchStore::Counts BatchService::counts() const {
 bool BatchService::is_serving() const {
   const ServerPhase phase = state_.phase.load();
   return !stopping_ && (phase == ServerPhase::kServing || phase == ServerPhase::kDelaying) &&
-         state_.service() != nullptr;
+         state_.models() != nullptr;
 }
 
 void BatchService::advance() {

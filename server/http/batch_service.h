@@ -1,5 +1,5 @@
-// BatchService: the batch thread: it has the store of files and batches, answers the endpoints of both, and calls the
-// requests of batches as long as the server serves. Any thread, where not said otherwise. Invariants: no other thread
+// BatchService: the batch thread. It owns the store of files and batches, answers the endpoints of both, and runs the
+// requests of batches while the server serves. Any thread, where not said otherwise. Invariants: no other thread
 // touches a stored file; a request whose answer is not on the disk is called again, after a restart too; at most
 // max_running requests are called at once.
 #pragma once
@@ -28,20 +28,20 @@ class BatchService {
   BatchService& operator=(const BatchService&) = delete;
 
   void start();
-  // Ends the calls under way, which are made again by the next process, and lets go of the folder.
+  // Ends the calls under way, which the next process makes again, and unlocks the folder.
   void stop();
-  // After stop() of what posts to it.
+  // After all callers of post() have stopped.
   void join();
 
   // Runs it on the batch thread.
   void post(std::function<void()> job);
 
   // The rest: batch thread only.
-  // Null where another process has the folder, or this one has let go of it.
+  // Null where another process has locked the folder, or after stop().
   BatchStore* store();
-  // Something changed: what is due begins.
+  // Starts the requests that are due; call it after a change.
   void wake();
-  // A form's file that is being received; what holds it may end on any thread.
+  // A file being uploaded; its last reference may be dropped on any thread.
   Result<std::shared_ptr<FileUpload>> begin_upload(const std::string& owner);
   const BatchOptions& options() const { return options_; }
 

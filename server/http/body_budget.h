@@ -1,7 +1,7 @@
-// BodyBudget: bounds the memory of request bodies that are not parsed yet. Any thread. Bytes are charged as they
-// arrive, by upload and by client (an API key or an address). An upload that finds the budget full has the largest
-// unfinished upload of the heaviest client cut in its favour; bodies up to kSmallBody have a share of their own.
-// Invariant: what is charged exceeds the bound by at most the uploads that were cut and have not ended yet.
+// BodyBudget: limits the memory of request bodies that are not parsed yet. Any thread. Bytes are charged as they
+// arrive, by upload and by client (an API key or an address). When the budget is full, the largest unfinished upload of
+// the client with the most bytes is cut; bodies up to kSmallBody have a share of their own. Invariant: the charged
+// bytes exceed the limit by at most the uploads that were cut and have not ended yet.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ class BodyBudget {
     Upload(const Upload&) = delete;
     Upload& operator=(const Upload&) = delete;
 
-    // Charges further bytes; false where the body has to be given up, because it was cut or there is no room.
+    // Charges further bytes; false where the body must be dropped, because it was cut or the budget is full.
     bool take(std::int64_t num_bytes, std::int64_t bound);
-    // All of it has arrived: it is not cut any more.
+    // Call it when the whole body has arrived: it cannot be cut any more.
     void complete();
     bool was_cut() const;
 

@@ -1,5 +1,5 @@
-// What keeps a web page that a user of this network has opened from acting on the server with that user's reach: the
-// checks of Host (DNS rebinding), Origin and Content-Type (requests across sites). Any thread.
+// Checks that stop a web page from using the server through its visitor's browser: Host (DNS rebinding), Origin and
+// Content-Type (cross-site requests). Any thread.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,21 @@
 
 namespace quire {
 
-// Whether an outsider cannot have made this Host lead here: an address, a name without a dot, this machine's name, a
+// Whether no outsider can point this Host name at the server: an address, a name without a dot, this machine's name, a
 // name under a domain that is never delegated (".local", ".internal", ...), or one of `allowed` ("*": every name).
 bool is_trusted_host(std::string_view host, const std::vector<std::string>& allowed);
 
-// Whether a browser says that a page of another site sends this.
+// Whether the browser's headers say that a page of another site sent this.
 bool is_cross_site(const RequestHead& head);
 
-// Why a web page may have made this request of an /admin path; nothing where none can have.
+// Why a web page could have sent this request to an /admin path; nullopt where none can.
 std::optional<Response> cross_site_refusal(const RequestHead& head);
 
 // Whether the request bears marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's User-Agent. Every
 // request that a page can send to another site has one of them.
 bool is_from_browser(const RequestHead& head);
 
-// What a program such as curl calls a body without a given type: application/x-www-form-urlencoded.
+// The type that curl and others send by default: application/x-www-form-urlencoded.
 bool is_form_type(std::string_view content_type);
 
 // application/json, text/json and application/...+json, with or without parameters.

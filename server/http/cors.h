@@ -11,13 +11,13 @@
 
 namespace quire {
 
-// What lets the requesting page read the response; nothing where its origin is not allowed or there is none.
+// The header fields that let the requesting page read the response; empty where its origin is absent or not allowed.
 std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHead& head);
 // Whether the request comes from a page of a listed origin.
 bool has_allowed_origin(const CorsOptions& options, const RequestHead& head);
-// A browser's question before the request itself.
+// A browser's preflight request.
 bool is_preflight(const RequestHead& head);
-// `allow`: the methods that the path answers. 204 where the origin may, 403 where it may not.
+// `allow`: the methods that the path answers. 204 for an allowed origin, else 403.
 Response preflight_response(const CorsOptions& options, const RequestHead& head, const std::string& allow);
 
 }  // namespace quire

@@ -29,7 +29,7 @@ class EventThreads {
   // Waits until the loops have ended.
   void join();
 
-  // The loops in turn.
+  // The loops, round robin.
   boost::asio::io_context& next() { return *contexts_[next_++ % contexts_.size()]; }
   boost::asio::io_context& first() { return *contexts_.front(); }
 

@@ -1,6 +1,5 @@
-// The gate: what is decided about a request from its head alone, before a byte of its body is read: does the path
-// exist, does another site's page may ask for it, is the server serving, whose key is it and has that key used up its
-// share. Any thread.
+// The gate: the checks on a request's head, before its body is read: the path exists, the request comes from no other
+// site's page (unless allowed), the server is serving, the API key is valid and within its quota. Any thread.
 #pragma once
 
 #include <optional>
@@ -16,18 +15,18 @@ namespace quire {
 
 struct Admission {
   const Route* route = nullptr;
-  const ApiKey* key = nullptr;      // lives in the settings; null where no key is asked for
+  const ApiKey* key = nullptr;      // points into the settings; null where no keys are configured
   std::optional<Response> refusal;  // to be sent instead of an answer
-  bool sees_keys = false;           // may be shown the names of keys
-  std::vector<HeaderField> fields;  // for whichever response follows
+  bool sees_keys = false;           // the response may contain names of keys
+  std::vector<HeaderField> fields;  // for every response to this request
   QuotaTable::Lease lease;
 };
 
 struct Arrival {
-  bool on_admin = false;  // by the admin listener, which needs no key and serves no model
-  bool is_local = false;  // by a Unix socket, which no web page reaches
-  std::string peer = {};  // the other side's address
-  bool resumes = false;   // for the rest of a stream, which was let in, and is counted, as the stream that it is of
+  bool on_admin = false;  // arrived by the admin listener, which needs no key and serves no model
+  bool is_local = false;  // arrived by a Unix socket, which no web page can use
+  std::string peer = {};  // the client's address
+  bool resumes = false;   // resumes a stream, whose first request passed the gate and is counted
 };
 
 Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, const Arrival& arrival);

@@ -17,7 +17,7 @@ class Listener {
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Each throws StartupError where the address cannot be had.
+  // Each throws StartupError where the address cannot be bound.
   static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
   // Takes the place of a socket without a listener. `mode`: octal digits.
   static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& path,
@@ -32,7 +32,7 @@ class Listener {
   std::uint16_t port() const;                        // 0: not TCP
   const std::string& name() const { return name_; }  // "127.0.0.1:8080", "/run/quire.sock"
   bool is_tcp() const { return is_tcp_; }
-  // Connections that arrive from now on wait for another holder of the socket.
+  // Stops accepting: new connections wait for the next process that holds the socket.
   bool is_adopted() const { return is_adopted_; }
   void close();
 
@@ -49,7 +49,7 @@ class Listener {
   bool is_adopted_ = false;
 };
 
-// The other side's address without its port; kLocalPeer where it has none.
+// The client's address without its port; kLocalPeer for a Unix socket.
 inline constexpr const char* kLocalPeer = "unix";
 std::string peer_address(const Listener::Socket& socket);
 

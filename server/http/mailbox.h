@@ -1,4 +1,4 @@
-// Mailbox: where the engine thread leaves the events of one operation and its session's coroutine picks them up, all at
+// Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
 // once. put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader
 // and never fails: an event for which there is no memory becomes the error that ends the operation.
 #pragma once
@@ -16,7 +16,7 @@
 namespace quire {
 
 struct Mail {
-  std::size_t index;  // which of the operation's requests
+  std::size_t index;  // the number of the operation's request
   OutputEvent event;
 };
 
@@ -26,10 +26,10 @@ class Mailbox {
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
-  // Ends the wait for good: with an error to tell the client, or without one where the client has left.
+  // Ends all waits: with an error for the client, or without one where the client has disconnected.
   void interrupt(std::optional<Error> error);
 
-  // Ends one wait, with nothing in the batch where nothing came.
+  // Ends one wait, with an empty batch where no event came.
   void nudge();
 
   struct Batch {
@@ -37,7 +37,7 @@ class Mailbox {
     bool interrupted = false;
     std::optional<Error> error;
   };
-  // Waits until there is something, or a nudge, and takes all of it.
+  // Waits for an event or a nudge, and takes all events.
   boost::asio::awaitable<Batch> take();
 
   // The sink for one of the operation's requests.

@@ -50,7 +50,7 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
   using Type = prometheus::MetricType;
   const auto number = [](auto value) { return static_cast<double>(value); };
   const auto share = [&](auto part, auto whole) { return whole == 0 ? 0.0 : number(part) / number(whole); };
-  // Whichever runs out first.
+  // The one that runs out first.
   const double used =
       std::max(share(engine.num_blocks_used, engine.num_blocks), share(engine.num_parts_used, engine.num_parts));
   const auto gauge = [&](const char* name, const char* help, double value) {
@@ -73,7 +73,8 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
       gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", number(engine.num_blocks_used_peak)),
       counter("vllm:prompt_tokens_total", "Prompt tokens of requests that started", number(engine.prompt_tokens)),
       counter("vllm:generation_tokens_total", "Tokens generated", number(engine.generation_tokens)),
-      counter("vllm:num_preemptions_total", "Sequences preempted for want of blocks", number(engine.num_preemptions)),
+      counter("vllm:num_preemptions_total", "Sequences preempted because the pool had no free blocks",
+              number(engine.num_preemptions)),
       counter("quire:preemptions_swapped_total", "Preemptions that left their blocks to the host tier",
               number(engine.num_swaps)),
       counter("quire:kv_blocks_restored_total", "KV blocks that came back from the host tier or the disk",

@@ -1,4 +1,4 @@
-// Metrics: what /metrics shows, under the names that vLLM uses, so that existing dashboards work. Any thread.
+// Metrics: the counters and histograms of /metrics, under vLLM's names, so that existing dashboards work. Any thread.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -32,7 +32,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Inter-token gaps of one stream, gathered without a lock and handed over in one go.
+  // Inter-token gaps of one stream, collected without a lock and added to the metrics at once.
   class GapRecorder {
    public:
     GapRecorder(Metrics& metrics, std::string model) : metrics_(metrics), model_(std::move(model)) {}
@@ -64,12 +64,12 @@ class Metrics {
   // Their latencies since the start.
   LatencyCounts first_token_counts(const std::string& model) const;
   LatencyCounts gap_counts(const std::string& model) const;
-  // What requests tell of their model. At most kMaxModelLabels models have a label of their own.
+  // Metrics of finished requests, by model. At most kMaxModelLabels models have a label of their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
   void engine_times(const std::string& model, const FinishInfo& info);
   void request_params(const std::string& model, const Request& request);
 
-  // The text exposition; `engines`: the engines' own accounts. `model` labels what is not one engine's. Without
+  // The text exposition; `engines`: the engines' statistics. `model` labels families that belong to no engine. Without
   // `with_keys` no API key is named.
   std::string expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
                      std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans = nullptr);

@@ -1,4 +1,4 @@
-// peek_model: the model that a body will turn out to ask, found without parsing all of it. Any thread.
+// peek_model: finds the model that a body names, without parsing all of it. Any thread.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Null where that is not known before the body is parsed.
+// Null where only parsing the whole body can tell.
 const TableEntry* peek_model(const ModelTable& models, std::string_view body);
 
 }  // namespace quire

@@ -11,12 +11,12 @@
 
 namespace quire {
 
-// The boundary that a Content-Type names; nothing where it is not multipart/form-data with a valid one.
+// The boundary that a Content-Type names; nullopt where it is not multipart/form-data with a valid one.
 std::optional<std::string> multipart_boundary(std::string_view content_type);
 
 struct MultipartPiece {
   bool begins_part = false;
-  std::string name;                     // where it begins one
+  std::string name;                     // where this piece begins a part
   std::optional<std::string> filename;  // the same
   std::string data;                     // of the part that began last
 };

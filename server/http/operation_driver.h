@@ -1,5 +1,5 @@
-// OperationDriver: runs one parsed operation for a session and writes what comes out of it. One thread at a time (the
-// session's io thread). Leaving it early, in whatever way, aborts what it submitted.
+// OperationDriver: runs one parsed operation for a session and writes its response. One thread at a time (the
+// session's io thread). Destroying it early aborts what it submitted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,24 +25,25 @@ class OperationDriver {
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
     run_.admit(lease, std::move(place), list_window);
   }
-  // Keeps the stream's events. A client that goes away does not end it then, but only once no client has come back for
-  // it within `window`. Before run().
-  // Sends a comment line where nothing else was sent on a stream of events for so long; 0: never.
+  // Keeps the stream's events, so that it outlives its client's connection: it is aborted when no client has resumed it
+  // within `window`. Before run().
+  // Sends a comment line when nothing else was sent on a stream for this long; 0: never.
   void ping_every(std::chrono::milliseconds interval);
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
 
   struct Outcome {
-    std::optional<Response> response;  // to be written by the session; nothing where a stream was
+    std::optional<Response> response;  // for the session to write; nullopt after a stream
     bool connection_ok = true;         // a stream's end was written, so another request can follow
     int status = 200;
-    bool finished = false;  // by itself, not by an error or the client's leaving
+    bool finished = false;  // completely: without an error or a disconnect
     OperationTimes times;
   };
-  // All but a stream's last bytes: so that a request can be counted before its client knows that it is over.
+  // Runs the operation, but keeps a stream's last bytes back, so that the request is counted before its client sees
+  // the end.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
-  // Writes them, if there was a stream. After run(), with what it returned.
+  // Writes a stream's last bytes. After run(), with its result.
   boost::asio::awaitable<void> end_stream(Outcome& outcome);
 
  private:
@@ -50,7 +51,7 @@ class OperationDriver {
   void detach();
   boost::asio::awaitable<bool> send(std::string_view data);
   boost::asio::awaitable<bool> send_ping();
-  // `out`: what the stream still has to tell before it.
+  // `out`: the events to send before the error.
   void fail(Outcome& outcome, const Error& error, std::string out = {});
 
   ServerState& state_;

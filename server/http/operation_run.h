@@ -1,6 +1,6 @@
-// OperationRun: an operation's way through the engine, without a socket: submits its requests, feeds it their events.
-// A session's driver writes what comes out of it, a batch stores it. One thread at a time (its executor's). Destroying
-// it, in whatever state, aborts what it submitted.
+// OperationRun: runs an operation in the engine, without a socket: submits its requests and feeds it their events. A
+// session's driver writes the response, a batch stores it. One thread at a time (its executor's). Destroying
+// it, in any state, aborts what it submitted.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// A place in a model's queue that was taken before the request was parsed. The queue outlives its ticket.
+// A place in a model's queue, taken before the request is parsed. The queue outlives its ticket.
 class ReservedPlace {
  public:
   ReservedPlace() = default;
@@ -31,7 +31,7 @@ class ReservedPlace {
   ~ReservedPlace() = default;
 
   bool has() const { return queue_ != nullptr; }
-  // The ticket, where it is one of this queue; else an empty one.
+  // The ticket if it belongs to this queue, else an empty one.
   QueueTicket take(const std::shared_ptr<RequestQueue>& queue) {
     return queue_ == queue ? std::move(ticket_) : QueueTicket();
   }
@@ -48,8 +48,8 @@ class OperationRun {
   OperationRun(const OperationRun&) = delete;
   OperationRun& operator=(const OperationRun&) = delete;
 
-  // Whose quota its sequences count for, the place in the queue that it has already, if any, and how many sequences of
-  // a list may wait or run at once. Before begin().
+  // Sets the quota that its sequences count for, its reserved place in the queue, if any, and how many sequences of a
+  // list may wait or run at once. Before begin().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
 
   // Submits the first requests.
@@ -57,7 +57,7 @@ class OperationRun {
   bool is_over() const { return num_sequences_ == 0 && num_submitted_ == open_.size(); }
 
   struct Progress {
-    bool interrupted = false;    // the mailbox was, with `error` or without one
+    bool interrupted = false;    // the mailbox was interrupted, with `error` or without one
     std::optional<Error> error;  // it failed
   };
   // Waits for events and feeds them to the operation; `out` is what a stream appends. While it is not over.

@@ -1,4 +1,4 @@
-// RequestHead: one HTTP/1.1 request line with its header fields, already judged well-formed. Plain value; any thread.
+// RequestHead: one HTTP/1.1 request line with its header fields, already checked. Plain value; any thread.
 // Invariants: names are lower case; at most one of content_length and chunked is set; the target is printable ASCII.
 #pragma once
 

@@ -64,7 +64,7 @@ std::string own_text(BeastView view) {
 class RequestParser::Beast final : public http::basic_parser<true> {
  public:
   explicit Beast(RequestHead& head) : head_(head) {
-    // Both are bounded by their caller, who has an answer for each.
+    // The caller limits both, and answers each violation.
     header_limit(std::numeric_limits<std::uint32_t>::max());
     body_limit(boost::none);
   }

@@ -1,7 +1,7 @@
-// RequestParser: one HTTP/1.1 request off the wire: Beast's parser behind check_raw_head(), so that nothing is read in
-// one way here and in another by a proxy (RFC 9112). One thread at a time. Invariants: the head is parsed once it is
-// whole; nothing is taken of the bytes behind the request; a body never exceeds its bound, nor its chunk extensions
-// and trailer fields, which are checked and dropped, kMaxOverhead.
+// RequestParser: parses one HTTP/1.1 request with Beast's parser behind check_raw_head(), so that Quire and a proxy
+// always read the same request (RFC 9112). One thread at a time. Invariants: the head is parsed once it is complete; no
+// byte after the request is consumed; a body never exceeds its limit; chunk extensions and trailer fields are checked
+// and dropped, and never exceed kMaxOverhead.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@ class RequestParser {
   RequestParser(const RequestParser&) = delete;
   RequestParser& operator=(const RequestParser&) = delete;
 
-  // `input`: all that arrived and was not taken. Returns how many of its bytes are done with: the empty lines before a
-  // request, and the head once it is whole.
+  // `input`: all bytes that arrived and were not consumed. Returns how many it consumed: the empty lines before a
+  // request, and the head once it is complete.
   std::size_t feed_head(std::string_view input);
   // Whether a request has begun: an idle connection may send empty lines.
   bool started() const { return scanned_ > 0; }
   bool head_done() const { return beast_ != nullptr; }
   RequestHead take_head() { return std::move(head_); }
 
-  // Before the body is read: refuses one that is longer.
+  // Refuses a longer body. Before the body is read.
   void limit_body(std::size_t max_bytes);
-  // Appends what it decodes of `input` to `out` and returns how many bytes are done with.
+  // Decodes `input`, appends the result to `out` and returns how many bytes were consumed.
   std::size_t feed_body(std::string_view input, std::string& out);
   std::uint64_t num_decoded() const;
 

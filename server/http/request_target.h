@@ -1,4 +1,4 @@
-// What a request line asks for, and of whom (RFC 9112, 3.2; RFC 3986). Pure functions; any thread.
+// The target of a request line: host, path and query (RFC 9112, 3.2; RFC 3986). Pure functions; any thread.
 #pragma once
 
 #include <string_view>

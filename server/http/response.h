@@ -1,5 +1,5 @@
-// Response: a whole HTTP response before it is written; a failure gets its body when the form that the asked API gives
-// it is known. Plain value; any thread.
+// Response: a whole HTTP response before it is written. A failure gets its body later, in the error format of the API
+// that was called. Plain value; any thread.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Response {
   std::optional<Failure> failure = {};   // instead of a body
 };
 
-// What every response of one exchange carries.
+// Properties of every response to one request.
 struct ResponseFraming {
   int minor_version = 1;
   bool keep_alive = true;
@@ -33,16 +33,16 @@ struct ResponseFraming {
 const char* reason_phrase(int status);
 Response error_response(const Error& error);
 Response error_response(int status, const std::string& code, const std::string& message);
-// Writes a failure's body and status in the exchange's form; any other response stays as it is.
+// Writes a failure's body and status in that API's error format; changes no other response.
 void write_failure(Response& response, const ResponseFraming& framing);
 
 // The response's head with Content-Length, up to and including the empty line.
 std::string response_head(const Response& response, const ResponseFraming& framing);
-// The head of a content that is sent apart.
+// The head of a response whose content is sent separately.
 std::string content_head(std::string_view content_type, std::int64_t num_bytes, const ResponseFraming& framing);
 // The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
-// Adds a part of a stream to what is to be written.
+// Appends a part of a stream to `out`.
 void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing);
 inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
 inline constexpr const char* kLineStream = "application/x-ndjson";

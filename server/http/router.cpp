@@ -16,12 +16,12 @@
 #include "server/api/pooling/embeddings.h"
 #include "server/api/pooling/rerank.h"
 #include "server/api/responses/responses.h"
-#include "server/http/admin_pages.h"
-#include "server/http/model_pages.h"
-#include "server/http/pull_pages.h"
-#include "server/http/reference_page.h"
-#include "server/http/slots_page.h"
-#include "server/http/status_pages.h"
+#include "server/http/admin_handlers.h"
+#include "server/http/model_handlers.h"
+#include "server/http/openapi_handler.h"
+#include "server/http/pull_handlers.h"
+#include "server/http/slots_handler.h"
+#include "server/http/status_handlers.h"
 #include "server/http/status_view.h"
 #include "server/web/pages.h"
 
@@ -38,7 +38,7 @@ constexpr Route kRoutes[] = {
     {"/health", "GET", &readyz, Access::kOpen},
     {"/ping", "GET", &readyz, Access::kOpen},
     {"/status", "GET", &status_view, Access::kMetrics},
-    {"/metrics", "GET", &metrics_page, Access::kMetrics},
+    {"/metrics", "GET", &metrics_response, Access::kMetrics},
     {"/admin/reload", "POST", &admin_reload, Access::kAdmin},
     {"/admin/trace", "POST", &admin_trace, Access::kAdmin},
     {"/admin/models", "GET", &admin_list_models, Access::kAdmin},
@@ -55,8 +55,8 @@ constexpr Route kRoutes[] = {
     {"/sleep", "POST", &admin_sleep_model, Access::kAdmin},
     {"/wake_up", "POST", &admin_wake_model, Access::kAdmin},
     {"/is_sleeping", "GET", &admin_is_sleeping, Access::kAdmin},
-    {"/version", "GET", &version_page, Access::kOpen},
-    {"/openapi.json", "GET", &openapi_page, Access::kOpen},
+    {"/version", "GET", &version_response, Access::kOpen},
+    {"/openapi.json", "GET", &openapi_response, Access::kOpen},
     {"/v1/models", "GET", &list_models},
     {"/models", "GET", &list_models},
     {"/v1/models/*", "GET", &get_model},
@@ -65,7 +65,7 @@ constexpr Route kRoutes[] = {
     {"/completion", "POST", &parse_llama_completion},
     {"/infill", "POST", &parse_infill},
     {"/props", "GET", &llama_props, Access::kKey, false},
-    {"/slots", "GET", &slots_page, Access::kKey},
+    {"/slots", "GET", &slots_response, Access::kKey},
     {"/slots/*", "POST", &act_on_slot, Access::kKey, false},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
@@ -148,14 +148,14 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   return match;
 }
 
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit) {
+Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit) {
   Result<std::unique_ptr<Operation>> operation;
   if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
     operation = (*list)(models, call);
   } else {
     auto opened = models.open(call.body, call.key_name);
     if (!opened) return tl::make_unexpected(opened.error());
-    if (auto* const asleep = std::get_if<AsleepModel>(&*opened)) return std::move(*asleep);
+    if (auto* const asleep = std::get_if<SleepingModel>(&*opened)) return std::move(*asleep);
     ModelCall& asked = std::get<ModelCall>(*opened);
     asked.reader.set_limit(limit);
     operation = std::get<ModelEndpoint>(route.answer)(asked, call);

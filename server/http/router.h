@@ -1,4 +1,4 @@
-// Router: which path answers which methods, and how. Immutable; any thread.
+// Router: the table of paths, methods and their handlers. Immutable; any thread.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 
 namespace quire {
 
-// Asks one model, which is ready; on a text thread.
+// Makes an operation of one model, which is ready; on a text thread.
 using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
-// Tells of the models and of what is stored in memory; on a text thread.
+// Lists models, or what is stored in memory; on a text thread.
 using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
 // Reads or changes stored files and batches; on the batch thread.
 using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
@@ -24,14 +24,14 @@ using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& c
 struct FileUploadRoute {};
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
-// The same, with what only holders of a key may see.
+// The same; sees_keys: with the metrics that only holders of a key may see.
 using MetricsHandler = Response (*)(ServerState& state, bool sees_keys);
 // A file of the web page.
 using PageHandler = Response (*)(const RequestHead& head);
-// Tells the server to do something; on a text thread.
+// An admin's operation; on the admin thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
 
-// Who may ask. kKey: holders of an API key, where there are keys at all. kMetrics: as security.metrics says.
+// kKey: requires an API key, where keys are configured. kMetrics: as security.metrics says.
 enum class Access { kOpen, kKey, kMetrics, kAdmin };
 
 struct Route {
@@ -41,13 +41,13 @@ struct Route {
                AdminHandler>
       answer;
   Access access = Access::kKey;
-  bool is_queued = true;  // where it asks a model: it computes there, so it needs a place in the model's queue
+  bool is_queued = true;  // a model's endpoint: it computes, so it needs a place in the model's queue
 
-  // One of the API's, not a page about the server.
+  // An endpoint of the API, as opposed to one about the server itself.
   constexpr bool is_api() const {
     return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer) || is_stored();
   }
-  // Of files and batches.
+  // An endpoint of stored files and batches.
   constexpr bool is_stored() const { return std::holds_alternative<StoredEndpoint>(answer) || takes_form(); }
   constexpr bool takes_form() const { return std::holds_alternative<FileUploadRoute>(answer); }
 };
@@ -61,9 +61,9 @@ struct RouteMatch {
 std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
 
-// What a call of the API becomes: something to do or, where its model is not ready, the name of that.
-using ReadCall = std::variant<std::unique_ptr<Operation>, AsleepModel>;
+// A parsed call of the API: its operation, or the name of a model that must be woken first.
+using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel>;
 // Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where `limit` was reached.
-Result<ReadCall> read_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit);
+Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// run_by: a coroutine runs work on another thread and comes back to its own. guarded: what such work returns where it
-// throws. Runs on the coroutine's thread; the work where it is posted.
+// run_by: a coroutine runs work on another thread and resumes on its own. guarded: turns an exception of such work into
+// an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
 #pragma once
 
 #include <boost/asio/associated_executor.hpp>
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Runs `work` where `post` brings it and comes back to the caller's executor. `work` must not throw.
+// Runs `work` on the thread of `post` and resumes on the caller's executor. `work` must not throw.
 template <class T>
 [[gnu::noinline]] boost::asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post,
                                                    std::function<T()> work) {
@@ -32,7 +32,7 @@ template <class T>
   co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
 }
 
-// What `work` says, or that it broke.
+// The result of `work`, or an internal error where it throws.
 template <class T>
 std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
   return [&request_id, work = std::move(work)]() -> Result<T> {

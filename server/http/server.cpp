@@ -97,8 +97,8 @@ class Server::Impl {
   ServerState& state() { return state_; }
   bool stopping() const { return num_stops_.load() > 0; }
 
-  void serve(std::shared_ptr<const Service> service) {
-    state_.set_service(std::move(service));
+  void serve(std::shared_ptr<const ModelTable> models) {
+    state_.set_models(std::move(models));
     auto starting = ServerPhase::kStarting;
     if (!state_.phase.compare_exchange_strong(starting, ServerPhase::kServing)) return;
     for (const auto& listener : listeners_) {
@@ -331,8 +331,8 @@ std::uint16_t Server::port() const {
 std::uint16_t Server::admin_port() const {
   return impl_->port(true);
 }
-void Server::serve(std::shared_ptr<const Service> service) {
-  impl_->serve(std::move(service));
+void Server::serve(std::shared_ptr<const ModelTable> models) {
+  impl_->serve(std::move(models));
 }
 void Server::stop() {
   impl_->stop();

@@ -1,4 +1,4 @@
-// What an operator decides about the HTTP side. Plain; immutable once given to a Server.
+// The settings of the HTTP server. Plain values; immutable once given to a Server.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@ namespace quire {
 
 struct TimeoutOptions {
   std::chrono::milliseconds idle{75'000};    // between two requests of a connection
-  std::chrono::milliseconds header{15'000};  // from a head's first byte to its last
-  std::chrono::milliseconds body{30'000};    // without a further byte of the body
-  std::chrono::milliseconds write{60'000};   // without the client taking a further byte
-  std::chrono::milliseconds ping{30'000};    // without an event on a stream, until a comment line; 0: none
+  std::chrono::milliseconds header{15'000};  // for the whole head, from its first byte
+  std::chrono::milliseconds body{30'000};    // for the next bytes of the body
+  std::chrono::milliseconds write{60'000};   // for the client to read further bytes
+  std::chrono::milliseconds ping{30'000};    // without an event on a stream until a comment line is sent; 0: never
 };
 
 struct DrainOptions {
-  std::chrono::milliseconds delay{0};  // readiness is red, everything is still served: time for balancers to notice
-  std::chrono::milliseconds deadline{30'000};  // after the delay: what is not finished by then is cut
+  std::chrono::milliseconds delay{0};          // readiness fails but requests are served, so that load balancers notice
+  std::chrono::milliseconds deadline{30'000};  // after the delay: requests still running then are cut
 };
 
 // Which other sites' pages may use the API: "https://chat.example", or "*" for all. None: no page but the server's own.
@@ -43,7 +43,7 @@ struct TlsOptions {
   ClientCertificate client_certificate = ClientCertificate::kRequired;
 };
 
-// What an admin may download over HTTP.
+// Limits of downloads over /admin.
 struct PullOptions {
   bool enabled = false;
   std::vector<std::string> repositories;  // OWNER/NAME or OWNER/*; empty: any
@@ -62,11 +62,11 @@ struct ServerOptions {
   std::int32_t io_threads = 1;
   std::int32_t text_threads = 3;
   std::int64_t max_connections = 16384;
-  std::int64_t max_connections_per_address = 0;  // 0: no bound of its own
+  std::int64_t max_connections_per_address = 0;  // 0: unlimited
   std::int64_t max_header_bytes = 32768;
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
-  std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // bodies of all requests that are not parsed yet
-  std::int64_t min_body_rate = 16384;  // bytes per second that a body must bring once its timeout has passed
+  std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // unparsed bodies of all requests
+  std::int64_t min_body_rate = 16384;  // bytes per second that a body must have when its timeout has passed
   std::int64_t list_window = 16;       // sequences of one list of prompts that wait or run at once
   TlsOptions tls;
   TimeoutOptions timeout;

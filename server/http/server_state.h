@@ -1,5 +1,5 @@
-// ServerState: what all sessions of one server share. Any thread; each member says how.
-// LiveOperations: the operations in flight, so that a drain can count them and cut them.
+// ServerState: the state that all sessions of one server share. Any thread, as each member says. LiveOperations: the
+// operations in flight, so that a drain can count and cut them.
 #pragma once
 
 #include <atomic>
@@ -31,27 +31,27 @@ class TextPool;
 enum class ServerPhase {
   kStarting,  // alive, no model yet
   kServing,
-  kDelaying,  // draining: readiness is red, everything is still served
-  kRefusing,  // new work is refused, what runs may finish
+  kDelaying,  // draining: readiness fails, requests are still served
+  kRefusing,  // new requests are refused, running ones may finish
   kStopped,
 };
 
-// How a request gets a model that is not ready: LiveModels, behind what the sessions need of it. Any thread.
+// How a session wakes a model that is not ready: LiveModels' functions, set by connect_models. Any thread.
 struct ModelWaker {
-  using Told = std::function<void(std::optional<Error>)>;
-  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Told told)> wake =
+  using Done = std::function<void(std::optional<Error>)>;
+  std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =
       &refuse;
   std::function<std::optional<std::chrono::milliseconds>(const std::string& name)> longest_wait = &never;
 
  private:
-  static void refuse(const std::string& name, const std::string&, std::int64_t, const Told& told) {
-    told(Error{ErrorKind::kUnavailable, "The model '" + name + "' is not ready", "model_loading", "model",
+  static void refuse(const std::string& name, const std::string&, std::int64_t, const Done& done) {
+    done(Error{ErrorKind::kUnavailable, "The model '" + name + "' is not ready", "model_loading", "model",
                std::chrono::seconds(1)});
   }
   static std::optional<std::chrono::milliseconds> never(const std::string&) { return std::nullopt; }
 };
 
-// How often the configuration was read again. Any thread.
+// Counts of configuration reloads. Any thread.
 struct ReloadCounts {
   std::atomic<std::int64_t> num_all{0};
   std::atomic<std::int64_t> num_failed{0};
@@ -71,13 +71,7 @@ class LiveOperations {
   std::unordered_set<std::shared_ptr<Mailbox>> live_;
 };
 
-// What the API serves once the models are loaded. Immutable after construction.
-struct Service {
-  explicit Service(ModelTable table) : models(std::move(table)) {}
-  ModelTable models;
-};
-
-// What sessions act by; a reload replaces it as a whole. Immutable after construction.
+// The settings that sessions use; a reload replaces them as a whole. Immutable after construction.
 struct Settings {
   explicit Settings(const ServerOptions& server_options)
       : options(server_options),
@@ -114,7 +108,7 @@ struct ServerState {
   StreamStore streams;
   StatusHistory history;
   AdminActions admin;  // set before the first session
-  ModelWaker waker;    // set before the first session; else what is not ready stays so
+  ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;              // null: none are exported
   TextPool* text = nullptr;                               // set before the first session
@@ -130,19 +124,20 @@ struct ServerState {
     const std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
   }
-  std::shared_ptr<const Service> service() const {
+  // The published table of models; null until the first one is published.
+  std::shared_ptr<const ModelTable> models() const {
     const std::lock_guard lock(mutex_);
-    return service_;
+    return models_;
   }
-  void set_service(std::shared_ptr<const Service> service) {
+  void set_models(std::shared_ptr<const ModelTable> models) {
     const std::lock_guard lock(mutex_);
-    service_.swap(service);  // the old one goes after the lock: it may hold the last of a model
+    models_.swap(models);  // the old table is destroyed after the unlock: it may hold a model's last reference
   }
 
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;
-  std::shared_ptr<const Service> service_;
+  std::shared_ptr<const ModelTable> models_;
 };
 
 }  // namespace quire

@@ -1,24 +1,24 @@
-// Session: one connection's life as one coroutine: read a request, answer it, again. Runs on the connection's io
-// thread. Invariants: a request is answered exactly once; what was submitted to the engine is aborted when the
-// coroutine leaves early.
+// Session: one connection as one coroutine that reads requests and answers each. Runs on the connection's io thread.
+// Invariants: a request is answered exactly once; when the coroutine ends early, its requests in the engine are
+// aborted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
 #include "server/http/body_budget.h"
+#include "server/http/callback_wait.h"
 #include "server/http/gate.h"
 #include "server/http/operation_driver.h"
 #include "server/http/request_parser.h"
 #include "server/http/router.h"
 #include "server/http/server_state.h"
 #include "server/http/text_pool.h"
-#include "server/http/told_wait.h"
 #include "server/http/transport.h"
 
 namespace quire {
 
-// One more of something, as long as this lives.
+// Adds to a counter for its lifetime.
 class Counted {
  public:
   explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
@@ -35,7 +35,7 @@ class Counted {
 
 class Session {
  public:
-  // `is_admin`: it came in by the admin listener.
+  // `is_admin`: the connection came by the admin listener.
   Session(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
       : state_(state), transport_(std::move(transport)), is_admin_(is_admin), fresh_(std::in_place, state.num_fresh) {}
 
@@ -44,56 +44,66 @@ class Session {
  private:
   using Parsed = Result<std::unique_ptr<Operation>>;
 
-  // Each returns whether the connection can take another request.
+  // session.cpp. Each returns whether the connection can take another request.
   boost::asio::awaitable<bool> serve_one();
   // False: there is no further request, or one that was refused.
   boost::asio::awaitable<bool> read_head();
   boost::asio::awaitable<bool> answer();
-  boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
-  boost::asio::awaitable<Waited> wait_for_pull(hub::PullJob& job, std::uint64_t version);
-  boost::asio::awaitable<Waited> serve_pulled(const PullTask& task, const hub::CachedModel& model);
-  boost::asio::awaitable<bool> answer_pull(const PullTask& task);
-  boost::asio::awaitable<bool> stream_pull(const PullTask& task);
-  bool keeps_stream() const;
-  bool resumes() const;
-  boost::asio::awaitable<bool> resume_stream();
-  boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
-  Call call_of_head() const;
-  boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   void begin_record();
-  boost::asio::awaitable<bool> call_api();
-  // nullopt: the client left.
-  boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
-  boost::asio::awaitable<std::optional<Result<ReadCall>>> read_once(const Call& call);
-  boost::asio::awaitable<Result<ReadCall>> read_in(TextLane lane, std::stop_token stop, const Call& call);
-  bool takes_place() const;
-  std::optional<Error> full_queues() const;
-  Result<void> reserve_place(const ModelTable& models, const Call& call);
-  boost::asio::awaitable<Waited> wake(const std::string& model, const Call& call, Clock::time_point since);
   void note_end();
   void count(int status);
-  Result<void> take_prompt_quota(const Operation& operation);
-  void note_outcome(const Operation& operation, const OperationDriver::Outcome& outcome);
-  boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
+  boost::asio::awaitable<bool> respond(Response response);
+  boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
+  boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
+
+  // session_body.cpp
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
   // Takes what arrived out of the string; false: no more is wanted.
   using BodyDrain = std::function<boost::asio::awaitable<bool>(std::string& bytes)>;
   boost::asio::awaitable<bool> take_body(std::string* body, const BodyDrain* drain = nullptr);
+  // False: there is no memory for it, and the client was refused.
+  boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
+  // True: bytes follow a request that closes the connection, and it was refused.
+  boost::asio::awaitable<bool> refuse_further_bytes();
+  boost::asio::awaitable<bool> respond_to_head(Response response);
+  boost::asio::awaitable<void> refuse_overloaded();
+  std::string client_name() const;
+
+  // session_call.cpp
+  boost::asio::awaitable<bool> call_api();
+  Call call_of_head() const;
+  // nullopt: the client left.
+  boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
+  boost::asio::awaitable<std::optional<Result<ParsedCall>>> read_once(const Call& call);
+  boost::asio::awaitable<Result<ParsedCall>> read_in(TextLane lane, std::stop_token stop, const Call& call);
+  bool takes_place() const;
+  std::optional<Error> full_queues() const;
+  Result<void> reserve_place(const ModelTable& models, const Call& call);
+  boost::asio::awaitable<WaitResult> wake(const std::string& model, const Call& call, Clock::time_point since);
+  Result<void> take_prompt_quota(const Operation& operation);
+  void note_outcome(const Operation& operation, const OperationDriver::Outcome& outcome);
+  boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);
+
+  // session_resume.cpp
+  bool keeps_stream() const;
+  bool resumes() const;
+  boost::asio::awaitable<bool> resume_stream();
+  boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
+
+  // session_admin.cpp
+  boost::asio::awaitable<bool> call_admin(AdminHandler handler);
+  boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+  boost::asio::awaitable<WaitResult> wait_for_pull(hub::PullJob& job, std::uint64_t version);
+  boost::asio::awaitable<WaitResult> serve_pulled(const PullTask& task, const hub::CachedModel& model);
+  boost::asio::awaitable<bool> answer_pull(const PullTask& task);
+  boost::asio::awaitable<bool> stream_pull(const PullTask& task);
+
   // session_files.cpp
   boost::asio::awaitable<bool> call_stored(StoredEndpoint endpoint);
   boost::asio::awaitable<bool> send_content(StoredAnswer answer);
   boost::asio::awaitable<bool> take_upload();
-  // False: there is no room, and the client was refused.
-  boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
-  std::string client_name() const;
-  boost::asio::awaitable<bool> respond(Response response);
-  boost::asio::awaitable<bool> respond_to_head(Response response);
-  boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
-  boost::asio::awaitable<void> refuse_overloaded();
-  boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
-  // True: bytes follow a request that closes the connection, and it was refused.
-  boost::asio::awaitable<bool> refuse_further_bytes();
+
   ResponseFraming framing() const {
     return {head_.minor_version, keep_alive_, request_id_, &admission_.fields, error_form(head_.path)};
   }

@@ -32,7 +32,7 @@ asio::awaitable<bool> Session::call_admin(AdminHandler handler) {
 asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   if (task.until) {
     const std::optional<std::chrono::milliseconds> unbounded;
-    Waited waited = co_await wait_until_told(state_, *transport_, task.until, unbounded);
+    WaitResult waited = co_await wait_for_callback(state_, *transport_, task.until, unbounded);
     if (waited.error) co_return error_response(*waited.error);
   }
   if (task.wait.count() > 0) {
@@ -49,25 +49,25 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
 }
 
 // Until the download's state is another than that of `version`.
-asio::awaitable<Waited> Session::wait_for_pull(hub::PullJob& job, std::uint64_t version) {
+asio::awaitable<WaitResult> Session::wait_for_pull(hub::PullJob& job, std::uint64_t version) {
   const std::function<void(std::function<void(std::optional<Error>)>)> begin =
       [&job, version](std::function<void(std::optional<Error>)> done) {
         job.on_change(version, [done = std::move(done)] { done(std::nullopt); });
       };
   const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_until_told(state_, *transport_, begin, unbounded);
+  co_return co_await wait_for_callback(state_, *transport_, begin, unbounded);
 }
 
 // Takes what was downloaded into service, where the client asked for that.
-asio::awaitable<Waited> Session::serve_pulled(const PullTask& task, const hub::CachedModel& model) {
-  if (!task.serves) co_return Waited();
+asio::awaitable<WaitResult> Session::serve_pulled(const PullTask& task, const hub::CachedModel& model) {
+  if (!task.serves) co_return WaitResult();
   ModelOrder order;
   order.model = *task.serves;
   order.model.model.path = model.path;
   const std::function<void(std::function<void(std::optional<Error>)>)> begin =
       [this, order](std::function<void(std::optional<Error>)> done) { state_.admin.order(order, std::move(done)); };
   const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_until_told(state_, *transport_, begin, unbounded);
+  co_return co_await wait_for_callback(state_, *transport_, begin, unbounded);
 }
 
 // An error before the first byte was downloaded is a status of its own; later ones end the stream.
@@ -76,7 +76,7 @@ asio::awaitable<bool> Session::answer_pull(const PullTask& task) {
   hub::PullJob::State state = job.state();
   const bool is_whole = task.form == PullTask::Form::kWhole;
   while (!state.ended() && (is_whole || state.progress.phase == hub::PullProgress::Phase::kListing)) {
-    const Waited waited = co_await wait_for_pull(job, state.version);
+    const WaitResult waited = co_await wait_for_pull(job, state.version);
     if (waited.client_gone) co_return false;
     if (waited.error) {
       Response refusal = error_response(*waited.error);
@@ -85,7 +85,7 @@ asio::awaitable<bool> Session::answer_pull(const PullTask& task) {
     state = job.state();
   }
   if (!state.error && !is_whole) co_return co_await stream_pull(task);
-  Waited served;
+  WaitResult served;
   if (!state.error) served = co_await serve_pulled(task, *state.result);
   if (served.client_gone) co_return false;
   Response response;
@@ -106,7 +106,7 @@ asio::awaitable<bool> Session::stream_pull(const PullTask& task) {
   bool over = false;
   while (!over) {
     const hub::PullJob::State state = job.state();
-    Waited waited;
+    WaitResult waited;
     std::string text = answer.part(state.progress);
     if (!state.ended()) {
       append_stream_part(frame, text, framing());

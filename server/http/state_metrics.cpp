@@ -108,11 +108,11 @@ void add_process(std::vector<MetricFamily>& all) {
   gauge("process_max_fds", "The most that may be open", static_cast<double>(descriptors.rlim_cur));
 }
 
-void add_models(std::vector<MetricFamily>& all, const Service& service) {
+void add_models(std::vector<MetricFamily>& all, const ModelTable& models) {
   MetricFamily states = new_family("quire:model_state", "1 for the state that a model is in", FamilyType::Gauge);
   MetricFamily caches =
       new_family("vllm:cache_config_info", "The KV cache of each model that is loaded", FamilyType::Gauge);
-  for (const TableEntry& model : service.models.entries()) {
+  for (const TableEntry& model : models.entries()) {
     for (const ModelState state : kStates) {
       add_metric(states, state == model.state ? 1.0 : 0.0,
                  {{"model_name", model.name}, {"state", model_state_name(state)}});
@@ -172,7 +172,7 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(
       single("quire:build_info", "The build that runs", FamilyType::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
   add_process(all);
-  if (const auto service = state.service()) add_models(all, *service);
+  if (const auto table = state.models()) add_models(all, *table);
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
   if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",

@@ -1,5 +1,5 @@
-// What /metrics shows of the server itself: its build and process, its models' states, what waits for the text threads.
-// Any thread.
+// The metrics of the server itself: its build and process, its models' states, the queues of the text threads. Any
+// thread.
 #pragma once
 
 #include <prometheus/metric_family.h>

@@ -129,10 +129,10 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
 }  // namespace
 
 void sample_status(ServerState& state) {
-  const auto service = state.service();
-  if (!service) return;
+  const auto table = state.models();
+  if (!table) return;
   std::vector<StatusHistory::Sample> samples;
-  for (const TableEntry& entry : service->models.entries()) {
+  for (const TableEntry& entry : table->entries()) {
     if (!entry.running) continue;
     samples.push_back({entry.name, entry.running->stats(), state.metrics.first_token_counts(entry.name),
                        state.metrics.gap_counts(entry.name)});
@@ -149,8 +149,8 @@ Response status_view(ServerState& state, bool sees_keys) {
   for (const char* const name : kStepPhaseNames)
     body["phases"].push_back(name);
   const Clock::time_point now = Clock::now();
-  if (const auto service = state.service()) {
-    for (const TableEntry& entry : service->models.entries()) {
+  if (const auto table = state.models()) {
+    for (const TableEntry& entry : table->entries()) {
       if (entry.state != ModelState::kUnloaded) body["models"].push_back(model_status(state, entry, sees_keys, now));
     }
   }

@@ -52,7 +52,7 @@ TlsContext::TlsContext(const TlsOptions& options) : context_(SSL_CTX_new(TLS_ser
   if (context == nullptr) throw StartupError("server.tls: the TLS library cannot be set up");
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-  // A write is repeated from wherever the rest lies; an idle connection holds no buffers.
+  // A write may be repeated from another address; an idle connection holds no buffers.
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_alpn_select_cb(context, &choose_protocol, nullptr);

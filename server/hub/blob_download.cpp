@@ -137,7 +137,7 @@ Result<void> BlobDownload::connect() {
   if (!opened) return retry(opened.error());
   source_ = *std::move(opened);
   if (source_.offset != num_bytes_) {
-    // The server sends the whole file: what is here already is not written again, but read past.
+    // The server sends the whole file: bytes that the disk has already are skipped.
     log::debug("{}: the server sends the file from its beginning", file_.path);
   }
   phase_ = Phase::kReading;

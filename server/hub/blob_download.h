@@ -1,4 +1,4 @@
-// BlobDownload: one file of a repository into the cache, a small step at a time. It goes on where an earlier process
+// BlobDownload: one file of a repository into the cache, a small step at a time. It continues where an earlier process
 // ended: what that one left in CHECKSUM.incomplete is read and kept. One thread at a time. Invariants: the blob gets
 // its name after its checksum was found right and its bytes are on the disk; no byte is requested that is here
 // already, unless the checksum turns out wrong; two processes never write one blob.
@@ -49,7 +49,7 @@ class BlobDownload {
   Result<void> connect();
   Result<void> read_piece();
   Result<void> complete();
-  // Begins anew with an empty file; an error where that was done too often.
+  // Starts again with an empty file; an error where that was done too often.
   Result<void> start_over(const std::string& why);
   Result<void> retry(const Error& error);
   Result<void> store(std::string_view bytes);

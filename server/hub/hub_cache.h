@@ -60,9 +60,9 @@ class HubCache {
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path repository_folder(const std::string& repository) const;
   std::filesystem::path blob(const std::string& repository, const std::string& checksum) const;
-  // Taken exclusively by who downloads that blob.
+  // Taken exclusively to download that blob.
   std::filesystem::path blob_lock(const std::string& repository, const std::string& checksum) const;
-  // Shared by all who download of this repository; exclusive for who deletes from it.
+  // Shared to download from this repository; exclusive to delete from it.
   std::filesystem::path repository_lock(const std::string& repository) const;
   std::filesystem::path snapshot(const std::string& repository, const std::string& commit) const;
 

@@ -1,4 +1,4 @@
-// HubClient: what is asked of a model hub over HTTP: the files of a revision with their checksums, and their bytes. One
+// HubClient: requests to a model hub over HTTP: the files of a revision with their checksums, and their bytes. One
 // thread at a time. Invariants: paths, commits and checksums that a hub answers with are checked before they are used;
 // the token goes to the hub's own origin only; an error says what to do about it.
 #pragma once
@@ -35,7 +35,7 @@ struct OpenFile {
 
 // Whether asking again may help: the network, 408, 429, 5xx. Such errors have this code.
 inline constexpr const char* kTransientCode = "hub_unavailable";
-// What is here of a file does not fit to what is there: it is to be downloaded from its beginning.
+// The local part of a file does not match the hub's file: download it from its beginning.
 inline constexpr const char* kRangeCode = "range_refused";
 bool is_transient(const Error& error);
 

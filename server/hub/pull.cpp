@@ -49,9 +49,10 @@ Pull::~Pull() = default;
 Result<bool> Pull::step() {
   if (progress_.phase == PullProgress::Phase::kDone) return true;
   if (stop_.stop_requested()) {
-    return failure(ErrorKind::kUnavailable,
-                   fmt::format("the download of '{}' was stopped: another one goes on where it ended", model_.text()),
-                   "pull_stopped");
+    return failure(
+        ErrorKind::kUnavailable,
+        fmt::format("the download of '{}' was stopped: the next one continues where it ended", model_.text()),
+        "pull_stopped");
   }
   if (offline_) return find_offline();
   return commit_.empty() ? list() : download();

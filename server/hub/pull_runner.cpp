@@ -135,7 +135,7 @@ void PullRunner::abandon() {
 void PullRunner::stop() {
   abandon();
   thread_.stop();
-  // Those that never began: who waits for them is on the server's loops, which end after this.
+  // Jobs that never began: their callbacks run on the server's loops, which end after this.
   std::vector<std::shared_ptr<PullJob>> left;
   std::vector<std::shared_ptr<PullLease>> kept;
   {

@@ -52,7 +52,7 @@ class PullJob {
   std::vector<std::function<void()>> waiting_;
 };
 
-// One who wants the download to go on.
+// Keeps the download running while it exists.
 class PullLease {
  public:
   explicit PullLease(std::shared_ptr<PullJob> job) : job_(std::move(job)) { ++job_->num_leases_; }

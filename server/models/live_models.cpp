@@ -44,7 +44,7 @@ Error has_canary(const std::string& name) {
 
 // A request's place in a queue while its model wakes; members go in the reverse order.
 struct WaitingRequest {
-  std::shared_ptr<RequestQueue> room;
+  std::shared_ptr<RequestQueue> places;
   QueueTicket ticket;
   LiveModels::Done done;
 };
@@ -56,17 +56,17 @@ bool is_loading(ModelState state) {
 }  // namespace
 
 LiveModels::Outcome::~Outcome() {
-  for (const auto& [done, error] : told)
+  for (const auto& [done, error] : reports)
     done(error);
 }
 
-void LiveModels::Outcome::tell(Done done, std::optional<Error> error) {
-  told.emplace_back(std::move(done), std::move(error));
+void LiveModels::Outcome::report(Done done, std::optional<Error> error) {
+  reports.emplace_back(std::move(done), std::move(error));
 }
 
-void LiveModels::Outcome::tell(std::vector<Done>& all, const std::optional<Error>& error) {
+void LiveModels::Outcome::report(std::vector<Done>& all, const std::optional<Error>& error) {
   for (Done& done : all)
-    tell(std::move(done), error);
+    report(std::move(done), error);
   all.clear();
 }
 
@@ -165,7 +165,7 @@ void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
 
 // What runs ends on it; its last holder, often a session, hands it to bury().
 void LiveModels::begin_drain(Entry& entry, After after, Outcome& outcome) {
-  entry.leaving = entry.running.get();
+  entry.draining = entry.running.get();
   entry.after = after;
   entry.state = ModelState::kDraining;
   entry.served.reset();
@@ -194,10 +194,10 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   HostedModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
-  if (entry && same && entry->state == ModelState::kReady) return outcome.tell(std::move(done));
-  if (entry && same && is_loading(entry->state)) return entry->told.push_back(std::move(done));
-  if (entry && same && !model.preload && entry->state == ModelState::kSleeping) return outcome.tell(std::move(done));
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
+  if (entry && same && entry->state == ModelState::kReady) return outcome.report(std::move(done));
+  if (entry && same && is_loading(entry->state)) return entry->callers.push_back(std::move(done));
+  if (entry && same && !model.preload && entry->state == ModelState::kSleeping) return outcome.report(std::move(done));
   if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
     return refuse(wrong_state(spec.name, entry->state, "another file takes its place by /admin/models/replace"));
   }
@@ -220,13 +220,13 @@ void LiveModels::load(const ModelEntry& model, Done done) {
     spec.is_configured = entry->spec.is_configured;
   }
   if (!same) entry->spec = std::move(spec);
-  entry->room = std::make_shared<RequestQueue>(entry->spec.engine.queue);
+  entry->waiting_places = std::make_shared<RequestQueue>(entry->spec.engine.queue);
   if (!model.preload) {
     entry->state = ModelState::kSleeping;
     publish();
-    return outcome.tell(std::move(done));
+    return outcome.report(std::move(done));
   }
-  entry->told.push_back(std::move(done));
+  entry->callers.push_back(std::move(done));
   begin_load(entry, ModelState::kLoading);
 }
 
@@ -251,14 +251,14 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
-  if (entry->state == ModelState::kDraining && entry->after == after) return entry->told.push_back(std::move(done));
+  if (entry->state == ModelState::kDraining && entry->after == after) return entry->callers.push_back(std::move(done));
   if (entry->canary_share > 0.0) return refuse(has_canary(name));
   const bool loads_for_nobody = is_loading(entry->state) && entry->waiting.empty();
   if (after == After::kUnload ? entry->can_give_up() : loads_for_nobody) {
     abandon(entry, after, given_up(name), outcome);
-    outcome.tell(entry->waiting, no_such_model(name));
+    outcome.report(entry->waiting, no_such_model(name));
   } else if (entry->is_busy()) {
     return refuse(under_way(name));
   } else if (entry->state == ModelState::kReady) {
@@ -268,16 +268,16 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   } else if (entry->state == ModelState::kUnloaded) {
     return refuse(wrong_state(name, entry->state, "load it first"));
   }
-  if (entry->state == ModelState::kDraining) return entry->told.push_back(std::move(done));
-  outcome.tell(std::move(done));
+  if (entry->state == ModelState::kDraining) return entry->callers.push_back(std::move(done));
+  outcome.report(std::move(done));
 }
 
-// What serves meanwhile goes on, or drains to be unloaded; what was to be loaded becomes `after` as soon as the loader
-// has noticed.
+// The model that serves meanwhile continues, or drains to be unloaded; what was to be loaded becomes `after` as soon as
+// the loader has noticed.
 void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome) {
   log::info("the load of {} is given up", entry->spec.name);
   entry->loading.request_stop();
-  outcome.tell(entry->told, why);
+  outcome.report(entry->callers, why);
   if (entry->fallback) entry->spec = *std::exchange(entry->fallback, std::nullopt);
   if (std::exchange(entry->replacing, false)) {
     if (after == After::kUnload) begin_drain(*entry, after, outcome);
@@ -301,13 +301,13 @@ void LiveModels::wake(const std::string& name, Done done) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it first"));
   if (entry->state == ModelState::kDraining && entry->after == After::kUnload) return refuse(under_way(name));
-  if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
+  if (entry->state == ModelState::kReady) return outcome.report(std::move(done));
   if (entry->state == ModelState::kDraining) return entry->waiting.push_back(std::move(done));
-  entry->told.push_back(std::move(done));
+  entry->callers.push_back(std::move(done));
   if (!is_loading(entry->state)) begin_load(entry, ModelState::kWaking);
 }
 
@@ -315,14 +315,14 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kUnloaded) return refuse(wrong_state(name, entry->state, "load it with the path"));
   if (entry->is_busy()) return refuse(under_way(name));
   if (entry->canary_share > 0.0) return refuse(has_canary(name));
   HostedModelSpec spec = entry->spec;
   spec.model.path = path;
-  entry->told.push_back(std::move(done));
+  entry->callers.push_back(std::move(done));
   if (entry->state != ModelState::kReady) {
     entry->fallback = std::exchange(entry->spec, std::move(spec));
     return begin_load(entry, ModelState::kLoading);
@@ -339,16 +339,17 @@ void LiveModels::wake_for(const std::string& name, const std::string& key_name, 
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
   if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
-  if (entry->state == ModelState::kReady) return outcome.tell(std::move(done));
+  if (entry->state == ModelState::kReady) return outcome.report(std::move(done));
   if (entry->state == ModelState::kFailed && Clock::now() - *entry->failed_at < kRetryAfter) {
     return refuse(not_loaded(*entry));
   }
-  auto ticket = entry->room->reserve(key_name, body_bytes);
+  auto ticket = entry->waiting_places->reserve(key_name, body_bytes);
   if (!ticket) return refuse(ticket.error());
-  auto waiting = std::make_shared<WaitingRequest>(WaitingRequest{entry->room, *std::move(ticket), std::move(done)});
+  auto waiting =
+      std::make_shared<WaitingRequest>(WaitingRequest{entry->waiting_places, *std::move(ticket), std::move(done)});
   entry->waiting.push_back([waiting](std::optional<Error> error) { waiting->done(std::move(error)); });
   if (entry->state == ModelState::kSleeping || entry->state == ModelState::kFailed) {
     log::info("a request wakes {}", name);

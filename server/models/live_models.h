@@ -1,8 +1,7 @@
-// LiveModels: the models of one process from their files to their ends: what each may take of the memory, whether it is
-// loaded, and who waits for it. Any thread, except start() and stop(): One thread at a time. Whatever takes long runs
-// on the thread `models`, one thing after another. Invariants: the published table never names a model twice; a model
-// is destroyed there, after its last request; every operation tells its Done exactly once, unless the process ends
-// first.
+// LiveModels: the models of one process, from loading to destruction: the memory promised to each, its state, and the
+// requests that wait for it. Any thread, except start() and stop(): one thread at a time. Slow work runs on the thread
+// `models`, one task at a time. Invariants: the published table never names a model twice; a model is destroyed on that
+// thread, after its last request; every operation calls its Done exactly once, unless the process ends first.
 #pragma once
 
 #include <atomic>
@@ -25,7 +24,8 @@ namespace quire {
 class LiveModels {
  public:
   using Publish = std::function<void(const ModelTable& table)>;
-  // How an operation ended: nothing, or the error. Called on the thread `models`, or at once; must not block.
+  // Called when an operation ends, with the error if it failed; on the thread `models`, or before the operation's
+  // function returns. Must not block.
   using Done = std::function<void(std::optional<Error> error)>;
 
   LiveModels(ModelOpener open, std::function<MachineMemory()> measure);
@@ -33,29 +33,29 @@ class LiveModels {
   LiveModels(const LiveModels&) = delete;
   LiveModels& operator=(const LiveModels&) = delete;
 
-  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: by what is left), and
-  // loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError, and
-  // Interrupted once `interrupted` says so.
+  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: chosen by the free
+  // memory), and loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError,
+  // and Interrupted once `interrupted` says so.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
-  // Tells of the table now, and from now on whenever it changed.
+  // Calls `publish` with the table now and after each change.
   void publish_to(Publish publish);
-  // Ends all engines' threads: nothing is sent or reported any more.
+  // Ends all engines' threads: after it no event is sent and no Done is called.
   void stop();
 
-  // What an admin may ask for, by name. All of them are done at once where there is nothing left to do. Errors: 404 for
-  // a name that is not there, 409 where something else is under way with it or its state forbids it, 400 where its
-  // files are no model, 507 where it does not fit.
-  // Takes it into service, or back; without `preload` its first request loads it.
+  // The admin's operations, by model name. Each is done at once where the model is already in that state. Errors: 404
+  // for an unknown name, 409 where another operation on the model is under way or its state forbids this one, 400 where
+  // its files are not a model, 507 where it does not fit in memory.
+  // Adds the model; without `preload` its first request loads it.
   void load(const ModelEntry& model, Done done);
-  // Takes it out of service, once its requests have ended. A load that is under way is given up: its caller gets
-  // 409, and this is done once its memory is back.
+  // Removes it once its requests have ended. A load that is under way is cancelled: its caller gets 409, and this
+  // operation is done when the memory of that load is released.
   void unload(const std::string& name, Done done);
-  // Gives its memory back, once its requests have ended. A load that no request waits for is given up as well.
+  // Releases its memory once its requests have ended. A load that no request waits for is cancelled as well.
   void sleep(const std::string& name, Done done);
   void wake(const std::string& name, Done done);
-  // Another file under the same name. New requests go to the new one once it is loaded, those that run end on the old
-  // one. `in_place`: the old one goes first, and requests wait meanwhile; for where there is no room for both.
+  // Loads another file under the same name. New requests go to it once it is loaded, running ones end on the old one.
+  // `in_place`: unloads the old one first, and requests wait meanwhile; for machines without memory for both.
   void replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done);
 
   // A canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's conversations; a
@@ -63,21 +63,21 @@ class LiveModels {
   // "model_busy" where the model does not serve or the canary is another file.
   void split(const std::string& name, const std::filesystem::path& path, double share, Done done);
 
-  // For a request of this key that found its model asleep: wakes it and tells when it may be asked. What waits so is
-  // bounded as the model's queue is. Errors: 404, the queue's refusals, 503 "model_failed".
+  // For a request of this key whose model sleeps: wakes the model and calls `done` when it is ready. The requests that
+  // wait so have the same limits as the model's queue. Errors: 404, the queue's refusals, 503 "model_failed".
   void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
-  // How long a request may wait so; nothing: as long as it takes.
+  // How long a request may wait for its model; nullopt: without a limit.
   std::optional<std::chrono::milliseconds> longest_wait(const std::string& name) const;
 
-  // The server drains: gives up the loads that no request waits for. Their callers get 503.
+  // For a drain: cancels the loads that no request waits for. Their callers get 503.
   void abandon_loads();
 
   std::vector<ModelReport> report() const;
 
-  // Puts those to sleep that had no work for as long as their specs say; returns when to look again.
+  // Puts models to sleep that had no work for their sleep_after; returns when to call it again.
   std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
-  // The configuration was read again: names, templates, bounds and times are taken over, all or none. Throws
-  // StartupError where a model was added, removed or moved to another file: that takes an operation.
+  // Applies a reloaded configuration's names, templates, limits and times, all or none. Throws StartupError where a
+  // model was added, removed or moved to another file: these need load(), unload() or replace().
   void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
@@ -94,37 +94,37 @@ class LiveModels {
     std::shared_ptr<const ServedModel> served;  // the same
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
-    std::uint64_t promised = 0;             // bytes, while it runs
-    std::stop_source loading;               // of the load or replacement that is under way
-    bool begun = false;                     // the load has the thread `models`, it does not wait for it
-    bool replacing = false;                 // the next one is being loaded beside it
-    double canary_share = 0.0;              // of its conversations, that its canary gets
-    const RunningModel* leaving = nullptr;  // who drains; only ever compared
+    std::uint64_t promised = 0;              // bytes, while it runs
+    std::stop_source loading;                // of the load or replacement that is under way
+    bool begun = false;                      // the load runs on the thread `models`; false: it waits for that thread
+    bool replacing = false;                  // its replacement is being loaded beside it
+    double canary_share = 0.0;               // the share of its conversations that its canary gets
+    const RunningModel* draining = nullptr;  // only compared, never dereferenced
     After after = After::kSleep;
-    std::optional<HostedModelSpec> fallback;  // what it was before a replacement in place
-    std::vector<Done> told;                   // operations under way
-    std::vector<Done> waiting;                // requests, and who wakes a model that drains: for it to be ready
-    std::shared_ptr<RequestQueue> room;       // counts the requests among them
+    std::optional<HostedModelSpec> fallback;       // what it was before a replacement in place
+    std::vector<Done> callers;                     // of the operation under way
+    std::vector<Done> waiting;                     // requests, and callers of wake(), that wait until it is ready
+    std::shared_ptr<RequestQueue> waiting_places;  // limits the requests in `waiting`; holds no request itself
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};
 
-    bool is_busy() const;      // something is under way that nothing else may cross
-    bool can_give_up() const;  // ... which is a load, or leads to one
+    bool is_busy() const;      // an operation is under way that excludes others
+    bool can_give_up() const;  // ... and it can be cancelled: it is a load, or leads to one
   };
   using EntryPtr = std::shared_ptr<Entry>;
-  // What was loaded, before it is put into its entry.
+  // A loaded model that its entry does not hold yet.
   struct Loaded {
     std::shared_ptr<RunningModel> running;
     std::shared_ptr<const ServedModel> served;
     std::uint64_t promised = 0;
   };
-  // Reports to send, and objects to drop, once the mutex is free.
+  // Callbacks to call and models to release after the mutex is unlocked.
   struct Outcome {
-    std::vector<std::pair<Done, std::optional<Error>>> told;
+    std::vector<std::pair<Done, std::optional<Error>>> reports;
     std::vector<std::shared_ptr<RunningModel>> dropped;
     ~Outcome();
-    void tell(Done done, std::optional<Error> error = std::nullopt);
-    void tell(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
+    void report(Done done, std::optional<Error> error = std::nullopt);
+    void report(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
   // A model without holders, and the memory that was promised to it.
@@ -159,7 +159,7 @@ class LiveModels {
   void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void bury(Ended& ended);
-  // The error where it cannot be loaded; nothing at all where it was given up meanwhile, or the process ends.
+  // The error where it cannot be loaded; nullopt where the load was cancelled, or the process ends.
   std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                   const std::function<bool()>& interrupted);
@@ -172,7 +172,7 @@ class LiveModels {
   Publish publish_;
   EngineOptions general_;
   std::vector<EntryPtr> entries_;
-  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded ones that may still have holders
+  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded models that are perhaps still referenced
   std::atomic<bool> ending_{false};
   std::shared_ptr<WorkThread> thread_;
 };

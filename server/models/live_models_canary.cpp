@@ -20,13 +20,13 @@ void LiveModels::split(const std::string& name, const std::filesystem::path& pat
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   const EntryPtr canary = find(canary_name(name));
-  const auto refuse = [&](Error error) { outcome.tell(std::move(done), std::move(error)); };
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (!entry || entry->state != ModelState::kReady || entry->replacing) {
     return refuse(conflict(name, "is not ready, or is being replaced: only a model that serves can have a canary"));
   }
   if (share == 0.0) {
     entry->canary_share = 0.0;
-    if (!canary) return outcome.tell(std::move(done));
+    if (!canary) return outcome.report(std::move(done));
     log::info("{} takes all of its traffic back from {}", name, canary->spec.model.path.string());
     return drop_canary(canary, std::move(done), outcome);
   }
@@ -40,14 +40,14 @@ void LiveModels::split(const std::string& name, const std::filesystem::path& pat
   if (canary->state != ModelState::kReady || canary->replacing) {
     return refuse(conflict(canary->spec.name, "is not ready: ask again once it is loaded"));
   }
-  outcome.tell(std::move(done));
+  outcome.report(std::move(done));
   if (share == 1.0) return promote(*entry, canary, outcome);
   entry->canary_share = share;
   log::info("{} gets {} of the traffic of {}", canary->spec.name, share, name);
   publish();
 }
 
-// Loaded beside the model, with the same room; its callers are answered once it has its share.
+// Loaded beside the model, with the same limit on waiting requests; its callers are answered once it has its share.
 void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done) {
   const auto canary = std::make_shared<Entry>();
   canary->spec = entry.spec;
@@ -57,9 +57,9 @@ void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& p
   canary->spec.sleep_after = std::chrono::milliseconds(0);
   canary->spec.is_configured = false;
   canary->created = static_cast<std::int64_t>(std::time(nullptr));
-  canary->room = std::make_shared<RequestQueue>(canary->spec.engine.queue);
+  canary->waiting_places = std::make_shared<RequestQueue>(canary->spec.engine.queue);
   entries_.push_back(canary);
-  canary->told.push_back([this, name = entry.spec.name, share, done = std::move(done)](std::optional<Error> error) {
+  canary->callers.push_back([this, name = entry.spec.name, share, done = std::move(done)](std::optional<Error> error) {
     if (error) return done(std::move(error));
     split(name, {}, share, done);
   });
@@ -74,8 +74,8 @@ void LiveModels::drop_canary(const EntryPtr& canary, Done done, Outcome& outcome
   } else if (canary->state != ModelState::kDraining) {
     take_out(canary);
   }
-  if (canary->state == ModelState::kDraining) return canary->told.push_back(std::move(done));
-  outcome.tell(std::move(done));
+  if (canary->state == ModelState::kDraining) return canary->callers.push_back(std::move(done));
+  outcome.report(std::move(done));
 }
 
 // What runs on either ends there.

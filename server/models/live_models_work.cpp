@@ -66,7 +66,7 @@ void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& 
     const auto entry = std::make_shared<Entry>();
     entry->spec = specs[i];
     entry->created = static_cast<std::int64_t>(std::time(nullptr));
-    entry->room = std::make_shared<RequestQueue>(specs[i].engine.queue);
+    entry->waiting_places = std::make_shared<RequestQueue>(specs[i].engine.queue);
     std::optional<Loaded> loaded;
     try {
       if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
@@ -107,7 +107,7 @@ LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique
   std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
   Loaded loaded;
   loaded.promised = plan.total_bytes();
-  // The promise moves on with the model: what is left of the pointer may live longer.
+  // The promise moves with the model: the pointer itself may live longer.
   loaded.running = {
       model.release(), [this, thread = thread_, promise = std::move(promise)](RunningModel* ended) mutable {
         // A job must be copyable, what it holds is not.
@@ -154,27 +154,27 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   if (stop.stop_requested()) {
     // The loader may have been too near its end to notice: then this is over once bury() had the model.
     if (!loaded || !*loaded) return after_drain(entry, outcome);
-    entry->leaving = (*loaded)->running.get();
+    entry->draining = (*loaded)->running.get();
     return;
   }
   if (!*loaded) return note_failure(entry, loaded->error(), outcome);
   log::info("{} is loaded after {} ms", spec.name,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
   put(*entry, **std::move(loaded));
-  outcome.tell(entry->told);
-  outcome.tell(entry->waiting);
+  outcome.report(entry->callers);
+  outcome.report(entry->waiting);
   publish();
 }
 
 void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome) {
   log::error("{}", error.message);
-  outcome.tell(entry->told, error);
+  outcome.report(entry->callers, error);
   if (entry->fallback) {
     entry->spec = *std::exchange(entry->fallback, std::nullopt);
     log::info("{} goes back to {}", entry->spec.name, entry->spec.model.path.string());
     return begin_load(entry, ModelState::kLoading);
   }
-  outcome.tell(entry->waiting, not_loaded(*entry));
+  outcome.report(entry->waiting, not_loaded(*entry));
   entry->state = ModelState::kFailed;
   entry->failure = error.message;
   entry->failed_at = Clock::now();
@@ -192,7 +192,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, con
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return;
-  outcome.tell(entry->told, error);
+  outcome.report(entry->callers, error);
   entry->replacing = false;
   if (error) return log::error("{}", error->message);
   log::info("{} is {} now, was {}", spec.name, spec.model.path.string(), entry->spec.model.path.string());
@@ -215,7 +215,7 @@ void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, con
   entry->replacing = false;
   if (error) {
     log::error("{}", error->message);
-    return outcome.tell(entry->told, error);
+    return outcome.report(entry->callers, error);
   }
   entry->fallback = std::exchange(entry->spec, std::move(spec));
   begin_drain(*entry, After::kLoad, outcome);
@@ -230,15 +230,15 @@ void LiveModels::bury(Ended& ended) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
-    if (entry->leaving != who) continue;
-    entry->leaving = nullptr;
+    if (entry->draining != who) continue;
+    entry->draining = nullptr;
     after_drain(entry, outcome);
   }
 }
 
 void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
   if (entry->after == After::kLoad) return begin_load(entry, ModelState::kLoading);
-  outcome.tell(entry->told);
+  outcome.report(entry->callers);
   if (entry->after == After::kUnload) return take_out(entry);
   log::info("{} sleeps", entry->spec.name);
   entry->state = ModelState::kSleeping;
@@ -251,7 +251,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
   const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
   entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
-  entry.room->reconfigure(spec.engine.queue, {});
+  entry.waiting_places->reconfigure(spec.engine.queue, {});
   if (!served) return;
   served->queue = entry.served->queue;
   entry.served = std::move(served);
@@ -303,7 +303,7 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
   }
   general_ = general;
   publish();
-  thread_->post([] {});  // times may have changed: it looks around anew
+  thread_->post([] {});  // times may have changed: the thread computes its next wake-up again
 }
 
 }  // namespace quire

@@ -16,12 +16,12 @@ namespace quire {
 
 class MemoryLedger {
  public:
-  // `measure` tells what is left now; it is asked before each plan, for others take memory too.
+  // `measure` returns the memory that is free now; called before each plan, because other processes take memory too.
   explicit MemoryLedger(std::function<MachineMemory()> measure);
 
-  // What a further model may take: the least of what is not promised and of what is left now.
+  // What a further model may take: the smaller of the memory that is not promised and the memory that is free now.
   MachineMemory left() const;
-  // The same when this much more were given back: what a model leaves to its successor.
+  // The same if this much more were free: the memory of a model that is being replaced.
   MachineMemory left_without(std::uint64_t bytes) const;
   // Promises this much until the returned object, and what was copied from it, is gone.
   std::shared_ptr<const std::uint64_t> promise(std::uint64_t bytes);

@@ -1,5 +1,5 @@
 // HostedModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory
-// and when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where what is absent is the
+// and when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where an absent field is the
 // general sections' value. Value types; any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an admin can make the server do. AdminTask: something that takes a while: a wait that costs no thread, then the
-// rest. AdminActions: set before the first session; any thread.
+// An admin's operations. AdminTask: one that takes time: a wait that blocks no thread, then the function that makes the
+// response. AdminActions: the functions behind them, set before the first session; any thread.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// A download that is answered as it goes on.
+// A download whose progress is the response.
 struct PullTask {
   enum class Form { kWhole, kEvents, kLines };  // one object at the end, server-sent events, Ollama's lines
   std::shared_ptr<hub::PullLease> lease;
@@ -25,25 +25,25 @@ struct PullTask {
 
 struct AdminTask {
   std::chrono::milliseconds wait{0};
-  // Something that goes on elsewhere: called first, on the session's thread, with the callback that reports its end.
-  std::function<void(std::function<void(std::optional<Error>)> told)> until = nullptr;
+  // Starts an operation on another thread: called first, on the session's thread, with the callback for its end.
+  std::function<void(std::function<void(std::optional<Error>)> done)> until = nullptr;
   std::function<Result<std::string>()> finish = nullptr;  // the response's body, JSON
   int status = 200;
-  std::optional<PullTask> pull = std::nullopt;  // the response instead of all that
+  std::optional<PullTask> pull = std::nullopt;  // if set, it makes the response instead
 };
 
 struct ModelOrder {
   enum class What { kLoad, kUnload, kSleep, kWake, kReplace };
   What what = What::kLoad;
-  ModelEntry model;  // its name, and what a load or a replacement says beside
+  ModelEntry model;  // its name, and the options of a load or a replacement
   bool in_place = false;
-  std::optional<double> share;  // a replacement's: of the traffic, that the new file gets as a canary; absent: all
+  std::optional<double> share;  // of a replacement: the new file's share of the traffic, as a canary; absent: all
 };
 
 struct AdminActions {
   std::function<Result<std::string>()> reload;
-  // Tells once it is done, or at once why not.
-  std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> told)> order;
+  // Calls `done` when the operation ends, with the error if it failed.
+  std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;
   std::function<std::vector<ModelReport>()> models;
   hub::PullRunner* pulls = nullptr;  // null: there are none
 };

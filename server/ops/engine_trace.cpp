@@ -23,7 +23,7 @@ class TraceWriter {
  public:
   explicit TraceWriter(Clock::time_point began) : began_(began) {}
 
-  // What lies before the window is cut off.
+  // Times before the window are cut off.
   void slice(int process, int track, const std::string& name, Clock::time_point begin, Clock::duration length,
              const std::string& arguments = "{}") {
     const Clock::time_point end = begin + length;

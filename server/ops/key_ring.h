@@ -1,5 +1,5 @@
 // KeyRing: the API keys, as hashes. Immutable after construction; any thread. Looking a key up costs one hash and one
-// comparison with each key that exists, whether or not it is found, so that its time tells nothing.
+// comparison with each key that exists, whether or not it is found, so that its time reveals nothing.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct ApiKey {
 class KeyRing {
  public:
   KeyRing() = default;
-  // Reads the variables and files that the options name. Throws StartupError: what is absent or empty, or one key under
-  // two names.
+  // Reads the variables and files that the options name. Throws StartupError for a variable or file that is absent or
+  // empty, or one key under two names.
   explicit KeyRing(const std::vector<ApiKeyOptions>& options);
 
   bool empty() const { return keys_.empty(); }

@@ -1,7 +1,7 @@
 // QuotaTable: how much each API key has used of what it may. Any thread. Rates are token buckets that hold a minute's
 // worth: a key that was idle may use all of it at once. Prompt tokens are taken before a request is queued, generated
 // ones when it ends, because they are not known earlier; they may leave a debt, which later requests wait for.
-// Lease: one admitted request's share, given back when destroyed. One thread at a time. Must not outlive its table.
+// Lease: one admitted request's share, released when destroyed. One thread at a time. Must not outlive its table.
 #pragma once
 
 #include <mutex>
@@ -26,7 +26,7 @@ class QuotaTable {
     ~Lease() { release(); }
 
     // Takes a request's prompt tokens, and what its sequences count beyond the one that was admitted, or refuses: 429,
-    // with the time after which they could be had where there is one.
+    // with the time after which they are available, where there is one.
     Result<void> take_prompt(std::int64_t num_tokens, std::int64_t num_sequences, Clock::time_point now);
     // Changes how many sequences of the request run or wait, one at first; refuses to exceed the key's bound.
     Result<void> hold(std::int64_t num_sequences);

@@ -1,4 +1,4 @@
-// What an operator decides about who may use the server, and how much of it. Plain values; any thread.
+// The security settings: API keys, their quotas, allowed hosts, access to metrics. Plain values; any thread.
 #pragma once
 
 #include <cstdint>

@@ -32,12 +32,12 @@ WebClient open_collector(const TracingOptions& options);
 // Empty where the collector took the body; otherwise why it did not. Waits for some seconds at most.
 std::string post_spans(const WebClient& collector, std::string body);
 
-// The OTLP request that tells of these requests: a span each, with spans for queue, prefill and decode below it.
+// The OTLP request for these requests: a span each, with spans for queue, prefill and decode below it.
 std::string otlp_body(const std::vector<RequestRecord>& records, const std::string& service_name);
 
 class SpanExporter {
  public:
-  // Throws StartupError: an endpoint that cannot be spoken to, by name.
+  // Throws StartupError for an unusable endpoint, named in the message.
   explicit SpanExporter(const TracingOptions& options);
   // Sends what is queued, if the collector takes it within a second, and ends.
   ~SpanExporter();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
-// What was counted between two samples. A histogram that began anew counts from its begin.
+// The counts between two samples. A histogram that was reset counts from zero.
 LatencyCounts growth(const LatencyCounts& now, const LatencyCounts& before) {
   LatencyCounts grown = now;
   if (before.counts.size() != now.counts.size()) return grown;

@@ -1,7 +1,7 @@
-// SavedStream: the events of one stream, numbered and kept, so that a client whose connection broke can go on where it
-// was. StreamStore: those that can be taken up again, by key and request id, within bounds of time and memory. Any
-// thread. Invariants: an event's number is its place in the stream, from 1; what is kept of all streams is at most
-// `max_bytes`: a stream that would exceed it is forgotten as a saved one and goes on as any other.
+// SavedStream: the events of one stream, numbered and kept, so that a client whose connection broke can resume it.
+// StreamStore: the streams that can be resumed, by key and request id, with limits of time and memory. Any thread.
+// Invariants: an event's number is its place in the stream, from 1; all kept events take at most `max_bytes`: a stream
+// that would exceed it is no longer saved and continues as any other.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class SavedStream {
     std::string events;
     std::size_t last = 0;   // the number of the last event of the stream so far
     bool finished = false;  // nothing will follow
-    bool lost = false;      // the bound on memory was met: this cannot be gone on with
+    bool lost = false;      // dropped at the memory limit: it cannot be resumed
   };
   // What comes after that event. Where it is nothing yet, `wake` (may be empty) is called once when that changes.
   Rest after(std::size_t number, std::function<void()> wake);

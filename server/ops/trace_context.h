@@ -1,4 +1,4 @@
-// TraceContext: where a request stands in a caller's distributed trace (W3C Trace Context, level 1). Plain value and
+// TraceContext: a request's place in a caller's distributed trace (W3C Trace Context, level 1). Plain value and
 // pure functions; any thread.
 #pragma once
 

@@ -156,7 +156,7 @@ export class Chat {
     await this.#sidebar.draw();
   }
 
-  // Asks for an answer to the message; `begun`: goes on with that answer, whose text was cut.
+  // Asks for an answer to the message; `begun`: continues that answer, whose text was cut.
   async #answer(parent, begun) {
     const conversation = this.#shown;
     if (this.#running.has(conversation.id)) return;

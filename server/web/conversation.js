@@ -1,4 +1,4 @@
-// A conversation as a tree of messages: editing or answering anew adds a sibling, and `leaf` says which branch is shown.
+// A conversation as a tree of messages: editing or answering again adds a sibling, and `leaf` says which branch is shown.
 // Plain data, as it is stored and exported; the functions here change nothing but the conversation they are given.
 //   {id, title, titled, created, updated, leaf, messages: {id: message}}
 //   message: {id, parent, role, content, reasoning?, calls?, files?, finish?, usage?, timing?, model?, error?}

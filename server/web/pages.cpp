@@ -9,7 +9,7 @@ namespace quire::web {
 
 namespace {
 
-// Nothing is loaded from another site, no script or style stands in the page itself, and no other site may frame it.
+// Nothing is loaded from another site, the page has no inline script or style, and no other site may frame it.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";

@@ -53,7 +53,7 @@ void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client)
     CostlessEngine engine(run.num_streams, run.period);
     Server server(options);
     server.start();
-    server.serve(std::make_shared<Service>(test::ready_table(costless_model(engine.queue()))));
+    server.serve(std::make_shared<const ModelTable>(test::ready_table(costless_model(engine.queue()))));
     const std::uint16_t port = server.port();
     if (::write(pipe[1], &port, sizeof port) != sizeof port) std::exit(1);
     ::waitpid(child, nullptr, 0);

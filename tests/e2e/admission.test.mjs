@@ -92,7 +92,7 @@ test("a request's own deadline cuts it with 504", async () => {
   await server.stop();
 });
 
-test("who waits longer than the queue's deadline gets 503", async () => {
+test("a request that waits longer than the queue's deadline gets 503", async () => {
   const server = await start(["--queue.max-queue-time", "50ms"]);
   // The only place is taken, by a request that is known to run.
   const running = (await server.post("/v1/completions", { ...kWork, stream: true })).body.getReader();

@@ -127,7 +127,7 @@ test("kill -9 again and again in a batch of hundreds: each request is answered o
   await server.stop();
 });
 
-test("a drain ends in a moment with code 0, and the next process goes on", async () => {
+test("a drain ends quickly with code 0, and the next process continues the batch", async () => {
   const directory = folder();
   const first = await start(directory);
   const requests = chats(120, { max_tokens: 200, ignore_eos: true });
@@ -161,7 +161,7 @@ test("cancel: what was answered is in the output file, the rest in the error fil
   await server.stop();
 });
 
-test("a user's stream beside a batch goes on, and both are answered", async () => {
+test("a user's stream runs beside a batch, and both are answered", async () => {
   const server = await start(folder());
   const client = client_of(server);
   const requests = chats(60, { max_tokens: 40, ignore_eos: true });

@@ -103,7 +103,7 @@ test("a classifier ranks pairs, scores them and gives classes alike", async () =
   assert.equal(long.usage.total_tokens, 512);
 });
 
-test("what generates text refuses an encoder, and what is beside it goes on", async () => {
+test("endpoints that generate text refuse an encoder, and other requests continue", async () => {
   const messages = [{ role: "user", content: "Hello" }];
   for (const [path, body] of [["/v1/chat/completions", { messages }], ["/v1/completions", { prompt: "Hello" }],
     ["/completion", { prompt: "Hello" }], ["/v1/responses", { input: "Hello" }],

@@ -58,7 +58,7 @@ test("agent.py answers", async () => {
 });
 
 // The bundled model seldom calls a tool of itself, so that a scripted one shows the loop.
-test("agent.py runs the tools that are called and gives their results back", async () => {
+test("agent.py runs the tools that are called and sends their results", async () => {
   const calls = [["calculate", '{"expression": "17*3"}'], ["calculate", '{"expression": "open(1)"}'], ["today", "{}"]];
   const asked = [];
   const scripted = createServer(async (request, response) => {
@@ -91,7 +91,7 @@ test("rag.py finds, reranks and answers", async () => {
   assert.ok(stdout.trim().length > 0);
 });
 
-test("batch.py answers every prompt once, names what was refused, and goes on where it stopped", async () => {
+test("batch.py answers every prompt once, names what was refused, and continues where it stopped", async () => {
   const jobs = Array.from({ length: 20 }, (_, i) => ({ id: `job-${i}`, prompt: "Hello!", max_tokens: 8 }));
   const prompts = file("prompts.jsonl", [...jobs, { id: "bad", prompt: "x", temperature: -1 }].map((job) => JSON.stringify(job)).join("\n"));
   const answers = join(folder, "answers.jsonl");

@@ -80,7 +80,7 @@ test("a pull makes the hub's own layout, once", async () => {
   assert.match(hub.requests[0].agent, /^quire\//);
   hub.requests = [];
   assert.equal(await pulled("owner/several"), path);
-  assert.equal(hub.transfers().length, 0, "what is there is not downloaded again");
+  assert.equal(hub.transfers().length, 0, "files in the cache are not downloaded again");
 });
 
 test("a quantisation, a file, a revision are chosen by name", async () => {
@@ -158,7 +158,7 @@ test("a hub's paths, commits and checksums cannot climb out of the cache", async
   for (const model of ["../x", "a/..", "owner/../x", "a/b@../c", "a/b:../c.gguf", "a/b/c", ".a/b", "a/b:"]) await refused(["pull", model], /must be OWNER\/NAME/);
 });
 
-test("a broken transfer goes on where it ended: nothing lost, nothing twice", async () => {
+test("a broken transfer continues where it ended: nothing lost, nothing twice", async () => {
   const name = "several-q8_0.gguf";
   hub.faults = { cut_after: [100_000, 0, 50_000] };
   const path = await pulled("owner/several:q8_0");
@@ -168,7 +168,7 @@ test("a broken transfer goes on where it ended: nothing lost, nothing twice", as
   assert.deepEqual(blobs("owner/several"), [blob_name(name, content("q8_0"))]);
 });
 
-test("a killed pull goes on where it ended", async () => {
+test("a killed pull continues where it ended", async () => {
   const incomplete = join(folder_of("owner/several"), "blobs", `${sha256(content("q8_0"))}.incomplete`);
   hub.faults = { hold_after: 120_000 };
   const child = spawn(process.env.QUIRE_BINARY, ["pull", "owner/several:q8_0"], { env: environment(), stdio: "ignore" });

@@ -1,4 +1,4 @@
-// Models by name over HTTP: /admin/models/pull, remove and cache, and Ollama's pull and delete by its npm client; who may, and what bounds it.
+// Models by name over HTTP: /admin/models/pull, remove and cache, and Ollama's pull and delete by its npm client; their keys and limits.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -90,7 +90,7 @@ test("a page of another site cannot make an admin's browser pull or delete", asy
   assert.equal(hub.requests.length, 0);
 });
 
-test("a pull tells its progress as events, and the model is served from then on", async () => {
+test("a pull reports its progress as events, and the model is served afterwards", async () => {
   hub.faults = { hold_after: 100_000 };
   const response = await call("POST", "/admin/models/pull", { model: "owner/demo", stream: true, load: true, served_name: "pulled" });
   assert.equal(response.status, 200);
@@ -138,7 +138,7 @@ test("two clients share one download, and a third finds it done", async () => {
   assert.equal((await admin("remove", { model: "owner/large" })).status, 200);
 });
 
-test("a pull whose client leaves stops, and the next goes on where it ended", async () => {
+test("a pull whose client disconnects stops, and the next continues where it ended", async () => {
   hub.faults = { hold_after: 150_000 };
   const leaving = new AbortController();
   const response = await call("POST", "/admin/models/pull", { model: "owner/large", stream: true }, "root-secret", { signal: leaving.signal });
@@ -197,7 +197,7 @@ test("a drain ends a pull, which keeps what it has", async () => {
   other.signal("SIGTERM");
   const answer = await pull;
   assert.equal(answer.status, 503);
-  assert.match((await answer.json()).error.message, /stopped: another one goes on where it ended/);
+  assert.match((await answer.json()).error.message, /stopped: the next one continues where it ended/);
   assert.deepEqual(await other.ended(), { code: 0, signal: null });
   assert.match(readdirSync(join(folder, "third", "models--owner--large", "blobs"))[0], /\.incomplete$/);
 });

@@ -117,7 +117,7 @@ test("SIGTERM while the model is being loaded: alive, not ready, and exit 0 once
   assert.deepEqual(await ended, [0, null]);
 });
 
-test("a second SIGTERM cuts what is left with an error, and the exit code says so", async () => {
+test("a second SIGTERM cuts running requests with an error, and the exit code says so", async () => {
   const server = await start(["--drain.deadline", "10m"]);
   const streams = [];
   for (let i = 0; i < 8; ++i) streams.push(read(await server.post("/v1/completions", { ...kLong, max_tokens: 2000 })));

@@ -9,7 +9,7 @@ after(() => server.stop());
 
 const words = "the block of the cache is read by the step and the step writes the block ";
 
-test("a stream tells how much of its prompt is computed, piece by piece", async () => {
+test("a stream reports how much of its prompt is computed, chunk by chunk", async () => {
   const ask = { prompt: words.repeat(30), max_tokens: 3, stream: true, return_progress: true };
   const told = async () => {
     const list = [];

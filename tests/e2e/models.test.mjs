@@ -80,7 +80,7 @@ test("a model that was not preloaded is there, and wakes with its first request"
   assert.equal(server.log.filter(is_loaded).length, 1);
 });
 
-test("a model that sleeps gives its memory back, and says the same when it is woken", async () => {
+test("a sleeping model releases its memory, and answers the same after it wakes", async () => {
   const said = await text_of(await ask("lazy"));
   // A long prompt touches what is behind it: a pool that was not written to is not resident.
   await Promise.all([...Array(40)].map((_, i) => ask("lazy", { prompt: `${i} ${"Once upon a time ".repeat(90)}` }).then(text_of)));

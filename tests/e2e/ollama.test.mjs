@@ -48,7 +48,7 @@ test("a chat is the same whole and streamed, and the same as OpenAI's", async ()
   assert.equal(openai.choices[0].message.content, text);
 });
 
-test("a conversation goes on from the context of its last answer", async () => {
+test("a conversation continues from the context of its last answer", async () => {
   const first = await client.generate({ model, prompt: messages[0].content, options });
   const second = await client.generate({ model, prompt: "And the sea?", context: first.context, options });
   assert.ok(second.prompt_eval_count > first.context.length);

@@ -17,7 +17,7 @@ let server;
 
 before(async () => {
   write(key("root", ", admin: true") + key("alice"));
-  // The ready line is looked for as text: it stands in the JSON's message.
+  // The ready line is searched as text: it is part of the JSON's message.
   server = await QuireServer.start(["--config", file]);
 });
 after(() => server.stop());

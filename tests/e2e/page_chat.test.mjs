@@ -1,4 +1,4 @@
-// The chat page in a real Chromium: answers streamed, stopped, continued and answered anew; conversations kept, branched,
+// The chat page in a real Chromium: answers streamed, stopped, continued and answered again; conversations kept, branched,
 // searched and carried; Markdown without danger; settings, files and tools.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Starts the built `quire serve` on a free port for one test file, and tells when it is ready and how it ended.
+// Starts the built `quire serve` on a free port for one test file, and reports when it is ready and how it ended.
 // QUIRE_BINARY: the binary under test. QUIRE_MODEL: the model (the bundled one where ctest sets it).
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -61,7 +61,7 @@ function ask(port, agent) {
   });
 }
 
-test("the daemon tells its supervisor what it is doing", { skip: !has_python && "python3 is absent" }, async (context) => {
+test("the daemon reports its state to its supervisor", { skip: !has_python && "python3 is absent" }, async (context) => {
   const supervisor = new Supervisor(context);
   const { listening } = await supervisor.event((event) => event.listening);
   supervisor.say(`start ${kFlags.join(" ")}`);

@@ -1,4 +1,4 @@
-"""A small systemd: holds a listening socket and a notification socket, starts daemons with both, and tells what happens.
+"""A small systemd: holds a listening socket and a notification socket, starts daemons with both, and reports what happens.
 
 Commands come as lines on standard input: "start FLAG...", "signal NUMBER NAME", "end". Events go out as lines of JSON:
 {"listening": port}, {"started": number}, {"notify": text}, {"log": line}, {"ended": number, "code": code}.

@@ -1,8 +1,8 @@
 // AmxTrap: while one lives, the tile instructions of AMX (configuration, loads, stores, bf16 and int8 products) are
 // executed in software wherever a thread of this process runs into one, so that machine code for AMX runs on processors
 // without it. One thread at a time makes and destroys it; any number of threads may run tiles meanwhile. Invariant:
-// what the processor would refuse (Intel SDM, volume 2, exceptions of AMX) goes on as the signal it would have been,
-// with a line on stderr that says why.
+// what the processor would refuse (Intel SDM, volume 2, exceptions of AMX) is passed on as the signal it would have
+// been, with a line on stderr that says why.
 #pragma once
 
 #include <cstdint>

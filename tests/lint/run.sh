@@ -74,7 +74,7 @@ report "folder READMEs over 60 lines:" \
      done)"
 report "dead links, broken tables or open code blocks in documents:" "$(python3 tests/lint/documents.py)"
 # Plain technical English: a subject, an active verb, the field's term.
-riddles='\b(nobody|whoever|somebody|anybody|everybody|(is|are|was|were|been|be) told|has no numbers|what no [a-z]+ (can|may))\b'
+riddles='\b(nobody|whoever|somebody|anybody|everybody|anew|(is|are|was|were|been|be) told|has no numbers|what no [a-z]+ (can|may)|lets? (it |them )?go of|a room of|go(es|ne|ing)? on (with|from|where)|goes on|(is|are|be) had|for want of|spoken to|(give|gives|gave|given|giving) (it |them |its [a-z]+ |their [a-z]+ )?back|who (waits|asks|drains|wants|deletes|downloads)|tells? (nothing|of)|in whatever|what is left lies)\b'
 report "riddles instead of terms (who, nobody, told ...):" \
   "$(git ls-files -co --exclude-standard -- . ':!tests/lint/run.sh' ':!deploy/demo-model' ':!tests/fuzz/corpus' ':!LICENSE' |
      grep -vE '\.(png|gguf|gz|safetensors|npy|jsonl)$' | xargs -r grep -nHIiE "$riddles")"

@@ -25,7 +25,7 @@ class BoundedServer {
       : engine_(says("x"), queue), server_(options) {
     server_.start();
     auto model = fake_model(engine_.queue());
-    server_.serve(std::make_shared<Service>(ready_table(std::move(model))));
+    server_.serve(std::make_shared<const ModelTable>(ready_table(std::move(model))));
   }
   ~BoundedServer() { engine_.stop(); }
   BoundedServer(const BoundedServer&) = delete;
@@ -91,7 +91,7 @@ TEST_CASE("lists of 1,024 and 256 prompts leave places for a neighbour") {
   CHECK(second.receive().status == 200);
 }
 
-TEST_CASE("a list that found its queue full goes on in the places of its own") {
+TEST_CASE("a list that found its queue full continues in its own places") {
   BoundedServer server({.max_queued_requests = 2});
   HttpClient client(server.port());
   const HttpReply reply = client.post("/v1/completions", list_of(20));

@@ -124,7 +124,7 @@ std::vector<Json> wrong_values(const FieldType& type) {
 }
 
 TEST_CASE("the API page has the reference's tables") {
-  // Made anew by: quire api --page server/API.md
+  // Update it with: quire api --page server/API.md
   const std::string page = read_file(source_folder() / "server/API.md");
   CHECK(page == with_tables(page));
   std::set<std::string> headings;
@@ -141,7 +141,7 @@ TEST_CASE("the API page has the reference's tables") {
   }
 }
 
-TEST_CASE("the tables of a page are made anew, and nothing else") {
+TEST_CASE("only the tables of a page are generated again") {
   const std::string page = "# x\n\n## Text of tokens: POST /detokenize\n\nword\n\n| old |\n| - |\n| a |\n\n| kept |\n";
   const std::string made = with_tables(page);
   CHECK(

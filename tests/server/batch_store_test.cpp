@@ -1,4 +1,4 @@
-// Files and batches on disk: what is there after any end of the process, and after damage.
+// Files and batches on disk: their content after any end of the process, and after damage.
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -185,7 +185,7 @@ TEST_CASE("a request that is recorded twice is answered once", "[batches]") {
   check_answered_once(*store, batch, 2);
 }
 
-TEST_CASE("a full disk stops a batch half way through a record, and it goes on when there is room", "[batches]") {
+TEST_CASE("a full disk stops a batch half way through a record, and it continues when there is space", "[batches]") {
   const BatchFolder folder;
   std::string batch;
   {
@@ -405,7 +405,7 @@ TEST_CASE("owners take turns, an owner's batches go by age, and one owner sees n
   CHECK(in_use.error().code == "file_in_use");
 }
 
-TEST_CASE("a request that is given back is given out again", "[batches]") {
+TEST_CASE("a request that is returned is handed out again", "[batches]") {
   const BatchFolder folder;
   const auto store = opened(folder);
   const std::string batch = make_batch(*store, put_file(*store, request_lines(3)));

@@ -350,7 +350,7 @@ TEST_CASE("a batch's requests count against their key's quota, and wait where it
   CHECK(batch["request_counts"]["completed"] < 8);
 }
 
-TEST_CASE("a drain ends a batch's requests at once, cuts nothing, and the next server goes on", "[batches]") {
+TEST_CASE("a drain ends a batch's requests at once, cuts nothing, and the next server continues", "[batches]") {
   const BatchFolder folder;
   std::string id;
   {
@@ -389,7 +389,7 @@ TEST_CASE("a second server waits for the folder, and takes the batch over", "[ba
   CHECK(wait_for(client, id, "completed")["request_counts"]["completed"] == 3);
 }
 
-TEST_CASE("a form is read the same in whatever pieces it comes", "[batches]") {
+TEST_CASE("a form is read the same however it is split", "[batches]") {
   const std::string body =
       "preamble\r\n--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b  \r\n"
       "X: y\r\ncontent-disposition: FORM-DATA; filename=\"q\\\"\\\\.txt\"; name=file\r\n\r\n"

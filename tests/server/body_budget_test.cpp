@@ -53,7 +53,7 @@ TEST_CASE("an upload that is the largest itself is given up") {
   CHECK(first.take(kLarge));
 }
 
-TEST_CASE("what has arrived whole is not cut, and gives its bytes back when it was parsed") {
+TEST_CASE("a whole body is not cut, and frees its bytes when it was parsed") {
   BodyBudget budget;
   std::deque<Sender> whole;
   for (int i = 0; i < 7; ++i) {
@@ -69,7 +69,7 @@ TEST_CASE("what has arrived whole is not cut, and gives its bytes back when it w
   CHECK(std::none_of(whole.begin(), whole.end(), [](const Sender& sender) { return sender.upload.was_cut(); }));
 }
 
-TEST_CASE("a body that is alone may use the whole budget, and everything is given back") {
+TEST_CASE("a body that is alone may use the whole budget, and all of it is freed") {
   BodyBudget budget;
   {
     Sender only(budget, "key a");

@@ -89,7 +89,7 @@ TEST_CASE("keys are found by their hash, by variable and by file") {
   std::remove(file.c_str());
 }
 
-TEST_CASE("a key that cannot be had is refused by name") {
+TEST_CASE("a key whose variable or file is missing is refused by name") {
   ApiKeyOptions absent;
   absent.name = "dave";
   absent.env = "QUIRE_TEST_KEY_THAT_IS_NOT_SET";
@@ -192,7 +192,7 @@ TEST_CASE("tokens per minute: prompts first, answers may leave a debt") {
   CHECK(table.admit(key, start + 31s));
 }
 
-TEST_CASE("concurrent requests are given back") {
+TEST_CASE("a key's concurrent requests are freed when they end") {
   QuotaTable table;
   const ApiKey key = limited({.max_concurrent = 1});
   const Clock::time_point now{1000s};
@@ -257,7 +257,7 @@ TEST_CASE("a running stream holds its key's place until it ends") {
   CHECK(complete_with(second, bob).status == 200);
 }
 
-TEST_CASE("who has an answer finds it counted, and room for his next request") {
+TEST_CASE("a client that has its answer finds it counted, and its place free") {
   TestServer server({}, with_keys({from_env("bob", "bob-secret", {.max_concurrent = 1})}));
   const std::string bob = "x-api-key: bob-secret\r\n";
   HttpClient clients[2] = {HttpClient(server.port()), HttpClient(server.port())};

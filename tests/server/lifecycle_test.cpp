@@ -98,7 +98,7 @@ TEST_CASE("a drain refuses new work, lets the old finish, and cuts nothing") {
   CHECK(server.server().wait() == 0);
 }
 
-TEST_CASE("a second stop cuts what is left with an error event") {
+TEST_CASE("a second stop cuts running streams with an error event") {
   TestServer server(&endless);
   server.engine().hold(true);
   server.engine().allow_steps(1);

@@ -229,7 +229,7 @@ TEST_CASE("one address has no more connections than it may") {
     CHECK(second.get("/livez").status == 200);
   }
   CHECK(first.get("/metrics").body.find("quire:http_connections_refused_total 1") != std::string::npos);
-  // A place that was given back can be had again, once the server has noticed.
+  // A freed place can be taken again, once the server has noticed.
   int status = 0;
   while (status != 200) {
     HttpClient again(server.port());

@@ -245,7 +245,7 @@ TEST_CASE("a bias is given by token or by text, and false forbids") {
   }
 }
 
-TEST_CASE("/props tells of the first model") {
+TEST_CASE("/props describes the first model") {
   TestServer server;
   HttpClient client(server.port());
   const HttpReply reply = client.get("/props");

@@ -1,4 +1,5 @@
-// A mailbox for whose events there is no memory any more: the engine thread goes on, the operation ends with the error.
+// A mailbox for whose events there is no memory any more: the engine thread continues, the operation ends with the
+// error.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>

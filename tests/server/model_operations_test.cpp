@@ -2,7 +2,7 @@
 #include <map>
 #include <thread>
 
-#include "server/http/admin_pages.h"
+#include "server/http/admin_handlers.h"
 #include "tests/server/models_server.h"
 
 using namespace quire;
@@ -60,8 +60,8 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   CHECK(server.unload("three") == std::nullopt);
   CHECK(server.models().report().size() == 2);
   server.fakes.hold_loads();
-  ToldBy first;
-  ToldBy second;
+  DoneWaiter first;
+  DoneWaiter second;
   server.models().load(entry_of("four", "fourth"), first.done());
   server.models().load(entry_of("four", "fourth"), second.done());
   CHECK(server.replace("four", "x")->code == "model_busy");
@@ -81,9 +81,9 @@ TEST_CASE("unloading gives up a load that is under way, and its memory is back w
   HttpClient client(server.port());
   client.send(posted_completion(completion("two", 4)));
   server.fakes.wait_loading(2);
-  ToldBy loader;
+  DoneWaiter loader;
   server.models().load(entry_of("two", "/usr"), loader.done());
-  ToldBy queued;
+  DoneWaiter queued;
   server.models().load(entry_of("three", "/etc"), queued.done());
   // The one that waits for the other goes at once, the one that is being loaded as soon as the loader looks.
   CHECK(server.unload("three") == std::nullopt);
@@ -105,10 +105,10 @@ TEST_CASE("unloading gives up a load that is under way, and its memory is back w
 TEST_CASE("a model that is being loaded is put to sleep at once, unless requests wait for it") {
   ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false), fake_spec("three", "/etc", false)});
   server.fakes.hold_loads();
-  ToldBy woken;
+  DoneWaiter woken;
   server.models().wake("two", woken.done());
   server.fakes.wait_loading(2);
-  ToldBy queued;
+  DoneWaiter queued;
   server.models().load(entry_of("three", "/etc"), queued.done());
   CHECK(server.sleep("three") == std::nullopt);
   CHECK(queued.wait()->code == "model_load_cancelled");
@@ -127,7 +127,7 @@ TEST_CASE("a model that is being loaded is put to sleep at once, unless requests
 TEST_CASE("unloading gives up the replacement that is being loaded beside it") {
   ModelsServer server({fake_spec("one", "old")});
   server.fakes.hold_loads();
-  ToldBy replaced;
+  DoneWaiter replaced;
   server.models().replace("one", "new", false, replaced.done());
   server.fakes.wait_loading(2);
   CHECK(server.unload("one") == std::nullopt);
@@ -143,17 +143,17 @@ TEST_CASE("a drain gives up the loads that no request waits for") {
   ModelsServer server({fake_spec("one", "old"), fake_spec("two", "/usr", false), fake_spec("three", "/etc", false)},
                       100 * kPlenty);
   server.fakes.hold_loads();
-  ToldBy woken;
+  DoneWaiter woken;
   server.models().load(entry_of("three", "/etc"), woken.done());
   server.fakes.wait_loading(2);
   HttpClient waiting(server.port());
   waiting.send(posted_completion(completion("two", 4)));
   while (server.state("two") != ModelState::kWaking)
     std::this_thread::yield();
-  ToldBy replaced;
+  DoneWaiter replaced;
   server.models().replace("one", "new", false, replaced.done());
   server.models().abandon_loads();
-  for (ToldBy* told : {&woken, &replaced}) {
+  for (DoneWaiter* told : {&woken, &replaced}) {
     const auto error = told->wait();
     REQUIRE(error);
     CHECK(error->kind == ErrorKind::kUnavailable);

@@ -17,8 +17,8 @@ namespace quire::test {
 
 inline constexpr std::uint64_t kPlenty = 8192 * kMegabyte;
 
-// An operation's end, to be waited for.
-class ToldBy {
+// Waits for the end of an operation.
+class DoneWaiter {
  public:
   LiveModels::Done done() {
     return [this](std::optional<Error> error) { promise_.set_value(std::move(error)); };
@@ -31,9 +31,9 @@ class ToldBy {
 
 template <class Operation>
 std::optional<Error> outcome_of(const Operation& operation) {
-  ToldBy told;
-  operation(told.done());
-  return told.wait();
+  DoneWaiter waiter;
+  operation(waiter.done());
+  return waiter.wait();
 }
 
 inline ModelEntry entry_of(const std::string& name, const std::string& path) {
@@ -53,7 +53,7 @@ class ModelsServer {
     connect_models(server_.state(), models_);
     server_.start();
     models_.start(std::move(specs), EngineOptions{}, [] { return false; });
-    models_.publish_to([this](const ModelTable& table) { server_.serve(std::make_shared<const Service>(table)); });
+    models_.publish_to([this](const ModelTable& table) { server_.serve(std::make_shared<const ModelTable>(table)); });
   }
   ~ModelsServer() { models_.stop(); }
   ModelsServer(const ModelsServer&) = delete;
@@ -68,9 +68,9 @@ class ModelsServer {
     }
     return ModelState::kUnloaded;
   }
-  // Holds the model: its engine can be spoken to even when its last request is about to end.
+  // Holds the model: its engine can be inspected even when its last request is about to end.
   std::shared_ptr<const ServedModel> served(const std::string& name) {
-    return (*server_.state().service()->models.entry(name))->served;
+    return (*server_.state().models()->entry(name))->served;
   }
   std::optional<Error> load(const std::string& name, const std::string& path) {
     return outcome_of([&](auto done) { models_.load(entry_of(name, path), done); });

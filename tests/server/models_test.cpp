@@ -73,7 +73,7 @@ TEST_CASE("a body is opened for its model, or names the one that has to be woken
   for (const char* body : {R"({"model":"two"})", R"({"model":"second","n":true})"}) {
     const auto opened = table.open(body, "");
     REQUIRE(opened);
-    CHECK(std::get<AsleepModel>(*opened).name == "two");
+    CHECK(std::get<SleepingModel>(*opened).name == "two");
   }
   for (const char* body : {R"({"model":"three"})", R"({"model":"four"})", R"({"model":2})", "[]", "", "{"})
     CHECK_FALSE(table.open(body, ""));
@@ -135,18 +135,18 @@ TEST_CASE("a conversation is known by what its client calls it") {
 TEST_CASE("a request waits again where its model fell asleep after it was woken, and is refused where none wakes it") {
   FakeEngine engine(says("awake"));
   const auto model = fake_model(engine.queue());
-  const auto service = [&](bool awake) {
+  const auto table = [&](bool awake) {
     TableEntry entry;
     entry.name = "two";
     entry.state = awake ? ModelState::kReady : ModelState::kSleeping;
     if (awake) entry.served = model;
-    return std::make_shared<const Service>(ModelTable(std::vector<TableEntry>{entry}));
+    return std::make_shared<const ModelTable>(std::vector<TableEntry>{entry});
   };
   const auto ask = [&](const std::function<void(Server&)>& prepare) {
     Server server(test_options());
     prepare(server);
     server.start();
-    server.serve(service(false));
+    server.serve(table(false));
     HttpClient client(server.port());
     HttpReply reply = client.post("/v1/completions", completion("two", 5));
     engine.wait_live(0);
@@ -158,7 +158,7 @@ TEST_CASE("a request waits again where its model fell asleep after it was woken,
   std::atomic<int> num_woken{0};
   const HttpReply reply = ask([&](Server& server) {
     server.state().waker.wake = [&](const std::string& name, const std::string&, std::int64_t, const auto& told) {
-      if (name == "two" && ++num_woken == 3) server.serve(service(true));
+      if (name == "two" && ++num_woken == 3) server.serve(table(true));
       told(std::nullopt);
     };
   });
@@ -228,7 +228,7 @@ TEST_CASE("a model is unloaded after its last stream, which ends as if nothing h
   stream.send(posted_completion(completion("two", 60, true)));
   server.fakes.engine("second").wait_live(1);
   auto held = server.served("two");
-  ToldBy told;
+  DoneWaiter told;
   server.models().unload("two", told.done());
   CHECK(server.state("two") == ModelState::kDraining);
   HttpClient late(server.port());
@@ -270,11 +270,11 @@ TEST_CASE("a request that comes while its model drains to sleep is answered by t
   stream.send(posted_completion(completion("one", 10, true)));
   server.fakes.engine("first").wait_live(1);
   auto held = server.served("one");
-  ToldBy slept;
+  DoneWaiter slept;
   server.models().sleep("one", slept.done());
   HttpClient next(server.port());
   next.send(posted_completion(completion("one", 5)));
-  ToldBy woken;
+  DoneWaiter woken;
   server.models().wake("one", woken.done());
   server.fakes.engine("first").hold(false);
   held.reset();

@@ -197,7 +197,7 @@ TEST_CASE("a collector that is away costs its spans and nothing else") {
   CHECK(exporter.num_sent() == 0);
 }
 
-TEST_CASE("a collector's address is one that can be spoken to") {
+TEST_CASE("a collector's address must be a usable URL") {
   const auto address = parse_collector("http://collector:4318/v1/traces");
   CHECK(address.host == "collector");
   CHECK(address.port == "4318");
@@ -261,7 +261,7 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   CHECK((*named(events, "POST /v1/completions"))["args"]["generated_tokens"] == 7);
 }
 
-TEST_CASE("a trace shows of a request that came before it only what lies in it") {
+TEST_CASE("a trace shows of an earlier request only the part within its window") {
   const RequestRecord record = record_at(Clock::now());
   const Clock::time_point first_token = record.times.first_token.value();
   const Json trace = Json::parse(perfetto_json({{"one", {}}}, {record}, first_token));

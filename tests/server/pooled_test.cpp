@@ -116,7 +116,7 @@ TEST_CASE("a model that answers yes or no is asked through its own prompt") {
   CHECK(request->pooling == Pooling::kLast);
   CHECK(request->pooled_output == PooledOutput::kTokenLogprobs);
   CHECK(request->scored_tokens == std::vector<TokenId>{TokenId{'y'}, TokenId{'n'}});
-  // What stands in a document is neither a control token nor a place for the query.
+  // A document's text is neither a control token nor a place for the query.
   std::vector<TokenId> expected{kImStart};
   const auto append = [&](const std::vector<TokenId>& tokens) {
     expected.insert(expected.end(), tokens.begin(), tokens.end());

@@ -26,7 +26,7 @@ std::string posted(const std::string& path, const std::string& body) {
 
 const std::string kChat = R"({"stream":true,"messages":[{"role":"user","content":"x"}])";
 
-TEST_CASE("a quiet stream of events gets comment lines, which are no events, and goes on") {
+TEST_CASE("a quiet stream of events gets comment lines, which are no events, and continues") {
   TestServer server(says("ab"), pinging(kSoon));
   for (const char* const path : {"/v1/chat/completions", "/v1/messages"}) {
     INFO(path);

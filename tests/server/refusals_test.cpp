@@ -54,7 +54,7 @@ TEST_CASE("a full queue is server_overloaded on every API, before the body is lo
   FakeEngine engine(says("x"), QueueOptions{.max_queued_requests = 1});
   Server server(test_options());
   server.start();
-  server.serve(std::make_shared<Service>(ready_table(fake_model(engine.queue()))));
+  server.serve(std::make_shared<const ModelTable>(ready_table(fake_model(engine.queue()))));
   engine.hold(true);
   HttpClient first(server.port());
   first.send(posted_completion(R"({"prompt":"a","max_tokens":1})"));

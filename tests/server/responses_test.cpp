@@ -189,7 +189,7 @@ TEST_CASE("items of the history become turns of the conversation") {
   CHECK(count("<|im_start|>assistant") == 3);  // the calls, the text, the turn to come
 }
 
-TEST_CASE("a response goes on from the one before it") {
+TEST_CASE("a response continues the one before it") {
   TestServer server(says("Hello."));
   HttpClient client(server.port());
   const std::string first = ask(client, R"({"input":"Hi","instructions":"Be nice."})")["id"];

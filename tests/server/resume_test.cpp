@@ -76,7 +76,7 @@ TEST_CASE("streams are found by key and id, and forgotten in time") {
   CHECK(store.find("bob", "r1", now + 11s));
 }
 
-TEST_CASE("what is kept is bounded, and given back") {
+TEST_CASE("saved streams are bounded, and their memory is freed") {
   StreamStore store;
   store.set_max_bytes(40);
   const Clock::time_point now{1000s};
@@ -94,7 +94,7 @@ TEST_CASE("what is kept is bounded, and given back") {
   CHECK(store.num_bytes() == 0);
 }
 
-TEST_CASE("a stream whose connection broke is gone on with, token by token") {
+TEST_CASE("a stream whose connection broke is resumed, token by token") {
   TestServer server(&letters, resumable());
   server.engine().hold(true);
   {
@@ -155,7 +155,7 @@ TEST_CASE("a stream that is not taken up again ends after its window") {
   server.engine().wait_aborted(1);
 }
 
-TEST_CASE("without the setting, an id of one's own, or such a stream there is nothing to go on with") {
+TEST_CASE("without the setting, the client's own id, or such a stream nothing is resumed") {
   {
     TestServer server(&letters);
     HttpClient client(server.port());

@@ -19,7 +19,7 @@ StatusHistory::Sample sample_of(const std::string& model, EngineStats stats, std
 
 }  // namespace
 
-TEST_CASE("a latency's quantile lies within its bucket, in proportion to the counts") {
+TEST_CASE("a latency's quantile is within its bucket, in proportion to the counts") {
   CHECK(latency_quantile({kBounds, {0, 10, 0, 0}}, 0.5) == Approx(0.15));
   CHECK(latency_quantile({kBounds, {5, 0, 5, 0}}, 0.5) == Approx(0.1));
   CHECK(latency_quantile({kBounds, {5, 0, 5, 0}}, 0.9) == Approx(0.36));
@@ -66,7 +66,7 @@ TEST_CASE("the history is bounded, and forgets a model that is gone") {
   CHECK_FALSE(history.points("two").empty());
 }
 
-TEST_CASE("an engine whose counters began anew does not count below zero") {
+TEST_CASE("an engine whose counters were reset does not count below zero") {
   StatusHistory history;
   EngineStats stats;
   stats.generation_tokens = 1000;

@@ -42,7 +42,7 @@ class StatusServer {
   explicit StatusServer(std::vector<TableEntry> entries, const ServerOptions& options = test_options())
       : server_(options) {
     server_.start();
-    server_.serve(std::make_shared<const Service>(ModelTable(std::move(entries))));
+    server_.serve(std::make_shared<const ModelTable>(std::move(entries)));
   }
   int status(const std::string& path) {
     HttpClient client(server_.port());
@@ -77,7 +77,7 @@ TEST_CASE("readiness is red where every model failed, liveness is not") {
   CHECK(none.status("/readyz") == 200);
 }
 
-TEST_CASE("the metrics tell of the build, the process, the models and what waits") {
+TEST_CASE("the metrics show the build, the process, the models and the queues") {
   StatusServer server(
       {entry("one", ModelState::kReady, std::make_shared<StubModel>(true)), entry("two", ModelState::kFailed)});
   HttpClient client(server.server().port());

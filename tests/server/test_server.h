@@ -47,7 +47,7 @@ class TestServer {
     server_.start();
     auto model = fake_model(engine_.queue());
     if (adjust) adjust(*model);
-    server_.serve(std::make_shared<Service>(ready_table(std::move(model))));
+    server_.serve(std::make_shared<const ModelTable>(ready_table(std::move(model))));
   }
   // The engine's thread posts to the server's loops, so it ends first.
   ~TestServer() { engine_.stop(); }

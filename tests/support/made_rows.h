@@ -1,5 +1,5 @@
 // made_rows: the rows that a product is given by a ProductInput, seen through the product itself: every level
-// multiplies F32 weights without rounding its input, so that the identity gives back each value. One thread at a time.
+// multiplies F32 weights without rounding its input, so that the identity returns each value. One thread at a time.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// KeyAutomaton: reads the key of a property and tells which names and patterns it matches. Immutable after
+// KeyAutomaton: reads the key of a property and reports which names and patterns it matches. Immutable after
 // construction.
 #pragma once
 

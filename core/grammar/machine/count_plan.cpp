@@ -42,7 +42,7 @@ CountPlan::CountPlan(const std::vector<ContainsRule>& rules, const std::vector<s
   }
 }
 
-// The fewest items after which an array may end that goes on with one of these kinds.
+// The fewest items after which an array may end whose next item has one of these kinds.
 std::uint32_t CountPlan::fewest(std::size_t row, const std::vector<std::uint64_t>& counts,
                                 const std::vector<std::uint32_t>& kinds) const {
   std::uint32_t best = kUnbounded;

@@ -82,7 +82,7 @@ bool ContextBuilder::cut_string(const Thread& thread) {
       leaving_[0].emplace_back(closing.rest, closing.token);
     }
   }
-  // Tokens that close the string are allowed as such; what they go on with is tried against the stack.
+  // Tokens that close the string are allowed here; their bytes after it are tried against the stack.
   context_->allowed = std::move(inside);
   return true;
 }

@@ -17,7 +17,7 @@
 
 namespace quire::grammar {
 
-// A set of tokens, stored as whichever of list and bitmask is smaller.
+// A set of tokens, stored as a list or as a bitmask, the smaller of both.
 class TokenSet {
  public:
   void add(std::int32_t token) { ids_.push_back(token); }
@@ -65,7 +65,7 @@ class Profile {
   std::vector<Closing> closings_;
   std::vector<std::u32string> contents_;
   std::size_t num_words_ = 0;
-  bool within_ = false;  // the state lies within a character: contents are not told then
+  bool within_ = false;  // the state is within a character: then the content is unknown
 };
 
 }  // namespace quire::grammar

@@ -270,7 +270,7 @@ class Parser {
     return make_set(std::move(set));
   }
 
-  // One member of a bracket; `single` tells whether it may begin a range.
+  // One member of a bracket; `single`: it may begin a range.
   CharSet member(bool& is_single) {
     const char32_t c = text_[at_++];
     if (c == '[' && peek() == ':') throw Refusal("POSIX classes in a regex are not supported");

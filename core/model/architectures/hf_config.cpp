@@ -65,7 +65,7 @@ void read_scaling(ModelConfig& config, const JsonObject& scaling) {
   const auto max_context = static_cast<double>(config.max_context);
   rope.original_context = scaling.number("original_max_position_embeddings").value_or(max_context);
   // Dynamic scaling changes nothing up to the trained context. Beyond it, keys already cached would have to be rotated
-  // anew, so that the trained context is the limit.
+  // again, so that the trained context is the limit.
   if (type == "dynamic") return;
   const auto factor = scaling.number("factor");
   if (type == "yarn" && !factor && rope.original_context > 0.0) {

@@ -45,7 +45,7 @@ class GgufFile {
   virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
   virtual std::uint32_t version() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
-  // Takes the pages of a tensor's bytes out of memory once they are not needed soon; reading them again maps them anew.
+  // Drops the pages of a tensor's bytes from memory when they are not needed soon; reading them again maps them again.
   virtual void release(std::span<const std::byte> data) const = 0;
 
   // Typed look-ups; numbers convert where the value fits. Absent or of another kind: nothing.

@@ -18,7 +18,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Takes the pages within `range` (a part of bytes()) out of this process's memory; reading them again maps them anew.
+  // Drops the pages within `range` (a part of bytes()) from this process's memory; reading them again maps them again.
   void release(std::span<const std::byte> range) const;
 
  private:

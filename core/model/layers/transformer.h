@@ -134,7 +134,7 @@ class Transformer final : public Model {
   void compute_layer(const Layer& layer, MatrixView x);
   void compute_branches(const Layer& layer, MatrixView x);
   void add_branch(const Layer& layer, WeightRole norm, MatrixView branch, MatrixView x);
-  // What the layer's own embedding of the token adds, in a room of its own.
+  // What the layer's own embedding of the token adds, in a buffer of its own.
   MatrixView per_layer_branch(const Layer& layer, MatrixView x);
   // Residual streams: the first is split into all, each layer computes the first as predicted from all and corrects
   // all by what came out, and all are merged into one.

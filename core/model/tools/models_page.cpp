@@ -57,7 +57,7 @@ constexpr std::string_view kFormats =
     "(eight bits with zeros beside their middle or with scales that a 16-bit float does not hold) is refused.\n\n"
     "What a file says about activations and about the cache is not applied. Weights of integers, of MXFP4 and of "
     "NVFP4\n"
-    "meet activations rounded to eight bits with one scale for each 32 features, made anew in every step; FP8 and "
+    "meet activations rounded to eight bits with one scale for each 32 features, computed again in every step; FP8 and "
     "float\n"
     "weights meet float activations. Both are at least as precise as what the files ask for; logits differ from those\n"
     "of engines that round the activations of a whole row by one scale.\n";

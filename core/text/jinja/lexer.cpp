@@ -154,7 +154,7 @@ class Lexer {
     return c == '-' || c == '+' ? c : '\0';
   }
 
-  // Where the text goes on after a block's or comment's closing, whitespace control applied.
+  // Where the text continues after a block's or comment's closing, whitespace control applied.
   std::size_t after_block_end(std::size_t position, char sign) const {
     if (sign == '-') return skip_space(position);
     if (sign == '\0' && options_.trim_blocks && position < source_.size() && source_[position] == '\n')

@@ -98,7 +98,7 @@ void group_digits(std::string_view text, Word word, const PreTokenizer::DigitGro
   if (done < word.end) out.push_back({done, word.end});
 }
 
-// Applies one step to the words; steps that change the text write it anew.
+// Applies one step to the words; steps that change the text make a new one.
 class StepRunner {
  public:
   StepRunner(PreTokenizer::Words& words, bool at_start, Regex::Matcher& matcher, std::size_t most)

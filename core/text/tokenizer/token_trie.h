@@ -19,7 +19,7 @@ class TokenTrie {
   // `texts` by id; an empty text is no entry. Of equal texts the lowest id is kept.
   explicit TokenTrie(std::span<const std::string> texts);
 
-  std::int32_t child(std::int32_t node, char byte) const;  // kNone where no token goes on like this
+  std::int32_t child(std::int32_t node, char byte) const;  // kNone where no token continues so
   std::int32_t token(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)].token; }
 
  private:

@@ -112,7 +112,7 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
   std::string written(trimmed(text));
   auto value = nlohmann::json::parse(written, nullptr, false);
   if (value.is_discarded()) {
-    // Models also write True, lists and dicts as Python does; what stands in parentheses is rather text than a tuple.
+    // Models also write True, lists and dicts as Python does; text in parentheses is rather text than a tuple.
     const auto json = written.starts_with('(') ? std::nullopt : python_literal_to_json(written, spacing);
     if (!json) return quote_json(text);
     written = *json;

@@ -1,4 +1,4 @@
-// A canary: a second version of a model that gets a share of its traffic. Where a request stands in the traffic is a
+// A canary: a second version of a model that gets a share of its traffic. A request's position in the traffic is a
 // function of its conversation, so that a conversation stays with one version, whose prefix cache knows it. Pure
 // functions; any thread.
 #pragma once

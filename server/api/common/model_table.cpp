@@ -62,7 +62,8 @@ const std::shared_ptr<const ServedModel>& ModelTable::version_for(const TableEnt
   return (*canary)->served;
 }
 
-Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view body, std::string_view key_name) const {
+Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view body,
+                                                                std::string_view key_name) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
   auto parsed = parse_json_object(body);
   if (!parsed) return tl::make_unexpected(parsed.error());
@@ -72,7 +73,7 @@ Result<std::variant<ModelCall, AsleepModel>> ModelTable::open(std::string_view b
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto found = entry(name);
   if (!found) return tl::make_unexpected(found.error());
-  if (!(*found)->served) return AsleepModel{(*found)->name};
+  if (!(*found)->served) return SleepingModel{(*found)->name};
   auto served = version_for(**found, *object, key_name);
   return ModelCall{std::move(object), std::move(reader), std::move(served)};
 }

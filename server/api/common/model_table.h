@@ -37,7 +37,7 @@ struct ModelCall {
 };
 
 // A model that is not ready: it must be woken before it can be asked.
-struct AsleepModel {
+struct SleepingModel {
   std::string name;
 };
 
@@ -66,7 +66,7 @@ class ModelTable {
   ModelTable limited_to(std::int64_t max_context) const;
   // Parses a body and finds the model it names, or that one's canary. Errors: the body is no JSON object, its `model`
   // no text or not served.
-  Result<std::variant<ModelCall, AsleepModel>> open(std::string_view body, std::string_view key_name) const;
+  Result<std::variant<ModelCall, SleepingModel>> open(std::string_view body, std::string_view key_name) const;
 
  private:
   // The version of the model that serves this conversation.

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// What is wanted of each text.
+// The result that is computed for each text.
 struct PooledWants {
   Pooling pooling = Pooling::kNone;
   PooledOutput output = PooledOutput::kUnitVector;

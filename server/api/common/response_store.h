@@ -1,5 +1,5 @@
-// ResponseStore: finished responses that clients may name again: to read them, to go on from them, to delete them. Any
-// thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused for longest goes
+// ResponseStore: finished responses that clients may name again: to read them, to continue from them, to delete them.
+// Any thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused for longest goes
 // first; what one API key stored no other can see. In memory only: a restart forgets all.
 #pragma once
 

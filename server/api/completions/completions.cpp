@@ -215,7 +215,7 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
   return completion;
 }
 
-// The prompts become the beginnings of texts that go on with `suffix`.
+// The prompts become the beginnings of texts that continue with `suffix`.
 void put_before(FieldReader& reader, const ServedModel& model, const std::string& suffix, GenerationFields& fields,
                 std::vector<Prompt>& prompts) {
   reader.refuse_unless("echo", false, "a text with a suffix does not begin with its prompt");

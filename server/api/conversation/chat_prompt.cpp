@@ -110,7 +110,7 @@ void read_messages(FieldReader& reader, ChatPromptFields& fields) {
   }
 }
 
-// Cuts what the template put after the last message's own text, so that the model goes on writing that message.
+// Cuts what the template put after the last message's own text, so that the model continues that message.
 Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pieces, const std::string& content) {
   std::string whole;
   for (const TextPiece& piece : pieces)

@@ -24,7 +24,7 @@ struct LlamaCompletionRequest {
 
 // All but the prompts. Errors stay in the reader.
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model);
-// `prompt`: an array is one prompt where a token id stands in it, else several.
+// `prompt`: an array that holds a token id is one prompt, any other several.
 void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
 // `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which goes behind the prefix: one prompt that asks for
 // what belongs between the first two.

@@ -50,7 +50,7 @@ std::unique_ptr<Operation> ready(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));
 }
 
-// Of what /detokenize gives back: tokens may be long.
+// The bound on /detokenize's answer: tokens may be long.
 constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
 
 // The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.

@@ -71,7 +71,7 @@ Result<std::vector<TokenId>> PairScoring::encoded(std::span<const TextPiece> pie
   return encode_prompt(pieces, add_special, truncated, *model_, param);
 }
 
-// The model's own text around the pair: what stands in the two texts is never one of its control tokens.
+// The model's own text around the pair: the content of the two texts is never read as its control tokens.
 Result<std::vector<TokenId>> PairScoring::prompted(const std::string& query, const std::string& document,
                                                    const std::string& param) const {
   const auto kept = document_part(document, param);

@@ -25,7 +25,7 @@ class PairScoring {
  public:
   PairScoring(std::shared_ptr<const ServedModel> model, PairOptions options);
 
-  // Errors name the parameters, "query" and "documents[2]", that the pair stands in.
+  // Errors name the pair's parameters, such as "query" and "documents[2]".
   Result<void> add(const std::string& query, const std::string& query_param, const std::string& document,
                    const std::string& document_param);
 

@@ -10,7 +10,7 @@ namespace quire::reference {
 
 // "## Completions: POST /v1/completions"
 std::string heading(const FieldTable& table);
-// The same page with its tables made anew: the first table below the heading of each field table, and of "##
+// The same page with its tables generated again: the first table below the heading of each field table, and of "##
 // Endpoints". Nothing else is changed; a heading of fields that no table has stays as it is.
 std::string with_tables(std::string_view page);
 std::string_view support_word(Support support);

@@ -1,5 +1,5 @@
 // ResponseItems: one answer's reasoning, text and tool calls as the Responses API's output items, and the events of a
-// stream that tell of them. ResponseEvents: numbers and writes events. One thread at a time. Invariants: one item is
+// stream that report them. ResponseEvents: numbers and writes events. One thread at a time. Invariants: one item is
 // open at a time; what the events of an item add up to is the item; no message is only white space unless it is all.
 #pragma once
 

@@ -20,7 +20,7 @@ struct ResponseInput {
   std::vector<std::string> item_ids;  // of those items that came without one
 };
 
-// Reads `input`. `before`: the items of the conversation that it goes on from; a call's output may belong to a call
+// Reads `input`. `before`: the items of the conversation that it continues; a call's output may belong to a call
 // there. `store` may be null. Errors stay in the reader, named by their path ("input[2].content[0].type").
 ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
                                   const std::string& owner);

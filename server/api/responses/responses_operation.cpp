@@ -90,7 +90,7 @@ void ResponsesOperation::store(const Json& body) {
   store_->put(std::move(stored));
 }
 
-// The response is stored before its end is sent: a client may go on from it at once.
+// The response is stored before its end is sent: a client may continue from it at once.
 void ResponsesOperation::finish(std::string& out) {
   const Json body = whole_response();
   store(body);

@@ -1,4 +1,4 @@
-// `quire bench steps`: what one step of a model costs, by who is in it: streams, prompt tokens, and the context of
+// `quire bench steps`: what one step of a model costs, by its batch: streams, prompt tokens, and the context of
 // both. One thread at a time: the caller's thread becomes the engine thread.
 #pragma once
 

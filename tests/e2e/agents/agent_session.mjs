@@ -1,5 +1,5 @@
 // What the sessions of agents share: a folder to work in, a model with room for an agent's prompt, the scripted server,
-// and the requests that its log tells of.
+// and the requests in its log.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

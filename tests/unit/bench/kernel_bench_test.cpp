@@ -1,4 +1,4 @@
-// How the kernel benchmark tells what it measured.
+// How the kernel benchmark prints its results.
 #include "server/cli/bench/kernel_bench.h"
 
 #include <catch2/catch.hpp>

@@ -333,7 +333,7 @@ TEST_CASE("a file that cannot be read is refused by name", "[config]") {
 }
 
 TEST_CASE("the reference page says what the table of keys holds", "[config][docs]") {
-  // Made anew by: quire configuration > deploy/docs/configuration.md
+  // Update it with: quire configuration > deploy/docs/configuration.md
   CHECK(test::read_file(test::source_folder() / "deploy/docs/configuration.md") == render_reference());
 }
 

@@ -232,7 +232,7 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
 TEST_CASE("equal tokens behind different prefixes are never mixed, for any writer", "[tier]") {
   const TemporaryFolder folder;
   const std::vector<TokenId> shared = made_tokens(4, 99);
-  for (const int prefix : {1, 2}) {  // each begins to count anew
+  for (const int prefix : {1, 2}) {  // each begins to count at zero
     Owner owner(options_of(folder.path()));
     const PrefixNode first = owner.chain(1, prefix)[0];
     REQUIRE(owner.put(owner.child(first, shared), payload_of(100 + prefix)));
@@ -301,7 +301,7 @@ TEST_CASE("while the folder's thread hangs, the engine's reads, writes and remov
   owner.index.check_integrity();
 }
 
-TEST_CASE("where writing fails the tier is off for a while, and goes on afterwards", "[tier]") {
+TEST_CASE("where writing fails the tier is off for a while, and continues afterwards", "[tier]") {
   const TemporaryFolder folder;
   DiskTierOptions options = options_of(folder.path());
   options.pause = GENERATE(std::chrono::milliseconds(0), std::chrono::hours(1));

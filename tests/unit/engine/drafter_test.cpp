@@ -87,7 +87,7 @@ TEST_CASE("reading what room was made for allocates nothing", "[draft][steady]")
   CHECK(num_allocations() == before);
 }
 
-TEST_CASE("prompt lookup proposes what followed, and goes on with itself", "[draft]") {
+TEST_CASE("prompt lookup proposes what followed, and continues with its own tokens", "[draft]") {
   PromptLookup lookup(100);
   CHECK(proposed(lookup, tokens_of({1, 2, 3, 4, 5, 6, 7, 8})).empty());
   // Two tokens are no match; of a repetition the draft repeats itself.

@@ -224,7 +224,7 @@ TEST_CASE("a draft that would end the generation is not computed", "[engine][dra
   CHECK(with.stats.num_accepted_tokens == with.stats.num_draft_tokens);
 }
 
-TEST_CASE("a drafter without memory is dropped, and its request goes on", "[engine][draft]") {
+TEST_CASE("a drafter without memory is dropped, and its request continues", "[engine][draft]") {
   class Failing final : public Drafter {
    public:
     DraftStrength propose(std::span<const TokenId>, std::size_t, std::int64_t&, std::vector<TokenId>&) override {

@@ -99,7 +99,7 @@ TEST_CASE("a text of an encoder may be longer than a step's budget, and not long
   CHECK(sink->choices[0].finishes[0].error->code == "context_length_exceeded");
 }
 
-TEST_CASE("a model without a head refuses to generate, and goes on", "[engine][encoder]") {
+TEST_CASE("a model without a head refuses to generate, and serves other requests", "[engine][encoder]") {
   const TemporaryFolder folder;
   ServedModel served(synthetic(folder, "tiny-bert"), kBlocks, {});
   Request scores = text(made_tokens(9, 3, 256), Pooling::kLast, PooledOutput::kTokenLogprobs);

@@ -134,7 +134,7 @@ TEST_CASE("at the drain's deadline the rest is cut with an error", "[engine]") {
   CHECK(info.error->code == "server_draining");
 }
 
-TEST_CASE("stop cuts what is left, on an engine that never started too", "[engine]") {
+TEST_CASE("stop cuts all requests, on an engine that never started too", "[engine]") {
   const bool started = GENERATE(true, false);
   std::shared_ptr<CountingSink> sink;
   {

@@ -290,7 +290,7 @@ TEST_CASE("with recurrent layers a prefix is matched as far as a state is kept",
   const std::vector<TokenId> answer = made_tokens(5, 2);
   CHECK(serve_turn(kv, prompt, answer) == 0);
   CHECK(kv.states().num_snapshots() == 2);
-  // The conversation goes on: where the answer ended.
+  // The conversation continues: where the answer ended.
   std::vector<BlockCopy> copies;
   CHECK(serve_turn(kv, joined(joined(prompt, answer), made_tokens(9, 3)), answer, &copies) == 35);
   REQUIRE(copies.size() == 3);  // of the prompt's end's snapshot, of the state, and of the last block's beginning
@@ -330,7 +330,7 @@ TEST_CASE("states are kept every so often, and those that were not used for long
   kv.check_integrity();
 }
 
-TEST_CASE("a fork has a state of its own, copied before its parent goes on", "[kv][state]") {
+TEST_CASE("a fork has a state of its own, copied before its parent continues", "[kv][state]") {
   KvCache kv(16, kBlockSize, GENERATE(true, false), content_hash, "", 4);
   Holder parent = hold(kv, made_tokens(6, 1));
   BlockTable child;
@@ -350,7 +350,7 @@ TEST_CASE("a fork has a state of its own, copied before its parent goes on", "[k
   kv.check_integrity();
 }
 
-TEST_CASE("a snapshot goes with the block that it stands in", "[kv][state]") {
+TEST_CASE("a snapshot is freed with its block", "[kv][state]") {
   KvCache kv(4, kBlockSize, true, content_hash, "", 4);
   serve_turn(kv, made_tokens(9, 1), {});
   CHECK(kv.states().num_snapshots() == 1);
@@ -374,7 +374,7 @@ TEST_CASE("without a free state nothing is admitted", "[kv][state]") {
   kv.close(table);
 }
 
-TEST_CASE("a state that is ahead of the known tokens is given back, not kept", "[kv][state]") {
+TEST_CASE("a state that is ahead of the known tokens is freed, not kept", "[kv][state]") {
   KvCache kv(16, kBlockSize, true, content_hash, "", 2);
   Holder holder = hold(kv, made_tokens(6, 1));
   kv.drop_state(holder.table);

@@ -92,7 +92,8 @@ void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, std::int6
 
 }  // namespace
 
-TEST_CASE("what is cheaper made anew is not kept below; what is, comes back only if that is cheaper", "[tier]") {
+TEST_CASE("blocks that are cheaper to recompute are not offloaded, and others restored only if that is cheaper",
+          "[tier]") {
   Tiered tiered;
   const std::vector<TokenId> prompt = made_tokens(17, 1);
   CHECK(tiered.tier.swap_seconds() == 0.0);

@@ -1,5 +1,5 @@
 // Memory that is exhausted at any one place of the engine's step: the requests that needed it end with that error, the
-// others say what they say alone, and the engine goes on.
+// others generate what they generate alone, and the engine continues.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <thread>

@@ -233,7 +233,7 @@ class Shadow {
     if (sequence.table.pinned_end - first > most) FAIL("more is kept than the window and what is computed");
   }
 
-  // A state stands after exactly the tokens that were computed; what begins, begins anew whatever was there.
+  // A state belongs to exactly the tokens that were computed; a new sequence begins with an empty one.
   void recur(const Sequence& sequence, std::int64_t num_tokens) {
     std::vector<TokenId>& state = states_.of(sequence.table.state.value);
     if (sequence.num_computed == 0) state.clear();

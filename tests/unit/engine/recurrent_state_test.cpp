@@ -204,7 +204,7 @@ TEST_CASE("the next turn of a conversation computes only what is new", "[state]"
   SECTION("where the same is asked again") {
     CHECK(server.serve(history + opening, answer).num_computed <= 40 + 64);
   }
-  SECTION("where the history goes on from its middle") {  // a state is kept every 2048 tokens
+  SECTION("where the history continues from its middle") {  // a state is kept every 2048 tokens
     const std::vector<TokenId> half(history.begin(), history.begin() + 3000);
     CHECK(server.serve(half + question, {}).num_computed <= 3000 - 2048 + 30);
   }
@@ -225,7 +225,7 @@ TEST_CASE("a state is kept after the first message and before the last one", "[s
   const std::vector<TokenId> other = made_tokens(400, 4);
   CHECK(server.serve(rules + history + question, {}, {800, 1400, 1800, 2200}).chunks ==
         std::vector<std::int64_t>{800, 992, 368, 40});
-  SECTION("the last message is asked anew") {
+  SECTION("the last message is asked again") {
     CHECK(server.serve(rules + history + other, {}, {800, 1400, 1800, 2200}).num_computed <= 400 + 64);
   }
   SECTION("another conversation begins with the same message") {

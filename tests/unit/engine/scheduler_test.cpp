@@ -29,7 +29,7 @@ TEST_CASE("no more sequences run than max_num_seqs", "[scheduler]") {
   CHECK(scene.scheduler.num_waiting() == 0);
 }
 
-TEST_CASE("without room the youngest gives its blocks back and keeps its place", "[scheduler]") {
+TEST_CASE("without free blocks the youngest is preempted and keeps its place", "[scheduler]") {
   // Three prompts of one block each; the pool has no room for a second block of the third.
   Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 5);
   scene.add(4);
@@ -118,7 +118,7 @@ TEST_CASE("a preempted sequence swaps where that costs less than computing, by w
   }
 }
 
-TEST_CASE("under priority who is preempted ages as who waits does", "[scheduler]") {
+TEST_CASE("under priority a preempted sequence ages as a waiting one does", "[scheduler]") {
   // The older one is of the worse priority, but 3 s older, which weighs more than its two levels of a second each.
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 64};
   options.policy = SchedulerPolicy::kPriority;
@@ -267,7 +267,7 @@ TEST_CASE("of the first in the queue, one that finds its prompt cached goes ahea
     scene.step();
     ++num_ahead;
   }
-  CHECK(num_ahead == 9);  // the eight that it let go first, and its own step
+  CHECK(num_ahead == 9);  // the eight that it let pass, and its own step
 }
 
 TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[scheduler]") {

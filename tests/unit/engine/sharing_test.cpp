@@ -178,7 +178,7 @@ TEST_CASE("beside lists a request finds a place, and starts in the next step, wh
     machine.step();
     CHECK(machine.plan.predicted_seconds <= 1.01 * kListSeconds);
   }
-  // The lists went on meanwhile, and go on where such requests never end.
+  // The lists advanced meanwhile, and advance even where such requests never end.
   CHECK(std::ranges::count_if(machine.sequences(), [&](const Sequence& each) {
           return is_of_list(each) && each.state == Sequence::State::kDone;
         }) > 100);

@@ -15,7 +15,7 @@ using namespace quire::test;
 
 namespace {
 
-// Takes events and lets them go.
+// Takes events and drops them.
 class DroppingSink final : public OutputSink {
  public:
   void send(OutputEvent event) noexcept override { num_tokens += event.tokens.size(); }

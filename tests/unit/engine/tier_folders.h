@@ -1,4 +1,4 @@
-// Looks into the folders of tiers, and damage to what is there. One thread at a time.
+// Reads the folders of tiers, and damages their files. One thread at a time.
 #pragma once
 
 #include <algorithm>

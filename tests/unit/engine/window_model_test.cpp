@@ -85,7 +85,8 @@ TEST_CASE("layers that see a window keep it alone, and say in a crowd what they 
   CHECK(num_preemptions > 0);
 }
 
-TEST_CASE("a conversation with a windowed model goes on from its window, to the same text", "[engine][model][window]") {
+TEST_CASE("a conversation with a windowed model continues from its window, to the same text",
+          "[engine][model][window]") {
   for (const std::string family : {"gemma3", "gpt-oss", "olmo3"}) {
     QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
     INFO(family);

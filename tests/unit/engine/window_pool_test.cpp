@@ -109,7 +109,7 @@ struct Windowed {
     kv.check_integrity();
   }
 
-  // Computes a prompt in steps of a block, and lets go of it; the tokens that were found.
+  // Computes a prompt in steps of a block, and frees it; returns the tokens that were found.
   std::int64_t serve(const std::vector<TokenId>& prompt) {
     const auto count = static_cast<std::int64_t>(prompt.size());
     BlockTable table = open();
@@ -130,7 +130,7 @@ std::vector<TokenId> first_of(const std::vector<TokenId>& tokens, std::ptrdiff_t
 
 }  // namespace
 
-TEST_CASE("a sequence pins its window and what it computes, and is promised what it goes on with", "[window]") {
+TEST_CASE("a sequence pins its window and what it computes, and is promised the parts that it needs next", "[window]") {
   Windowed windowed;
   const std::vector<TokenId> prompt = made_tokens(60, 1);
   BlockTable table = windowed.open();

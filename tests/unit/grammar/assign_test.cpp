@@ -1,4 +1,4 @@
-// Looking ahead: a state that is assigned another one goes on as that one would, and leaves it where it is.
+// Looking ahead: a state that is assigned another one continues as that one would, and leaves that one unchanged.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -22,7 +22,7 @@ std::optional<TokenId> any_allowed(const std::vector<std::uint32_t>& mask, std::
 
 }  // namespace
 
-TEST_CASE("a state that is assigned another one goes on as that one would", "[grammar]") {
+TEST_CASE("a state that is assigned another one continues as that one would", "[grammar]") {
   const TokenVocabulary& vocabulary = *byte_vocabulary();
   const auto grammar = GENERATE(
       as<GrammarSpec>{},

@@ -48,13 +48,13 @@ TEST_CASE("grammars in use take no more than their memory, in all and of one cli
   CHECK(first.retry_after.has_value());
   const std::size_t num_of_a = in_use.size();
   CHECK(num_of_a > 1);
-  // Others have their own share, and what is there already is there for all.
+  // Others have their own share, and what is compiled already is shared by all.
   CHECK(compiler.compile(costly(0), work_of("b")).has_value());
   fill("b");
   const Error full = fill("c");
   CHECK(full.kind == ErrorKind::kUnavailable);
   CHECK(full.code == "server_overloaded");
-  // Refusals for want of memory are not kept.
+  // Refusals for lack of memory are not kept.
   in_use.erase(in_use.begin(), in_use.begin() + static_cast<std::ptrdiff_t>(num_of_a));
   CHECK(compiler.compile(costly(number - 1), work_of("c")).has_value());
 }

@@ -132,7 +132,7 @@ TEST_CASE("A synthetic file depends on its spec alone and opens as the model it 
   CHECK(text == "The cat and the dog.");
 }
 
-TEST_CASE("Building a model tells its progress to the end", "[model]") {
+TEST_CASE("Building a model reports its progress to the end", "[model]") {
   const TemporaryFolder folder;
   SynthSpec spec = find_synth_shape("tiny-qwen2").value();
   spec.types = find_synth_types("F16").value();

@@ -58,7 +58,7 @@ std::vector<TraceRequest> made_trace(std::uint32_t seed, int num_requests) {
   return trace;
 }
 
-// What the requests of a trace do as the device's clock goes on.
+// What the requests of a trace do as the device's clock advances.
 class Arrivals {
  public:
   Arrivals(const std::vector<TraceRequest>& trace, RequestQueue& queue) : trace_(trace), queue_(queue) {}

@@ -103,7 +103,7 @@ TEST_CASE("control tokens come out of trusted text only", "[tokenizer]") {
       for (const TokenId token : tokenizer.encode("x" + control + "x", false, false)) {
         REQUIRE((!tokenizer.is_special(token) || !is_byte_complete(loaded)));
       }
-      // Half of it trusted is not enough, wherever the border lies.
+      // Half of it trusted is not enough, wherever the border is.
       std::size_t half = control.size() / 2;
       while (!unicode::is_valid(control.substr(0, half)))
         ++half;

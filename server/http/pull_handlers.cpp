@@ -1,4 +1,4 @@
-#include "server/http/pull_pages.h"
+#include "server/http/pull_handlers.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "core/base/printable.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
-#include "server/http/model_pages.h"
+#include "server/http/model_handlers.h"
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
 
@@ -42,7 +42,7 @@ Result<hub::HubEnvironment> allowed_environment(const ServerState& state, const 
         forbidden("pull_disabled",
                   "This server downloads no models: its operator can set server.pull.enabled, or run quire pull"));
   }
-  if (state.admin.pulls == nullptr || !state.service()) return tl::make_unexpected(still_starting());
+  if (state.admin.pulls == nullptr || !state.models()) return tl::make_unexpected(still_starting());
   if (state.phase.load() > ServerPhase::kServing) return tl::make_unexpected(shutting_down());
   auto environment = hub::find_environment();
   if (!environment) return environment;
@@ -130,7 +130,7 @@ Result<std::string> remove_files(const hub::HubCache& cache, const hub::ModelRef
 // What a name of Ollama's API stands for: a served model's files, or a reference itself.
 Result<hub::ModelReference> reference_of(const ServerState& state, const hub::HubCache& cache,
                                          const std::string& name) {
-  const auto entry = state.service()->models.entry(name);
+  const auto entry = state.models()->entry(name);
   if (!entry) return hub::parse_reference(name);
   for (const ModelReport& report : state.admin.models()) {
     if (report.entry.name != (*entry)->name) continue;
@@ -221,9 +221,9 @@ Result<AdminTask> ollama_pull(ServerState& state, const Call& call) {
   if (!text) return tl::make_unexpected(text.error());
   const bool streams = reader.boolean("stream", true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  if (!state.service()) return tl::make_unexpected(still_starting());
+  if (!state.models()) return tl::make_unexpected(still_starting());
   auto allowed = allowed_pull(state, call, *text);
-  if (!allowed && state.service()->models.entry(*text)) {
+  if (!allowed && state.models()->entry(*text)) {
     return AdminTask{.finish = []() -> Result<std::string> { return dump_json(Json{{"status", "success"}}); }};
   }
   if (!allowed) {

@@ -1,4 +1,4 @@
-// The pages under /admin: what an admin tells the server to do. Run on a text thread; any thread.
+// Handlers of /admin/reload and /admin/trace. They run on the admin thread; stateless, so any thread.
 #pragma once
 
 #include "server/api/common/operation.h"
@@ -8,7 +8,7 @@ namespace quire {
 
 // POST /admin/reload: reads the configuration again.
 Result<AdminTask> admin_reload(ServerState& state, const Call& call);
-// POST /admin/trace?seconds=N: what the engines of all models that are ready do in the next N seconds, for Perfetto.
+// POST /admin/trace?seconds=N: records the engines of all ready models for N seconds, in Perfetto's format.
 Result<AdminTask> admin_trace(ServerState& state, const Call& call);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "server/http/slots_page.h"
+#include "server/http/slots_handler.h"
 
 #include <algorithm>
 
@@ -24,11 +24,10 @@ Json slot_json(std::int64_t id, std::int64_t context, const SequenceView* sequen
 
 }  // namespace
 
-Response slots_page(ServerState& state) {
-  const auto service = state.service();
-  if (!service || service->models.entries().empty() || !service->models.entries().front().running)
-    return error_response(still_starting());
-  const TableEntry& model = service->models.entries().front();
+Response slots_response(ServerState& state) {
+  const auto table = state.models();
+  if (!table || table->entries().empty() || !table->entries().front().running) return error_response(still_starting());
+  const TableEntry& model = table->entries().front();
   const auto view = model.running->view();
   Json slots = Json::array();
   for (const SequenceView& sequence : view.sequences) {

@@ -1,7 +1,7 @@
-// The pages by which an admin loads, unloads and replaces models and puts them to sleep. Run on a text thread; any
-// thread. A body is {"name": NAME} and, as each says, more; unknown members are refused. The answer comes when it is
-// done, or with "wait": false at once (202); it is the model's report. Names as llama-server's router and vLLM have
-// them lead here too: `model` stands for `name`, and without a name the first model is meant.
+// Handlers of /admin/models: load, unload, replace, sleep, wake. They run on the admin thread; any thread. A body is
+// {"name": NAME} and the fields that each handler lists; unknown fields are refused. The answer is the model's report,
+// sent when the operation is done, or with "wait": false immediately (202). The paths of llama-server's router and of
+// vLLM lead here too: there `model` is an alias of `name`, and the default is the first model.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// Whether `path` lies in `folder`. By name alone: what an operator links to from there may be used, and a path that
-// climbs is refused.
+// Whether `path` lies in `folder`, judged by the path alone: a symbolic link in the folder is accepted, a path with
+// ".." that leaves it is not.
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call& call);

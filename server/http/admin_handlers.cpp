@@ -1,4 +1,4 @@
-#include "server/http/admin_pages.h"
+#include "server/http/admin_handlers.h"
 
 #include <charconv>
 
@@ -19,9 +19,9 @@ struct ReadyEngine {
 
 std::vector<ReadyEngine> ready_engines(const ServerState& state) {
   std::vector<ReadyEngine> engines;
-  const auto service = state.service();
-  if (!service) return engines;
-  for (const TableEntry& entry : service->models.entries()) {
+  const auto table = state.models();
+  if (!table) return engines;
+  for (const TableEntry& entry : table->entries()) {
     if (entry.running && entry.running->step_trace() != nullptr) engines.push_back({entry.name, entry.running});
   }
   return engines;

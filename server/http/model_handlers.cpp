@@ -1,4 +1,4 @@
-#include "server/http/model_pages.h"
+#include "server/http/model_handlers.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -62,7 +62,7 @@ Json report_json(const ModelReport& report) {
   return json;
 }
 
-// What is left of a model that was unloaded is its name.
+// After an unload only the model's name remains.
 std::string outcome_json(const ServerState& state, const std::string& name) {
   Json json{{"name", name}, {"state", model_state_name(ModelState::kUnloaded)}};
   for (const ModelReport& report : state.admin.models()) {
@@ -150,7 +150,7 @@ Result<std::string> read_name(FieldReader& reader, const ServerState& state) {
   auto name = reader.string("name");
   if (!name) name = reader.string("model");
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto& entries = state.service()->models.entries();
+  const auto& entries = state.models()->entries();
   if (!name && entries.empty()) return invalid("'name' is required", "name", "missing_required_parameter");
   if (!name) return entries.front().name;
   if (!is_model_name(*name)) return invalid("'name' must be a name without spaces", "name");
@@ -193,7 +193,7 @@ Result<void> refuse_unknown_members(const Json& body, std::span<const std::strin
 Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool waits) {
   const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
   if (waits)
-    return AdminTask{.until = [&state, order](auto told) { state.admin.order(order, told); }, .finish = finish};
+    return AdminTask{.until = [&state, order](auto done) { state.admin.order(order, done); }, .finish = finish};
   // Shared: the report may come long after this response.
   const auto refused = std::make_shared<std::pair<std::mutex, std::optional<Error>>>();
   state.admin.order(order, [refused](std::optional<Error> error) {
@@ -206,7 +206,7 @@ Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool wa
 }
 
 Result<AdminTask> give_order(ServerState& state, const Call& call, What what, std::span<const std::string_view> known) {
-  if (!state.admin.order || !state.service()) return tl::make_unexpected(still_starting());
+  if (!state.admin.order || !state.models()) return tl::make_unexpected(still_starting());
   const auto parsed = parse_json_object(call.body.empty() ? "{}" : call.body);
   if (!parsed) return tl::make_unexpected(parsed.error());
   if (const auto refused = refuse_unknown_members(*parsed, known); !refused) {
@@ -265,9 +265,9 @@ Result<AdminTask> admin_replace_model(ServerState& state, const Call& call) {
 }
 
 Result<AdminTask> admin_is_sleeping(ServerState& state, const Call&) {
-  const auto service = state.service();
-  if (!service) return tl::make_unexpected(still_starting());
-  const auto& entries = service->models.entries();
+  const auto table = state.models();
+  if (!table) return tl::make_unexpected(still_starting());
+  const auto& entries = table->entries();
   const bool sleeps = std::none_of(entries.begin(), entries.end(),
                                    [](const TableEntry& model) { return model.state == ModelState::kReady; });
   return AdminTask{.finish = [sleeps]() -> Result<std::string> { return dump_json(Json{{"is_sleeping", sleeps}}); }};

@@ -1,4 +1,4 @@
-#include "server/http/status_pages.h"
+#include "server/http/status_handlers.h"
 
 #include <algorithm>
 
@@ -19,14 +19,14 @@ Response status(int code, const char* word) {
 namespace {
 
 // A device that failed does not come back: nothing is known of its state any more.
-bool device_failed(const Service& service) {
-  const auto& models = service.models.entries();
+bool device_failed(const ModelTable& table) {
+  const auto& models = table.entries();
   return std::any_of(models.begin(), models.end(),
                      [](const TableEntry& model) { return model.running && !model.running->healthy(); });
 }
 
-bool all_failed(const Service& service) {
-  const auto& models = service.models.entries();
+bool all_failed(const ModelTable& table) {
+  const auto& models = table.entries();
   const auto is_served = [](const TableEntry& model) { return model.state != ModelState::kUnloaded; };
   return std::any_of(models.begin(), models.end(), is_served) &&
          std::all_of(models.begin(), models.end(),
@@ -36,19 +36,19 @@ bool all_failed(const Service& service) {
 }  // namespace
 
 Response livez(ServerState& state) {
-  const auto service = state.service();
-  return service && device_failed(*service) ? status(503, "device failed") : status(200, "ok");
+  const auto table = state.models();
+  return table && device_failed(*table) ? status(503, "device failed") : status(200, "ok");
 }
 
 Response readyz(ServerState& state) {
-  const auto service = state.service();
+  const auto table = state.models();
   switch (state.phase.load()) {
     case ServerPhase::kStarting: return status(503, "loading");
     case ServerPhase::kServing: break;
     default: return status(503, "draining");
   }
-  if (device_failed(*service)) return status(503, "device failed");
-  if (all_failed(*service)) return status(503, "no model could be loaded");
+  if (device_failed(*table)) return status(503, "device failed");
+  if (all_failed(*table)) return status(503, "no model could be loaded");
   return status(200, "ok");
 }
 
@@ -56,20 +56,20 @@ Response startupz(ServerState& state) {
   return state.phase.load() == ServerPhase::kStarting ? status(503, "loading") : status(200, "ok");
 }
 
-Response metrics_page(ServerState& state, bool sees_keys) {
-  const auto service = state.service();
+Response metrics_response(ServerState& state, bool sees_keys) {
+  const auto table = state.models();
   std::vector<ModelStats> stats;
-  if (service) {
-    for (const TableEntry& model : service->models.entries()) {
+  if (table) {
+    for (const TableEntry& model : table->entries()) {
       if (model.running) stats.push_back({model.name, model.running->stats()});
     }
   }
-  const std::string model = service && !service->models.entries().empty() ? service->models.entries().front().name : "";
+  const std::string model = table && !table->entries().empty() ? table->entries().front().name : "";
   return Response{200, "text/plain; version=0.0.4; charset=utf-8",
                   state.metrics.expose(stats, model, sees_keys, state_families(state), state.spans.get())};
 }
 
-Response version_page(ServerState&) {
+Response version_response(ServerState&) {
   return Response{200, "application/json", dump_json(Json{{"version", QUIRE_VERSION}})};
 }
 

@@ -1,4 +1,4 @@
-#include "server/http/told_wait.h"
+#include "server/http/callback_wait.h"
 
 #include "server/http/mailbox.h"
 
@@ -15,12 +15,12 @@ Error waited_too_long() {
 
 }  // namespace
 
-asio::awaitable<Waited> wait_until_told(ServerState& state, Transport& transport,
-                                        std::function<void(std::function<void(std::optional<Error>)>)> begin,
-                                        std::optional<std::chrono::milliseconds> longest) {
+asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& transport,
+                                              std::function<void(std::function<void(std::optional<Error>)>)> begin,
+                                              std::optional<std::chrono::milliseconds> longest) {
   // Nothing is ever put into it: it is interrupted by the first caller.
   const auto mailbox = std::make_shared<Mailbox>(transport.executor());
-  Waited waited;
+  WaitResult waited;
   asio::steady_timer timer(transport.executor());
   state.live.add(mailbox);
   const std::shared_ptr<void> left(nullptr, [&state, &transport, mailbox](void*) {

@@ -1,0 +1,11 @@
+// Handler of GET /openapi.json: the API's reference as an OpenAPI 3.1 document. Any thread.
+#pragma once
+
+#include "server/http/response.h"
+#include "server/http/server_state.h"
+
+namespace quire {
+
+Response openapi_response(ServerState& state);
+
+}  // namespace quire

@@ -1,0 +1,15 @@
+// Handlers of the health checks, the metrics and the version. Any thread.
+#pragma once
+
+#include "server/http/response.h"
+#include "server/http/server_state.h"
+
+namespace quire {
+
+Response livez(ServerState& state);     // 503 where only a restart helps
+Response readyz(ServerState& state);    // 200 while new requests are accepted
+Response startupz(ServerState& state);  // 200 once the models are loaded
+Response metrics_response(ServerState& state, bool sees_keys);
+Response version_response(ServerState& state);
+
+}  // namespace quire
