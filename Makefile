@@ -89,10 +89,11 @@ deb: build
 bench: build
 	tests/bench/run.sh build/release/quire build/bench
 
-# The server's own figures: connections, streams, overhead, time to ready.
+# The server's own figures: connections, streams, overhead, time to ready. With BEFORE=BUILD, the build folder of an older commit in
+# which these targets were built: both in turns, and their ratios.
 bench-server: build/check/build.ninja
 	$(NINJA) -C build/check quire bench_server bench_daemon
-	tests/bench/server.sh build/check build/bench
+	$(if $(BEFORE),tests/bench/server_ratios.py $(BEFORE) build/check,tests/bench/server.sh build/check build/bench)
 
 # Hostile load under AddressSanitizer, then checks of what it left.
 MINUTES ?= 30

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "tests/kernels/level_backends.h"
 #include "tests/kernels/recurrent_scene.h"
@@ -129,6 +130,46 @@ void check_conv(const ConvCase& shape) {
                   });
 }
 
+// A head of a row, of length one.
+std::vector<double> unit_head(const Matrix& from, std::int64_t row, std::int64_t head, std::int64_t size) {
+  std::vector<double> out(static_cast<std::size_t>(size));
+  double sum = 0.0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = element(from, row, head * size + static_cast<std::int64_t>(i));
+    sum += out[i] * out[i];
+  }
+  for (double& x : out)
+    x /= std::max(std::sqrt(sum), 1e-3);
+  return out;
+}
+
+// One head's row of the delta rule: `s` decays by `decay(key element)`, and is corrected towards the row's value.
+void delta_row(const DeltaArgs& args, const std::vector<Matrix>& inputs, std::int64_t head, std::int64_t row,
+               const std::function<double(std::size_t)>& decay, std::vector<std::vector<double>>& s,
+               std::vector<double>& out) {
+  const std::int64_t key_head = args.grouped ? head / (args.value_heads / args.key_heads) : head % args.key_heads;
+  const std::vector<double> q = unit_head(inputs[0], row, key_head, args.key_dim);
+  const std::vector<double> k = unit_head(inputs[1], row, key_head, args.key_dim);
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    const double kept = decay(i);
+    for (double& x : s[i])
+      x *= kept;
+  }
+  for (std::size_t j = 0; j < s[0].size(); ++j) {
+    const std::int64_t column = head * args.value_dim + static_cast<std::int64_t>(j);
+    double seen = 0.0;
+    for (std::size_t i = 0; i < k.size(); ++i)
+      seen += s[i][j] * k[i];
+    const double d = exact_sigmoid(element(inputs[4], row, head)) * (element(inputs[2], row, column) - seen);
+    double read = 0.0;
+    for (std::size_t i = 0; i < k.size(); ++i) {
+      s[i][j] += k[i] * d;
+      read += s[i][j] * q[i];
+    }
+    out[static_cast<std::size_t>(column)] = read / std::sqrt(static_cast<double>(args.key_dim));
+  }
+}
+
 void check_delta(DeltaArgs args) {
   std::mt19937 random(5);
   const std::int64_t decays = args.value_heads * (args.per_channel ? args.key_dim : 1);
@@ -140,47 +181,17 @@ void check_delta(DeltaArgs args) {
   args.a = a.data();
   args.dt_bias = dt_bias.data();
   args.eps = 1e-3f;
-  const auto key_size = static_cast<std::size_t>(args.key_dim);
-  const auto value_size = static_cast<std::size_t>(args.value_dim);
-  const auto unit = [&](const Matrix& from, std::int64_t row, std::int64_t head) {
-    std::vector<double> out(key_size);
-    double sum = 0.0;
-    for (std::size_t i = 0; i < key_size; ++i) {
-      out[i] = element(from, row, head * args.key_dim + static_cast<std::int64_t>(i));
-      sum += out[i] * out[i];
-    }
-    for (double& x : out)
-      x /= std::max(std::sqrt(sum), 1e-3);
-    return out;
-  };
   const auto reference = [&](std::int64_t first, std::int64_t length, std::vector<std::vector<double>>& out) {
     for (std::int64_t head = 0; head < args.value_heads; ++head) {
-      const std::int64_t key_head = args.grouped ? head / (args.value_heads / args.key_heads) : head % args.key_heads;
-      std::vector<std::vector<double>> s(key_size, std::vector<double>(value_size));
+      std::vector<std::vector<double>> s(static_cast<std::size_t>(args.key_dim),
+                                         std::vector<double>(static_cast<std::size_t>(args.value_dim)));
       for (std::int64_t row = first; row < first + length; ++row) {
-        const std::vector<double> q = unit(inputs[0], row, key_head);
-        const std::vector<double> k = unit(inputs[1], row, key_head);
-        for (std::size_t i = 0; i < key_size; ++i) {
+        const auto decay = [&](std::size_t i) {
           const std::int64_t index = args.per_channel ? head * args.key_dim + static_cast<std::int64_t>(i) : head;
-          const double g =
-              value_of(a, head) * exact_softplus(element(inputs[3], row, index) + value_of(dt_bias, index));
-          for (double& x : s[i])
-            x *= std::exp(g);
-        }
-        for (std::size_t j = 0; j < value_size; ++j) {
-          const std::int64_t column = head * args.value_dim + static_cast<std::int64_t>(j);
-          double seen = 0.0;
-          for (std::size_t i = 0; i < key_size; ++i)
-            seen += s[i][j] * k[i];
-          const double d = exact_sigmoid(element(inputs[4], row, head)) * (element(inputs[2], row, column) - seen);
-          double read = 0.0;
-          for (std::size_t i = 0; i < key_size; ++i) {
-            s[i][j] += k[i] * d;
-            read += s[i][j] * q[i];
-          }
-          out[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] =
-              read / std::sqrt(static_cast<double>(args.key_dim));
-        }
+          return std::exp(value_of(a, head) *
+                          exact_softplus(element(inputs[3], row, index) + value_of(dt_bias, index)));
+        };
+        delta_row(args, inputs, head, row, decay, s, out[static_cast<std::size_t>(row)]);
       }
     }
   };

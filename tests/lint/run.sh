@@ -16,7 +16,7 @@ mapfile -t sources < <(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.c
 echo "lint: format, includes, sizes, documents and words of ${#sources[@]} sources"
 
 report "not formatted (run clang-format -i):" \
-  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -n 20 clang-format --dry-run 2>&1 |
+  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -n 20 -P "$(nproc)" clang-format --dry-run 2>&1 |
      sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)"
 
 # server -> core -> kernels, never backwards; config only from main.
@@ -59,14 +59,13 @@ report "files over 500 lines:" \
      xargs -r wc -l | awk '$2 != "total" && $1 > 500 { print "  " $2 ": " $1 }')"
 
 report "headers without #pragma once or an opening comment:" \
-  "$(git ls-files -co --exclude-standard -- '*.h' | while read -r header; do
-       grep -q '^#pragma once' "$header" && head -1 "$header" | grep -q '^//' || echo "  $header"
-     done)"
+  "$(git ls-files -co --exclude-standard -- '*.h' |
+     xargs -r awk 'FNR == 1 { if (file && !once) print "  " file; file = FILENAME; once = 0; if (!/^\/\//) print "  " file }
+                   /^#pragma once/ { once = 1 }
+                   END { if (file && !once) print "  " file }' | sort -u)"
 report "header comments over 8 lines:" \
-  "$(git ls-files -co --exclude-standard -- '*.h' | while read -r header; do
-       lines=$(awk '!/^\/\// { print NR - 1; exit }' "$header")
-       [ "${lines:-0}" -le 8 ] || echo "  $header: $lines"
-     done)"
+  "$(git ls-files -co --exclude-standard -- '*.h' |
+     xargs -r awk 'FNR == 1 { within = 1 } within && !/^\/\// { within = 0; if (FNR > 9) print "  " FILENAME ": " FNR - 1 }')"
 report "folder READMEs over 60 lines:" \
   "$(for folder in server core kernels config tests deploy; do
        [ -f "$folder/README.md" ] || { echo "  $folder/README.md is missing"; continue; }

@@ -2,7 +2,7 @@
 // resolves once the server has dealt with it, and throws where it did so wrongly. `check(job, answer)` compares what was said
 // with what the same request is answered alone.
 import assert from "node:assert/strict";
-import { kHost, pause, post, RawClient } from "./raw_client.mjs";
+import { kHost, other_answers, post, RawClient } from "./raw_client.mjs";
 
 const kRefusedHeads = [
   "GET / HTTP/1.1\nHost: a\n\n",
@@ -25,6 +25,10 @@ const kRefusedHeads = [
   `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n`,
   `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n`,
 ];
+
+// A job of the valid clients as bytes, and its whole answer.
+const question = (job) => post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" });
+const ask = (port, job) => new RawClient(port).send(question(job)).ended;
 
 const noise = (random, length) => Buffer.from(Array.from({ length }, () => random(256)));
 
@@ -116,13 +120,13 @@ async function oversized_prompt({ port }) {
   client.close();
 }
 
-// A head that never comes to its end, byte by byte: the server's patience ends it.
-async function slow_head({ port }) {
-  const client = new RawClient(port);
-  for (const byte of `GET /livez HTTP/1.1\r\nX-Slow: ${"z".repeat(200)}`) {
-    client.send(byte);
-    await pause(50);
-    if (client.socket.destroyed || client.bytes.length > 0) break;
+// A head that never comes to its end, a byte after each whole answer to another client: the server's patience ends it.
+async function slow_head({ port, work, check }) {
+  const client = new RawClient(port).send("GET /livez HTTP/1.1\r\nX-Slow: ");
+  const job = work[0];
+  while (!client.socket.destroyed && client.bytes.length === 0) {
+    client.send("z");
+    check(job, await ask(port, job));
   }
   assert.match(await client.ended, /^HTTP\/1\.1 408 /);
 }
@@ -141,7 +145,7 @@ async function disconnecting({ port, random, work }) {
   const when = random(4);
   if (when < 2) {
     client.send(bytes.subarray(0, when === 0 ? random(60) : bytes.length - 1 - random(20)));
-    await pause(random(5));
+    await other_answers(port, random(3));
   } else {
     client.send(bytes);
     if (when === 3) await client.until((text) => text.split("\n\n").length > 1 + random(20));
@@ -151,13 +155,13 @@ async function disconnecting({ port, random, work }) {
   await client.ended;
 }
 
-// Asks and reads nothing at all until everything has been said; what was said is whole.
+// Asks and reads nothing at all until another client has the whole answer to the same question; what was said is whole.
 async function slow_reader({ port, random, work, check }) {
   const job = work[random(work.length)];
   const client = new RawClient(port);
   client.socket.pause();
-  client.send(post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" }));
-  await pause(200 + random(800));
+  client.send(question(job));
+  check(job, await ask(port, job));
   client.socket.resume();
   check(job, await client.ended);
 }
@@ -165,13 +169,13 @@ async function slow_reader({ port, random, work, check }) {
 // Bytes in many pieces, quick enough.
 async function piecemeal({ port, random, work, check }) {
   const job = work[random(work.length)];
-  const bytes = post(job.path, JSON.stringify(job.body), { fields: "Connection: close\r\n" });
+  const bytes = question(job);
   const client = new RawClient(port);
   for (let at = 0; at < bytes.length; ) {
     const size = 1 + random(60);
     client.send(bytes.subarray(at, at + size));
     at += size;
-    await pause(1);
+    await other_answers(port);
   }
   check(job, await client.ended);
 }
@@ -206,9 +210,9 @@ const chunked = `POST /v1/completions HTTP/1.1\r\n${kHost}Transfer-Encoding: chu
 
 // Heads that declare the largest body and bring none: they reserve nothing, so the valid requests beside them are served.
 async function declared_bodies({ port, max_body }) {
-  const clients = Array.from({ length: 40 }, () =>
-    new RawClient(port).send(`POST /v1/completions HTTP/1.1\r\n${kHost}Content-Length: ${max_body}\r\n\r\n`));
-  await pause(50);
+  const head = `POST /v1/completions HTTP/1.1\r\n${kHost}Expect: 100-continue\r\nContent-Length: ${max_body}\r\n\r\n`;
+  const clients = Array.from({ length: 40 }, () => new RawClient(port).send(head));
+  for (const client of clients) assert.equal(await client.status(), 100, client.text());  // read, and waiting for its body
   for (const client of clients) client.close();
 }
 
@@ -217,7 +221,7 @@ async function unfinished_chunks({ port, random, max_body }) {
   const client = new RawClient(port).send(chunked);
   const size = 1 + random(max_body - 1);
   client.send(`${size.toString(16)}\r\n${"x".repeat(size)}`);
-  await pause(random(50));
+  await other_answers(port, random(3));
   client.close();
 }
 
@@ -260,7 +264,7 @@ async function costly_schema({ port, random }) {
   const branches = Array.from({ length: 30 }, (_, index) => `[a-z]{0,${40 + index}}[0-9]{0,${20 + random(40)}}x${index}`);
   const body = { prompt: "x", max_tokens: 1, guided_regex: `(${branches.join("|")}){1,${2 + random(40)}}` };
   const client = new RawClient(port).send(post("/v1/completions", JSON.stringify(body)));
-  if (random(2) === 0) await pause(random(30));
+  if (random(2) === 0) await other_answers(port, random(3));
   else assert.ok([200, 400].includes(await client.status()), client.text());
   client.close();
 }

@@ -6,13 +6,14 @@
 // (--from 127.0.0.1: the neighbour's), for theirs are other machines.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import os from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { QuireServer } from "../e2e/server_process.mjs";
-import { pause, RawClient } from "./raw_client.mjs";
+import { other_answers, pause, RawClient } from "./raw_client.mjs";
 
 const { values } = parseArgs({ options: { binary: { type: "string", default: process.env.QUIRE_BINARY },
   seconds: { type: "string", default: "5" }, scale: { type: "string", default: "10" }, only: { type: "string" },
@@ -107,8 +108,9 @@ const kAttacks = {
 // The attacker's process: until it is ended.
 async function besiege(attack, port) {
   os.setPriority(Math.min(19, os.getPriority() + 12));
-  while (true) {
+  for (let first = true; ; first = false) {
     const clients = attack.open(port);
+    if (first) await other_answers(port).then(() => console.log("begun"));
     await Promise.race([Promise.all(clients.map((client) => client.ended)), pause(1000 * Number(values.seconds))]);
     for (const client of clients) client.close();
   }
@@ -166,8 +168,8 @@ async function measure(name, attack, folder) {
     const alone = await ask_chats(server.url);
     const memory_bound = 1.1 * ["bodies", ...attack.fills].reduce((sum, row) => sum + kRows[row], memory_mib(server.pid, "VmRSS"));
     const besieger = spawn(process.execPath, [process.argv[1], "--attack", name, "--port", new URL(server.url).port,
-      "--scale", values.scale, "--from", values.from, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: "inherit" });
-    await pause(300);
+      "--scale", values.scale, "--from", values.from, "--seconds", values.seconds, "--context", String(await context_of(server))], { stdio: ["inherit", "pipe", "inherit"] });
+    await once(besieger.stdout, "data");
     const beside = await ask_chats(server.url);
     besieger.kill("SIGKILL");
     return { alone, beside, memory: memory_mib(server.pid, "VmHWM"), memory_bound };

@@ -25,6 +25,17 @@ const kPatience = 120_000;  // milliseconds
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
+// Ends once the daemon has answered `count` requests of another client, one after another: what other connections brought before
+// the first of them has reached the daemon.
+export async function other_answers(port, count = 1) {
+  const client = new RawClient(port);
+  for (let i = 1; i <= count; ++i) {
+    client.send(`GET /livez HTTP/1.1\r\n${kHost}\r\n`);
+    await client.until((text) => text.split("HTTP/1.1 ").length > i);
+  }
+  client.close();
+}
+
 // One connection. `ended` resolves with everything that arrived once the other side has closed.
 export class RawClient {
   bytes = [];

@@ -311,6 +311,37 @@ double SpecReference::temperature(const AttentionSpec& spec, std::size_t positio
   return 1.0 + spec.temperature * std::log(1.0 + periods);
 }
 
+SpecReference::Projections SpecReference::project(const AttentionSpec& spec, std::int64_t index,
+                                                  const Vector& x) const {
+  const auto heads = count_of(spec.num_heads);
+  const auto kv_heads = count_of(spec.num_kv_heads);
+  const auto dim = count_of(spec.key_dim);
+  const auto value_dim = count_of(spec.value_dim);
+  Projections out;
+  if (spec.fused_qkv) {
+    out.query = product(Role::kQkv, index, x, 0, heads * dim);
+    out.key = product(Role::kQkv, index, x, heads * dim, kv_heads * dim);
+    out.value = product(Role::kQkv, index, x, (heads + kv_heads) * dim, kv_heads * value_dim);
+  } else {
+    out.query = product(Role::kQuery, index, x);
+    if (spec.kv_source < 0) out.key = product(Role::kKey, index, x);
+    if (spec.kv_source < 0) out.value = spec.value_is_key ? out.key : product(Role::kValue, index, x);
+  }
+  for (Vector* part : {&out.query, &out.key, &out.value}) {
+    for (double& value : *part)
+      value = spec.clamp > 0.0 ? std::clamp(value, -spec.clamp, spec.clamp) : value;
+  }
+  if (spec.gate == OutputGate::kInQuery) {
+    const Vector both = std::move(out.query);
+    out.query.clear();
+    for (std::size_t i = 0; i < both.size(); ++i)
+      (i / dim % 2 == 0 ? out.query : out.gate).push_back(both[i]);
+  } else if (spec.gate != OutputGate::kNone) {
+    out.gate = product(Role::kAttentionGate, index, x);
+  }
+  return out;
+}
+
 Rows SpecReference::attention(std::int64_t index, const Rows& in, std::vector<Kv>& kv) const {
   const AttentionSpec& spec = spec_.layers[count_of(index)].attention;
   const auto heads = count_of(spec.num_heads);
@@ -321,31 +352,8 @@ Rows SpecReference::attention(std::int64_t index, const Rows& in, std::vector<Kv
   Rows queries;
   Rows gates;
   for (std::size_t t = 0; t < in.size(); ++t) {
-    Vector q;
-    Vector k;
-    Vector v;
-    if (spec.fused_qkv) {
-      q = product(Role::kQkv, index, in[t], 0, heads * dim);
-      k = product(Role::kQkv, index, in[t], heads * dim, kv_heads * dim);
-      v = product(Role::kQkv, index, in[t], (heads + kv_heads) * dim, kv_heads * value_dim);
-    } else {
-      q = product(Role::kQuery, index, in[t]);
-      if (spec.kv_source < 0) k = product(Role::kKey, index, in[t]);
-      if (spec.kv_source < 0) v = spec.value_is_key ? k : product(Role::kValue, index, in[t]);
-    }
-    for (Vector* part : {&q, &k, &v}) {
-      for (double& value : *part)
-        value = spec.clamp > 0.0 ? std::clamp(value, -spec.clamp, spec.clamp) : value;
-    }
-    if (spec.gate == OutputGate::kInQuery) {
-      Vector both = q;
-      q.clear();
-      gates.emplace_back();
-      for (std::size_t i = 0; i < both.size(); ++i)
-        (i / dim % 2 == 0 ? q : gates.back()).push_back(both[i]);
-    } else if (spec.gate != OutputGate::kNone) {
-      gates.push_back(product(Role::kAttentionGate, index, in[t]));
-    }
+    auto [q, k, v, gate] = project(spec, index, in[t]);
+    if (spec.gate != OutputGate::kNone) gates.push_back(gate);
     for (std::size_t head = 0; spec.value_norm && head < v.size() / value_dim; ++head) {
       const auto part = std::span(v).subspan(head * value_dim, value_dim);
       std::ranges::copy(rms(part, nullptr), part.begin());

@@ -31,6 +31,10 @@ class SpecReference {
     Rows keys;
     Rows values;
   };
+  // Of one token, before norms and rotation.
+  struct Projections {
+    Vector query, key, value, gate;
+  };
 
   const Vector& values(WeightRole role, std::int64_t layer, const char* suffix = nullptr) const;
   bool has(WeightRole role, std::int64_t layer, const char* suffix = nullptr) const;
@@ -52,6 +56,7 @@ class SpecReference {
   void run_streams(std::int64_t index, std::vector<Rows>& streams, const Rows& per_layer, std::vector<Kv>& kv) const;
   Vector stream_factors(WeightRole role, std::int64_t index, const Vector& x) const;
   Rows mix(std::int64_t index, const Rows& in, std::vector<Kv>& kv) const;
+  Projections project(const AttentionSpec& spec, std::int64_t index, const Vector& x) const;
   Rows attention(std::int64_t index, const Rows& in, std::vector<Kv>& kv) const;
   void norm_heads(const AttentionSpec& spec, WeightRole role, std::int64_t index, Vector& heads,
                   std::size_t count) const;
