@@ -37,13 +37,15 @@ def learned_from(tokenizer, ids):
     return mask
 
 
+def encode_document(tokenizer, document):
+    """(ids, mask) as small arrays."""
+    ids = tokenizer.encode(as_text(document))
+    return np.array(ids, np.uint16), np.array(learned_from(tokenizer, ids))
+
+
 def encode_corpus(tokenizer, seed, indices):
-    """A list of (ids, mask) as small arrays, for the documents with these indices."""
-    encoded = []
-    for document in (corpus.document(seed, i) for i in indices):
-        ids = tokenizer.encode(as_text(document))
-        encoded.append((np.array(ids, np.uint16), np.array(learned_from(tokenizer, ids))))
-    return encoded
+    """A list of encoded documents, for those with these indices."""
+    return [encode_document(tokenizer, corpus.document(seed, i)) for i in indices]
 
 
 class Chunks:

@@ -13,11 +13,11 @@ NORMAL_TOKEN, CONTROL_TOKEN = 1, 3
 MOSTLY_Q8_0 = 7
 
 
-def general_metadata(num_parameters):
+def general_metadata(num_parameters, architecture, name, description):
     return [
-        ("general.architecture", gguf_file.STRING, "llama"),
-        ("general.name", gguf_file.STRING, "Quire Demo"),
-        ("general.description", gguf_file.STRING, "A very small chat model that shows that the server works"),
+        ("general.architecture", gguf_file.STRING, architecture),
+        ("general.name", gguf_file.STRING, name),
+        ("general.description", gguf_file.STRING, description),
         ("general.license", gguf_file.STRING, "apache-2.0"),
         ("general.size_label", gguf_file.STRING, f"{num_parameters / 1e6:.1f}M"),
         ("general.file_type", gguf_file.U32, MOSTLY_Q8_0),
@@ -77,7 +77,8 @@ def main():
     tokenizer = Tokenizer.load(args.folder / "tokenizer.json")
     tensors = named_tensors(state["model"])
     count = sum(t.size for t in tensors.values())
-    metadata = general_metadata(count) + llama_metadata(Shape(**state["shape"])) + tokenizer_metadata(tokenizer)
+    general = general_metadata(count, "llama", "Quire Demo", "A very small chat model that shows that the server works")
+    metadata = general + llama_metadata(Shape(**state["shape"])) + tokenizer_metadata(tokenizer)
     gguf_file.write(args.out, metadata, tensors)
     print(f"{args.out}: {count} parameters, {args.out.stat().st_size} bytes, step {state['step']}")
 

@@ -11,6 +11,7 @@ MAGIC, VERSION, ALIGNMENT = b"GGUF", 3, 32
 U32, I32, F32, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 TENSOR_F32, TENSOR_Q8_0 = 0, 8
 BLOCK = 32
+KEPT_WHOLE = ("position_embd.weight", "token_types.weight", "ffn_gate_inp.weight")  # small, and routing needs all bits
 SCALARS = {U32: "<I", I32: "<i", F32: "<f", BOOL: "<?", U64: "<Q"}
 
 
@@ -45,17 +46,17 @@ def dequantise_q8_0(data, shape):
     return (blocks["scale"].astype(np.float64)[:, None] * blocks["values"]).reshape(shape)
 
 
-def tensor_bytes(array):
-    if array.ndim == 1:
+def tensor_bytes(name, array):
+    if array.ndim == 1 or array.shape[-1] % BLOCK != 0 or name.endswith(KEPT_WHOLE):
         return TENSOR_F32, array.astype("<f4").tobytes()
     return TENSOR_Q8_0, quantise_q8_0(array)
 
 
 def write(path, metadata, tensors):
-    """metadata: [(key, kind, value)]; tensors: {name: array}; vectors stay F32, matrices become Q8_0."""
+    """metadata: [(key, kind, value)]; tensors: {name: array}; vectors and a few small matrices stay F32, the others become Q8_0."""
     table, body, offset = b"", [], 0
     for name, array in tensors.items():
-        kind, data = tensor_bytes(array)
+        kind, data = tensor_bytes(name, array)
         dims = array.shape[::-1]
         table += pack_value(STRING, name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
         body.append(data.ljust(padded(len(data)), b"\0"))

@@ -1,0 +1,149 @@
+"""Parts of the four trained families, and what they inherit from the demo model's file.
+
+Module names are the names of the tensors in the GGUF file. Matrices that a family shares with the demo model start as
+the demo model's; the demo rotates neighbouring elements of a head and these families its two halves, so the rows of
+queries and keys are put into another order first.
+"""
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from model import Linear, Norm
+
+
+@dataclass(frozen=True)
+class Shape:
+    vocab: int = 3072
+    dim: int = 256
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    ffn: int = 768
+    context: int = 2048
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-5
+
+
+class Vector(nn.Module):
+    """A tensor of one dimension under its GGUF name, `weight` or `bias`."""
+
+    def __init__(self, values, name="weight"):
+        super().__init__()
+        setattr(self, name, nn.Parameter(values.clone().float()))
+
+
+def rotate_halves(x, rotary_dim, base):
+    """x is [batch, time, heads, head_dim]; pair i of the first `rotary_dim` elements is i and i + rotary_dim / 2."""
+    time, half = x.shape[1], rotary_dim // 2
+    rates = base ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.outer(torch.arange(time, dtype=torch.float64), rates)
+    cos, sin = angles.cos().float()[:, None, :], angles.sin().float()[:, None, :]
+    one, two, rest = x[..., :half], x[..., half:rotary_dim], x[..., rotary_dim:]
+    return torch.cat((one * cos - two * sin, one * sin + two * cos, rest), -1)
+
+
+def order_of_rows(head_dim, rotary_dim):
+    """Which element of a head of the demo model stands where: pairs with the wanted rates first, the others unrotated."""
+    step = head_dim // rotary_dim
+    kept = [i for i in range(head_dim // 2) if i % step == 0]
+    others = [i for i in range(head_dim // 2) if i % step != 0]
+    return [2 * i for i in kept] + [2 * i + 1 for i in kept] + [2 * i + j for i in others for j in (0, 1)]
+
+
+def reordered(matrix, head_dim, rotary_dim):
+    rows = matrix.view(-1, head_dim, matrix.shape[1])
+    return rows[:, order_of_rows(head_dim, rotary_dim)].reshape(matrix.shape)
+
+
+def attend(q, k, v, mask, scale):
+    """q, k, v are [batch, time, heads, head_dim], k and v of fewer heads; the result is [batch, time, heads * head_dim]."""
+    num_seqs, time, heads, head_dim = q.shape
+    group = heads // k.shape[2]
+    q = (q.transpose(1, 2) * scale).reshape(num_seqs, k.shape[2], group * time, head_dim)
+    scores = (q @ k.permute(0, 2, 3, 1)).view(num_seqs, -1, group, time, time) + mask
+    weights = scores.softmax(-1).view(num_seqs, -1, group * time, time)
+    return (weights @ v.transpose(1, 2)).view(num_seqs, heads, time, head_dim).transpose(1, 2).reshape(num_seqs, time, -1)
+
+
+def causal_mask(time, window=0):
+    """0 where a row sees a column, else minus infinity; a window counts the row itself."""
+    seen = torch.ones(time, time).tril()
+    if window:
+        seen = seen.triu(1 - window)
+    return torch.zeros(time, time).masked_fill(seen == 0, -math.inf)
+
+
+class NormedAttention(nn.Module):
+    """Attention whose queries and keys are normed for each head; the result may be gated by the query's product."""
+
+    def __init__(self, shape, rotary_dim=0, gated=False):
+        super().__init__()
+        self.shape, self.rotary_dim, self.gated = shape, rotary_dim or shape.head_dim, gated
+        std, width = shape.dim ** -0.5, shape.heads * shape.head_dim
+        self.attn_q = Linear(shape.dim, 2 * width if gated else width, std)
+        self.attn_k = Linear(shape.dim, shape.kv_heads * shape.head_dim, std)
+        self.attn_v = Linear(shape.dim, shape.kv_heads * shape.head_dim, std)
+        self.attn_q_norm, self.attn_k_norm = Norm(shape.head_dim, shape.norm_eps), Norm(shape.head_dim, shape.norm_eps)
+        self.attn_output = Linear(width, shape.dim, 0.0)
+
+    @torch.no_grad()
+    def inherit(self, weights, layer, sizes):
+        """`sizes`: the typical size of an element of the demo's queries and keys."""
+        s, name = self.shape, f"blk.{layer}.attn_"
+        q = reordered(weights[name + "q.weight"], s.head_dim, self.rotary_dim)
+        if self.gated:  # [query | gate] for each head; a gate of one half at the start
+            both = torch.zeros(s.heads, 2, s.head_dim, s.dim)
+            both[:, 0] = q.view(s.heads, s.head_dim, s.dim)
+            q = both.view(-1, s.dim)
+        self.attn_q.weight.copy_(q)
+        self.attn_k.weight.copy_(reordered(weights[name + "k.weight"], s.head_dim, self.rotary_dim))
+        self.attn_v.weight.copy_(weights[name + "v.weight"])
+        self.attn_output.weight.copy_(weights[name + "output.weight"] * (2 if self.gated else 1))
+        self.attn_q_norm.weight.fill_(sizes[0])
+        self.attn_k_norm.weight.fill_(sizes[1])
+
+    def mix(self, x, mask, base=None):
+        s, (num_seqs, time, _) = self.shape, x.shape
+        q = self.attn_q(x).view(num_seqs, time, s.heads, -1)
+        gate = q[..., s.head_dim:]
+        k = self.attn_k(x).view(num_seqs, time, s.kv_heads, s.head_dim)
+        v = self.attn_v(x).view(num_seqs, time, s.kv_heads, s.head_dim)
+        base = base or s.rope_base
+        q = rotate_halves(self.attn_q_norm(q[..., :s.head_dim]), self.rotary_dim, base)
+        k = rotate_halves(self.attn_k_norm(k), self.rotary_dim, base)
+        mixed = attend(q, k, v, mask, s.head_dim ** -0.5)
+        if self.gated:
+            mixed = mixed * torch.sigmoid(gate.reshape(num_seqs, time, -1))
+        return self.attn_output(mixed)
+
+
+class GatedFeedForward(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        std = shape.dim ** -0.5
+        self.ffn_gate = Linear(shape.dim, shape.ffn, std)
+        self.ffn_up = Linear(shape.dim, shape.ffn, std)
+        self.ffn_down = Linear(shape.ffn, shape.dim, 0.0)
+
+    @torch.no_grad()
+    def inherit(self, weights, layer):
+        for part in ("gate", "up", "down"):
+            getattr(self, "ffn_" + part).weight.copy_(weights[f"blk.{layer}.ffn_{part}.weight"])
+
+    def __call__(self, x):
+        return self.ffn_down(F.silu(self.ffn_gate(x)) * self.ffn_up(x))
+
+
+def gguf_names(state):
+    """The names of a state dict without the modules that group parts of one layer."""
+    groups = ("mixer.", "ffn.")
+    named = {}
+    for name, value in state.items():
+        for group in groups:
+            name = name.replace(group, "")
+        named[name] = value
+    return named
