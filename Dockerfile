@@ -6,7 +6,7 @@ ARG BASE=debian:bookworm
 FROM ${BASE} AS build
 WORKDIR /src
 COPY Makefile ./
-COPY deploy/install-packages.sh deploy/
+COPY deploy/install-packages.sh deploy/heartbeat.sh deploy/
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make && make packages
 COPY . .
 RUN make build && strip build/release/quire && deploy/container/collect-rootfs.sh build/release/quire /rootfs

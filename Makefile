@@ -7,8 +7,9 @@ PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev
 TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
 
 space := $(subst ,, )
-# Counts the steps and the seconds: a build is never silent for long.
-NINJA := NINJA_STATUS="[%f/%t, %es] " ninja
+# Counts the steps and the seconds, and is never silent for more than five.
+NINJA := NINJA_STATUS="[%f/%t, %es] " deploy/heartbeat.sh "still building" ninja
+CTEST := deploy/heartbeat.sh "still testing" ctest
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
 # The compiler cache serves every clone: paths are hashed relative to this folder.
@@ -32,7 +33,7 @@ test: test-packages lint check
 
 # Format, forbidden includes, sizes, header comments.
 lint:
-	tests/lint/run.sh
+	@deploy/heartbeat.sh "still reading" tests/lint/run.sh
 
 # Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit.
 tidy: build/check/build.ninja
@@ -40,7 +41,7 @@ tidy: build/check/build.ninja
 
 check: build/check/build.ninja
 	$(NINJA) -C build/check
-	ctest --test-dir build/check --output-on-failure --parallel 2
+	$(CTEST) --test-dir build/check --output-on-failure --parallel 2
 	@tests/skipped.sh build/check
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer: the

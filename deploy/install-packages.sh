@@ -18,6 +18,7 @@ else
   exit 1
 fi
 echo "installing:$missing"
-$sudo apt-get update -q
+heartbeat=$(dirname "$0")/heartbeat.sh
+"$heartbeat" "still reading the lists of packages" $sudo apt-get update -q
 # shellcheck disable=SC2086 # one word per package
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Dpkg::Use-Pty=0 --no-install-recommends $missing
+exec "$heartbeat" "still installing" $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Dpkg::Use-Pty=0 --no-install-recommends $missing

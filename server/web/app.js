@@ -19,6 +19,7 @@ function select(name) {
     byId(tab.getAttribute("aria-controls")).hidden = !isChosen;
   }
   byId("toggle-sidebar").hidden = name !== "chat";
+  byId("model").closest("label").hidden = name !== "chat"; // the status view has its own choice
   status.show(name === "status");
 }
 

@@ -72,6 +72,13 @@ export class Chat {
     byId("prompt").addEventListener("input", () => this.#fitPrompt());
     byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
     byId("files").addEventListener("change", (event) => this.#attach(event.target));
+    for (const idea of document.querySelectorAll(".idea")) {
+      idea.addEventListener("click", () => {
+        byId("prompt").value = idea.textContent;
+        this.#fitPrompt();
+        byId("prompt").focus();
+      });
+    }
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !event.defaultPrevented) this.#running.get(this.#shown.id)?.abort();
     });

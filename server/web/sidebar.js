@@ -40,6 +40,15 @@ export class Sidebar {
         button("Export as JSON", () => this.#export(head.id, "json")),
         button("Export as Markdown", () => this.#export(head.id, "md")),
         button("Delete", () => this.#remove(head))));
+    more.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !more.open) return;
+      event.preventDefault(); // a running answer is not stopped
+      more.open = false;
+      more.querySelector("summary").focus();
+    });
+    more.addEventListener("focusout", (event) => {
+      if (event.relatedTarget && !more.contains(event.relatedTarget)) more.open = false;
+    });
     const row = element("li", { class: isShown ? "shown" : "" }, name, more);
     return row;
   }

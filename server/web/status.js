@@ -30,7 +30,7 @@ export class Status {
   }
 
   #build() {
-    byId("view-status").append(
+    byId("status").append(
       element("div", { class: "row" },
         element("label", {}, "Model ", element("select", { id: "status-model", onchange: () => this.#look() })),
         element("label", {}, "Range ", element("select", { id: "status-range", onchange: () => this.#look() },
@@ -134,10 +134,13 @@ function drawFigures({ running, waiting, pool, history }) {
 }
 
 // Cells in proportion to the blocks: each sequence's own, those that several share, those kept for their content, the rest.
-function drawPool({ pool, sequences }) {
+function drawPool({ pool, sequences: listedSequences }) {
+  // The list of sequences is up to a quarter of a second older than the counts.
+  const sequences = pool.used ? listedSequences : [];
+  const shared = Math.min(pool.shared, pool.used);
   const parts = sequences.filter(({ blocks }) => blocks > 0)
-    .map(({ id, blocks, shared_blocks: shared }, i) => ({ kind: i % 2 ? "used odd" : "used", count: blocks - shared, title: id }));
-  parts.push({ kind: "shared", count: pool.shared, title: "shared by several sequences" });
+    .map(({ id, blocks, shared_blocks: shared }, i) => ({ kind: i % 2 ? "used odd" : "used", count: blocks - shared, title: `${id}: ${blocks} blocks` }));
+  parts.push({ kind: "shared", count: shared, title: "shared by several sequences" });
   const listed = parts.reduce((sum, { count }) => sum + count, 0);
   parts.push({ kind: "used", count: Math.max(0, pool.used - listed), title: "in use" });
   parts.push({ kind: "cached", count: pool.cached, title: "cached" });
@@ -151,11 +154,11 @@ function drawPool({ pool, sequences }) {
   }
   while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { title: "free" }));
   byId("pool-map").replaceChildren(...cells);
-  byId("pool-map").setAttribute("aria-label", `${pool.used} of ${pool.blocks} blocks in use, ${pool.shared} shared, ${pool.cached} cached`);
+  byId("pool-map").setAttribute("aria-label", `${pool.used} of ${pool.blocks} blocks in use, ${shared} shared, ${pool.cached} cached`);
   const entry = (kind, text) => element("span", {}, element("i", { class: kind }), text);
   byId("pool-legend").replaceChildren(
-    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${pool.shared}`), entry("cached", `cached ${pool.cached}`),
-    entry("", `free ${pool.blocks - pool.used - pool.cached}`),
+    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
+    entry("free", `free ${pool.blocks - pool.used - pool.cached}`),
     element("span", {}, `${pool.blocks} blocks of ${pool.block_size} tokens, ${pool.dtype}; ${pool.restored} restored from lower tiers`));
 }
 

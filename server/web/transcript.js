@@ -5,6 +5,11 @@ import { shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed
+const kChunk = 16; // messages that the browser lays out, or skips, together
+const kAtOnce = 6; // messages at the end of a conversation that are complete when it is opened
+const kFrameBudget = 5; // ms of each frame for messages that come near the screen
+const kLineHeight = 24; // px, and characters of a line, by which the height of a message is guessed
+const kLineLength = 95;
 const kNames = { user: "You", assistant: "Assistant", tool: "Tool result" };
 const kEnds = {
   stop: "", tool_calls: "", length: "Ended at the maximum of tokens.", content_filter: "Ended by a filter.",
@@ -17,6 +22,11 @@ function pretty(json) {
   } catch {
     return json; // still incomplete
   }
+}
+
+function guessedHeight(text) {
+  const lines = text.split("\n").reduce((sum, line) => sum + Math.ceil((line.length || 1) / kLineLength), 0);
+  return kLineHeight * (lines + 3);
 }
 
 function rateText({ usage, timing }) {
@@ -37,6 +47,8 @@ export class Transcript {
   #follows = true; // the newest text is kept in view
   #lastTop = 0;
   #seen;
+  #near = new Set(); // chunks near the screen that have incomplete messages
+  #planned = 0; // the animation frame that completes some
 
   // actions: edit(message, text), again(message), proceed(message), remove(message), branch(message), show(id),
   // answerCall(message, call, text)
@@ -46,31 +58,65 @@ export class Transcript {
     this.#actions = actions;
     box.addEventListener("scroll", () => this.#noteScroll(), { passive: true });
     jump.addEventListener("click", () => this.follow());
-    // Markdown of a long conversation is rendered where it comes near the screen.
+    // The messages of a long conversation are completed where they come near the screen.
     this.#seen = new IntersectionObserver((entries) => {
       for (const { isIntersecting, target } of entries) {
-        if (!isIntersecting) continue;
-        this.#seen.unobserve(target);
-        const message = this.#conversation?.messages[target.dataset.id];
-        if (message) this.#drawText(target, message, false);
+        if (isIntersecting) this.#near.add(target);
+        else this.#near.delete(target);
       }
-    }, { root: box, rootMargin: "1500px" });
+      if (this.#near.size && !this.#planned) this.#planned = requestAnimationFrame(() => this.#completeNear());
+    }, { root: box, rootMargin: "800px" });
+  }
+
+  // As many as a frame has time for, the last chunk first: scrolling stays smooth.
+  #completeNear() {
+    this.#planned = 0;
+    const began = performance.now();
+    for (const chunk of [...this.#near].reverse()) {
+      for (const article of [...chunk.children].reverse()) {
+        if (article.querySelector("footer")) continue;
+        if (performance.now() - began > kFrameBudget) break;
+        const message = this.#conversation?.messages[article.dataset.id];
+        if (message) this.#complete(article, message, false);
+      }
+      if (performance.now() - began > kFrameBudget) break;
+      this.#near.delete(chunk);
+      this.#seen.unobserve(chunk);
+    }
+    if (this.#follows) this.#box.scrollTop = this.#box.scrollHeight; // what is above may have another height than guessed
+    if (this.#near.size) this.#planned = requestAnimationFrame(() => this.#completeNear());
   }
 
   show(conversation) {
     this.#conversation = conversation;
     this.#seen.disconnect();
+    this.#near.clear();
     const path = conversation ? shownPath(conversation) : [];
-    this.#box.replaceChildren(...path.map((message) => this.#build(message)));
+    const firstNear = path.length - kAtOnce;
+    const chunks = [];
+    for (let begin = 0; begin < path.length; begin += kChunk) {
+      const messages = path.slice(begin, begin + kChunk);
+      const chunk = element("div", { class: "chunk" }, ...messages.map((message, i) => this.#build(message, begin + i >= firstNear)));
+      chunk.style.containIntrinsicSize = `auto ${messages.reduce((sum, { content }) => sum + guessedHeight(content), 0)}px`;
+      if (begin < firstNear) this.#seen.observe(chunk);
+      chunks.push(chunk);
+    }
+    this.#box.replaceChildren(...chunks);
     this.follow();
   }
 
   // The message changed; it is added where it is new.
   update(message, isGrowing) {
     const old = this.#box.querySelector(`[data-id="${CSS.escape(message.id)}"]`);
-    if (old) this.#redraw(old, message, isGrowing);
-    else this.#box.append(this.#build(message, true));
+    if (old && !old.querySelector("footer")) this.#complete(old, message, isGrowing);
+    else if (old) this.#redraw(old, message, isGrowing);
+    else this.#append(this.#build(message, true));
     if (this.#follows) this.#toEnd();
+  }
+
+  #append(article) {
+    if (!(this.#box.lastElementChild?.childElementCount < kChunk)) this.#box.append(element("div", { class: "chunk" }));
+    this.#box.lastElementChild.append(article);
   }
 
   follow() {
@@ -108,19 +154,22 @@ export class Transcript {
     const article = element("article", {
       class: `message ${message.role}${message.error ? " error" : ""}`, "data-id": message.id, "aria-label": kNames[message.role],
     });
-    article.append(
+    if (isNear) this.#complete(article, message, false);
+    else {
+      article.append(element("div", { class: "content" }, message.content)); // for the browser's own search
+    }
+    return article;
+  }
+
+  #complete(article, message, isGrowing) {
+    article.replaceChildren(
       this.#header(message),
       element("details", { class: "reasoning", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "text" })),
       element("div", { class: "content" }),
       element("div", { class: "calls" }),
       element("footer"));
-    if (isNear) this.#drawText(article, message, false);
-    else {
-      article.querySelector(".content").textContent = message.content;
-      this.#seen.observe(article);
-    }
+    this.#drawText(article, message, isGrowing);
     this.#drawEnd(article, message);
-    return article;
   }
 
   #header(message) {

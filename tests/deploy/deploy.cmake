@@ -4,6 +4,7 @@ function(deploy_test name)
   set_tests_properties(deploy_${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS deploy)
 endfunction()
 
+deploy_test(heartbeat)
 deploy_test(examples)
 deploy_test(guide)
 deploy_test(site)

@@ -10,7 +10,7 @@ endif()
 # The pinned versions run on node 18, which Debian 12 has, and on newer ones; @langchain/openai 0.6 is the last for 18.
 # The packages are installed into the build folder, so that several builds do not share one.
 set(e2e_folder ${CMAKE_CURRENT_BINARY_DIR}/e2e)
-file(GLOB e2e_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.mjs ${CMAKE_CURRENT_LIST_DIR}/package*.json)
+file(GLOB e2e_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.mjs ${CMAKE_CURRENT_LIST_DIR}/*.json)
 add_custom_target(e2e_scripts ALL COMMAND ${CMAKE_COMMAND} -E make_directory ${e2e_folder}
   COMMAND ${CMAKE_COMMAND} -E copy_if_different ${e2e_files} ${e2e_folder})
 add_test(NAME e2e_packages COMMAND ${NPM} ci --no-audit --no-fund --omit=optional --prefer-offline --fetch-retries 5 WORKING_DIRECTORY ${e2e_folder})

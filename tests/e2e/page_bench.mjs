@@ -44,7 +44,7 @@ async function first_paints(browser, url) {
 
 // Milliseconds between frames while the conversation is scrolled through by wheel-sized steps.
 const scrolled = (page, frames) => page.evaluate((count) => new Promise((resolve) => {
-  const box = document.querySelector(".message").parentElement;
+  const box = document.querySelector("#messages");
   const gaps = [];
   const step = box.scrollHeight / count;
   let last = performance.now();
@@ -58,12 +58,20 @@ const scrolled = (page, frames) => page.evaluate((count) => new Promise((resolve
   requestAnimationFrame(frame);
 }), frames);
 
+// CPU seconds of the page's main thread since the start: what other programs on the machine do does not count.
+async function main_thread(session) {
+  const { metrics } = await session.send("Performance.getMetrics");
+  return Object.fromEntries(metrics.map(({ name, value }) => [name, value]));
+}
+
 const server = await QuireServer.start(["--kv-cache.num-blocks", "256"]);
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 try {
   const { paint, bytes } = await first_paints(browser, server.url);
   console.log(`first visit: first paint after ${paint.toFixed(0)} ms (median of ${kVisits}), ${(bytes / 1024).toFixed(0)} KiB received`);
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
   await page.goto(server.url);
   await has_started(page);
   await page.setInputFiles("#import", { name: "long.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({ conversations: [conversation()] })) });
@@ -76,10 +84,14 @@ try {
   }));
   console.log(`${kMessages} messages: shown after ${opening.toFixed(0)} ms`);
   for (const [what, frames] of [["fast", 240], ["slowly", 960]]) {
-    await page.evaluate(() => { const box = document.querySelector(".message").parentElement; box.scrollTop = box.scrollHeight; });
+    await page.evaluate(() => { const box = document.querySelector("#messages"); box.scrollTop = box.scrollHeight; });
+    const before = await main_thread(session);
     const gaps = await scrolled(page, frames);
+    const after = await main_thread(session);
     console.log(`scrolled through ${what} (${frames} frames): ${(1000 * gaps.length / gaps.reduce((sum, gap) => sum + gap, 0)).toFixed(0)} frames/s, ` +
-      `p50 ${quantile(gaps, 0.5).toFixed(1)} ms, p99 ${quantile(gaps, 0.99).toFixed(1)} ms, longest ${Math.max(...gaps).toFixed(1)} ms`);
+      `p50 ${quantile(gaps, 0.5).toFixed(1)} ms, p99 ${quantile(gaps, 0.99).toFixed(1)} ms, longest ${Math.max(...gaps).toFixed(1)} ms; ` +
+      `main thread ${((after.TaskDuration - before.TaskDuration) * 1000 / frames).toFixed(1)} ms of CPU per frame, of it script ` +
+      `${((after.ScriptDuration - before.ScriptDuration) * 1000 / frames).toFixed(1)}, layout ${((after.LayoutDuration - before.LayoutDuration) * 1000 / frames).toFixed(1)}`);
   }
 } finally {
   await browser.close();
