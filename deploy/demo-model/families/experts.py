@@ -10,7 +10,7 @@ from model import Linear, Norm
 ARCHITECTURE, NAME = "qwen3moe", "Quire Demo Experts"
 SHAPE = Shape()
 EXPERTS, CHOSEN, EXPERT_SIZE = 8, 4, 192
-STEPS = 80
+STEPS = 16
 BALANCE = 0.01  # weight of the loss that keeps the experts equally used
 
 

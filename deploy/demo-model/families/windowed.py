@@ -11,7 +11,7 @@ from model import Linear, Norm
 ARCHITECTURE, NAME = "gemma3", "Quire Demo Windowed"
 SHAPE = Shape()
 WINDOW, PERIOD = 64, 4
-STEPS = 80
+STEPS = 16
 SCALE = SHAPE.dim ** 0.5
 SLOPE = 1.702  # GELU(x) is nearly x times the sigmoid of this times x
 
