@@ -34,8 +34,16 @@ function(quire_library name)
   endif()
 endfunction()
 
-quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/" LINK Threads::Threads ${NUMA_LIBRARY})
+# The files of another architecture's ISA levels.
+if(QUIRE_ARM64)
+  set(foreign "/kernels/cpu/(isa_(avx|amx|scalar_amx)[a-z0-9_]*|levels_x86)\\.cpp$")
+else()
+  set(foreign "/kernels/cpu/(isa_(neon|dotprod|i8mm)|levels_arm64)\\.cpp$")
+endif()
+quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/|${foreign}" LINK Threads::Threads ${NUMA_LIBRARY})
 include(${PROJECT_SOURCE_DIR}/kernels/isa_flags.cmake)
+# An archive member of its own, which a binary with other levels leaves out.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cpu/levels_x86.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # The GPU backend over the emulator: linked into test programs, never into quire.
 quire_library(quire_emulated FOLDERS kernels/gpu kernels/emulated LINK quire_kernels)
 quire_library(quire_base FOLDERS core/base LINK quire_kernels spdlog::spdlog)

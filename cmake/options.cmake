@@ -18,6 +18,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(quire_options INTERFACE -Wno-subobject-linkage)
 endif()
 
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(QUIRE_ARM64 ON)
+  target_compile_options(quire_options INTERFACE -fsigned-char)  # as on x86-64
+endif()
+
 if(QUIRE_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1")  # builds in two thirds of the time, and the reports are clearer
 endif()

@@ -1,5 +1,5 @@
 # One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/isa_<level>*.cpp.
-# Everything else is built for baseline x86-64, so that one binary runs anywhere.
+# Everything else is built for baseline x86-64 or armv8-a, so that one binary runs anywhere.
 # -Wno-uninitialized: GCC 12 warns inside its own AVX-512 intrinsics.
 set(QUIRE_ISA_OPTIMIZE -O3)
 if(QUIRE_SANITIZE)
@@ -28,6 +28,12 @@ function(quire_isa level)
 endfunction()
 
 quire_isa(scalar)
+if(QUIRE_ARM64)
+  quire_isa(neon -march=armv8-a)
+  quire_isa(dotprod -march=armv8.2-a+dotprod)
+  quire_isa(i8mm -march=armv8.2-a+dotprod+i8mm)
+  return()
+endif()
 quire_isa(avx2 -mavx2 -mfma -mf16c)
 quire_isa(avxvnni -mavxvnni -mavx2 -mfma -mf16c)
 quire_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c)

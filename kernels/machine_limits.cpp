@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/topology.h"
 
@@ -26,7 +27,7 @@ double timed(ThreadPool& pool, const Body& body) {
   pool.run(pool.size(), [&](int, std::int64_t piece) {
     arrived.fetch_add(1);
     while (arrived.load() < pool.size())
-      __builtin_ia32_pause();
+      pause_spinning();
     body(piece);
   });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

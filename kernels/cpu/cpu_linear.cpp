@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/cpu/processor.h"
 
 namespace quire {
 namespace {
@@ -145,7 +146,7 @@ void LinearRunner::run_round(bool accumulate) {
       kernels_.gemm[static_cast<std::size_t>(piece.type)](piece.args, piece.range,
                                                           worker_memory_[static_cast<std::size_t>(worker)]);
     }
-    __builtin_ia32_sfence();  // what went past the caches is seen before the end of the range is
+    fence_past_caches();
   });
 }
 

@@ -13,35 +13,35 @@ namespace {
 struct WeightF32 {
   static constexpr std::size_t kBytes = 4;
   static constexpr int kDepth = 1;
-  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
-    out[0] = Simd::load(reinterpret_cast<const float*>(p) + vec * Simd::kLanes);
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Columns::F* out) {
+    out[0] = Columns::load(reinterpret_cast<const float*>(p) + vec * Columns::kLanes);
   }
 };
 struct WeightF16 {
   static constexpr std::size_t kBytes = 2;
   static constexpr int kDepth = 1;
-  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
-    out[0] = Simd::load_f16(halves(p) + vec * Simd::kLanes);
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Columns::F* out) {
+    out[0] = Columns::load_f16(halves(p) + vec * Columns::kLanes);
   }
 };
 // Pairs of features side by side, as the tiles of AMX want them.
 struct WeightBF16 {
   static constexpr std::size_t kBytes = 2;
   static constexpr int kDepth = 2;
-  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Simd::F* out) {
-    Simd::load_bf16_pairs(p + vec * Simd::kLanes * 4, out);
+  [[gnu::always_inline]] static void load(const std::byte* p, int vec, typename Columns::F* out) {
+    Columns::load_bf16_pairs(p + vec * Columns::kLanes * 4, out);
   }
 };
 
 template <class W, int kRows, int kPanels>
 [[gnu::always_inline]] inline void float_block(const GemmArgs& args, std::int64_t panel, const float* x,
                                                std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
-  using F = typename Simd::F;
+  using F = typename Columns::F;
   F acc[kPanels][kVecs][kRows];
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kVecs; ++v) {
       for (int r = 0; r < kRows; ++r)
-        acc[p][v][r] = Simd::zero();
+        acc[p][v][r] = Columns::zero();
     }
   }
   const std::byte* w = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
@@ -52,7 +52,7 @@ template <class W, int kRows, int kPanels>
         W::load(w + static_cast<std::size_t>(p) * args.panel_bytes, v, weight);
         for (int i = 0; i < W::kDepth; ++i) {
           for (int r = 0; r < kRows; ++r) {
-            acc[p][v][r] = Simd::fma(weight[i], Simd::set1(x[i * x_stride + r]), acc[p][v][r]);
+            acc[p][v][r] = Columns::fma(weight[i], Columns::set1(x[i * x_stride + r]), acc[p][v][r]);
           }
         }
       }
@@ -63,7 +63,7 @@ template <class W, int kRows, int kPanels>
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kVecs; ++v) {
       for (int r = 0; r < kRows && r < valid_rows; ++r) {
-        write_out(args, row + r, (panel + p) * kPanelCols + v * Simd::kLanes, acc[p][v][r]);
+        write_out(args, row + r, (panel + p) * kPanelCols + v * Columns::kLanes, acc[p][v][r]);
       }
     }
   }
@@ -76,31 +76,31 @@ struct WeightF8 : Packed<DType::kF8> {
 
 template <int kPanels>
 struct ScalesF8 {
-  typename Simd::F of[kPanels][kVecs];
+  typename Columns::F of[kPanels][kVecs];
   void load(const GemmArgs& args, const std::byte* meta) {
     for (int p = 0; p < kPanels; ++p) {
       const auto* from = reinterpret_cast<const float*>(meta + static_cast<std::size_t>(p) * args.panel_bytes);
       for (int v = 0; v < kVecs; ++v)  // E4M3 is loaded as 256th parts
-        of[p][v] = Simd::mul(Simd::load(from + v * Simd::kLanes), Simd::set1(256.0f));
+        of[p][v] = Columns::mul(Columns::load(from + v * Columns::kLanes), Columns::set1(256.0f));
     }
   }
 };
 
 // Two features of 16 columns, not scaled: [feature][vector].
-[[gnu::always_inline]] inline void load_two_features(const std::byte* from, typename Simd::F* out) {
+[[gnu::always_inline]] inline void load_two_features(const std::byte* from, typename Columns::F* out) {
   for (int i = 0; i < kVecs; ++i)
-    Simd::load_both_e4m3(octets(from) + 2 * Simd::kLanes * i, out + 2 * i);
+    Columns::load_both_e4m3(octets(from) + 2 * Columns::kLanes * i, out + 2 * i);
 }
 
 template <int kRows, int kPanels>
 [[gnu::always_inline]] inline void f8_block(const GemmArgs& args, std::int64_t panel, const float* x,
                                             std::int64_t x_stride, std::int64_t row, std::int64_t valid_rows) {
-  using F = typename Simd::F;
+  using F = typename Columns::F;
   F acc[kPanels][kVecs][kRows];
   for (auto& of_panel : acc) {
     for (auto& of_vec : of_panel) {
       for (F& sum : of_vec)
-        sum = Simd::zero();
+        sum = Columns::zero();
     }
   }
   const std::byte* meta = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
@@ -118,16 +118,16 @@ template <int kRows, int kPanels>
       load_two_features(from, weights);
       for (int i = 0; i < 2 * kVecs; ++i) {
         const int v = i % kVecs;
-        const F weight = Simd::mul(weights[i], scales.of[p][v]);
+        const F weight = Columns::mul(weights[i], scales.of[p][v]);
         for (int r = 0; r < kRows; ++r)
-          acc[p][v][r] = Simd::fma(weight, Simd::set1(x[i / kVecs * x_stride + r]), acc[p][v][r]);
+          acc[p][v][r] = Columns::fma(weight, Columns::set1(x[i / kVecs * x_stride + r]), acc[p][v][r]);
       }
     }
   }
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kVecs; ++v) {
       for (int r = 0; r < kRows && r < valid_rows; ++r)
-        write_out(args, row + r, (panel + p) * kPanelCols + v * Simd::kLanes, acc[p][v][r]);
+        write_out(args, row + r, (panel + p) * kPanelCols + v * Columns::kLanes, acc[p][v][r]);
     }
   }
 }
@@ -152,14 +152,14 @@ void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   if (padded == 1) return float_rows<W, 1, kPanels>(args, panel, x, padded, row, valid);
   if (padded == 2) return float_rows<W, 2, kPanels>(args, panel, x, padded, row, valid);
   // Many rows need the registers that few rows spend on panels.
-  constexpr int kPair = kPanels > Simd::kFloatPanels ? Simd::kFloatPanels : kPanels;
-  const std::int64_t step = padded < Simd::kFloatRows ? padded : Simd::kFloatRows;
+  constexpr int kPair = kPanels > Columns::kFloatPanels ? Columns::kFloatPanels : kPanels;
+  const std::int64_t step = padded < Columns::kFloatRows ? padded : Columns::kFloatRows;
   for (std::int64_t r = 0; r < padded; r += step) {
     for (std::int64_t p = 0; p < kPanels; p += kPair) {
       if (step == 4) {
         float_rows<W, 4, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
       } else {
-        float_rows<W, Simd::kFloatRows, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
+        float_rows<W, Columns::kFloatRows, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
       }
     }
   }
@@ -169,8 +169,8 @@ template <class W>
 void gemm_float(const GemmArgs& args, const GemmRange& range, std::byte* /*scratch*/) {
   for (std::int64_t tile = range.tile_begin; tile < range.tile_end; ++tile) {
     std::int64_t panel = range.panel_begin;
-    for (; panel + 4 <= range.panel_end; panel += 4)
-      float_tile<W, 4>(args, panel, tile);
+    for (; panel + Columns::kFloatTilePanels <= range.panel_end; panel += Columns::kFloatTilePanels)
+      float_tile<W, Columns::kFloatTilePanels>(args, panel, tile);
     for (; panel < range.panel_end; ++panel)
       float_tile<W, 1>(args, panel, tile);
   }

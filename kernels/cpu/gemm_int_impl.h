@@ -9,8 +9,10 @@
 namespace quire {
 namespace {
 
-constexpr int kVecs = kPanelCols / Simd::kLanes;  // vectors that span a panel
-constexpr int kVecBytes = 4 * Simd::kLanes;
+using Columns = Simd::Columns;
+
+constexpr int kVecs = kPanelCols / Columns::kLanes;  // vectors that span a panel
+constexpr int kVecBytes = 4 * Columns::kLanes;
 
 // How far ahead of their first use quants and scales are asked for: short streams give the hardware little time to
 // notice them.
@@ -52,28 +54,28 @@ constexpr LookupTable kLookup = lookup_table(P::kFormat);
 // Codes of group g of four features of 32 x kLanes, one vector. Made where it is used: all eight would fill the
 // registers.
 template <int kBits>
-[[gnu::always_inline]] inline typename Simd::B code_group(const std::byte* q, int g) {
+[[gnu::always_inline]] inline typename Columns::B code_group(const std::byte* q, int g) {
   if constexpr (kBits == 8) {
-    return Simd::load_bytes(q + 64 * g);
+    return Columns::load_bytes(q + 64 * g);
   } else if constexpr (kBits == 2) {
-    return Simd::template take_bits<3>(Simd::load_bytes(q + 64 * (g / 4)), 2 * (g % 4));
+    return Columns::template take_bits<3>(Columns::load_bytes(q + 64 * (g / 4)), 2 * (g % 4));
   } else if constexpr (kBits == 3) {
-    return Simd::template merge_bits<4>(code_group<2>(q + 64, g), Simd::load_bytes(q), 2 - g);
+    return Columns::template merge_bits<4>(code_group<2>(q + 64, g), Columns::load_bytes(q), 2 - g);
   } else if constexpr (kBits == 4) {
-    const typename Simd::B pair = Simd::load_bytes(q + 64 * (g / 2));
-    return g % 2 == 0 ? Simd::low_nibbles(pair) : Simd::high_nibbles(pair);
+    const typename Columns::B pair = Columns::load_bytes(q + 64 * (g / 2));
+    return g % 2 == 0 ? Columns::low_nibbles(pair) : Columns::high_nibbles(pair);
   } else if constexpr (kBits == 5) {
-    return Simd::template merge_bits<0x10>(code_group<4>(q + 64, g), Simd::load_bytes(q), 4 - g);
+    return Columns::template merge_bits<0x10>(code_group<4>(q + 64, g), Columns::load_bytes(q), 4 - g);
   } else {
-    const typename Simd::B plane = Simd::load_bytes(q + 64 * (g / 4));
-    return Simd::template merge_bits<0x30>(code_group<4>(q + 128, g), plane, 4 - 2 * (g % 4));
+    const typename Columns::B plane = Columns::load_bytes(q + 64 * (g / 4));
+    return Columns::template merge_bits<0x30>(code_group<4>(q + 128, g), plane, 4 - 2 * (g % 4));
   }
 }
 
 // The same as the dot product wants them.
 template <class P>
-[[gnu::always_inline]] inline typename Simd::B quant_group(const std::byte* q, int g) {
-  if constexpr (P::kTable) return Simd::lookup(code_group<P::kBits>(q, g), kLookup<P>.of);
+[[gnu::always_inline]] inline typename Columns::B quant_group(const std::byte* q, int g) {
+  if constexpr (P::kTable) return Columns::lookup(code_group<P::kBits>(q, g), kLookup<P>.of);
   return code_group<P::kBits>(q, g);
 }
 
@@ -87,12 +89,12 @@ template <class P>
 // Scales of 32 x kLanes columns. One scale: `first` multiplies the quants, `second` is a minimum added per activation.
 // Two: each multiplies 16 of the quants.
 struct Scales {
-  typename Simd::F first;
-  typename Simd::F second;
+  typename Columns::F first;
+  typename Columns::F second;
 };
 // Beside two scales, what is added for each half: a 32nd of the minimum, because of what DotStart counts in.
 struct ScalesAndMinima : Scales {
-  typename Simd::F minimum[2];
+  typename Columns::F minimum[2];
 };
 template <bool kMinima>
 struct ScalesFor {
@@ -107,57 +109,58 @@ using ScalesOf = typename ScalesFor<P::kScales == ScaleForm::kNibbleHalves>::Typ
 
 // The f16 at the start of a header times the form's unit.
 template <class P>
-[[gnu::always_inline]] inline typename Simd::F header_scale(const std::byte* header, int lane) {
-  const typename Simd::F d = Simd::load_f16(halves(header) + lane);
-  if constexpr (P::kFormat.unit != 1.0f) return Simd::mul(d, Simd::set1(P::kFormat.unit));
+[[gnu::always_inline]] inline typename Columns::F header_scale(const std::byte* header, int lane) {
+  const typename Columns::F d = Columns::load_f16(halves(header) + lane);
+  if constexpr (P::kFormat.unit != 1.0f) return Columns::mul(d, Columns::set1(P::kFormat.unit));
   return d;
 }
 
 template <class P>
 [[gnu::always_inline]] inline ScalesAndMinima load_nibble_scales(const std::byte* header, const std::byte* entry,
                                                                  int lane) {
-  const typename Simd::F d = Simd::load_f16(halves(header) + lane);
-  const typename Simd::F m = Simd::mul(Simd::load_f16(halves(header) + 16 + lane), Simd::set1(1.0f / 32.0f));
+  const typename Columns::F d = Columns::load_f16(halves(header) + lane);
+  const typename Columns::F m =
+      Columns::mul(Columns::load_f16(halves(header) + 16 + lane), Columns::set1(1.0f / 32.0f));
   ScalesAndMinima s;
-  s.first = Simd::mul(d, Simd::load_low_nibbles(octets(entry) + lane));
-  s.second = Simd::mul(d, Simd::load_low_nibbles(octets(entry) + 16 + lane));
-  s.minimum[0] = Simd::mul(m, Simd::load_high_nibbles(octets(entry) + lane));
-  s.minimum[1] = Simd::mul(m, Simd::load_high_nibbles(octets(entry) + 16 + lane));
+  s.first = Columns::mul(d, Columns::load_low_nibbles(octets(entry) + lane));
+  s.second = Columns::mul(d, Columns::load_low_nibbles(octets(entry) + 16 + lane));
+  s.minimum[0] = Columns::mul(m, Columns::load_high_nibbles(octets(entry) + lane));
+  s.minimum[1] = Columns::mul(m, Columns::load_high_nibbles(octets(entry) + 16 + lane));
   return s;
 }
 
 template <class P>
 [[gnu::always_inline]] inline ScalesOf<P> load_scales(const std::byte* header, const std::byte* entry, int vec) {
-  using F = typename Simd::F;
-  const int lane = vec * Simd::kLanes;
+  using F = typename Columns::F;
+  const int lane = vec * Columns::kLanes;
   const auto* sub = reinterpret_cast<const std::int8_t*>(entry);
   if constexpr (P::kScales == ScaleForm::kHalf) {
-    return {Simd::load_f16(halves(entry) + lane), Simd::zero()};
+    return {Columns::load_f16(halves(entry) + lane), Columns::zero()};
   } else if constexpr (P::kScales == ScaleForm::kHalfMinimum) {
-    return {Simd::load_f16(halves(entry) + lane), Simd::load_f16(halves(entry) + 16 + lane)};
+    return {Columns::load_f16(halves(entry) + lane), Columns::load_f16(halves(entry) + 16 + lane)};
   } else if constexpr (P::kScales == ScaleForm::kHeaderHalf) {
-    return {Simd::load_f16(halves(header) + lane), Simd::zero()};
+    return {Columns::load_f16(halves(header) + lane), Columns::zero()};
   } else if constexpr (P::kScales == ScaleForm::kSigned) {
-    return {Simd::mul(header_scale<P>(header, lane), Simd::load_i8(sub + lane)), Simd::zero()};
+    return {Columns::mul(header_scale<P>(header, lane), Columns::load_i8(sub + lane)), Columns::zero()};
   } else if constexpr (P::kScales == ScaleForm::kSignedHalves) {
     const F d = header_scale<P>(header, lane);
-    return {Simd::mul(d, Simd::load_i8(sub + lane)), Simd::mul(d, Simd::load_i8(sub + 16 + lane))};
+    return {Columns::mul(d, Columns::load_i8(sub + lane)), Columns::mul(d, Columns::load_i8(sub + 16 + lane))};
   } else if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
     return load_nibble_scales<P>(header, entry, lane);
   } else if constexpr (P::kScales == ScaleForm::kPower) {
-    return {Simd::load_half_of_e8m0(octets(entry) + lane), Simd::zero()};
+    return {Columns::load_half_of_e8m0(octets(entry) + lane), Columns::zero()};
   } else if constexpr (P::kScales == ScaleForm::kUe4m3Halves) {
-    const F half = Simd::set1(0x1p119f);
-    return {Simd::mul(half, Simd::load_small_e4m3(octets(entry) + lane)),
-            Simd::mul(half, Simd::load_small_e4m3(octets(entry) + 16 + lane))};
+    const F half = Columns::set1(0x1p119f);
+    return {Columns::mul(half, Columns::load_small_e4m3(octets(entry) + lane)),
+            Columns::mul(half, Columns::load_small_e4m3(octets(entry) + 16 + lane))};
   } else if constexpr (P::kScales == ScaleForm::kFloatZero) {
-    const F scale = Simd::load(reinterpret_cast<const float*>(header) + lane);
-    return {scale, Simd::sub(Simd::zero(), Simd::mul(scale, Simd::load_u8(octets(header) + 64 + lane)))};
+    const F scale = Columns::load(reinterpret_cast<const float*>(header) + lane);
+    return {scale, Columns::sub(Columns::zero(), Columns::mul(scale, Columns::load_u8(octets(header) + 64 + lane)))};
   } else {
-    const F d = Simd::load_f16(halves(header) + lane);
-    const F m = Simd::load_f16(halves(header) + 16 + lane);
-    return {Simd::mul(d, Simd::load_u8(octets(entry) + lane)),
-            Simd::sub(Simd::zero(), Simd::mul(m, Simd::load_u8(octets(entry) + 16 + lane)))};
+    const F d = Columns::load_f16(halves(header) + lane);
+    const F m = Columns::load_f16(halves(header) + 16 + lane);
+    return {Columns::mul(d, Columns::load_u8(octets(entry) + lane)),
+            Columns::sub(Columns::zero(), Columns::mul(m, Columns::load_u8(octets(entry) + 16 + lane)))};
   }
 }
 
@@ -168,7 +171,7 @@ constexpr int log2_of(int power) {
 // Minus the zero times the sum of activations: of all, or of half `half`.
 template <class P>
 constexpr DotStart start_of(int half) {
-  if (P::kZero == 0 || (P::kDotBits == 8 && Simd::kCentred8)) return {};
+  if (P::kZero == 0 || (P::kDotBits == 8 && Columns::kCentred8)) return {};
   if (P::kHalves) return {3 + half, log2_of(P::kZero) - 5};
   if (P::kZero == 16) return {1, 0};
   if (P::kZero == 128) return {2, 0};
@@ -178,35 +181,35 @@ constexpr DotStart start_of(int half) {
 // acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
 // acc_stride. Integer sums stay below 2^24: exact in f32. The sums of several rows hide the latency of each.
 template <class P, int kPanels, int kRows, class W>
-[[gnu::always_inline]] inline void accumulate(typename Simd::F* acc, std::int64_t acc_stride, const W& w,
+[[gnu::always_inline]] inline void accumulate(typename Columns::F* acc, std::int64_t acc_stride, const W& w,
                                               const ScalesOf<P>* s, const ActBlock* x) {
-  using F = typename Simd::F;
+  using F = typename Columns::F;
   F sum[kRows][kPanels];
   if constexpr (P::kHalves) {
     F high[kRows][kPanels];
-    Simd::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P>(0), sum);
-    Simd::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P>(1), high);
+    Columns::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P>(0), sum);
+    Columns::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P>(1), high);
     for (int r = 0; r < kRows; ++r) {
-      const F scale = Simd::set1(x[r].scale);
+      const F scale = Columns::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
-        F both = Simd::fma(high[r][p], s[p].second, Simd::mul(sum[r][p], s[p].first));
+        F both = Columns::fma(high[r][p], s[p].second, Columns::mul(sum[r][p], s[p].first));
         if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
-          both = Simd::fma(Simd::set1(static_cast<float>(x[r].start[3])), s[p].minimum[0], both);
-          both = Simd::fma(Simd::set1(static_cast<float>(x[r].start[4])), s[p].minimum[1], both);
+          both = Columns::fma(Columns::set1(static_cast<float>(x[r].start[3])), s[p].minimum[0], both);
+          both = Columns::fma(Columns::set1(static_cast<float>(x[r].start[4])), s[p].minimum[1], both);
         }
         F& into = acc[p * acc_stride + r];
-        into = Simd::fma(both, scale, into);
+        into = Columns::fma(both, scale, into);
       }
     }
   } else {
-    Simd::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P>(0), sum);
+    Columns::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P>(0), sum);
     // The product of the scales does not wait for the sum.
     for (int r = 0; r < kRows; ++r) {
-      const F scale = Simd::set1(x[r].scale);
+      const F scale = Columns::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
         F& into = acc[p * acc_stride + r];
-        if constexpr (P::kZero == 0) into = Simd::fma(Simd::set1(x[r].total), s[p].second, into);
-        into = Simd::fma(sum[r][p], Simd::mul(scale, s[p].first), into);
+        if constexpr (P::kZero == 0) into = Columns::fma(Columns::set1(x[r].total), s[p].second, into);
+        into = Columns::fma(sum[r][p], Columns::mul(scale, s[p].first), into);
       }
     }
   }
@@ -214,26 +217,26 @@ template <class P, int kPanels, int kRows, class W>
 
 // Scales, adds bias and what is already there as asked, and writes the valid columns.
 [[gnu::always_inline]] inline void write_out(const GemmArgs& args, std::int64_t row, std::int64_t col,
-                                             typename Simd::F value) {
+                                             typename Columns::F value) {
   const std::int64_t valid = args.out_cols - col;
   if (valid <= 0) return;
   float* out = args.out + row * args.out_stride + col;
-  if (args.scale != 1.0f) value = Simd::mul(value, Simd::set1(args.scale));
-  if (valid >= Simd::kLanes) {
-    if (args.bias != nullptr) value = Simd::add(value, Simd::load(args.bias + col));
-    if (args.accumulate) value = Simd::add(Simd::load(out), value);
-    if (args.past_caches) return Simd::store_past_caches(out, value);
-    return Simd::store(out, value);
+  if (args.scale != 1.0f) value = Columns::mul(value, Columns::set1(args.scale));
+  if (valid >= Columns::kLanes) {
+    if (args.bias != nullptr) value = Columns::add(value, Columns::load(args.bias + col));
+    if (args.accumulate) value = Columns::add(Columns::load(out), value);
+    if (args.past_caches) return Columns::store_past_caches(out, value);
+    return Columns::store(out, value);
   }
-  if (args.bias != nullptr) value = Simd::add(value, Simd::load_partial(args.bias + col, valid));
-  if (args.accumulate) value = Simd::add(Simd::load_partial(out, valid), value);
-  Simd::store_partial(out, value, valid);
+  if (args.bias != nullptr) value = Columns::add(value, Columns::load_partial(args.bias + col, valid));
+  if (args.accumulate) value = Columns::add(Columns::load_partial(out, valid), value);
+  Columns::store_partial(out, value, valid);
 }
 
 // kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
 template <class P, int kRows, int kPanels, int kVec, int kSpan>
 [[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
-  using F = typename Simd::F;
+  using F = typename Columns::F;
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
   const std::byte* quants[kPanels];
@@ -242,7 +245,7 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
     quants[p] = meta[p] + args.quants_offset;
     for (int v = 0; v < kSpan; ++v) {
       for (int r = 0; r < kRows; ++r)
-        acc[p][v][r] = Simd::zero();
+        acc[p][v][r] = Columns::zero();
     }
   }
   const ActBlock* x = args.blocks;
@@ -279,16 +282,17 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kSpan; ++v) {
       for (int r = 0; r < kRows && r < args.rows; ++r) {
-        write_out(args, r, (panel + p) * kPanelCols + (kVec + v) * Simd::kLanes, acc[p][v][r]);
+        write_out(args, r, (panel + p) * kPanelCols + (kVec + v) * Columns::kLanes, acc[p][v][r]);
       }
     }
   }
 }
 
-// One row reads each weight vector once; more rows go one vector of columns at a time to stay in registers.
+// One row reads each weight vector once. So do more rows, but for eight lanes: there they go one vector of columns at a
+// time to stay in registers.
 template <class P, int kRows, int kPanels>
 void int_rows(const GemmArgs& args, std::int64_t panel) {
-  if constexpr (kRows == 1 || kVecs == 1) {
+  if constexpr (kRows == 1 || kVecs != 2) {
     int_block<P, kRows, kPanels, 0, kVecs>(args, panel);
   } else {
     int_block<P, kRows, kPanels, 0, 1>(args, panel);

@@ -15,14 +15,14 @@ constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking 
 // One block times one vector of columns, as the arithmetic wants it.
 template <class P>
 struct Unpacked {
-  typename Simd::B quants[8];
+  typename Columns::B quants[8];
   ScalesOf<P> scales;
 };
 
 template <class P>
 struct RowsScratch {
-  float sums[kTilesAtOnce * kRowTile * Simd::kGemmPanels * kPanelCols];  // [row][panel][column]
-  Unpacked<P> blocks[kChunkBlocks * kVecs * Simd::kGemmPanels];          // [block][panel][vector]
+  float sums[kTilesAtOnce * kRowTile * Columns::kGemmPanels * kPanelCols];  // [row][panel][column]
+  Unpacked<P> blocks[kChunkBlocks * kVecs * Columns::kGemmPanels];          // [block][panel][vector]
 };
 
 inline std::size_t rows_scratch_bytes() {
@@ -100,18 +100,18 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
 template <class P, int kRows, int kPanels>
 void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Unpacked<P>* unpacked,
                     const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
-  using F = typename Simd::F;
-  constexpr int kSpan = Simd::kGemmVecs;
+  using F = typename Columns::F;
+  constexpr int kSpan = Columns::kGemmVecs;
   constexpr int kColumns = kPanels * kSpan;
   for (int first_vec = 0; first_vec < kVecs; first_vec += kSpan) {
     const auto vec_of = [&](int c) { return first_vec + c % kSpan; };
     const auto sums_of = [&](int r, int c) {
-      return sums + (r * kPanels + c / kSpan) * kPanelCols + vec_of(c) * Simd::kLanes;
+      return sums + (r * kPanels + c / kSpan) * kPanelCols + vec_of(c) * Columns::kLanes;
     };
     F acc[kColumns][kRows];
     for (int c = 0; c < kColumns; ++c) {
       for (int r = 0; r < kRows; ++r)
-        acc[c][r] = first ? Simd::zero() : Simd::load(sums_of(r, c));
+        acc[c][r] = first ? Columns::zero() : Columns::load(sums_of(r, c));
     }
     const ActBlock* x = tile;
     for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
@@ -136,7 +136,7 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Un
     }
     for (int c = 0; c < kColumns; ++c) {
       for (int r = 0; r < kRows; ++r)
-        Simd::store(sums_of(r, c), acc[c][r]);
+        Columns::store(sums_of(r, c), acc[c][r]);
     }
   }
 }
@@ -151,7 +151,7 @@ class RowsProduct {
     const std::int64_t chunks = (num_blocks_ + kChunkBlocks - 1) / kChunkBlocks;
     step_ = (num_blocks_ + chunks - 1) / chunks;
     step_ = (step_ + P::kGroups - 1) / P::kGroups * P::kGroups;
-    num_groups_ = (row_end - row_begin + Simd::kGemmRows - 1) / Simd::kGemmRows;
+    num_groups_ = (row_end - row_begin + Columns::kGemmRows - 1) / Columns::kGemmRows;
   }
 
   void run(std::int64_t panel) {
@@ -169,8 +169,8 @@ class RowsProduct {
     float* sums = scratch_.sums;
     for (std::int64_t row = row_begin_; row < row_end_; ++row) {
       for (int p = 0; p < kPanels; ++p) {
-        for (int v = 0; v < kVecs; ++v, sums += Simd::kLanes)
-          write_out(args_, row, (panel + p) * kPanelCols + v * Simd::kLanes, Simd::load(sums));
+        for (int v = 0; v < kVecs; ++v, sums += Columns::kLanes)
+          write_out(args_, row, (panel + p) * kPanelCols + v * Columns::kLanes, Columns::load(sums));
       }
     }
   }
@@ -197,8 +197,8 @@ class RowsProduct {
       } else if (padded == 2) {
         multiply.template operator()<2>(x, padded, row);
       } else {
-        for (std::int64_t r = 0; r < padded; r += Simd::kGemmRows)
-          multiply.template operator()<Simd::kGemmRows>(x + r, padded, row + r);
+        for (std::int64_t r = 0; r < padded; r += Columns::kGemmRows)
+          multiply.template operator()<Columns::kGemmRows>(x + r, padded, row + r);
       }
     }
   }
@@ -223,16 +223,16 @@ void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row,
 template <class P>
 void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   // A single row has registers to spare, and more panels at once are more streams from memory.
-  if (args.rows == 1) return int_few_rows<P, 1, Simd::kSinglePanels>(args, range);
-  if (args.rows == 2) return int_few_rows<P, 2, Simd::kGemmPanels>(args, range);
-  if (args.rows <= Simd::kGemmRows) return int_few_rows<P, Simd::kGemmRows, Simd::kGemmPanels>(args, range);
+  if (args.rows == 1) return int_few_rows<P, 1, Columns::kSinglePanels>(args, range);
+  if (args.rows == 2) return int_few_rows<P, 2, Columns::kGemmPanels>(args, range);
+  if (args.rows <= Columns::kGemmRows) return int_few_rows<P, Columns::kGemmRows, Columns::kGemmPanels>(args, range);
   auto& rows_scratch = *reinterpret_cast<RowsScratch<P>*>(scratch);
   const std::int64_t end = range.tile_end * kRowTile < args.rows ? range.tile_end * kRowTile : args.rows;
   for (std::int64_t row = range.tile_begin * kRowTile; row < end; row += kTilesAtOnce * kRowTile) {
     const std::int64_t row_end = end - row < kTilesAtOnce * kRowTile ? end : row + kTilesAtOnce * kRowTile;
     std::int64_t panel = range.panel_begin;
-    int_rows_of<P, Simd::kGemmPanels>(args, range, row, row_end, rows_scratch, panel);
-    if constexpr (Simd::kGemmPanels > 1) int_rows_of<P, 1>(args, range, row, row_end, rows_scratch, panel);
+    int_rows_of<P, Columns::kGemmPanels>(args, range, row, row_end, rows_scratch, panel);
+    if constexpr (Columns::kGemmPanels > 1) int_rows_of<P, 1>(args, range, row, row_end, rows_scratch, panel);
   }
 }
 

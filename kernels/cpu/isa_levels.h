@@ -1,5 +1,5 @@
-// The tables of the ISA levels, defined in isa_<level>.cpp; each may be used only where cpu_features says so.
-// Immutable facts; any thread. Included by the level files: no containers here.
+// The tables of the ISA levels, defined in isa_<level>.cpp; each may be used only where cpu_features says so, and those
+// of another architecture are not linked. Immutable facts; any thread. Included by the level files: no containers here.
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"
@@ -15,5 +15,9 @@ extern const KernelTable kAmxKernels;
 // The AMX level's kernels over emulated tiles: only tests use them.
 extern const KernelTable kAmxEmulatedKernels;
 extern const KernelTable kAmxEmulatedAvx512Kernels;
+// Of arm64.
+extern const KernelTable kNeonKernels;
+extern const KernelTable kDotprodKernels;
+extern const KernelTable kI8mmKernels;
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 
 #include <numa.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <new>
@@ -10,7 +11,6 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kPage = 4096;
 
 // Pieces of work go to the next free thread, so on several memory nodes every page is as likely to be read from one
 // as from another: spread over all of them, reads have the bandwidth of all.
@@ -24,7 +24,8 @@ AlignedMemory::AlignedMemory(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   // Huge pages spare address translation on long reads; they need room to begin at a multiple of their size.
   const std::size_t slack = bytes >= kHugePage ? kHugePage : 0;
-  const std::size_t kept = (bytes + kPage - 1) / kPage * kPage;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 4, 16 or 64 KiB
+  const std::size_t kept = (bytes + page - 1) / page * page;
   void* memory = mmap(nullptr, kept + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   auto* begin = static_cast<std::byte*>(memory);

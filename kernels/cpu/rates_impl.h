@@ -38,8 +38,9 @@ template <class V, class Step>
 }
 
 void fp32_rate(std::int64_t rounds) {
-  using F = typename Simd::F;
-  chains(rounds, Simd::set1(1e-9f), Simd::set1(1.0f), [](F sum, F a, F b) { return Simd::fma(a, b, sum); });
+  using F = Simd::Columns::F;
+  chains(rounds, Simd::Columns::set1(1e-9f), Simd::Columns::set1(1.0f),
+         [](F sum, F a, F b) { return Simd::Columns::fma(a, b, sum); });
 }
 
 #if defined(__AVX512VNNI__)
@@ -62,6 +63,20 @@ void int8_rate(std::int64_t rounds) {
   });
 }
 constexpr int kInt8Bytes = 32;
+#endif
+
+#ifdef __ARM_NEON
+// None on the scalar level, which has no integer products of its own.
+template <class C>
+constexpr RateLoop int8_loop(double steps) {
+  if constexpr (requires { C::kRateBytes; }) {
+    return {steps * C::kRateBytes, [](std::int64_t rounds) {
+              chains(rounds, C::bytes_of(1), C::bytes_of(1),
+                     [](auto sum, auto a, auto b) { return C::multiply_bytes(sum, a, b); });
+            }};
+  }
+  return {};
+}
 #endif
 
 #ifdef __AVX512BF16__
@@ -135,9 +150,12 @@ constexpr RateTable rate_table() {
   constexpr double kSteps = 2.0 * kRateChains * kRateUnroll;
   RateTable table{};
   table.read = read_all;
-  table.fp32 = {kSteps * Simd::kLanes, fp32_rate};
+  table.fp32 = {kSteps * Simd::Columns::kLanes, fp32_rate};
 #ifdef __AVX2__
   table.int8 = {kSteps * kInt8Bytes, int8_rate};
+#endif
+#ifdef __ARM_NEON
+  table.int8 = int8_loop<Simd::Columns>(kSteps);
 #endif
 #ifdef __AVX512BF16__
   table.bf16 = {kSteps * 32, bf16_rate};

@@ -13,6 +13,7 @@ namespace quire {
 namespace {
 
 struct Simd {
+  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
   static constexpr int kLanes = 8;
 #ifdef __AVXVNNI__
   static constexpr bool kCentred8 = false;
@@ -26,6 +27,7 @@ struct Simd {
   static constexpr int kSinglePanels = 1;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
+  static constexpr int kFloatTilePanels = 4;
   static constexpr int kValueVecs = 1;
   static constexpr int kScoreVecs = 1;
 

@@ -13,6 +13,7 @@ namespace quire {
 namespace {
 
 struct Simd {
+  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;
   static constexpr int kGemmRows = 4;
@@ -21,6 +22,7 @@ struct Simd {
   static constexpr int kSinglePanels = 4;
   static constexpr int kFloatRows = 8;
   static constexpr int kFloatPanels = 2;
+  static constexpr int kFloatTilePanels = 4;
   static constexpr int kValueVecs = 2;
   static constexpr int kScoreVecs = 2;
 

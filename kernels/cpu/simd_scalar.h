@@ -10,6 +10,7 @@ namespace quire {
 namespace {
 
 struct Simd {
+  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;  // whether dot<8> already subtracts the 128 of Q8_0
   static constexpr int kGemmRows = 4;       // rows per register block, quantised types
@@ -18,6 +19,7 @@ struct Simd {
   static constexpr int kSinglePanels = 1;  // panels at once for a single row
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;
+  static constexpr int kFloatTilePanels = 4;
   static constexpr int kValueVecs = 2;  // vectors of V per register block at eight queries
   static constexpr int kScoreVecs = 1;  // vectors of tokens, the same for keys
 
@@ -165,12 +167,22 @@ struct Simd {
   static F abs(F a) {
     return map([&](int i) { return a.v[i] < 0.0f ? -a.v[i] : a.v[i]; });
   }
+  // A test's level fuses them: it has the bits of avx512 and of arm64's levels.
+#ifdef QUIRE_FUSED
+  static F fma(F a, F b, F c) {
+    return map([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+  }
+  static F fnma(F a, F b, F c) {
+    return map([&](int i) { return __builtin_fmaf(-a.v[i], b.v[i], c.v[i]); });
+  }
+#else
   static F fma(F a, F b, F c) {
     return map([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
   }
   static F fnma(F a, F b, F c) {
     return map([&](int i) { return c.v[i] - a.v[i] * b.v[i]; });
   }
+#endif
   // Adding and subtracting 1.5 * 2^23 rounds |a| < 2^22 half to even.
   static F round(F a) {
     return map([&](int i) {
@@ -183,7 +195,9 @@ struct Simd {
     return map([&](int i) { return bits_to_float(static_cast<std::uint32_t>(static_cast<int>(n.v[i]) + 127) << 23); });
   }
   // a times 2^n.
-  static F scale_pow2(F a, F n) { return mul(a, pow2(n)); }
+  static F scale_pow2(F a, F n) {
+    return mul(a, pow2(n));
+  }
   // Lanes i >= n are replaced by `fill`.
   static F keep_first(F a, std::int64_t n, float fill) {
     return map([&](int i) { return i < n ? a.v[i] : fill; });

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cpu/processor.h"
+
 namespace quire {
 namespace {
 
@@ -21,7 +23,7 @@ bool spin(const Ready& ready) {
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
-      __builtin_ia32_pause();
+      pause_spinning();
     }
   } while (std::chrono::steady_clock::now() < deadline);
   return false;

@@ -13,6 +13,7 @@ std::vector<LevelBackend> level_backends(int threads) {
     out.push_back(
         {std::string(level.name), make_cpu_backend({.kernels = level.table(), .threads = threads, .pin = false})});
   }
+#if defined(__x86_64__)
   const auto add_table = [&](const char* name, const KernelTable& kernels) {
     out.push_back({name, make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false})});
   };
@@ -20,6 +21,7 @@ std::vector<LevelBackend> level_backends(int threads) {
   if (cpu_levels()[1].supported() && cpu_levels()[1].table() != &kAvx2Kernels) add_table("avx2 (plain)", kAvx2Kernels);
   add_table("amx (emulated)", kAmxEmulatedKernels);
   if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", kAmxEmulatedAvx512Kernels);
+#endif
   return out;
 }
 

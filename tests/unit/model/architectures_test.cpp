@@ -76,7 +76,7 @@ TEST_CASE("Every architecture gives the same bits alone, in a batch and token by
     const ExamReference reference = read_exam(model / "reference.json");
     if (reference.is_embedding) continue;
     const auto loaded = quire::open_model(model / "model.gguf", false);
-    ModelRunner runner(*loaded, "avx2", quire::KvDType::kF16, 2);
+    ModelRunner runner(*loaded, kVectorIsa, quire::KvDType::kF16, 2);
     std::vector<std::vector<std::int32_t>> prompts;
     for (const ExamPrompt& prompt : reference.prompts)
       prompts.push_back(prompt.ids);

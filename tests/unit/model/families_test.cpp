@@ -42,7 +42,7 @@ constexpr double kLimit = 1e-4;
 
 TEST_CASE("Every family agrees with the scalar reference", "[model][families]") {
   for (const std::string& name : tiny_families()) {
-    for (const char* isa : {"scalar", "avx2"}) {
+    for (const char* isa : {"scalar", kVectorIsa}) {
       INFO(name << " on " << isa);
       double worst = 1e9;
       CHECK_NOTHROW(worst = deviation(name, "", isa));
@@ -83,7 +83,7 @@ TEST_CASE("Every family agrees with the scalar reference in other shapes", "[mod
         keys = shape.keys.find("leps=") == std::string::npos ? "eps=0.00001" : "leps=0.00001";
       INFO(name << " with " << keys);
       double worst = 1e9;
-      CHECK_NOTHROW(worst = deviation(name, keys, "avx2"));
+      CHECK_NOTHROW(worst = deviation(name, keys, kVectorIsa));
       CHECK(worst < kLimit);
     }
   }

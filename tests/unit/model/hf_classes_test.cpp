@@ -44,7 +44,7 @@ TEST_CASE("Every class of checkpoint gives the logits of its GGUF twin", "[model
     INFO(of.model_type << " of " << of.shape);
     const Made made(of);
     double worst = 1e9;
-    CHECK_NOTHROW(worst = deviation_of(made.directory, made.spec, made.gguf, "avx2"));
+    CHECK_NOTHROW(worst = deviation_of(made.directory, made.spec, made.gguf, kVectorIsa));
     CHECK(worst < kClassLimit);
   }
 }

@@ -17,10 +17,12 @@ constexpr std::int32_t kBlocksPerSequence = 64;
 
 constexpr std::int32_t kNumStates = 8;
 
-constexpr const char* kEmulatedAmx = "amx (emulated)";
+[[maybe_unused]] constexpr const char* kEmulatedAmx = "amx (emulated)";
 
 std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
+#if defined(__x86_64__)
   if (isa == kEmulatedAmx) return make_cpu_backend({.kernels = &kAmxEmulatedKernels, .threads = threads});
+#endif
   return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
 }
 
@@ -161,7 +163,9 @@ std::vector<std::string> supported_isa_levels() {
   for (const IsaLevel& level : cpu_isa_levels()) {
     if (level.supported) names.push_back(level.name);
   }
+#if defined(__x86_64__)
   if (names.back() != "amx") names.emplace_back(kEmulatedAmx);
+#endif
   return names;
 }
 

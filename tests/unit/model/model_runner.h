@@ -60,6 +60,13 @@ class ModelRunner {
   std::int32_t context_ = 0;
 };
 
+// A level of vectors that every machine of this architecture has; tests of one level run on it.
+#if defined(__aarch64__)
+inline constexpr const char* kVectorIsa = "neon";
+#else
+inline constexpr const char* kVectorIsa = "avx2";
+#endif
+
 // The levels that this machine can run; where it has no AMX, that level's logic over emulated tiles too.
 std::vector<std::string> supported_isa_levels();
 // How a level rounds the inputs of its matrix products.

@@ -161,7 +161,7 @@ TEST_CASE("Every family agrees with the scalar reference in shapes drawn at rand
       const auto path = folder / "model.gguf";
       double worst = 1e9;
       CHECK_NOTHROW(write_synthetic_gguf(spec, path, {}));
-      CHECK_NOTHROW(worst = deviation_of(path, spec, path, round % 2 == 0 ? "avx2" : "scalar"));
+      CHECK_NOTHROW(worst = deviation_of(path, spec, path, round % 2 == 0 ? kVectorIsa : "scalar"));
       CHECK(worst < kShapeLimit);
     }
   }
@@ -182,7 +182,7 @@ TEST_CASE("Every family without experts agrees in Q8_0 within the rounding of ac
     const auto path = folder / "model.gguf";
     double worst = 1e9;
     CHECK_NOTHROW(write_synthetic_gguf(spec, path, {}));
-    CHECK_NOTHROW(worst = deviation_of(path, spec, path, "avx2"));
+    CHECK_NOTHROW(worst = deviation_of(path, spec, path, kVectorIsa));
     CHECK(worst < kRounding);
   }
 }

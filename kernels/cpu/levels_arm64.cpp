@@ -1,0 +1,55 @@
+// The ISA levels of arm64. All have the bits of each other and of the x86 level avx512.
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#include <array>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa_levels.h"
+
+namespace quire {
+namespace {
+
+bool always() {
+  return true;
+}
+
+// The kernel names what the processor has and the kernel supports (Documentation/arch/arm64/elf_hwcaps.rst).
+bool has_dotprod() {
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+
+bool has_i8mm() {
+  return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+}
+
+const KernelTable* scalar_table() {
+  return &kScalarKernels;
+}
+
+const KernelTable* neon_table() {
+  return &kNeonKernels;
+}
+
+const KernelTable* dotprod_table() {
+  return &kDotprodKernels;
+}
+
+const KernelTable* i8mm_table() {
+  return &kI8mmKernels;
+}
+
+constexpr std::array kLevels = {
+    CpuLevel{"scalar", scalar_table, always},
+    CpuLevel{"neon", neon_table, always},  // a part of every arm64 processor that Linux runs on
+    CpuLevel{"dotprod", dotprod_table, has_dotprod},
+    CpuLevel{"i8mm", i8mm_table, has_i8mm},
+};
+
+}  // namespace
+
+std::span<const CpuLevel> cpu_levels() {
+  return kLevels;
+}
+
+}  // namespace quire

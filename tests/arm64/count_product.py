@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Counts the instructions of products on arm64's levels, per byte of weights, one by one under qemu.
+Usage: count_product.py BUILD SYSROOT. Prints a table; functions of the product alone are counted, not what packs its inputs."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+PRODUCT = re.compile(r"gemm_int|int_rows|int_few_rows|multiply_chunk|unpack<|RowsProduct|int_block")
+
+
+def product_functions(program):
+    """[(begin, end)] of the product's functions."""
+    lines = subprocess.run(["nm", "-C", "-S", program], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = []
+    for line in lines:
+        match = re.match(r"([0-9a-f]+) ([0-9a-f]+) [tT] (.*)", line)
+        if match and PRODUCT.search(match[3]):
+            begin = int(match[1], 16)
+            found.append((begin, begin + int(match[2], 16)))
+    return sorted(found)
+
+
+def count(program, root, ranges, level, kind, rows):
+    """(instructions, bytes of weights) of one product."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        os.mkfifo(log)
+        low, high = ranges[0][0], ranges[-1][1]
+        qemu = ["qemu-aarch64-static", "-cpu", "max", "-L", root, "-singlestep", "-d", "exec,nochain", "-D", log,
+                "-dfilter", f"{low:#x}+{high - low:#x}", program, level, kind, str(rows)]
+        with subprocess.Popen(qemu, stdout=subprocess.PIPE, text=True) as process:
+            seen = {}
+            with open(log, encoding="utf-8") as lines:
+                for line in lines:
+                    address = line.split("/")[1]
+                    seen[address] = seen.get(address, 0) + 1
+            num_bytes = int(process.stdout.read())
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(qemu)} failed")
+    inside = lambda at: any(begin <= at < end for begin, end in ranges)
+    return sum(times for address, times in seen.items() if inside(int(address, 16))), num_bytes
+
+
+def main():
+    build, root = sys.argv[1:3]
+    program = os.path.join(build, "tests", "count_product")
+    ranges = product_functions(program)
+    print("| level | type | 1 row | 32 rows |\n| --- | --- | --- | --- |")
+    for level in ["neon", "dotprod", "i8mm"]:
+        for kind in ["Q8_0", "Q4_0", "Q4_K"]:
+            cells = []
+            for rows in [1, 32]:
+                instructions, num_bytes = count(program, root, ranges, level, kind, rows)
+                cells.append(f"{instructions / num_bytes:.3f}")
+            print(f"| {level} | {kind} | " + " | ".join(cells) + " |", flush=True)
+
+
+main()
