@@ -18,20 +18,20 @@
 #include "server/api/responses/responses.h"
 #include "server/http/admin_pages.h"
 #include "server/http/model_pages.h"
+#include "server/http/page_files.h"
 #include "server/http/pull_pages.h"
 #include "server/http/reference_page.h"
 #include "server/http/slots_page.h"
 #include "server/http/status_pages.h"
 #include "server/http/status_view.h"
-#include "server/web/pages.h"
 
 namespace quire {
 
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", &web::page_file, Access::kOpen},
-    {"/ui/*", "GET", &web::page_file, Access::kOpen},
+    {"/", "GET", &page_file, Access::kOpen},
+    {"/ui/*", "GET", &page_file, Access::kOpen},
     {"/livez", "GET", &livez, Access::kOpen},
     {"/readyz", "GET", &readyz, Access::kOpen},
     {"/startupz", "GET", &startupz, Access::kOpen},
