@@ -52,4 +52,12 @@ struct KvLayout {
   }
 };
 
+// What layers with a window keep where they do not keep all tokens, and what is left to the others. Each layer has its
+// number in both, and keeps nothing in one of them.
+struct KvSplit {
+  std::int64_t window = 0;  // tokens that a token sees at most, itself among them; 0: all layers keep all
+  KvLayout full;
+  KvLayout windowed;
+};
+
 }  // namespace quire

@@ -9,7 +9,7 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
-#include "core/model/model_path.h"
+#include "core/model/formats/model_path.h"
 #include "server/cli/commands.h"
 #include "server/cli/fetch_models.h"
 #include "server/cli/line/help_format.h"

@@ -19,7 +19,7 @@
 #include "core/engine/step_trace.h"
 #include "core/engine/step_turns.h"
 #include "core/kv/kv_options.h"
-#include "core/model/model.h"
+#include "core/model/layers/model.h"
 #include "core/request/speculation_options.h"
 #include "core/sched/scheduler_options.h"
 

@@ -12,7 +12,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/thread_role.h"
-#include "core/model/model.h"
+#include "core/model/layers/model.h"
 #include "core/sampling/sampler.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"

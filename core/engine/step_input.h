@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layers/model.h"
 #include "core/sched/step_plan.h"
 
 namespace quire {

@@ -63,7 +63,7 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
-  // Copies may come alone, too: of a block that a sequence admitted here shares, and goes on in later.
+  // Copies may come alone: of a shared block into which an admitted sequence writes in a later step.
   bool has_work() const { return !entries.empty() || !transfers.moves.empty() || !transfers.copies.empty(); }
   // Room for steps of so many sequences.
   void reserve(std::size_t num_sequences) {

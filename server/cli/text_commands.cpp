@@ -8,8 +8,8 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/model/loaded_model.h"
-#include "core/model/model_path.h"
+#include "core/model/formats/model_path.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "core/model/tools/inspect.h"
 #include "core/model/tools/models_page.h"
 #include "kernels/registry.h"

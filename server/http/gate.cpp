@@ -130,8 +130,8 @@ std::optional<Response> endpoint_refusal(ServerState& state, const Settings& set
   if (admission.key == nullptr || resumes) return std::nullopt;
   const auto now = Clock::now();
   auto lease = state.quotas.admit(*admission.key, now);
-  for (HeaderField& field : state.quotas.headers(*admission.key, now))
-    admission.fields.push_back(std::move(field));
+  for (auto& [name, value] : state.quotas.headers(*admission.key, now))
+    admission.fields.push_back({std::move(name), std::move(value)});
   if (!lease) return error_response(lease.error());
   admission.lease = std::move(*lease);
   return std::nullopt;

@@ -19,19 +19,19 @@
 #include "server/http/admin_handlers.h"
 #include "server/http/model_handlers.h"
 #include "server/http/openapi_handler.h"
+#include "server/http/page_files.h"
 #include "server/http/pull_handlers.h"
 #include "server/http/slots_handler.h"
 #include "server/http/status_handlers.h"
 #include "server/http/status_view.h"
-#include "server/web/pages.h"
 
 namespace quire {
 
 namespace {
 
 constexpr Route kRoutes[] = {
-    {"/", "GET", &web::page_file, Access::kOpen},
-    {"/ui/*", "GET", &web::page_file, Access::kOpen},
+    {"/", "GET", &page_file, Access::kOpen},
+    {"/ui/*", "GET", &page_file, Access::kOpen},
     {"/livez", "GET", &livez, Access::kOpen},
     {"/readyz", "GET", &readyz, Access::kOpen},
     {"/startupz", "GET", &startupz, Access::kOpen},

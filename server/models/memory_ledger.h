@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/memory_plan.h"
+#include "core/model/tools/memory_plan.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include "core/engine/engine_stats.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/step_trace.h"
-#include "core/model/memory_plan.h"
+#include "core/model/tools/memory_plan.h"
 #include "server/api/common/served_model.h"
 #include "server/models/model_spec.h"
 

@@ -154,8 +154,8 @@ void QuotaTable::Lease::take_generated(std::int64_t num_tokens, Clock::time_poin
   bucket.level -= static_cast<double>(num_tokens);
 }
 
-std::vector<HeaderField> QuotaTable::headers(const ApiKey& key, Clock::time_point now) {
-  std::vector<HeaderField> fields;
+std::vector<std::pair<std::string, std::string>> QuotaTable::headers(const ApiKey& key, Clock::time_point now) {
+  std::vector<std::pair<std::string, std::string>> fields;
   const std::lock_guard lock(mutex_);
   const auto add = [&](const char* what, Bucket& bucket, std::int64_t per_minute) {
     if (per_minute == 0) return;

@@ -7,11 +7,11 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/base/result.h"
 #include "core/request/request.h"
-#include "server/http/request_head.h"
 #include "server/ops/key_ring.h"
 
 namespace quire {
@@ -46,8 +46,8 @@ class QuotaTable {
 
   // Counts one more request of the key, or refuses it: 429 with retry_after.
   Result<Lease> admit(const ApiKey& key, Clock::time_point now);
-  // OpenAI's x-ratelimit-* fields, for the rates that the key has.
-  std::vector<HeaderField> headers(const ApiKey& key, Clock::time_point now);
+  // OpenAI's x-ratelimit-* header fields, name and value, for the rates that the key has.
+  std::vector<std::pair<std::string, std::string>> headers(const ApiKey& key, Clock::time_point now);
 
  private:
   struct Bucket {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "kernels/registry.h"
 
 namespace quire::bench {

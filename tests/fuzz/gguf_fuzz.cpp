@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/model/checkpoint.h"
+#include "core/model/layers/checkpoint.h"
 #include "tests/fuzz/refusal.h"
 
 // A GGUF file from its first byte to the weights by role and the tokenizer.

@@ -28,11 +28,8 @@ forbid core '(server|config)/|boost|yaml-cpp|CLI|openssl' "core knows no sockets
 forbid config 'boost' "config maps YAML and flags to option structs"
 report "config/ included outside main.cpp:" \
   "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
-for parent in core core/model core/grammar core/text kernels; do
-  report "folders of $parent/ that include each other in a circle:" \
-    "$(grep -rnoE "^#include \"$parent/[a-z_]+/" $parent --include='*.h' --include='*.cpp' |
-       sed -nE "s,^$parent/([a-z_]+)/[^:]*:[0-9]+:#include \"$parent/([a-z_]+)/,\1 \2,p" | sort -u | tsort 2>&1 > /dev/null | sed 's/^tsort: -: */ /')"
-done
+report "folders that include each other in a circle:" "$(python3 tests/lint/folders.py 2>&1)"
+report "sources of core/model/ outside its four folders:" "$(ls core/model/*.h core/model/*.cpp 2>/dev/null)"
 forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"
 # common <- generation <- conversation <- one folder per API, which knows no other API's.
 api_includes() { # folder of server/api, the folders that it may include

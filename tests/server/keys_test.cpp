@@ -212,8 +212,8 @@ TEST_CASE("a key's rates are reported in OpenAI's headers") {
   REQUIRE(lease);
   CHECK(lease->take_prompt(100, 1, now));
   std::map<std::string, std::string> fields;
-  for (const HeaderField& field : table.headers(key, now))
-    fields[field.name] = field.value;
+  for (const auto& [name, value] : table.headers(key, now))
+    fields[name] = value;
   CHECK(fields == std::map<std::string, std::string>{{"x-ratelimit-limit-requests", "60"},
                                                      {"x-ratelimit-remaining-requests", "59"},
                                                      {"x-ratelimit-reset-requests", "1s"},

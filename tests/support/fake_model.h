@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layers/model.h"
 #include "kernels/backend.h"
 
 namespace quire::test {

@@ -6,9 +6,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "core/base/pooling.h"
 #include "core/model/architectures/model_config.h"
 #include "core/model/formats/json_file.h"
-#include "core/model/loaded_model.h"
 
 namespace quire {
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/model/architectures/model_spec.h"
-#include "core/model/model.h"
 
 namespace quire {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,15 @@ struct ModelConfig {
   bool has_qk_norm = false;  // RMS norm of every query and key head before RoPE
   bool tied_head = false;    // logits by the embedding table
   RopeConfig rope;
+};
+
+// What generation_config.json or the GGUF's metadata recommends; absent: OpenAI's neutral defaults.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<std::int32_t> top_k;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
 };
 
 // Throws StartupError, one line that begins with `where` and names the number that cannot be.

@@ -9,7 +9,6 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/json_file.h"
-#include "core/model/loaded_model.h"
 #include "core/text/tokenizer_data.h"
 
 namespace quire {

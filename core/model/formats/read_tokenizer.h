@@ -16,6 +16,9 @@ namespace quire {
 std::shared_ptr<const Tokenizer> read_gguf_tokenizer(const GgufFile& file, const std::string& where);
 std::shared_ptr<const Tokenizer> read_hf_tokenizer(const std::filesystem::path& directory);
 
+// Of a GGUF file, vocabulary-only ones included, or of a folder, one with just tokenizer.json included.
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
+
 // Throws StartupError where the tokenizer has ids that the model's embedding does not.
 void check_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab_size, const std::string& where);
 

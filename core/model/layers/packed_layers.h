@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/model/layers/packed_cache.h"
 #include "core/model/layers/weight_sources.h"
-#include "core/model/packed_cache.h"
 #include "kernels/backend.h"
 
 namespace quire {

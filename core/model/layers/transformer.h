@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/model/architectures/kv_groups.h"
+#include "core/model/layers/model.h"
 #include "core/model/layers/packed_layers.h"
-#include "core/model/model.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/model/memory_plan.h"
+#include "core/model/tools/memory_plan.h"
 
 namespace quire {
 

@@ -8,8 +8,8 @@
 
 #include "core/engine/request_queue.h"
 #include "core/grammar/compiler.h"
-#include "core/model/loaded_model.h"
-#include "core/model/text_tasks.h"
+#include "core/model/formats/text_tasks.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"
 #include "core/text/tokenizer.h"

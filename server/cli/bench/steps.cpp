@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "core/engine/step_input.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {
 

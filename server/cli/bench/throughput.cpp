@@ -8,7 +8,7 @@
 #include <random>
 
 #include "core/engine/engine.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {
 

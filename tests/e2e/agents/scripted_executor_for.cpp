@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/engine/cpu_executor.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/support/scripted_executor.h"
 
 namespace quire {

@@ -6,6 +6,7 @@
 
 #include "core/grammar/compiler.h"
 #include "core/grammar/mask/vocabulary.h"
+#include "core/model/formats/read_tokenizer.h"
 #include "core/text/chat_template.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "kernels/registry.h"
 #include "tests/support/material.h"
 #include "tests/unit/engine/harness.h"

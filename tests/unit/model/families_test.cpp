@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/model/checkpoint.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/checkpoint.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/material.h"
 #include "tests/support/temporary_folder.h"

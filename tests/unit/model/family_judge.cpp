@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/spec_reference.h"
 

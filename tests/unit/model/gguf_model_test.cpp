@@ -3,7 +3,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/gguf_writer.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "kernels/registry.h"
 #include "tests/support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/result.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/family_judge.h"
 #include "tests/unit/model/model_runner.h"

@@ -1,7 +1,8 @@
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 
 #include <catch2/catch.hpp>
 
+#include "core/model/formats/read_tokenizer.h"
 #include "tests/support/material.h"
 
 using namespace quire;

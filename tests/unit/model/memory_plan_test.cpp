@@ -1,4 +1,4 @@
-#include "core/model/memory_plan.h"
+#include "core/model/tools/memory_plan.h"
 
 #include <catch2/catch.hpp>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/unit/model/recording_backend.h"
 #include "tests/unit/model/reference_model.h"
 

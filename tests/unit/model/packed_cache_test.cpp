@@ -1,5 +1,5 @@
 // Weights packed once and kept: the same model from the cache, and a start that nothing wrong with the cache can stop.
-#include "core/model/packed_cache.h"
+#include "core/model/layers/packed_cache.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

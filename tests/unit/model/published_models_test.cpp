@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/support/material.h"
 #include "tests/unit/model/model_runner.h"
 

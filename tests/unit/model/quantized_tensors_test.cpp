@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/base/result.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/hf_directory.h"

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/model/loaded_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"

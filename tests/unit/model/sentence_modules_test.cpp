@@ -1,5 +1,5 @@
 // What stands behind the transformer of a sentence-transformers directory is computed or refused, never left out.
-#include "core/model/sentence_modules.h"
+#include "core/model/formats/sentence_modules.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -1,5 +1,5 @@
 // What a model's files say of embedding and judging texts is found where the files say it.
-#include "core/model/text_tasks.h"
+#include "core/model/formats/text_tasks.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "core/model/text_tasks.h"
+#include "core/model/formats/text_tasks.h"
 
 #include <fmt/format.h>
 

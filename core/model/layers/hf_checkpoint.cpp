@@ -9,12 +9,12 @@
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/checkpoint.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/formats/safetensors.h"
-#include "core/model/sentence_modules.h"
+#include "core/model/formats/sentence_modules.h"
+#include "core/model/layers/checkpoint.h"
 
 namespace quire {
 

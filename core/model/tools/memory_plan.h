@@ -3,14 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "core/base/result.h"
 #include "core/kv/kv_options.h"
-#include "core/model/loaded_model.h"
-#include "core/model/machine_memory.h"
+#include "core/model/layers/loaded_model.h"
 
 namespace quire {
+
+// What this process may still take: the machine's, or that of the control group (cgroup v2) it runs in.
+struct MachineMemory {
+  std::uint64_t available = 0;  // bytes, page cache that can be given up included
+  std::string limited_by;       // "the machine", or "the cgroup /system.slice/quire.service"
+};
+
+// The smallest of /proc/meminfo's MemAvailable and what each enclosing group leaves below its memory.max and
+// memory.high. Throws StartupError where /proc/meminfo cannot be read. `root`: where /proc and /sys are found, for
+// tests.
+MachineMemory machine_memory(const std::filesystem::path& root = "/");
 
 // The configured sizes do not fit into memory; the line says how much each takes.
 class MemoryShortage : public StartupError {

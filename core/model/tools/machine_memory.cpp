@@ -1,4 +1,3 @@
-#include "core/model/machine_memory.h"
 
 #include <fmt/core.h>
 

@@ -4,9 +4,9 @@
 #include "server/http/request_head.h"
 #include "server/http/response.h"
 
-namespace quire::web {
+namespace quire {
 
 // The file that the path names. Compressed where the client takes gzip, 304 where it has the file already.
 Response page_file(const RequestHead& head);
 
-}  // namespace quire::web
+}  // namespace quire

@@ -1,4 +1,4 @@
-#include "core/model/packed_cache.h"
+#include "core/model/layers/packed_cache.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

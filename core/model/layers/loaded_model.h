@@ -11,20 +11,13 @@
 #include <vector>
 
 #include "core/base/pooling.h"
-#include "core/model/model.h"
-#include "core/model/packed_cache_options.h"
+#include "core/model/architectures/model_config.h"
+#include "core/model/layers/model.h"
 #include "core/text/tokenizer.h"
 
 namespace quire {
 
-// What generation_config.json or the GGUF's metadata recommends; absent: OpenAI's neutral defaults.
-struct GenerationDefaults {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<std::int32_t> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-};
+struct Checkpoint;
 
 struct ModelInfo {
   std::string architecture;  // as GGUF files name it
@@ -46,21 +39,34 @@ struct ModelInfo {
   std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 
+// Where packed weights are kept between starts.
+struct PackedCacheOptions {
+  std::filesystem::path folder;  // empty: no cache
+  std::string model_version;     // names, sizes and times of the model's files
+};
+
 class LoadedModel {
  public:
-  virtual ~LoadedModel() = default;
-  virtual const ModelInfo& info() const = 0;
-  virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;
-  virtual const std::string& chat_template() const = 0;  // empty where the model has none
-  virtual const GenerationDefaults& generation_defaults() const = 0;
+  explicit LoadedModel(Checkpoint checkpoint);
+  ~LoadedModel();
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  const ModelInfo& info() const { return info_; }
+  std::shared_ptr<const Tokenizer> tokenizer() const;
+  const std::string& chat_template() const;  // empty where the model has none
+  const GenerationDefaults& generation_defaults() const;
   // Bytes that build() will keep resident on this backend.
-  virtual std::size_t weight_bytes(const Backend& backend) const = 0;
+  std::size_t weight_bytes(const Backend& backend) const;
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
-  virtual std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const = 0;
+  std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const;
   // Packs all weights, or takes them from the cache of packed weights; `progress` receives bytes done of bytes in all.
-  virtual std::unique_ptr<Model> build(Backend& backend,
-                                       const std::function<void(std::uint64_t, std::uint64_t)>& progress,
-                                       const PackedCacheOptions& cache = {}) const = 0;
+  std::unique_ptr<Model> build(Backend& backend, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                               const PackedCacheOptions& cache = {}) const;
+
+ private:
+  const std::unique_ptr<const Checkpoint> checkpoint_;
+  const ModelInfo info_;
 };
 
 // `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line. Without `with_text` the
@@ -68,8 +74,5 @@ class LoadedModel {
 // bounds them below what the file says (LongRoPE's factors depend on it); 0: as the file says.
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true,
                                               std::int64_t served_context = 0);
-
-// The text side alone of the same paths (vocabulary-only GGUF files, or a folder with just tokenizer.json, included).
-std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "core/model/memory_plan.h"
+#include "core/model/tools/memory_plan.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/base/result.h"
 #include "core/kv/window_pool.h"
-#include "core/model/model.h"
+#include "core/model/layers/model.h"
 
 namespace quire {
 

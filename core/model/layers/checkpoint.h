@@ -9,8 +9,8 @@
 
 #include "core/model/architectures/model_config.h"
 #include "core/model/formats/gguf.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/layers/weight_sources.h"
-#include "core/model/loaded_model.h"
 
 namespace quire {
 

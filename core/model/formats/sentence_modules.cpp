@@ -1,4 +1,4 @@
-#include "core/model/sentence_modules.h"
+#include "core/model/formats/sentence_modules.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "core/model/model_path.h"
+#include "core/model/formats/model_path.h"
 
 #include <fmt/format.h>
 

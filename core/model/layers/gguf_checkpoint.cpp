@@ -4,10 +4,10 @@
 
 #include "core/base/result.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/checkpoint.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/read_tokenizer.h"
+#include "core/model/layers/checkpoint.h"
 
 namespace quire {
 

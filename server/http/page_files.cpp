@@ -1,11 +1,11 @@
-#include "server/web/pages.h"
+#include "server/http/page_files.h"
 
 #include <zlib.h>
 
 #include "kernels/check.h"
 #include "server/web/assets.h"
 
-namespace quire::web {
+namespace quire {
 
 namespace {
 
@@ -46,7 +46,7 @@ std::string whole_text(std::string_view bytes) {
 Response page_file(const RequestHead& head) {
   constexpr std::string_view kFolder = "/ui/";
   const std::string_view path = head.path;
-  const auto asset = find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
+  const auto asset = web::find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
   if (!asset) return error_response(404, "not_found", "The page has no file of this name");
   Response response{200, std::string(content_type(asset->name)), ""};
   response.fields = {{"Content-Security-Policy", kContentPolicy},
@@ -65,4 +65,4 @@ Response page_file(const RequestHead& head) {
   return response;
 }
 
-}  // namespace quire::web
+}  // namespace quire

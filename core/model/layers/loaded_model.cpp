@@ -1,0 +1,149 @@
+#include "core/model/layers/loaded_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/base/result.h"
+#include "core/model/architectures/kv_groups.h"
+#include "core/model/layers/checkpoint.h"
+#include "core/model/layers/packed_cache.h"
+#include "core/model/layers/transformer.h"
+
+namespace quire {
+
+namespace {
+
+// Calls visit for every packed matrix, the head's tied copy included: it is packed beside the embedding it is read
+// from.
+template <class Visit>
+void for_each_matrix(const WeightSources& weights, const Visit& visit) {
+  weights.for_each_product([&](const LinearSource& product) {
+    for (const WeightSource& part : product.parts)
+      visit(part);
+  });
+}
+
+std::size_t source_bytes(const WeightSource& source) {
+  return dtype_bytes(source.type, source.rows * source.cols);
+}
+
+void report_written(const PackedCache& cache, const std::string& error) {
+  if (error.empty()) {
+    log::info("packed weights are kept in {}", cache.path().string());
+  } else {
+    log::warn("packed weights cannot be kept in {}: {}", cache.path().string(), error);
+  }
+}
+
+ModelInfo info_of(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.spec.config;
+  const WeightSources& weights = checkpoint.weights;
+  ModelInfo info;
+  info.architecture = config.architecture;
+  info.name = checkpoint.name;
+  info.file_bytes = checkpoint.file_bytes;
+  info.max_context = config.max_context;
+  info.vocab_size = config.vocab_size;
+  info.hidden_size = config.hidden_size;
+  info.pooling = checkpoint.spec.is_causal ? Pooling::kLast : Pooling::kMean;
+  if (checkpoint.pooling != Pooling::kNone) info.pooling = checkpoint.pooling;
+  info.kv_layout = kv_layout_of(checkpoint.spec);
+  info.kv_split = kv_split_of(checkpoint.spec);
+  info.kv_groups = kv_groups_of(checkpoint.spec);
+  info.state_floats = state_floats(checkpoint.spec);
+  info.num_labels = checkpoint.spec.num_labels;
+  info.is_causal = checkpoint.spec.is_causal;
+  info.has_head = checkpoint.spec.has_head;
+  info.parts_left_out = checkpoint.parts_left_out;
+  info.num_parameters = weights.num_vector_elements();
+  for (const auto& [role, table] : weights.model.rows) {
+    if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info.has_head)
+      info.num_parameters += table.rows * table.cols;
+  }
+  std::array<std::int64_t, kNumWeightTypes> elements_of_type{};
+  for_each_matrix(weights, [&](const WeightSource& matrix) {
+    info.num_parameters += matrix.rows * matrix.cols;
+    elements_of_type.at(static_cast<std::size_t>(matrix.type)) += matrix.rows * matrix.cols;
+  });
+  const auto most = std::ranges::max_element(elements_of_type) - elements_of_type.begin();
+  info.file_type = dtype_info(static_cast<DType>(most)).name;
+  return info;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(Checkpoint checkpoint)
+    : checkpoint_(std::make_unique<const Checkpoint>(std::move(checkpoint))), info_(info_of(*checkpoint_)) {}
+
+LoadedModel::~LoadedModel() = default;
+
+std::shared_ptr<const Tokenizer> LoadedModel::tokenizer() const {
+  return checkpoint_->tokenizer;
+}
+
+const std::string& LoadedModel::chat_template() const {
+  return checkpoint_->chat_template;
+}
+
+const GenerationDefaults& LoadedModel::generation_defaults() const {
+  return checkpoint_->generation;
+}
+
+std::size_t LoadedModel::weight_bytes(const Backend& backend) const {
+  const WeightSources& weights = checkpoint_->weights;
+  // Embedding rows are read where the file is mapped.
+  std::size_t bytes = 0;
+  for (const auto& [role, table] : weights.model.rows)
+    bytes += source_bytes(table);
+  bytes += static_cast<std::size_t>(weights.num_vector_elements()) * sizeof(float);
+  for_each_matrix(weights, [&](const WeightSource& matrix) {
+    bytes += backend.packed_bytes(matrix.type, matrix.rows, matrix.cols);
+  });
+  return bytes;
+}
+
+std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const {
+  return Transformer::activation_bytes(checkpoint_->spec, num_rows, num_logit_rows);
+}
+
+std::unique_ptr<Model> LoadedModel::build(Backend& backend,
+                                          const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                                          const PackedCacheOptions& cache) const {
+  const Checkpoint& checkpoint = *checkpoint_;
+  std::uint64_t total = 0;
+  for_each_matrix(checkpoint.weights, [&](const WeightSource& matrix) { total += source_bytes(matrix); });
+  std::uint64_t done = 0;
+  const auto packed = [&](const WeightSource& matrix) {
+    checkpoint.release({matrix.data, source_bytes(matrix)});
+    done += source_bytes(matrix);
+    if (progress) progress(done, total);
+  };
+  if (cache.folder.empty() || backend.packing().empty()) {
+    PackedModel weights = pack_weights(checkpoint.weights, backend, packed, nullptr, nullptr);
+    return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files);
+  }
+  const PackedCache files(cache.folder, packed_identity(checkpoint.weights, backend.packing(), cache.model_version));
+  const auto cached = files.open(checkpoint.weights.num_products());
+  const auto writer = cached ? nullptr : files.create();
+  PackedModel weights = pack_weights(checkpoint.weights, backend, packed, cached.get(), writer.get());
+  if (writer) report_written(files, writer->finish());
+  if (cached) log::info("packed weights are mapped from {}", files.path().string());
+  // The packed weights must live as long as the model.
+  using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const PackedWeights>>;
+  return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend,
+                                       std::make_shared<Owners>(checkpoint.files, cached));
+}
+
+std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,
+                                              std::int64_t served_context) {
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  return std::make_shared<LoadedModel>(is_directory ? read_hf_checkpoint(path, with_text, served_context)
+                                                    : read_gguf_checkpoint(path, with_text, served_context));
+}
+
+}  // namespace quire
