@@ -1,5 +1,4 @@
-// What memory this process may still take: the machine's, or that of the control group (cgroup v2) it runs in. Any
-// thread.
+// The memory that is free for this process: the machine's, or that of its control group (cgroup v2). Any thread.
 #pragma once
 
 #include <cstdint>
