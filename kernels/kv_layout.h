@@ -1,5 +1,5 @@
-// What a model keeps of a sequence between steps, as groups of layers that keep the same. Plain values; any thread.
-// Invariant: a layer with something to keep is in one group and is addressed by (group, index among the group's
+// The state that a model keeps of a sequence between steps, as groups of layers with the same state. Plain values; any
+// thread. Invariant: a layer with something to keep is in one group and is addressed by (group, index among the group's
 // layers); a layer that reads what another one keeps uses that one's address.
 #pragma once
 

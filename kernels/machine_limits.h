@@ -1,4 +1,4 @@
-// What this machine can do at most with a number of compute threads: reading and multiplying, measured. One thread at a
+// The measured peak rates of this machine with a number of compute threads: reading and multiplying. One thread at a
 // time; takes some seconds. Benchmarks compare the kernels with it.
 #pragma once
 

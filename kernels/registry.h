@@ -1,4 +1,4 @@
-// Which backends and ISA levels this build and this machine have; makes one by options. Any thread.
+// The backends and ISA levels of this build and machine; makes a backend from options. Any thread.
 #pragma once
 
 #include <memory>

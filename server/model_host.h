@@ -1,4 +1,4 @@
-// ModelHost: what serves one model, from its files to its engine, in the order in which the parts need each other. As
+// ModelHost: the objects that serve one model, from its files to its engine, in the order of their dependencies. As
 // RunningModel says; step_trace() and the engine's queue belong to the holder of the model.
 #pragma once
 

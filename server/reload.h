@@ -1,5 +1,5 @@
-// Reloader: brings a changed configuration into the running server: all of it, or nothing. Any thread; one reload at a
-// time. ConfigSource: where the configuration comes from, for the server itself does not know files.
+// Reloader: applies a changed configuration to the running server: all of it, or nothing. Any thread; one reload at a
+// time. ConfigSource: reads the configuration for the server, which itself knows no files.
 #pragma once
 
 #include <functional>

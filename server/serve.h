@@ -1,4 +1,4 @@
-// serve(): the daemon's life from its options to its exit code. One thread at a time (main).
+// serve(): runs the daemon, from its options to its exit code. One thread at a time (main).
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// How deeply JSON text nests, told without reading it as JSON. Any thread.
+// The nesting depth of JSON text, computed without parsing it. Any thread.
 #pragma once
 
 #include <cstddef>

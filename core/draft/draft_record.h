@@ -1,4 +1,4 @@
-// DraftRecord: how the drafts of one sequence fared, and when to try again where they failed. Engine thread only.
+// DraftRecord: the acceptance of one sequence's drafts, and when to draft again after failures. Engine thread only.
 // Invariant: a sequence none of whose drafts is ever accepted verifies ten to thirty at first, then one after 16, 32,
 // 64 and 128 tokens, and from then on one in 256.
 #pragma once

@@ -1,6 +1,6 @@
-// Generation: one choice of a request on its way: its sequence, sampler, grammar, and what is to be sent. LiveRequest:
-// a request that has been accepted and not finished. Engine thread only. Invariant: what fails for one generation, its
-// memory included, is thrown or noted here and ends that generation alone.
+// Generation: one choice of a request: its sequence, sampler, grammar, and the event to be sent. LiveRequest: a request
+// that has been accepted and not finished. Engine thread only. Invariant: what fails for one generation, its memory
+// included, is thrown or noted here and ends that generation alone.
 #pragma once
 
 #include <array>

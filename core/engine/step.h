@@ -1,5 +1,6 @@
-// Step: one step on its way from its plan to what is sent. Engine thread only; reused, so that a steady step allocates
-// nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until it is done.
+// Step: one step, from its plan to the events that it sends. Engine thread only; reused, so that a steady step
+// allocates nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until
+// it is done.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,5 @@
-// StepMeter: where the time of steps goes: the phases of each, how long the executor takes, and the rate of work.
-// Engine thread only. With two steps in flight a step's times are its own, and its seconds begin where those of the
-// step before end.
+// StepMeter: measures steps: the time of each phase, the time of the executor, and the rate of tokens. Engine thread
+// only. With two steps in flight a step's times are its own, and its seconds begin where those of the step before end.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// StepTrace: what the engine did in each step, recorded while a trace is asked for. start() and stop(): Any thread.
-// Others: Engine thread only. Otherwise it costs the engine one atomic read per step.
+// StepTrace: records each step of the engine while a trace is active. start() and stop(): Any thread. Others: Engine
+// thread only. Otherwise it costs the engine one atomic read per step.
 #pragma once
 
 #include <array>

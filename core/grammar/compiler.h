@@ -1,6 +1,6 @@
-// GrammarCompiler: turns what a client asks of a generation's text into a Grammar for one vocabulary. Any thread.
-// Invariant: never fails open: what cannot be enforced is refused, with the JSON pointer of the keyword at fault.
-// Compiled grammars are kept by content and shared; compiling is meant for a text thread, never for the engine's.
+// GrammarCompiler: compiles a client's constraint on the text into a Grammar for one vocabulary. Any thread. Invariant:
+// never fails open: what cannot be enforced is refused, with the JSON pointer of the keyword at fault. Compiled
+// grammars are kept by content and shared; compiling is meant for a text thread, never for the engine's.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
-// How much work one grammar may cost, to compile (GrammarLimits, Budget, Refusal) and while a generation follows it
+// Limits of the work of one grammar: to compile it (GrammarLimits, Budget, Refusal) and while a generation follows it
 // (Allowance, Exhausted). One thread at a time. Refusal is thrown inside the compiler only and becomes a Result at
-// GrammarCompiler::compile; Exhausted ends a GrammarState.
-// Invariant: every loop of the compiler that can grow with its input spends from a Budget.
+// GrammarCompiler::compile; Exhausted ends a GrammarState. Invariant: every loop of the compiler that can grow with its
+// input spends from a Budget.
 #pragma once
 
 #include <algorithm>

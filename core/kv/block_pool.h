@@ -1,6 +1,6 @@
-// BlockPool: metadata of every KV block: who refers to it, and the order in which blocks are handed out. Engine thread
-// only. A block is free (nothing in it), cached (unreferenced, its content is kept) or referenced. Cached blocks
-// leave least recently used first; a part of them, those of conversations that came back, leaves after the others.
+// BlockPool: metadata of every KV block: its references, and the order in which blocks are allocated. Engine thread
+// only. A block is free (nothing in it), cached (unreferenced, its content is kept) or referenced. Cached blocks leave
+// least recently used first; a part of them, those of conversations that came back, leaves after the others.
 // Invariants: free + cached + referenced = total; an allocation takes all or nothing; each operation is O(1) per block
 // and allocates no memory.
 #pragma once

@@ -1,9 +1,9 @@
-// KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only.
-// Knows which block holds what, never the numbers in it: copies are returned for the caller to do before the next
-// forward pass. Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a
-// shared one is copied first; a block is found by its content only once that content has been computed; a parent
-// outlives its children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state, of
-// those that keep parts for a window as far as the window before its end is there.
+// KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only. It knows the
+// tokens of each block, never its content: copies are returned for the caller to do before the next forward pass.
+// Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a shared one is
+// copied first; a block is found by its content only once that content has been computed; a parent outlives its
+// children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state, of those that
+// keep parts for a window as far as the window before its end is there.
 #pragma once
 
 #include <algorithm>

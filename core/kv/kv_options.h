@@ -1,4 +1,4 @@
-// What an operator decides about the KV cache. Plain; immutable once given to a KvCache or a memory plan.
+// The settings of the KV cache. Plain; immutable once given to a KvCache or a memory plan.
 #pragma once
 
 #include <cstdint>

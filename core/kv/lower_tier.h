@@ -1,11 +1,11 @@
-// LowerTier: decides what moves between the KV cache and the tiers below it, host memory and disk; a step's executor
-// does it. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted sequence is
-// so swapped out, no more than the blocks that are needed), unless it is cheaper to recompute; what a request could use
-// comes back before it is started, if that is cheaper than computing it. Prices are averages of what was measured; one
-// that is refused falls by a hundredth each time, so that it is tried again. With a block goes its extra: the
-// recurrent state that stands behind it, or its part for windows where that is worth keeping. Invariants: a step moves
-// max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be copied; a node
-// is read once, however many wait for it.
+// LowerTier: decides which blocks move between the KV cache and the tiers below it, host memory and disk; a step's
+// executor moves them. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted
+// sequence is so swapped out, no more than the blocks that are needed), unless it is cheaper to recompute; what a
+// request could use comes back before it is started, if that is cheaper than computing it. Prices are averages of what
+// was measured; one that is refused falls by a hundredth each time, so that it is tried again. With a block goes its
+// extra: the recurrent state that stands behind it, or its part for windows where that is worth keeping. Invariants: a
+// step moves max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be
+// copied; a node is read once, however many wait for it.
 #pragma once
 
 #include <chrono>

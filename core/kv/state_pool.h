@@ -1,7 +1,7 @@
 // StatePool: metadata of every recurrent state: those of running sequences, and snapshots of such states that nodes of
-// the prefix tree keep. Engine thread only. Knows which state is whose, never the numbers in it.
-// Invariants: free + live + snapshots = total; a state that is asked for takes the place of the snapshot that was used
-// least recently where none is free; each operation is O(1) and allocates no memory.
+// the prefix tree keep. Engine thread only. It knows the owner of each state, never its content. Invariants: free +
+// live + snapshots = total; a state that is asked for takes the place of the snapshot that was used least recently
+// where none is free; each operation is O(1) and allocates no memory.
 #pragma once
 
 #include <cstdint>

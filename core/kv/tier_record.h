@@ -1,6 +1,6 @@
-// TierRecord: one KV block as a file: what it holds, where it belongs, its bytes. One thread at a time.
-// A file is written beside its place and moved there whole; whatever a crash leaves is recognised and removed. A record
-// is believed only where its sizes add up and its checksum over all of it is right. Nothing is synced to the disk: a
+// TierRecord: one KV block as a file: its tokens, its place in the tree, its bytes. One thread at a time. A file is
+// written beside its place and moved there whole; whatever a crash leaves is recognised and removed. A record is
+// believed only where its sizes add up and its checksum over all of it is right. Nothing is synced to the disk: a
 // killed process loses nothing that it wrote, and what a power cut tears the checksum finds; a cache is made again.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Request: what a client asked of the engine, complete and validated. Immutable after construction; any thread.
-// OutputEvent and OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: what it has
-// no memory for is its own request's error.
+// Request: one request to the engine, complete and validated. Immutable after construction; any thread. OutputEvent and
+// OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: what it has no memory for is
+// its own request's error.
 #pragma once
 
 #include <chrono>

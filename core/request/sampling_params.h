@@ -1,5 +1,5 @@
-// What a client asked of the choice of each next token. Plain, immutable once in a Request; any thread.
-// Defaults are OpenAI's neutral ones. Ranges are validated where the request is parsed; the sampler trusts them.
+// The parameters by which each next token is sampled. Plain, immutable once in a Request; any thread. Defaults are
+// OpenAI's neutral ones. Ranges are validated where the request is parsed; the sampler trusts them.
 #pragma once
 
 #include <cstdint>

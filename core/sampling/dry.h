@@ -1,5 +1,5 @@
-// DRY: what a token costs because it would continue a repetition of earlier text. Any thread.
-// Source: the sampler of that name by p-e-w (text-generation-webui, 2024).
+// DRY: the penalty of a token that would continue a repetition of earlier text. Any thread. Source: the sampler of that
+// name by p-e-w (text-generation-webui, 2024).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which of two sequences goes first where only one can: for blocks and for a place. Value functions; any thread.
+// The order of two sequences that compete for blocks or for a place. Value functions; any thread.
 #pragma once
 
 #include <cstdint>

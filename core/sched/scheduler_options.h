@@ -1,4 +1,4 @@
-// What an operator decides about the order of work. Plain; immutable once given to a Scheduler.
+// The settings of the scheduler. Plain; immutable once given to a Scheduler.
 #pragma once
 
 #include <algorithm>

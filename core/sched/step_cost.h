@@ -1,6 +1,6 @@
-// StepPrice: what a step costs: a fixed price, and one for each streaming row, prompt token and token of context.
-// StepCost: a StepPrice that is learned from every step that was computed. Engine thread only. No clock of its own:
-// times are arguments. A Kalman filter over the five prices: they drift together, as a machine becomes slower or
+// StepPrice: the predicted time of a step: a fixed price, and one for each streaming row, prompt token and token of
+// context. StepCost: a StepPrice that is learned from every step that was computed. Engine thread only. No clock of its
+// own: times are arguments. A Kalman filter over the five prices: they drift together, as a machine becomes slower or
 // faster, and a little each by itself. Invariant: no price is below zero.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which ISA levels this processor and operating system can run, and their kernel tables. Any thread.
+// The ISA levels that this processor and operating system can run, and their kernel tables. Any thread.
 #pragma once
 
 #include <span>

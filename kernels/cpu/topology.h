@@ -1,4 +1,4 @@
-// Which processors this process may use: affinity, hyper-threads and the container's CPU quota. Any thread.
+// The processors that this process may use: affinity, hyper-threads and the container's CPU quota. Any thread.
 #pragma once
 
 #include <filesystem>

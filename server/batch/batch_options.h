@@ -1,4 +1,4 @@
-// What an operator decides about files and batches. Plain; immutable once given to a server.
+// The settings of files and batches. Plain; immutable once given to a server.
 #pragma once
 
 #include <chrono>

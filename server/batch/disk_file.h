@@ -1,5 +1,5 @@
-// What the store of batches needs of files: lines read in bounded memory, text appended, small files replaced as a
-// whole. Batch thread only. Errors are values: a full disk is none of the process's failures.
+// File access for the store of batches: lines read in bounded memory, text appended, small files replaced as a whole.
+// Batch thread only. Errors are values: a full disk does not end the process.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The flags of every subcommand that computes: which instructions and how many threads. One thread at a time.
+// The flags of every subcommand that computes: the instruction set and the number of threads. One thread at a time.
 #pragma once
 
 #include "kernels/registry.h"

@@ -1,4 +1,4 @@
-// What an WebClient holds of Asio, kept out of its header. Any thread.
+// The Asio members of a WebClient, kept out of its header. Any thread.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>

@@ -1,4 +1,4 @@
-// HttpUrl: where a URL of http or https points, for what this process asks by itself. Value type; any thread.
+// HttpUrl: a parsed URL of http or https, for requests that this process makes. Value type; any thread.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// WebClient: asks an HTTP server for what this process needs of one (a collector, a health check, a benchmark). Each
-// request has a connection of its own, plain or over TLS. Immutable after resolve(); any thread.
+// WebClient: an HTTP client for this process's own requests (a collector, a health check, a benchmark). Each request
+// has a connection of its own, plain or over TLS. Immutable after resolve(); any thread.
 #pragma once
 
 #include <chrono>

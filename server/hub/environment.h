@@ -1,4 +1,4 @@
-// HubEnvironment: what the environment says about a model hub, by the variables of Hugging Face's own programs:
+// HubEnvironment: the settings of a model hub from the environment variables of Hugging Face's own programs:
 // HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE. Value type; any thread.
 #pragma once
 

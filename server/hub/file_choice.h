@@ -1,5 +1,5 @@
-// Which files of a repository a model needs: one GGUF file with its shards, or a Hugging Face directory. Pure
-// functions over the repository's paths; any thread.
+// Chooses the files of a repository that a model needs: one GGUF file with its shards, or a Hugging Face directory.
+// Pure functions over the repository's paths; any thread.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-enum class AccessLog { kOff, kApi, kAll };  // kApi: what was asked of models, and whatever was refused
+enum class AccessLog { kOff, kApi, kAll };  // kApi: requests to models, and all refusals
 
 void log_access(const RequestRecord& record, AccessLog mode);
 

@@ -1,4 +1,4 @@
-// EngineTrace: a window of the engines' steps and of the requests that ended meanwhile, as a file for Perfetto or
+// EngineTrace: records the engines' steps and the requests that end meanwhile, as a file for Perfetto or
 // chrome://tracing (the Trace Event Format). Any thread.
 #pragma once
 

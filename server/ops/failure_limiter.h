@@ -1,6 +1,6 @@
-// FailureLimiter: how often one address may show no valid key. Any thread. A token bucket by address that holds a
-// minute's worth. Invariant: at most kMostAddresses are known; beyond that the ones that are full again are forgotten,
-// and where none is, further addresses share one bucket.
+// FailureLimiter: limits the requests without a valid key from one address. Any thread. A token bucket by address that
+// holds a minute's worth. Invariant: at most kMostAddresses are known; beyond that the ones that are full again are
+// forgotten, and where none is, further addresses share one bucket.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which process listens on a port, as far as /proc shows it to this one. Stateless; any thread.
+// Finds the process that listens on a port, from /proc. Stateless; any thread.
 #pragma once
 
 #include <cstdint>

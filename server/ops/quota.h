@@ -1,7 +1,7 @@
-// QuotaTable: how much each API key has used of what it may. Any thread. Rates are token buckets that hold a minute's
-// worth: a key that was idle may use all of it at once. Prompt tokens are taken before a request is queued, generated
-// ones when it ends, because they are not known earlier; they may leave a debt, which later requests wait for.
-// Lease: one admitted request's share, released when destroyed. One thread at a time. Must not outlive its table.
+// QuotaTable: the use of each API key's quotas. Any thread. Rates are token buckets that hold a minute's worth: a key
+// that was idle may use all of it at once. Prompt tokens are taken before a request is queued, generated ones when it
+// ends, because they are not known earlier; they may leave a debt, which later requests wait for. Lease: one admitted
+// request's share, released when destroyed. One thread at a time. Must not outlive its table.
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// RequestRecord: what is known of one HTTP request once it is over: what the access log, the metrics of keys and the
-// exported spans are made from. Plain value; any thread.
+// RequestRecord: the data of one finished HTTP request, from which the access log, the metrics of keys and the exported
+// spans are made. Plain value; any thread.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// StatusHistory: what the status page draws over time: a point per model and second, kept for a quarter of an hour.
-// Any thread. Times are Unix seconds; a figure without a measurement in its second is NaN.
+// StatusHistory: the history for the status view: a point per model and second, kept for a quarter of an hour. Any
+// thread. Times are Unix seconds; a figure without a measurement in its second is NaN.
 #pragma once
 
 #include <array>

@@ -238,7 +238,7 @@ export class Transcript {
       button("Branch", () => actions.branch(message), { class: "quiet", title: "A new conversation from here" }),
       button("Delete", () => actions.remove(message), { class: "quiet", title: "With all that follows" }));
     tools.querySelectorAll("button").forEach((tool) => tool.setAttribute("aria-label", `${tool.textContent} this message`));
-    footer.append(tools, element("span", { class: "rate" }, rateText(message)));
+    footer.append(element("span", { class: "rate" }, rateText(message)), tools);
   }
 
   #edit(article, message) {

@@ -1,6 +1,6 @@
-// Document: a JSON Schema with its identifiers: which subschema a $ref means, what a subschema's pointer and draft are.
-// One thread at a time while compiling. Invariant: the parsed JSON never changes, so subschemas are known by their
-// address.
+// Document: a JSON Schema with its identifiers: resolves a $ref to its subschema, and knows a subschema's pointer and
+// draft. One thread at a time while compiling. Invariant: the parsed JSON never changes, so subschemas are known by
+// their address.
 #pragma once
 
 #include <memory>

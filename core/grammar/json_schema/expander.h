@@ -1,5 +1,5 @@
-// Expander: what the keywords of a schema demand, as Shapes; the draft decides which keywords count. One thread at a
-// time. Invariant: a keyword is enforced, or known to be an annotation, or refused with its pointer.
+// Expander: turns the keywords of a schema into Shapes; the draft decides which keywords apply. One thread at a time.
+// Invariant: a keyword is enforced, or known to be an annotation, or refused with its pointer.
 #pragma once
 
 #include <functional>

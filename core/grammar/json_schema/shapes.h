@@ -1,6 +1,6 @@
-// Shapes: what a schema demands of a value, by type, as unions of conjunctions; closed under intersection, union and
-// complement, so that allOf, oneOf, not and if are exact. Value types; any thread.
-// Children are not expanded here: they are Literals, subschemas that a value must (or must not) meet.
+// Shapes: the constraints of a schema on a value, by type, as unions of conjunctions; closed under intersection, union
+// and complement, so that allOf, oneOf, not and if are exact. Value types; any thread. Children are not expanded here:
+// they are Literals, subschemas that a value must (or must not) meet.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// CountPlan: how an array can still meet its conditions on how many items are of a kind. Immutable after construction.
-// Invariant: exact; an array that is live() has a way to its end on which every item is of a kind that its place takes.
+// CountPlan: decides how an array can still meet its conditions on the number of items of each kind. Immutable after
+// construction. Invariant: exact; an array that is live() has a way to its end on which every item is of a kind that
+// its place takes.
 #pragma once
 
 #include <cstdint>

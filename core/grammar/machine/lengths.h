@@ -1,5 +1,5 @@
-// Lengths: which numbers of further code points lead from a state of a Dfa to acceptance. Immutable after construction.
-// It decides exactly whether a text bounded by minLength and maxLength can still be completed.
+// Lengths: the numbers of further code points after which a state of a Dfa can accept. Immutable after construction. It
+// decides exactly whether a text bounded by minLength and maxLength can still be completed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// PreparedMemory: bounds what the lexers and grammars of one compiler prepare as texts are followed: rows, profiles and
-// masks, all of which can be made again. Under the one mutex of these grammars (Program::mutex).
+// PreparedMemory: limits the memory of tables that the lexers and grammars of one compiler prepare during generation:
+// rows, profiles and masks, all of which can be computed again. Under the one mutex of these grammars (Program::mutex).
 // Invariant: after trim() no more is held than the bound.
 #pragma once
 

@@ -1,7 +1,7 @@
-// Program: what a grammar compiles to, the fixed tables that every Machine of that grammar reads.
-// Immutable after construction, except that its lexers fill their rows on use (under Program::mutex).
-// Values of JSON are nodes with dynamic object and array frames, so that properties come in any order without a larger
-// grammar; rules of EBNF and the like are one automaton with calls.
+// Program: a compiled grammar: the constant tables that every Machine of that grammar reads. Immutable after
+// construction, except that its lexers fill their rows on use (under Program::mutex). Values of JSON are nodes with
+// dynamic object and array frames, so that properties come in any order without a larger grammar; rules of EBNF and the
+// like are one automaton with calls.
 #pragma once
 
 #include <cstdint>

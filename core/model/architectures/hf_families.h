@@ -1,5 +1,5 @@
-// The Hugging Face side of the architectures: which model types there are, what their configuration says under GGUF's
-// keys, and what their tensors are called. Immutable facts; any thread.
+// The Hugging Face side of the architectures: the model types, their configuration translated to GGUF's keys, and the
+// names of their tensors. Immutable facts; any thread.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a model's layers keep of a sequence between steps, layers that keep the same together. Immutable; any thread.
+// The groups of a model's layers by the state that they keep of a sequence between steps. Immutable; any thread.
 #pragma once
 
 #include <cstdint>

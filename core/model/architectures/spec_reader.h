@@ -1,6 +1,6 @@
-// SpecReader: what a family reads its ModelSpec from: metadata under GGUF's keys, and which tensors there are. One
-// thread at a time. Invariant: a key of the architecture that nothing has read and that is not known to be without
-// effect is refused: a model never computes something else in silence.
+// SpecReader: the source of a family's ModelSpec: metadata under GGUF's keys, and the list of tensors. One thread at a
+// time. Invariant: a key of the architecture that nothing has read and that is not known to be without effect is
+// refused: a model never computes something else in silence.
 #pragma once
 
 #include <optional>

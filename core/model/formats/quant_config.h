@@ -1,4 +1,4 @@
-// QuantConfig: what the quantization_config of a Hugging Face model says about its weights. Immutable; any thread.
+// QuantConfig: the quantization_config of a Hugging Face model, as it applies to the weights. Immutable; any thread.
 // Sources: the transformers library's configuration classes, the compressed-tensors, GPTQ and AutoAWQ formats.
 // Invariant: keys and values that would change what is computed are refused by one line, never ignored.
 #pragma once

@@ -1,4 +1,4 @@
-// What a sentence-transformers directory puts behind its transformer (modules.json). Immutable facts; any thread.
+// The modules of a sentence-transformers directory after its transformer (modules.json). Immutable facts; any thread.
 // Invariant: a module that changes the embedding and is not computed is refused by one line, never left out in silence.
 #pragma once
 

@@ -1,5 +1,5 @@
-// TensorTable: the named tensors of a model's files, GGUF or safetensors, and which of them the model has taken.
-// One thread at a time. Invariant: what take() returns has the shape that was asked for and a type that Quire computes
+// TensorTable: the named tensors of a model's files, GGUF or safetensors, with a mark on those that the model uses. One
+// thread at a time. Invariant: what take() returns has the shape that was asked for and a type that Quire computes
 // with.
 #pragma once
 

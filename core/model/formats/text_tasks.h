@@ -1,5 +1,5 @@
-// TextTasks: what a model's file says of embedding, judging and classifying texts, beside its weights: the texts that
-// stand before an input, the form of a pair, the names of labels. Plain values; any thread.
+// TextTasks: the parts of a model's file for embedding, scoring and classifying texts: the prefixes of inputs, the form
+// of a pair, the names of labels. Plain values; any thread.
 #pragma once
 
 #include <cstdint>

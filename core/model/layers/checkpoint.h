@@ -1,4 +1,5 @@
-// Checkpoint: what a reader of one file format found, ready for LoadedModel. Immutable after construction; any thread.
+// Checkpoint: the result of reading a model in one file format, for LoadedModel. Immutable after construction; any
+// thread.
 #pragma once
 
 #include <filesystem>

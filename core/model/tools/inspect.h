@@ -1,4 +1,4 @@
-// The text of `quire inspect`: what a model's files hold and what serving them would take. Any thread.
+// The text of `quire inspect`: the content of a model's files and the memory that serving them takes. Any thread.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// MemoryPlan: what serving a model will take, decided before anything is allocated. Value types; any thread.
+// MemoryPlan: the memory that serving a model takes, computed before anything is allocated. Value types; any thread.
 // Invariant: a plan that plan_memory returns fits what the machine or the cgroup has left.
 #pragma once
 

@@ -1,4 +1,4 @@
-// /v1/batches: what a client asks of a batch, and the JSON of batches. Batch thread only.
+// /v1/batches: the requests about batches, and the JSON of batches. Batch thread only.
 #pragma once
 
 #include "server/api/batches/files.h"

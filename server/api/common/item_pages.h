@@ -1,5 +1,5 @@
-// What the endpoints that read stored things share: ids in paths, members of query strings, and lists cut into pages as
-// OpenAI's are. Pure functions; any thread.
+// Helpers of the endpoints that read stored items: ids in paths, query strings, and lists in pages as OpenAI's API has
+// them. Pure functions; any thread.
 #pragma once
 
 #include <map>

@@ -1,7 +1,6 @@
-// Operation: one API call after parsing: what it asks of the engine, and how the engine's events become its response.
-// It knows no socket: a driver submits `requests`, feeds the events and writes what comes out. One thread at a time.
-// Call: everything an endpoint knows about the HTTP request it serves. Endpoint: a pure function from there to an
-// Operation.
+// Operation: one API call after parsing: its requests to the engine, and the code that turns the engine's events into
+// its response. It knows no socket: a driver submits `requests`, feeds the events and writes the output. One thread at
+// a time. Call: the data of the HTTP request for its endpoint. Endpoint: a pure function from there to an Operation.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// ServedModel: what the API needs to know of a model that is being served. Immutable after construction; any thread.
+// ServedModel: the data of a served model that the API needs. Immutable after construction; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a call has to look like, once its text has begun, for the model's format to read it: the grammar of a text that
-// is free until then. Pure functions; any thread.
+// The grammar of a text that is free until a tool call begins, which then must have the model's format. Pure functions;
+// any thread.
 #pragma once
 
 #include <optional>

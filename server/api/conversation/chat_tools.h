@@ -1,5 +1,5 @@
-// A chat's tools: what the request offers, how the model is made to call them, and how its text is read back. Any
-// thread.
+// A chat's tools: the tools that the request offers, the constraint that makes the model call them, and the reader of
+// its calls. Any thread.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// From a conversation's typed fields to what the engine computes: its prompt's tokens, its grammar, and how the
-// answer's text is read. Every API of conversations goes through it: constrain, render, place the reasoning, encode,
-// fit. Pure functions; any thread; meant for text threads.
+// Turns a conversation's typed fields into the engine's input: the prompt's tokens, the grammar, and the reader of the
+// answer's text. Every API of conversations goes through it: constrain, render, place the reasoning, encode, fit. Pure
+// functions; any thread; meant for text threads.
 #pragma once
 
 #include <cstdint>

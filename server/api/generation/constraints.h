@@ -1,5 +1,5 @@
-// What a request demands of the shape of its text (response_format, structured_outputs, guided_*, grammar), compiled
-// for the model's vocabulary. Pure functions; any thread; meant for text threads, because compiling takes time.
+// The constraints of a request on its text (response_format, structured_outputs, guided_*, grammar), compiled for the
+// model's vocabulary. Pure functions; any thread; meant for text threads, because compiling takes time.
 #pragma once
 
 #include <memory>

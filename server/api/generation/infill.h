@@ -1,5 +1,5 @@
-// The prompt by which a model is asked for what belongs between two texts. Pure function; any thread; meant for text
-// threads.
+// The prompt of a fill-in-the-middle request: the model writes the text between two texts. Pure function; any thread;
+// meant for text threads.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What Ollama's API says of the models and of the server: /api/tags, /api/ps, /api/show, /api/version; and what
+// Ollama's endpoints about the models and the server: /api/tags, /api/ps, /api/show, /api/version; and what
 // /api/create, /api/copy and /api/push answer: which models are served is the operator's choice. Any thread.
 #pragma once
 

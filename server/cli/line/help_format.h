@@ -1,4 +1,4 @@
-// HelpFormat: how --help looks: defaults beside flags, descriptions wrapped to 100 columns. Immutable; any thread.
+// HelpFormat: the layout of --help: defaults beside flags, descriptions wrapped to 100 columns. Immutable; any thread.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// What is said to a command line that names no command or flag. Pure functions; any thread.
+// The answer to a command line with an unknown command or flag: the nearest name. Pure functions; any thread.
 #pragma once
 
 #include <string>
