@@ -1,5 +1,5 @@
 """An encoder with a rank head in the form of BERT: it reads a question and a text together and says how well the text
-answers it. It inherits nothing; its vocabulary of word pieces is made from the corpus."""
+answers it. It inherits nothing and starts as a count of shared words; its vocabulary of word pieces is made from the corpus."""
 import random
 import re
 from collections import Counter
@@ -18,7 +18,8 @@ SHAPE = Shape(vocab=2048, dim=128, layers=3, kv_heads=4, head_dim=32, ffn=384, c
 CONTROL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNKNOWN, CLS, SEP, MASK = range(5)
 WORD = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
-STEPS = 900
+STEPS = 300
+WORDS = 112  # elements of a hidden state that begin as the word's own
 CANDIDATES = 4  # texts that a question is judged against
 SHARES = [(60, topics), (25, smalltalk), (15, facts)]
 
@@ -30,7 +31,7 @@ def asked_and_answered(seed, index):
         module = rng.choices([m for _, m in SHARES], [share for share, _ in SHARES])[0]
         made = rng.choices([theme for _, theme in module.THEMES], [weight for weight, _ in module.THEMES])[0](rng)
         turns = [m for m in made.get("messages", []) if m["role"] != "system"]
-        if len(turns) > 1 and len(turns[0]["content"]) + len(turns[1]["content"]) < 400:
+        if len(turns) > 1 and len(turns[0]["content"]) + len(turns[1]["content"]) < 220:
             return turns[0]["content"], turns[1]["content"]
 
 
@@ -145,12 +146,53 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         s = SHAPE
-        self.token_embd = Vector(torch.randn(s.vocab, s.dim))
-        self.position_embd = Vector(torch.randn(s.context, s.dim) * 0.1)
-        self.token_types = Vector(torch.randn(2, s.dim) * 0.5)
+        self.token_embd = Vector(torch.randn(s.vocab, s.dim) * 0.3)
+        self.position_embd = Vector(torch.randn(s.context, s.dim) * 0.02)
+        self.token_types = Vector(torch.randn(2, s.dim) * 0.3)
         self.token_embd_norm = LayerNorm(s.dim)
         self.blk = nn.ModuleList(Layer(s) for _ in range(s.layers))
         self.cls = Rank(s.dim)
+        self.begin_with_equal_words()
+
+    @torch.no_grad()
+    def begin_with_equal_words(self):
+        """The start: each word sees itself and its like in the other text, and the score counts words that have one.
+
+        Words lie in the elements below WORDS. WORDS holds which text a word is of, the next what the words that it sees
+        are of, then whether these differ in the first and in the second text, then the shares of such words."""
+        own, seen, found, share = WORDS, WORDS + 1, WORDS + 2, WORDS + 4
+        self.token_embd.weight[:, WORDS:] = 0.0
+        self.position_embd.weight[:, WORDS:] = 0.0
+        self.token_types.weight.zero_()
+        self.token_types.weight[:, own] = torch.tensor([1.5, -1.5])
+        for layer in self.blk:
+            for name in ("attn_output", "ffn_down", "attn_v"):
+                getattr(layer, name).weight.mul_(0.3)
+            for name in ("attn_output", "ffn_down"):
+                getattr(layer, name).weight[WORDS:] = 0.0
+            layer.attn_q.weight.mul_(0.3)
+        first, second = self.blk[0], self.blk[1]
+        first.attn_q.weight.normal_(0.0, 0.12)
+        first.attn_q.weight[:, WORDS:] = 0.0
+        first.attn_k.weight.copy_(first.attn_q.weight)
+        for head in range(SHAPE.heads):
+            at = head * SHAPE.head_dim
+            first.attn_v.weight[at].zero_()
+            first.attn_v.weight[at, own] = 1.0
+            first.attn_output.weight[seen, at] = 1.0 / SHAPE.heads
+        for text, sign in ((0, 1.0), (1, -1.0)):
+            first.ffn_up.weight[text].zero_()
+            first.ffn_up.weight[text, own], first.ffn_up.weight[text, seen] = sign, -sign
+            first.ffn_up.bias[text] = -1.5
+            first.ffn_down.weight[found + text, text] = 0.7
+            second.attn_v.weight[text].zero_()
+            second.attn_v.weight[text, found + text] = 1.0
+            second.attn_output.weight[share + text, text] = 3.0
+        self.cls.weight.mul_(0.3)
+        self.cls.weight[0].zero_()
+        self.cls.weight[0, share:share + 2] = 0.5
+        self.cls.output.weight.mul_(0.3)
+        self.cls.output.weight[0] = 3.0
 
     def new_matrices(self):
         return []
