@@ -42,8 +42,6 @@ else()
 endif()
 quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/|${foreign}" LINK Threads::Threads ${NUMA_LIBRARY})
 include(${PROJECT_SOURCE_DIR}/kernels/isa_flags.cmake)
-# An archive member of its own, which a binary with other levels leaves out.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cpu/levels_x86.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # The GPU backend over the emulator: linked into test programs, never into quire.
 quire_library(quire_emulated FOLDERS kernels/gpu kernels/emulated LINK quire_kernels)
 quire_library(quire_base FOLDERS core/base LINK quire_kernels spdlog::spdlog)

@@ -19,7 +19,6 @@ struct NeonColumns : NeonDot {
   static constexpr int kLanes = 4;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 1;
-  static constexpr int kGemmVecs = 2;
   static constexpr int kSinglePanels = 1;
   static constexpr int kFloatRows = 4;
   static constexpr int kFloatPanels = 1;

@@ -18,6 +18,11 @@ struct NeonDot {
 #else
   static constexpr bool kCentred8 = true;
 #endif
+#ifdef __ARM_FEATURE_DOTPROD
+  static constexpr int kGemmVecs = 2;
+#else
+  static constexpr int kGemmVecs = 1;  // sums of pairs take the registers of the second
+#endif
 
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
   [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, DotStart start,

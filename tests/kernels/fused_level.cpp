@@ -11,7 +11,7 @@ const KernelTable kFusedKernels = make_table("fused");
 
 bool can_run_fused() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("fma");
 #else
   return true;
 #endif
