@@ -1,8 +1,8 @@
 // Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a step that was
 // submitted. Engine thread only. Steps are computed in the order in which they were submitted, each after the moves and
-// copies of its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is reported
-// by Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and the plan
-// stay unchanged until wait() has returned.
+// copies of its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is a
+// DeviceError of Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and
+// the plan stay unchanged until wait() has returned.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ class Ticket {
   virtual ~Ticket() = default;
   // Draws and scores once the rows are computed. At most once, before wait(). The batch is not read after the call.
   virtual void draw(const DrawBatch& batch) QUIRE_REQUIRES(kEngineThread) = 0;
-  // Returns once all of it is done; the output is valid until the next but one step is submitted. Throws what the
-  // device reported.
+  // Returns once all of it is done; the output is valid until the next but one step is submitted. Throws the
+  // DeviceError that the device reported.
   virtual StepOutput& wait() QUIRE_REQUIRES(kEngineThread) = 0;
 };
 
@@ -60,7 +60,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::int64_t depth() const = 0;  // steps that may be in flight at once: 1 or 2
-  // The ticket is valid until the next but one step is submitted.
+  // The ticket is valid until the next but one step is submitted. Throws what fails on the host, memory above all: then
+  // there is no such step, but its moves and copies are done.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
 
   virtual const Model& model() const = 0;
