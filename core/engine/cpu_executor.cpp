@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/device_error.h"
 
 namespace quire {
 
@@ -36,9 +37,11 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStora
   rows_.reserve(max_draws);
 }
 
+// Moves and copies take no memory on the host: what else is thrown than a device's error comes after them.
 Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = nullptr;
   output_.clear();
+  computed_ = {};
   try {
     output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get(), window_storage_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
@@ -48,14 +51,13 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
         case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
       }
     }
-    computed_ = {};
     if (plan.empty()) return *this;
     StepArrays with_storages = arrays;
     with_storages.state_storage = states_.get();
     with_storages.window_storage = window_storage_.get();
     computed_ = model_.forward(with_storages, *storage_);
     note_computed(plan, arrays);
-  } catch (...) {
+  } catch (const DeviceError&) {
     failure_ = std::current_exception();
   }
   return *this;
@@ -77,7 +79,7 @@ void CpuExecutor::draw(const DrawBatch& batch) {
   if (failure_ != nullptr) return;
   try {
     backend_.synchronize();
-  } catch (...) {
+  } catch (const DeviceError&) {
     failure_ = std::current_exception();
     return;
   }

@@ -85,7 +85,8 @@ class Engine::Impl {
 
   // engine_step.cpp, in the order of a step
   bool plan(Step& step, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void submit(Step& step) QUIRE_REQUIRES(kEngineThread);
+  bool submit(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void end_step(Step& step, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
   std::span<std::uint32_t> next_mask(Step& step) QUIRE_REQUIRES(kEngineThread);

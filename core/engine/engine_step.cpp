@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
+#include "kernels/device_error.h"
 
 namespace quire {
 
@@ -18,6 +20,17 @@ std::int64_t prompt_tokens(const StepPlan& plan) {
     count += std::clamp<std::int64_t>(left, 0, entry.num_tokens);
   }
   return count;
+}
+
+// Of the steps in flight, the longest; 0: one of them is not known.
+double longest_prediction(const Step* before, const Step* next) {
+  double longest = 0.0;
+  for (const Step* step : {before, next}) {
+    if (step == nullptr) continue;
+    if (step->plan.predicted_seconds == 0.0) return 0.0;
+    longest = std::max(longest, step->plan.predicted_seconds);
+  }
+  return longest;
 }
 
 }  // namespace
@@ -34,17 +47,17 @@ bool Engine::Impl::step(Clock::time_point now) {
     publish();
     return lower_tier_ != nullptr && lower_tier_->is_moving();
   }
-  stats_.predicted_step_s = next.plan.predicted_seconds;
+  stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   stats_.awaits_others = options_.turns != nullptr ? 1 : 0;
   publish();
   const StepTurns::Turn turn(turns_);
   if (std::exchange(stats_.awaits_others, 0) != 0) publish();
   if (has_next) meter_.end_phase(next.record, StepPhase::kTurn);
-  if (has_next) submit(next);
+  const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
-  if (works && has_next) draw(next);
-  if (works && has_next && executor_->depth() > 1) in_flight_ = &next;
-  if (works && has_next && executor_->depth() == 1) finish(next);
+  if (works && is_submitted) draw(next);
+  if (works && is_submitted && executor_->depth() > 1) in_flight_ = &next;
+  if (works && is_submitted && executor_->depth() == 1) finish(next);
   publish();
   return true;
 }
@@ -76,7 +89,8 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   return true;
 }
 
-void Engine::Impl::submit(Step& step) {
+// False where the host could not: there is no such step, and its requests have ended with that error.
+bool Engine::Impl::submit(Step& step) {
   meter_.note_submitted(step.record);
   step.input.clear();
   step.parts.clear();
@@ -96,11 +110,36 @@ void Engine::Impl::submit(Step& step) {
   arrays.cuts_slices = step.plan.cuts_slices;
   if (step.plan.interruptible && executor_->depth() == 1) arrays.interrupt = &queue.interrupt();
   meter_.end_phase(step.record, StepPhase::kInput);
-  step.ticket = &executor_->submit(step.plan, arrays);
+  const SharedError error = attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+    step.ticket = &executor_->submit(step.plan, arrays);
+    return {};
+  });
+  if (error != nullptr) {
+    end_step(step, error);
+    return false;
+  }
   latest_ = &step;
   // Steps are computed in their order: what the next one may count on is there when it is computed.
   if (executor_->depth() > 1) scheduler_.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
+  return true;
+}
+
+// Its moves and copies are done, its rows will never be computed.
+void Engine::Impl::end_step(Step& step, const SharedError& error) {
+  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, {});
+  forget_drafts(step);
+  scheduler_.abandon(step.plan);
+  Step* const in_flight = std::exchange(latest_, &step);
+  for (StepPart& part : step.parts) {
+    part.generation->fail(error);
+    part.has_news = true;
+  }
+  emit(step);
+  latest_ = in_flight;
+  if (in_flight != nullptr) std::ranges::move(step.ended, std::back_inserter(in_flight->ended));
+  step.parts.clear();
+  step.ended.clear();
 }
 
 // The tokens before those to be drawn are known by now. A generation that has ended since the submission, or continues
@@ -196,7 +235,7 @@ bool Engine::Impl::finish(Step& step) {
   StepOutput* output = nullptr;
   try {
     output = &step.ticket->wait();
-  } catch (const std::exception& error) {
+  } catch (const DeviceError& error) {
     forget_drafts(step);
     if (latest_ != &step) wait_in_vain(*latest_);
     device_failed(error.what());
@@ -210,6 +249,7 @@ bool Engine::Impl::finish(Step& step) {
   if (latest_ == &step) latest_ = nullptr;
   ++stats_.num_plans;
   step.plan.clear();
+  step.parts.clear();
   step.ended.clear();
   return true;
 }

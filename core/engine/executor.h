@@ -1,6 +1,6 @@
 // Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a submitted step.
 // Engine thread only. Steps are computed in the order in which they were submitted, each after the moves and copies of
-// its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is reported by
+// its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is a DeviceError of
 // Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and the plan stay
 // unchanged until wait() has returned.
 #pragma once

@@ -45,7 +45,7 @@ struct Step {
     const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
     parts.reserve(most_parts);
     draws.reserve(most_parts + static_cast<std::size_t>(kMostDraftsOfStep));
-    ended.reserve(most_parts);
+    ended.reserve(2 * most_parts);  // named here, or by the other step in flight
   }
 
   bool names(const Generation& generation) const {
@@ -59,7 +59,7 @@ struct Step {
   std::vector<ScoreRow> scores;
   std::vector<std::vector<std::uint32_t>> masks;  // as many as there were in one step
   Ticket* ticket = nullptr;
-  std::vector<std::unique_ptr<Generation>> ended;  // of those named here, while the step was in flight
+  std::vector<std::unique_ptr<Generation>> ended;  // while it was the latest in flight, of those that a step names
   StepRecord record;
 };
 

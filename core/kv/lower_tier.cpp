@@ -302,8 +302,8 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
     index_.forget_unused(move.node);
   }
   if (!measures_) return;
-  if (bytes_in > 0) follow(load_seconds_, of_block(times.load_s, bytes_in));
-  if (bytes_out > 0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
+  if (bytes_in > 0 && times.load_s > 0.0) follow(load_seconds_, of_block(times.load_s, bytes_in));
+  if (bytes_out > 0 && times.offload_s > 0.0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
 }
 
 // Reads the next blocks from the disk, up to the bytes allowed in flight. False where the very next is not available.

@@ -51,7 +51,7 @@ class LowerTier : public KvCacheListener {
   // Once the step is planned: all that moves with it, in order, into the empty `moves`. It must stay until
   // finish_moves().
   void take_moves(std::vector<BlockMove>& moves);
-  // The step is done, and its moves took so long: what was offloaded is handed to the disk.
+  // The step is done, and its moves took so long (0: not known): what was offloaded is handed to the disk.
   void finish_moves(std::span<const BlockMove> moves, const MoveTimes& times);
 
   // Whether the next begin_step() has something to do without waiting for the disk.

@@ -6,17 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "kernels/device_error.h"
+
 namespace quire::gpu {
 
-class DeviceError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using quire::DeviceError;
 
 // A kernel of the device, for as long as the device lives.
 struct Kernel {

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/model/layers/model.h"
 #include "kernels/backend.h"
+#include "kernels/device_error.h"
 
 namespace quire::test {
 
@@ -109,7 +109,7 @@ class FakeModel : public Model {
     const auto num_wanted = static_cast<std::int64_t>(arrays.logit_rows.size() + arrays.hidden_rows.size());
     num_logit_rows += num_wanted;
     most_logit_rows = std::max(most_logit_rows, num_wanted);
-    if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw std::runtime_error("device lost");
+    if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw DeviceError("device lost");
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
     for (std::size_t row = 0; std::cmp_less(row, end); ++row) {
       storage.tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];

@@ -18,6 +18,7 @@
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
 #include "tests/unit/engine/priced_device.h"
+#include "tests/unit/engine/watched_executor.h"
 
 namespace quire::test {
 
@@ -71,13 +72,18 @@ inline std::unique_ptr<Executor> make_executor(Model& model, Backend& backend, s
                                                const EngineOptions& options,
                                                std::optional<std::uint32_t> deferred_seed = default_deferred_seed(),
                                                std::optional<std::uint32_t> interrupt_seed = {},
-                                               const std::optional<StepPrice>& price = {}) {
+                                               const std::optional<StepPrice>& price = {},
+                                               const OnSubmit& on_submit = {}) {
   auto executor = executor_for(model, backend, std::move(storage), options.scheduler,
                                {.num_states = options.num_states, .num_window_parts = options.num_window_parts});
   if (price) executor = std::make_unique<PricedDevice>(std::move(executor), *price);
-  if (interrupt_seed) return std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
-  if (!deferred_seed) return executor;
-  return std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
+  if (interrupt_seed) {
+    executor = std::make_unique<InterruptedExecutor>(std::move(executor), *interrupt_seed);
+  } else if (deferred_seed) {
+    executor = std::make_unique<DeferredExecutor>(std::move(executor), *deferred_seed);
+  }
+  if (on_submit) executor = std::make_unique<WatchedExecutor>(std::move(executor), on_submit);
+  return executor;
 }
 
 struct HarnessOptions {
@@ -90,6 +96,7 @@ struct HarnessOptions {
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
   std::optional<StepPrice> price = {};                                   // that steps take; absent: the machine's time
+  OnSubmit on_submit = {};                                               // sees each step; what it throws fails there
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -135,7 +142,8 @@ class Harness {
                                                   .block_size = options.block_size,
                                                   .num_kv_heads = 1,
                                                   .head_dim = 1}),
-                             options.engine, options.deferred_seed, options.interrupt_seed, options.price),
+                             options.engine, options.deferred_seed, options.interrupt_seed, options.price,
+                             options.on_submit),
                options.eos, options.engine) {}
 
   std::shared_ptr<KeepingSink> submit(Request request) {

@@ -100,6 +100,29 @@ class FailingGrammar : public Grammar {
   std::vector<std::string>* notes_;
 };
 
+// Allows everything, and notes when what it keeps for a request is destroyed.
+class NotedGrammar : public Grammar {
+ public:
+  explicit NotedGrammar(std::vector<std::string>& notes) : notes_(notes) {}
+  std::unique_ptr<GrammarState> start() const override { return std::make_unique<State>(notes_); }
+
+ private:
+  class State : public GrammarState {
+   public:
+    explicit State(std::vector<std::string>& notes) : notes_(notes) {}
+    ~State() override { notes_.push_back("destroyed"); }
+    void assign(const GrammarState&) override {}
+    void fill_mask(std::span<std::uint32_t> mask) override { std::fill(mask.begin(), mask.end(), ~0U); }
+    bool accept(TokenId) override { return true; }
+    bool finished() const override { return false; }
+    std::span<const TokenId> forced_tokens() override { return {}; }
+
+   private:
+    std::vector<std::string>& notes_;
+  };
+  std::vector<std::string>& notes_;
+};
+
 struct NotedRun {
   std::vector<std::string> notes;
   std::vector<bool> pending_ids;
@@ -144,6 +167,32 @@ TEST_CASE("with two steps in flight masks are made while the next step computes"
   CHECK(run.notes == std::vector<std::string>{"submit 0", "mask", "draw 0", "submit 1", "wait 0", "mask", "draw 1",
                                               "submit 2", "wait 1", "mask", "draw 2", "wait 2"});
   CHECK(run.pending_ids == std::vector<bool>{false, true, true});
+}
+
+TEST_CASE("what a request keeps stays until each step in flight when it ended is done", "[engine]") {
+  std::vector<std::string> notes;
+  FakeBackend backend;
+  FakeModel model;
+  const EngineOptions options;
+  auto storage = backend.allocate_kv({.num_layers = 1, .num_blocks = 64, .block_size = 4});
+  Engine engine(std::make_unique<NotingExecutor>(make_executor(model, backend, std::move(storage), options, 3), notes),
+                std::vector<TokenId>{}, options);
+  // The first is named by steps 0 and 1 alone: when step 2 is planned, its last token is being drawn.
+  std::vector<std::shared_ptr<KeepingSink>> sinks;
+  for (const int max_tokens : {2, 4}) {
+    Request request = request_of(made_tokens(6, max_tokens), max_tokens);
+    request.id = std::to_string(max_tokens);
+    if (max_tokens == 2) request.grammar = std::make_shared<NotedGrammar>(notes);
+    sinks.push_back(std::make_shared<KeepingSink>(1));
+    const auto accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sinks.back()});
+    REQUIRE(accepted);
+  }
+  kEngineThread.assume();
+  while (engine.step(Clock::time_point())) {
+    if (notes.back() == "draw 2") CHECK(sinks[0]->finished());
+  }
+  CHECK(notes == std::vector<std::string>{"submit 0", "draw 0", "submit 1", "wait 0", "draw 1", "submit 2", "wait 1",
+                                          "draw 2", "submit 3", "wait 2", "destroyed", "draw 3", "wait 3"});
 }
 
 TEST_CASE("prices of steps are learned with one step in flight and with two", "[engine]") {
@@ -217,4 +266,48 @@ TEST_CASE("a step that is ended early commits what was computed, and the texts s
       CHECK(cut[i]->choices[choice].prompt_logprobs.size() == whole[i]->choices[choice].prompt_logprobs.size());
     }
   }
+}
+
+TEST_CASE("what fails on the host while a step is submitted ends that step's requests, and is no device's failure",
+          "[engine]") {
+  const bool of_memory = GENERATE(true, false);
+  const auto fail = [of_memory] {
+    if (of_memory) throw std::bad_alloc();
+    throw std::logic_error("broken arrays");
+  };
+  enum class Where { kSubmit, kSubmitOfTwo, kModel };
+  const Where where = GENERATE(Where::kSubmit, Where::kSubmitOfTwo, Where::kModel);
+  int num_left = 3;
+  const auto count_down = [&] {
+    if (--num_left == 0) fail();
+  };
+  HarnessOptions options;
+  options.deferred_seed.reset();
+  if (where == Where::kSubmitOfTwo) options.deferred_seed = 7;
+  if (where != Where::kModel) options.on_submit = [&](const StepPlan&, const StepArrays&) { count_down(); };
+  Harness harness(options);
+  if (where == Where::kModel) harness.model.before_slice = count_down;
+  Request several = request_of(made_tokens(6, 1), 20);
+  several.num_choices = GENERATE(1, 2);
+  const auto failing = harness.submit(several);
+  const auto next = harness.submit(request_of(made_tokens(7, 2), 20));
+  while (num_left > 0)
+    harness.step();
+  const Request waiting = request_of(made_tokens(9, 3), 20);
+  const auto neighbour = harness.submit(waiting);
+  harness.run();
+  for (const auto& sink : {failing, next}) {
+    for (const ChoiceOutput& choice : sink->choices) {
+      REQUIRE(choice.finishes.size() == 1);
+      REQUIRE(choice.finishes[0].error);
+      CHECK(choice.finishes[0].error->code == (of_memory ? "out_of_memory" : "request_failed"));
+    }
+  }
+  CHECK_FALSE(neighbour->choices[0].finishes.at(0).error);
+  Harness other;
+  const auto alone = other.submit(waiting);
+  other.run();
+  CHECK(neighbour->choices[0].tokens == alone->choices[0].tokens);
+  CHECK(harness.engine.healthy());
+  CHECK(harness.engine.stats().num_blocks_used == 0);
 }
