@@ -4,42 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "kernels/check.h"
 
 namespace quire {
 namespace {
-
-// Tiles of an item for each K/V head: enough to reuse a partition's K and V, few enough to share the work out. A kernel
-// that takes several at once prepares K and V for them once.
-constexpr std::int64_t kMinItemTiles = 2;
-constexpr std::int64_t kMaxItemTiles = 8;
-// Units of each thread, where there is work for so many; the last ones decide how long threads wait for each other.
-constexpr std::int64_t kUnitsPerThread = 12;
-// Split sharing pays only while its states are small beside K and V.
-constexpr std::int64_t kMaxSplitQueries = 1 << 19;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// Tokens [begin, end) of a context.
-struct TokenRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context) {
-  TokenRange seen{0, options.causal ? position + 1 : context};
-  if (options.window > 0) {
-    const std::int64_t reach = options.causal ? options.window - 1 : options.window / 2;
-    seen.begin = std::max<std::int64_t>(0, position - reach);
-    if (!options.causal) seen.end = std::min(context, position + reach + 1);
-  }
-  if (options.chunk > 0) seen.begin = std::max(seen.begin, position / options.chunk * options.chunk);
-  return seen;
-}
 
 // Slopes of heads fall by equal factors (arXiv 2108.12409).
 float alibi_slope(float largest_exponent, std::int64_t head, std::int64_t num_heads) {
@@ -49,13 +18,6 @@ float alibi_slope(float largest_exponent, std::int64_t head, std::int64_t num_he
   const double half = std::pow(2.0, -static_cast<double>(largest_exponent) / 2.0 / whole);
   const auto h = static_cast<double>(head);
   return static_cast<float>(h < whole ? std::pow(base, h + 1.0) : std::pow(half, 2.0 * (h - whole) + 1.0));
-}
-
-// Rows of `group` query vectors each for about `queries` of them, as whole tiles where there are enough.
-std::int64_t rows_of_items(std::int64_t queries, std::int64_t group, std::int64_t query_tile) {
-  const std::int64_t rows = std::max<std::int64_t>(1, queries / group);
-  const std::int64_t whole = query_tile / std::gcd(query_tile, group);
-  return rows > whole ? rows / whole * whole : rows;
 }
 
 // Tiles [begin, end) of an item.
@@ -100,7 +62,7 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
             .group = options.num_heads / shape.num_heads,
             .head_dim = shape.key_dim,
             .value_dim = value_dim,
-            .padded_dim = ceil_div(value_dim, 16) * 16,
+            .padded_dim = (value_dim + 15) / 16 * 16,
             .masked = masked};
   // Many heads on one of K and V are work for several threads.
   if (options.value_in_key && call.group % kernel.query_tile == 0) {
@@ -114,66 +76,19 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
 void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                           const AttentionOptions& options, MatrixView out) {
   const Call call = call_of(kv, layer, q, options, out);
-  const AttendKernel& kernel = *call.kernel;
-  const std::int64_t least = std::max(kMinItemTiles, kernel.tiles_together / 2);
-  const std::int64_t most = std::max(kMaxItemTiles, kernel.tiles_together);
-  const std::int64_t item_queries = std::clamp(q.rows * options.num_heads / (kUnitsPerThread * pool_.size()),
-                                               least * kernel.query_tile, most * kernel.query_tile);
-  plan(call, batch, rows_of_items(item_queries, call.group, kernel.query_tile));
+  plan(call, batch);
   if (items_.empty()) return;
-  const auto whole_units = static_cast<std::int64_t>(items_.size()) * call.num_groups;
-  const bool long_context = std::ranges::any_of(items_, [](const Item& item) { return item.partitions > 1; });
-  const bool split = pool_.size() > 1 && long_context && whole_units < 4 * pool_.size() &&
-                     num_states_ * kernel.query_tile <= kMaxSplitQueries;
+  const bool split = pays_to_split(call);
   plan_units(call.num_groups, split);
   prepare_workers(call);
+  if (levels_.size() > 1) {
+    const std::int64_t totals = q.rows * options.num_heads * (call.padded_dim + 2);
+    totals_ = totals_memory_.get<float>(static_cast<std::size_t>(totals));
+  }
   if (split) {
     run_split(call);
   } else {
     run_whole(call);
-  }
-}
-
-void AttentionRunner::plan(const Call& call, const AttentionBatch& batch, std::int64_t max_rows) {
-  items_.clear();
-  num_states_ = 0;
-  for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
-    const std::int64_t begin = batch.query_start[s];
-    const std::int64_t end = batch.query_start[s + 1];
-    const std::int64_t context = batch.context_len[s];
-    for (std::int64_t row = begin; row < end; row += max_rows) {
-      Item item;
-      item.first_row = row;
-      item.num_rows = std::min(max_rows, end - row);
-      item.first_position = context - (end - row);
-      item.context = context;
-      item.block_table = batch.block_tables.data() + batch.block_table_start[s];
-      const TokenRange seen = {seen_by(*call.options, item.first_position, context).begin,
-                               seen_by(*call.options, item.first_position + item.num_rows - 1, context).end};
-      item.first_partition = seen.begin / kPartition;
-      item.partitions = ceil_div(seen.end, kPartition) - item.first_partition;
-      item.tiles = ceil_div(item.num_rows * call.group, call.kernel->query_tile);
-      item.first_state = num_states_;
-      num_states_ += call.num_groups * item.partitions * item.tiles;
-      items_.push_back(item);
-    }
-  }
-}
-
-void AttentionRunner::plan_units(std::int64_t num_groups, bool split) {
-  units_.clear();
-  std::int64_t num_parts = 0;
-  for (const Item& item : items_)
-    num_parts += split ? item.partitions : 1;
-  // As many heads together as leave every thread some units.
-  const std::int64_t together =
-      std::clamp<std::int64_t>(num_groups * num_parts / (2 * pool_.size()), 1, kHeadsTogether);
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    const std::int64_t step = items_[i].tiles == 1 ? together : 1;
-    for (std::int64_t partition = 0; partition < (split ? items_[i].partitions : 1); ++partition) {
-      for (std::int64_t head = 0; head < num_groups; head += step)
-        units_.push_back({static_cast<std::int64_t>(i), head, std::min(step, num_groups - head), partition});
-    }
   }
 }
 
@@ -197,9 +112,16 @@ void AttentionRunner::begin_tile(const Call& call, const Item& item, std::int64_
                                  const SoftmaxState& state) const {
   constexpr float kLog2E = 1.44269504f;
   reset(call, state);
-  if (call.options->sinks == nullptr) return;
   const std::int64_t first = tile * call.kernel->query_tile;
   const std::int64_t count = std::min(call.kernel->query_tile, item.num_rows * call.group - first);
+  for (std::int64_t i = 0; !item.is_first && i < count; ++i) {
+    const std::int32_t row = rows_[static_cast<std::size_t>(item.first + (first + i) / call.group)];
+    const float* total = total_of(call, row, group * call.group + (first + i) % call.group);
+    state.maximum[i] = total[0];
+    state.sum[i] = total[1];
+    std::copy_n(total + 2, call.padded_dim, state.weighted + i * call.padded_dim);
+  }
+  if (!item.is_first || call.options->sinks == nullptr) return;
   for (std::int64_t i = 0; i < count; ++i) {
     state.maximum[i] = call.options->sinks[group * call.group + (first + i) % call.group] * kLog2E;
     state.sum[i] = 1.0f;
@@ -247,10 +169,11 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
   out.queries = queries;
   const float* rows[kMaxQueryTile];
   for (std::int64_t i = 0; i < out.count; ++i) {
-    const std::int64_t row = (first + i) / call.group;
+    const std::int32_t row = rows_[static_cast<std::size_t>(item.first + (first + i) / call.group)];
     const std::int64_t head = group * call.group + (first + i) % call.group;
-    rows[i] = call.q.data + (item.first_row + row) * call.q.stride + head * head_dim;
-    out.visible[i] = seen_by(*call.options, item.first_position + row, item.context).end;
+    rows[i] = call.q.data + row * call.q.stride + head * head_dim;
+    const std::int64_t position = positions_[static_cast<std::size_t>(row)];
+    out.visible[i] = item.shared_tokens > 0 ? item.shared_tokens : seen_by(*call.options, position, item.context).end;
     // Rows come from the caches of the cores that computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
       __builtin_prefetch(rows[i] + d);
@@ -265,7 +188,8 @@ void AttentionRunner::set_mask(const Call& call, const Item& item, std::int64_t 
   const std::int64_t first = tile * call.kernel->query_tile;
   for (std::int64_t i = 0; i < out->count; ++i) {
     const std::int64_t head = group * call.group + (first + i) % call.group;
-    mask->position[i] = item.first_position + (first + i) / call.group;
+    const std::int32_t row = rows_[static_cast<std::size_t>(item.first + (first + i) / call.group)];
+    mask->position[i] = positions_[static_cast<std::size_t>(row)];
     mask->first[i] = seen_by(options, mask->position[i], item.context).begin;
     mask->slope[i] = options.alibi > 0.0f ? alibi_slope(options.alibi, head, options.num_heads) : 0.0f;
   }
@@ -273,15 +197,28 @@ void AttentionRunner::set_mask(const Call& call, const Item& item, std::int64_t 
   out->mask = mask;
 }
 
-void AttentionRunner::write_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
-                                 const SoftmaxState& state) {
+float* AttentionRunner::total_of(const Call& call, std::int64_t row, std::int64_t head) const {
+  return totals_ + (row * call.options->num_heads + head) * (call.padded_dim + 2);
+}
+
+// Results of the last level are written to the operation's output, others kept for the next item of their rows.
+void AttentionRunner::end_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
+                               const SoftmaxState& state) {
   const std::int64_t first = tile * call.kernel->query_tile;
   const std::int64_t count = std::min(call.kernel->query_tile, item.num_rows * call.group - first);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = item.first_row + (first + i) / call.group;
+    const std::int64_t row = rows_[static_cast<std::size_t>(item.first + (first + i) / call.group)];
     const std::int64_t head = group * call.group + (first + i) % call.group;
-    float* out = call.out.data + row * call.out.stride + head * call.value_dim;
-    kernels_.finish(state.weighted + i * call.padded_dim, state.sum[i], call.value_dim, out);
+    const float* weighted = state.weighted + i * call.padded_dim;
+    if (item.shared_tokens == 0) {
+      kernels_.finish(weighted, state.sum[i], call.value_dim,
+                      call.out.data + row * call.out.stride + head * call.value_dim);
+      continue;
+    }
+    float* total = total_of(call, row, head);
+    total[0] = state.maximum[i];
+    total[1] = state.sum[i];
+    std::copy_n(weighted, call.padded_dim, total + 2);
   }
 }
 
@@ -312,7 +249,7 @@ void AttentionRunner::run_heads(const Call& call, const Unit& unit, Worker& work
       kernels_.merge(totals[h], parts[h], item.num_rows * call.group, call.padded_dim);
   }
   for (std::int64_t h = 0; h < unit.num_heads; ++h)
-    write_tile(call, item, unit.first_head + h, 0, totals[h]);
+    end_tile(call, item, unit.first_head + h, 0, totals[h]);
 }
 
 // The tiles of one head to worker.tiles.
@@ -345,18 +282,20 @@ void AttentionRunner::run_tiles(const Call& call, const Unit& unit, Worker& work
     }
   }
   for (std::int64_t t = 0; t < item.tiles; ++t)
-    write_tile(call, item, unit.first_head, t, total(t));
+    end_tile(call, item, unit.first_head, t, total(t));
 }
 
 void AttentionRunner::run_whole(const Call& call) {
-  pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
-    const Unit& unit = units_[static_cast<std::size_t>(index)];
-    if (items_[static_cast<std::size_t>(unit.item)].tiles == 1) {
-      run_heads(call, unit, workers_[static_cast<std::size_t>(worker)]);
-    } else {
-      run_tiles(call, unit, workers_[static_cast<std::size_t>(worker)]);
-    }
-  });
+  for (const Level& level : levels_) {
+    pool_.run(static_cast<std::int64_t>(level.end_unit - level.first_unit), [&](int worker, std::int64_t index) {
+      const Unit& unit = units_[level.first_unit + static_cast<std::size_t>(index)];
+      if (items_[static_cast<std::size_t>(unit.item)].tiles == 1) {
+        run_heads(call, unit, workers_[static_cast<std::size_t>(worker)]);
+      } else {
+        run_tiles(call, unit, workers_[static_cast<std::size_t>(worker)]);
+      }
+    });
+  }
 }
 
 // One partition of a unit, each state to where state_of(group, tile) says.
@@ -389,30 +328,38 @@ void AttentionRunner::run_partition(const Call& call, const Unit& unit, Worker& 
   }
 }
 
+// All partitions of all levels at once, then what they give in order.
 void AttentionRunner::run_split(const Call& call) {
   float* states = states_.get<float>(static_cast<std::size_t>(num_states_ * state_floats(call)));
-  const auto state_of = [&](const Item& item, std::int64_t group, std::int64_t p, std::int64_t tile) {
-    return state_at(call, states, item.first_state + (group * item.partitions + p) * item.tiles + tile);
-  };
   pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {
     const Unit& unit = units_[static_cast<std::size_t>(index)];
     const Item& item = items_[static_cast<std::size_t>(unit.item)];
-    run_partition(call, unit, workers_[static_cast<std::size_t>(worker)],
-                  [&](std::int64_t group, std::int64_t tile) { return state_of(item, group, unit.partition, tile); });
+    run_partition(call, unit, workers_[static_cast<std::size_t>(worker)], [&](std::int64_t group, std::int64_t tile) {
+      return state_at(call, states, item.first_state + (group * item.partitions + unit.partition) * item.tiles + tile);
+    });
   });
-  pool_.run(static_cast<std::int64_t>(items_.size()) * call.num_groups, [&](int worker, std::int64_t unit) {
-    const Item& item = items_[static_cast<std::size_t>(unit / call.num_groups)];
-    const std::int64_t group = unit % call.num_groups;
-    const SoftmaxState total = state_at(call, workers_[static_cast<std::size_t>(worker)].states, 0);
-    const std::int64_t queries = item.num_rows * call.group;
-    for (std::int64_t t = 0; t < item.tiles; ++t) {
-      begin_tile(call, item, group, t, total);
-      const std::int64_t count = std::min(call.kernel->query_tile, queries - t * call.kernel->query_tile);
-      for (std::int64_t p = 0; p < item.partitions; ++p)
-        kernels_.merge(total, state_of(item, group, p, t), count, call.padded_dim);
-      write_tile(call, item, group, t, total);
+  for (const Level& level : levels_) {
+    const auto num_items = static_cast<std::int64_t>(level.end_item - level.first_item);
+    pool_.run(num_items * call.num_groups, [&](int worker, std::int64_t unit) {
+      const Item& item = items_[level.first_item + static_cast<std::size_t>(unit / call.num_groups)];
+      const SoftmaxState total = state_at(call, workers_[static_cast<std::size_t>(worker)].states, 0);
+      merge_parts(call, item, unit % call.num_groups, states, total);
+    });
+  }
+}
+
+void AttentionRunner::merge_parts(const Call& call, const Item& item, std::int64_t group, float* states,
+                                  const SoftmaxState& total) {
+  for (std::int64_t t = 0; t < item.tiles; ++t) {
+    begin_tile(call, item, group, t, total);
+    const std::int64_t count =
+        std::min(call.kernel->query_tile, item.num_rows * call.group - t * call.kernel->query_tile);
+    for (std::int64_t p = 0; p < item.partitions; ++p) {
+      const std::int64_t index = item.first_state + (group * item.partitions + p) * item.tiles + t;
+      kernels_.merge(total, state_at(call, states, index), count, call.padded_dim);
     }
-  });
+    end_tile(call, item, group, t, total);
+  }
 }
 
 }  // namespace quire

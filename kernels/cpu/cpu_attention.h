@@ -1,6 +1,7 @@
 // AttentionRunner: shares paged attention out over the compute threads. One thread at a time.
 // Invariant: the context is cut at multiples of kPartition and partitions are merged in order, independent of the
-// thread; which of the two ways of sharing is taken changes no bit of the result.
+// thread; which of the two ways of sharing is taken changes no bit of the result, nor does what a query attends to
+// together with those of other sequences (SharedContext).
 #pragma once
 
 #include <vector>
@@ -8,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/shared_context.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace quire {
@@ -20,12 +22,14 @@ class AttentionRunner {
            const AttentionOptions& options, MatrixView out);
 
  private:
-  // Some consecutive rows of one sequence; times each K/V head it is a unit of work.
+  // Some rows of one sequence, or of several over what they share; times each K/V head it is a unit of work. Items of a
+  // row follow each other by level: each begins with the result of the one before.
   struct Item {
-    std::int64_t first_row = 0;
+    std::int64_t first = 0;  // of its rows, in rows_
     std::int64_t num_rows = 0;
-    std::int64_t first_position = 0;
     std::int64_t context = 0;
+    std::int64_t shared_tokens = 0;  // behind its last partition, in items of several sequences; 0: of one
+    bool is_first = true;            // of its rows' items
     const std::int32_t* block_table = nullptr;
     std::int64_t first_partition = 0;  // that a row sees some of
     std::int64_t partitions = 0;       // from there on
@@ -67,12 +71,29 @@ class AttentionRunner {
     bool masked;
   };
 
+  // Items and units of one level. Levels run in order.
+  struct Level {
+    std::size_t first_item = 0;
+    std::size_t end_item = 0;
+    std::size_t first_unit = 0;
+    std::size_t end_unit = 0;
+    std::int64_t most_partitions = 0;
+  };
+
   Call call_of(const CpuKvStorage& kv, std::int64_t layer, MatrixView q, const AttentionOptions& options,
                MatrixView out) const;
-  void plan(const Call& call, const AttentionBatch& batch, std::int64_t max_rows);
+  // Which items there are, level by level; then their units.
+  void plan(const Call& call, const AttentionBatch& batch);
+  void plan_rows(const AttentionBatch& batch);
+  void plan_shared(const Call& call, const AttentionBatch& batch, const SharedContext::Group& group);
+  void plan_rest(const Call& call, const AttentionBatch& batch, std::int64_t max_rows);
+  void add_item(const Call& call, Item item);
+  void end_level();
+  bool pays_to_split(const Call& call) const;
   void plan_units(std::int64_t num_groups, bool split);
   void run_whole(const Call& call);
   void run_split(const Call& call);
+  void merge_parts(const Call& call, const Item& item, std::int64_t group, float* states, const SoftmaxState& total);
   template <class StateOf>
   void run_partition(const Call& call, const Unit& unit, Worker& worker, const StateOf& state_of);
   void run_tiles(const Call& call, const Unit& unit, Worker& worker);
@@ -85,11 +106,13 @@ class AttentionRunner {
                  std::int64_t index) const;
   void set_mask(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, TileMask* mask,
                 QueryTile* out) const;
-  void write_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, const SoftmaxState& state);
+  void end_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, const SoftmaxState& state);
+  // A query between two levels.
+  float* total_of(const Call& call, std::int64_t row, std::int64_t head) const;
   std::int64_t state_floats(const Call& call) const;
   SoftmaxState state_at(const Call& call, float* base, std::int64_t index) const;
   void reset(const Call& call, const SoftmaxState& state) const;
-  // What a tile's result is before any partition: nothing, or its heads' sinks.
+  // What a tile's result is before the item's partitions: of the items before, or its heads' sinks, or nothing.
   void begin_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
                   const SoftmaxState& state) const;
   float* queries_at(const Call& call, const Worker& worker, std::int64_t index) const;
@@ -97,11 +120,25 @@ class AttentionRunner {
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
+  SharedContext shared_;
+  std::vector<std::int32_t> rows_;       // of the step in order, then those of items of several sequences
+  std::vector<std::int64_t> positions_;  // of the step's rows
   std::vector<Item> items_;
   std::vector<Unit> units_;
+  std::vector<Level> levels_;
+  float* totals_ = nullptr;
   std::int64_t num_states_ = 0;
   std::vector<Worker> workers_;
   Scratch states_;
+  Scratch totals_memory_;
 };
+
+// Tokens [begin, end) of a context.
+struct TokenRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
 
 }  // namespace quire

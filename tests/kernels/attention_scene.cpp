@@ -65,6 +65,19 @@ AttentionScene::AttentionScene(std::uint32_t seed, Heads heads, KvDType dtype, s
   }
 }
 
+std::int64_t AttentionScene::share(std::size_t sequence, std::size_t earlier, std::int64_t tokens) {
+  Stored& from = sequences_[earlier];
+  Stored& to = sequences_[sequence];
+  const std::int64_t num_blocks = std::min({tokens, from.k.rows, to.k.rows}) / layout_.block_size;
+  std::copy_n(from.blocks.begin(), num_blocks, to.blocks.begin());
+  for (std::int64_t at = 0; at < num_blocks * layout_.block_size; ++at) {
+    std::copy_n(&from.q.at(at, 0), from.q.cols, &to.q.at(at, 0));
+    std::copy_n(&from.k.at(at, 0), from.k.cols, &to.k.at(at, 0));
+    std::copy_n(&from.v.at(at, 0), from.v.cols, &to.v.at(at, 0));
+  }
+  return num_blocks * layout_.block_size;
+}
+
 std::unique_ptr<KvStorage> AttentionScene::make_cache(Backend& backend) const {
   auto kv = backend.allocate_kv(layout_);
   const std::vector<std::byte> stale(kv->block_bytes(), std::byte{0xff});
@@ -130,6 +143,7 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
   const bool is_plain = options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
                         options_.sinks == nullptr && options_.alibi == 0.0f && heads_.values() == heads_.head_dim;
   backend.store_kv(kv, kLayer, batch, k.view(), options_.value_in_key ? MatrixView{} : v.view());
+  if (out.data == nullptr) return;
   if (is_plain) return backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);
   backend.graph()->attention(kv, kLayer, batch, q.view(), options_, out);
 }

@@ -33,10 +33,13 @@ class AttentionScene {
   AttentionScene(std::uint32_t seed, Heads heads, KvDType dtype, std::vector<std::int64_t> lengths,
                  std::int64_t block_size = 16, const AttentionOptions& options = {});
 
+  // The first `tokens` tokens of a sequence, rounded down to whole blocks, become those of an earlier one. Returns how
+  // many they are.
+  std::int64_t share(std::size_t sequence, std::size_t earlier, std::int64_t tokens);
   // A cache in which every byte was written before by someone else, as NaN where the type has one.
   std::unique_ptr<KvStorage> make_cache(Backend& backend) const;
   // Stores K and V of the chunks and computes their attention in one call; rows of `out` in the order of the chunks.
-  // Blocks behind the windows of a chunk's rows are another one's by then.
+  // Blocks behind the windows of a chunk's rows are another one's by then. `out` without data: they are stored only.
   void run(Backend& backend, KvStorage& kv, const std::vector<Chunk>& chunks, MatrixView out);
   std::vector<Chunk> everything() const;
   std::int64_t num_rows(const std::vector<Chunk>& chunks) const;

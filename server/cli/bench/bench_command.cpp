@@ -24,6 +24,7 @@ struct ServeArguments {
   bench::WorkloadOptions workload;
   std::string prompt = "128-512";
   std::string output = "64-128";
+  std::string scenario = "words";
   std::string json_path;
 };
 
@@ -43,6 +44,7 @@ void show_progress(const bench::Progress& progress) {
 void run_serve(ServeArguments& arguments) {
   require_range(arguments.prompt, "--prompt", arguments.workload.prompt_words);
   require_range(arguments.output, "--output", arguments.workload.output_tokens);
+  arguments.workload.scenario = bench::scenario_of(arguments.scenario).value_or(bench::Scenario::kWords);
   const auto workload = bench::plan_workload(arguments.workload);
   const auto records = workload ? bench::run_serve_bench(arguments.run, *workload, show_progress)
                                 : tl::make_unexpected(workload.error());
@@ -69,10 +71,19 @@ void add_bench_serve(CLI::App& bench) {
   serve->add_option("--requests", arguments->workload.num_requests, "Requests in all")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  serve->add_option("--prompt", arguments->prompt, "Words per prompt, N or LOW-HIGH")->capture_default_str();
+  serve
+      ->add_option("--scenario", arguments->scenario,
+                   "What prompts are: words; edit (a text to repeat with changes), agent (turns behind one system "
+                   "text), rag (documents and a question)")
+      ->check(CLI::IsMember({"words", "edit", "agent", "rag"}))
+      ->capture_default_str();
+  serve
+      ->add_option("--prompt", arguments->prompt,
+                   "Words per prompt, N or LOW-HIGH; of a scenario: per text, turn or document")
+      ->capture_default_str();
   serve->add_option("--output", arguments->output, "Tokens per answer, N or LOW-HIGH")->capture_default_str();
   serve->add_option("--shared-prefix", arguments->workload.shared_prefix_words,
-                    "Number of words that begin every prompt alike");
+                    "Number of words that begin every prompt alike; of the system text of agents");
   serve->add_option("--rate", arguments->workload.requests_per_second, "Open loop: Poisson arrivals per second");
   serve->add_option("--trace", arguments->workload.trace,
                     "Open loop: recorded arrivals (Azure .csv, Mooncake .jsonl[.gz])");

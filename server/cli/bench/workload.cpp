@@ -1,5 +1,6 @@
 #include "server/cli/bench/workload.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -120,6 +121,120 @@ Result<std::vector<PlannedRequest>> plan_trace(const WorkloadOptions& options) {
   return plan;
 }
 
+constexpr std::int64_t kLineWords = 12;
+constexpr std::int64_t kSystemWords = 600;  // of agents, where no shared prefix is asked for
+
+std::string_view common_word(Generator& random) {
+  return kCommonWords[std::uniform_int_distribution<std::size_t>(0, kCommonWords.size() - 1)(random)];
+}
+
+// Lines of words behind their numbers.
+std::string numbered_text(Generator& random, std::int64_t num_words) {
+  std::string out;
+  for (std::int64_t line = 1; num_words > 0; ++line, num_words -= kLineWords) {
+    out += std::to_string(line);
+    for (std::int64_t i = 0; i < std::min(num_words, kLineWords); ++i)
+      out.append(" ").append(common_word(random));
+    out += '\n';
+  }
+  return out;
+}
+
+// Words and the numbers of their lines.
+std::int64_t num_tokens_of(std::int64_t num_words) {
+  return num_words + 2 * ((num_words + kLineWords - 1) / kLineWords);
+}
+
+std::vector<PlannedRequest> plan_edits(const WorkloadOptions& options, Generator& random) {
+  std::vector<PlannedRequest> plan;
+  for (std::int64_t i = 0; i < options.num_requests; ++i) {
+    const std::int64_t num_words = draw(random, options.prompt_words);
+    const std::string text = numbered_text(random, num_words);
+    const std::string_view from = common_word(random);
+    plan.push_back({fmt::format("Repeat this text line by line, with every '{}' replaced by '{}'.\n\n{}\nThe text:\n",
+                                from, common_word(random), text),
+                    num_tokens_of(num_words), std::nullopt});
+  }
+  return plan;
+}
+
+std::vector<PlannedRequest> plan_agents(const WorkloadOptions& options, Generator& random) {
+  const std::int64_t num_system = options.shared_prefix_words > 0 ? options.shared_prefix_words : kSystemWords;
+  const std::string system = "You call tools and read what they return. Rules:\n" + numbered_text(random, num_system);
+  const std::int64_t num_agents = (options.num_requests + kAgentTurns - 1) / kAgentTurns;
+  std::vector<std::string> prompts;
+  for (std::int64_t agent = 0; agent < num_agents; ++agent)
+    prompts.push_back(fmt::format("{}\nTask {}: find the {}.\n", system, agent + 1, common_word(random)));
+  std::vector<PlannedRequest> plan;
+  for (std::int64_t turn = 1; turn <= kAgentTurns; ++turn) {
+    for (std::string& prompt : prompts) {
+      prompt += fmt::format("Call {}: read({})\nReturned:\n", turn, common_word(random));
+      prompt += numbered_text(random, draw(random, options.prompt_words));
+      plan.push_back({prompt + "Next call:", draw(random, options.output_tokens), std::nullopt});
+    }
+  }
+  plan.resize(static_cast<std::size_t>(options.num_requests));
+  return plan;
+}
+
+std::vector<PlannedRequest> plan_retrieval(const WorkloadOptions& options, Generator& random) {
+  std::vector<std::string> corpus;
+  std::vector<double> weights;
+  for (std::int64_t i = 1; i <= kRagCorpus; ++i) {
+    corpus.push_back(fmt::format("Document {}:\n{}", i, numbered_text(random, draw(random, options.prompt_words))));
+    weights.push_back(1.0 / static_cast<double>(i));
+  }
+  std::discrete_distribution<std::size_t> popular(weights.begin(), weights.end());
+  std::vector<PlannedRequest> plan;
+  for (std::int64_t i = 0; i < options.num_requests; ++i) {
+    std::vector<std::size_t> chosen;
+    while (std::ssize(chosen) < kRagDocuments) {
+      if (const std::size_t next = popular(random); std::ranges::find(chosen, next) == chosen.end())
+        chosen.push_back(next);
+    }
+    std::string prompt = "Answer from these documents and quote the lines that you use.\n";
+    for (const std::size_t document : chosen)
+      prompt += corpus[document];
+    prompt += fmt::format("Question: which lines name the {}?\nAnswer:\n", common_word(random));
+    plan.push_back({std::move(prompt), draw(random, options.output_tokens), std::nullopt});
+  }
+  return plan;
+}
+
+std::vector<PlannedRequest> plan_words(const WorkloadOptions& options) {
+  Generator generator(options.seed);
+  const std::string shared = draw_words(generator, options.shared_prefix_words);
+  std::vector<PlannedRequest> plan;
+  for (std::int64_t i = 0; i < options.num_requests; ++i) {
+    PlannedRequest request;
+    const std::string own = draw_words(generator, draw(generator, options.prompt_words));
+    request.prompt = shared.empty() ? own : shared + ' ' + own;
+    request.max_tokens = draw(generator, options.output_tokens);
+    plan.push_back(std::move(request));
+  }
+  return plan;
+}
+
+std::vector<PlannedRequest> plan_texts(const WorkloadOptions& options) {
+  Generator random(options.seed);
+  switch (options.scenario) {
+    case Scenario::kEdit: return plan_edits(options, random);
+    case Scenario::kAgent: return plan_agents(options, random);
+    case Scenario::kRag: return plan_retrieval(options, random);
+    case Scenario::kWords: return plan_words(options);
+  }
+  return {};
+}
+
+// A Poisson process.
+void add_arrivals(const WorkloadOptions& options, std::vector<PlannedRequest>& plan) {
+  Generator generator(options.seed ^ 0x9e3779b97f4a7c15U);
+  std::exponential_distribution<double> gap(options.requests_per_second);
+  double arrival = 0;
+  for (PlannedRequest& request : plan)
+    request.arrival_seconds = arrival += gap(generator);
+}
+
 }  // namespace
 
 std::optional<Range> parse_range(const std::string& text) {
@@ -137,24 +252,18 @@ std::optional<Range> parse_range(const std::string& text) {
   return range;
 }
 
+std::optional<Scenario> scenario_of(std::string_view name) {
+  if (name == "words") return Scenario::kWords;
+  if (name == "edit") return Scenario::kEdit;
+  if (name == "agent") return Scenario::kAgent;
+  if (name == "rag") return Scenario::kRag;
+  return std::nullopt;
+}
+
 Result<std::vector<PlannedRequest>> plan_workload(const WorkloadOptions& options) {
   if (!options.trace.empty()) return plan_trace(options);
-  Generator generator(options.seed);
-  const std::string shared = draw_words(generator, options.shared_prefix_words);
-  std::exponential_distribution<double> gap(options.requests_per_second > 0 ? options.requests_per_second : 1.0);
-  double arrival = 0;
-  std::vector<PlannedRequest> plan;
-  for (std::int64_t i = 0; i < options.num_requests; ++i) {
-    PlannedRequest request;
-    const std::string own = draw_words(generator, draw(generator, options.prompt_words));
-    request.prompt = shared.empty() ? own : shared + ' ' + own;
-    request.max_tokens = draw(generator, options.output_tokens);
-    if (options.requests_per_second > 0) {
-      arrival += gap(generator);
-      request.arrival_seconds = arrival;
-    }
-    plan.push_back(std::move(request));
-  }
+  std::vector<PlannedRequest> plan = plan_texts(options);
+  if (options.requests_per_second > 0) add_arrivals(options, plan);
   return plan;
 }
 

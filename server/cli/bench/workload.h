@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/result.h"
@@ -20,7 +21,20 @@ struct Range {
 // "128-512" or "256".
 std::optional<Range> parse_range(const std::string& text);
 
+// What prompts are made of. edit: each has a numbered text of its own, which the answer is to repeat with one word
+// replaced, and has room for. agent: conversations of kAgentTurns turns behind one system text of shared_prefix_words
+// words (0: 600), each prompt being that of the turn before and what a tool returned; turns of the same number come
+// together. rag: each has kRagDocuments of a fixed set of documents, some more often than others, and a question.
+// prompt_words: of an edited text, of what a turn adds, of a document.
+enum class Scenario : std::uint8_t { kWords, kEdit, kAgent, kRag };
+std::optional<Scenario> scenario_of(std::string_view name);
+
+inline constexpr std::int64_t kAgentTurns = 4;
+inline constexpr std::int64_t kRagDocuments = 3;
+inline constexpr std::int64_t kRagCorpus = 24;
+
 struct WorkloadOptions {
+  Scenario scenario = Scenario::kWords;
   std::int64_t num_requests = 128;
   Range prompt_words{128, 512};  // common English words: one token each in the usual vocabularies
   Range output_tokens{64, 128};

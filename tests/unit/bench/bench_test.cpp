@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <set>
 
 #include "core/model/tools/synth_vocab.h"
 #include "core/text/tokenizer_data.h"
@@ -36,6 +39,72 @@ TEST_CASE("the same seed plans the same work, with the shared prefix first") {
   }
   options.seed = 2;
   CHECK((*plan_workload(options))[0].prompt != first[0].prompt);
+}
+
+TEST_CASE("scenarios are planned by their options alone") {
+  for (const Scenario scenario : {Scenario::kEdit, Scenario::kAgent, Scenario::kRag}) {
+    WorkloadOptions options;
+    options.scenario = scenario;
+    options.num_requests = 10;
+    const auto first = *plan_workload(options);
+    const auto second = *plan_workload(options);
+    REQUIRE(first.size() == 10);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      CHECK(first[i].prompt == second[i].prompt);
+      CHECK(first[i].max_tokens == second[i].max_tokens);
+    }
+    options.seed = 2;
+    CHECK((*plan_workload(options))[0].prompt != first[0].prompt);
+  }
+}
+
+TEST_CASE("an edited text has room in its answer") {
+  WorkloadOptions options;
+  options.scenario = Scenario::kEdit;
+  options.num_requests = 5;
+  options.prompt_words = {30, 60};
+  for (const PlannedRequest& request : *plan_workload(options)) {
+    CHECK(request.prompt.find("\n1 ") != std::string::npos);
+    CHECK(request.max_tokens >= 30);
+    CHECK(request.max_tokens <= 70);
+  }
+}
+
+TEST_CASE("each turn of an agent begins with the turn before it, and all with one system text") {
+  WorkloadOptions options;
+  options.scenario = Scenario::kAgent;
+  options.num_requests = 3 * kAgentTurns;
+  options.shared_prefix_words = 40;
+  const auto plan = *plan_workload(options);
+  const std::string system = plan[0].prompt.substr(0, plan[0].prompt.find("Task 1"));
+  CHECK(std::count(system.begin(), system.end(), ' ') >= 40);
+  const std::string end = "Next call:";
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    CHECK(plan[i].prompt.starts_with(system));
+    if (i < 3) continue;
+    const std::string& before = plan[i - 3].prompt;
+    CHECK(plan[i].prompt.starts_with(before.substr(0, before.size() - end.size())));
+  }
+}
+
+TEST_CASE("retrieval finds the same documents again, each once in a prompt") {
+  WorkloadOptions options;
+  options.scenario = Scenario::kRag;
+  options.num_requests = 30;
+  options.prompt_words = {20, 40};
+  std::map<std::string, int> seen;
+  for (const PlannedRequest& request : *plan_workload(options)) {
+    std::set<std::string> own;
+    for (std::size_t at = request.prompt.find("Document "); at != std::string::npos;
+         at = request.prompt.find("Document ", at + 1))
+      own.insert(request.prompt.substr(
+          at, std::min(request.prompt.find("Document ", at + 1), request.prompt.find("Question:")) - at));
+    CHECK(std::ssize(own) == kRagDocuments);
+    for (const std::string& document : own)
+      ++seen[document];
+  }
+  CHECK(std::ssize(seen) <= kRagCorpus);
+  CHECK(std::ranges::any_of(seen, [](const auto& each) { return each.second > 5; }));
 }
 
 TEST_CASE("a prompt of so many words is so many tokens of a synthetic model") {

@@ -1,6 +1,6 @@
 // Memory that is exhausted at any one place of a whole engine while blocks move between its pool, host memory and disk,
 // on the engine's thread or on the disk folder's: at most the request that needed it ends, what is found of the others
-// is right, and the engine goes on and ends as ever.
+// is right, and the engine serves and shuts down as before.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/allocations.h"

@@ -1,0 +1,176 @@
+// Sequences that begin with the same blocks attend to them together: bit for bit as each alone would.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "kernels/cpu/shared_context.h"
+#include "tests/kernels/attention_scene.h"
+#include "tests/kernels/level_backends.h"
+
+namespace quire::test {
+namespace {
+
+bool same_bits(const Matrix& a, const Matrix& b) {
+  return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
+}
+
+std::int64_t pick(std::mt19937& random, std::int64_t first, std::int64_t last) {
+  return std::uniform_int_distribution<std::int64_t>(first, last)(random);
+}
+
+struct SharedScene {
+  Heads heads;
+  KvDType dtype;
+  std::int64_t block_size;
+  AttentionOptions options;
+};
+
+// A tree of sequences, each with the beginning of one before it, and the rows of each that the last call computes.
+struct Tree {
+  AttentionScene scene;
+  std::vector<Chunk> beginnings;
+  std::vector<Chunk> rows;
+};
+
+Tree random_tree(std::uint32_t seed, const SharedScene& shape) {
+  std::mt19937 random(seed);
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = pick(random, 3, 8); i > 0; --i)
+    lengths.push_back(pick(random, 1, 1400));
+  Tree out{AttentionScene(seed, shape.heads, shape.dtype, lengths, shape.block_size, shape.options), {}, {}};
+  std::vector<std::int64_t> shared(lengths.size(), 0);
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const std::int64_t rows = pick(random, 0, 2) == 0 ? pick(random, 1, 40) : 1;
+    out.rows.push_back({s, std::max<std::int64_t>(0, lengths[s] - rows), lengths[s]});
+    if (s == 0 || pick(random, 0, 4) == 0) continue;
+    const auto earlier = static_cast<std::size_t>(pick(random, 0, static_cast<std::int64_t>(s) - 1));
+    const std::int64_t known = std::min(out.rows[earlier].begin, out.rows[s].begin);
+    shared[s] = out.scene.share(s, earlier, std::min(known, pick(random, 200, 1500)));
+  }
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    if (out.rows[s].begin > shared[s]) out.beginnings.push_back({s, shared[s], out.rows[s].begin});
+  }
+  std::shuffle(out.rows.begin(), out.rows.end(), random);
+  return out;
+}
+
+// Results of the last rows, of each sequence those that it has, in calls with the given sequences each.
+std::vector<Matrix> results(Tree& tree, Backend& backend, const std::vector<std::vector<Chunk>>& calls) {
+  const auto kv = tree.scene.make_cache(backend);
+  tree.scene.run(backend, *kv, tree.beginnings, {});
+  std::vector<Matrix> out(tree.rows.size(), Matrix(0, 0));
+  for (const std::vector<Chunk>& call : calls) {
+    Matrix all(tree.scene.num_rows(call), tree.scene.width());
+    tree.scene.run(backend, *kv, call, all.view());
+    std::int64_t row = 0;
+    for (const Chunk& chunk : call) {
+      out[chunk.sequence] = Matrix(chunk.end - chunk.begin, tree.scene.width());
+      Matrix& own = out[chunk.sequence];
+      for (std::int64_t i = 0; i < own.rows; ++i, ++row)
+        std::copy_n(&all.at(row, 0), own.cols, &own.at(i, 0));
+    }
+  }
+  return out;
+}
+
+// The last rows in one call, and in a call of each sequence.
+bool together_as_alone(std::uint32_t seed, const SharedScene& shape, Backend& backend) {
+  Tree tree = random_tree(seed, shape);
+  std::vector<std::vector<Chunk>> alone;
+  for (const Chunk& chunk : tree.rows)
+    alone.push_back({chunk});
+  return std::ranges::equal(results(tree, backend, alone), results(tree, backend, {tree.rows}), same_bits);
+}
+
+// Tables of equal length, and one row of each sequence.
+struct Tables {
+  explicit Tables(const std::vector<std::vector<std::int32_t>>& blocks, std::int32_t block_size) {
+    for (const auto& of : blocks) {
+      tables.insert(tables.end(), of.begin(), of.end());
+      starts.push_back(static_cast<std::int32_t>(tables.size()));
+      contexts.push_back(static_cast<std::int32_t>(of.size()) * block_size);
+      query_start.push_back(static_cast<std::int32_t>(query_start.size()));
+    }
+  }
+  AttentionBatch batch() const { return {query_start, contexts, starts, tables, {}}; }
+  std::vector<std::int32_t> query_start{0}, contexts, starts{0}, tables;
+};
+
+}  // namespace
+
+TEST_CASE("sequences of random trees of beginnings attend together as they do alone") {
+  AttentionOptions capped;
+  capped.softcap = 5.0f;
+  AttentionOptions latent;
+  latent.value_in_key = true;
+  const float any_sink = 0.0f;
+  AttentionOptions with_sinks;
+  with_sinks.sinks = &any_sink;
+  AttentionOptions sloped;
+  sloped.alibi = 8.0f;
+  const SharedScene shapes[] = {
+      {{14, 2, 16}, KvDType::kF16, 16, {}},         {{4, 4, 8}, KvDType::kF32, 32, {}},
+      {{6, 2, 32}, KvDType::kI8, 16, {}},           {{9, 1, 16}, KvDType::kBF16, 48, {}},
+      {{8, 2, 16}, KvDType::kF16, 128, with_sinks}, {{8, 2, 16}, KvDType::kF16, 16, capped},
+      {{16, 1, 48, 32}, KvDType::kF16, 16, latent}, {{8, 4, 16}, KvDType::kI8, 256, sloped},
+  };
+  for (const int threads : {1, 3}) {
+    for (LevelBackend& level : level_backends(threads)) {
+      std::uint32_t seed = 0;
+      for (const SharedScene& shape : shapes) {
+        for (int turn = 0; turn < 2; ++turn) {
+          ++seed;
+          INFO(level.level << ", " << threads << " threads, seed " << seed);
+          CHECK(together_as_alone(seed, shape, *level.backend));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("layers with a window keep to themselves what sequences share") {
+  AttentionOptions window;
+  window.window = 300;
+  AttentionOptions chunk;
+  chunk.chunk = 512;
+  for (LevelBackend& level : level_backends(2)) {
+    for (const AttentionOptions& options : {window, chunk}) {
+      INFO(level.level);
+      CHECK(together_as_alone(7, {{8, 2, 16}, KvDType::kF16, 16, options}, *level.backend));
+    }
+  }
+}
+
+TEST_CASE("groups are found of equal blocks, level by level") {
+  // Blocks of a partition each; the last one holds the row.
+  const Tables tables({{1, 2, 3, 4, 10}, {7, 8, 9, 6, 11}, {1, 2, 3, 5, 12}, {1, 2, 3, 4, 13}, {1, 2, 3, 4}, {7, 14}},
+                      256);
+  const AttentionBatch batch = tables.batch();
+  SharedContext shared;
+  shared.find(batch, 256);
+  REQUIRE(shared.groups().size() == 1);  // two sequences with one partition more are not worth a level
+  const SharedContext::Group& group = shared.groups()[0];
+  CHECK(group.first_partition == 0);
+  CHECK(group.end_partition == 3);
+  auto members = std::vector<std::int32_t>(shared.members(group).begin(), shared.members(group).end());
+  std::ranges::sort(members);
+  CHECK(members == std::vector<std::int32_t>{0, 2, 3, 4});
+  CHECK(shared.num_partitions(0) == 3);
+  CHECK(shared.num_partitions(1) == 0);
+}
+
+TEST_CASE("a longer beginning of some is a group of the next level") {
+  const Tables tables({{1, 2, 3, 4, 5, 20}, {1, 2, 3, 4, 5, 21}, {1, 2, 3, 4, 5, 22}, {1, 2, 30}, {1, 2, 31}}, 256);
+  const AttentionBatch batch = tables.batch();
+  SharedContext shared;
+  shared.find(batch, 256);
+  REQUIRE(shared.groups().size() == 2);
+  CHECK(shared.groups()[0].num_members == 5);
+  CHECK(shared.groups()[0].end_partition == 2);
+  CHECK(shared.groups()[1].num_members == 3);
+  CHECK(shared.groups()[1].level == 1);
+  CHECK(shared.groups()[1].first_partition == 2);
+  CHECK(shared.groups()[1].end_partition == 5);
+}
+
+}  // namespace quire::test
