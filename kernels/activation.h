@@ -9,7 +9,8 @@ namespace quire {
 enum class Nonlinearity : std::uint8_t {
   kNone,
   kSilu,
-  kGelu,
+  kGelu,         // the tanh form
+  kGeluOfError,  // by the error function
   kRelu,
   kReluSquared,
   kSwigluOai,

@@ -31,13 +31,16 @@ struct AttentionOptions {
 
 // Routing of rows to experts, decided row by row; ties go to the lower index.
 struct RouteOptions {
-  enum class Gate : std::uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  // kSparseMixer (arXiv 2409.12136): the softmax of each chosen expert among those whose logit is near its own and that
+  // were not chosen before.
+  enum class Gate : std::uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen, kSparseMixer };
   Gate gate = Gate::kSoftmax;
   std::int64_t num_chosen = 0;
   std::int64_t num_groups = 1;
   std::int64_t num_groups_chosen = 1;
   bool normalise = false;
   float scale = 1.0f;
+  float mixer_share = 0.0f;  // kSparseMixer: a logit is near within this share of the larger of the two magnitudes
   const float* choice_bias = nullptr;   // [experts] added for the choice only
   const float* expert_scale = nullptr;  // [experts] multiplies the weight of each
 };

@@ -61,6 +61,21 @@ void keep_best_groups(const RouteOptions& options, CpuGraphOps::RouteRoom& room)
   }
 }
 
+// In the order of the choice: the nearer logits are of experts that no earlier place has taken.
+void weigh_as_mixer(std::span<const float> logits, const RouteOptions& options, const std::int32_t* ids,
+                    float* weights) {
+  for (std::int64_t n = 0; n < options.num_chosen; ++n) {
+    const float own = logits[static_cast<std::size_t>(ids[n])];
+    float sum = 0.0f;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (std::find(ids, ids + n, static_cast<std::int32_t>(i)) != ids + n) continue;
+      if (own - logits[i] <= options.mixer_share * std::max(std::fabs(logits[i]), own))
+        sum += std::exp(logits[i] - own);
+    }
+    weights[n] = 1.0f / sum;
+  }
+}
+
 void route_row(std::span<const float> logits, const RouteOptions& options, std::int32_t* ids, float* weights,
                CpuGraphOps::RouteRoom& room) {
   using Gate = RouteOptions::Gate;
@@ -75,6 +90,7 @@ void route_row(std::span<const float> logits, const RouteOptions& options, std::
   for (std::int64_t n = 0; n < options.num_chosen; ++n)
     weights[n] = room.gates[static_cast<std::size_t>(ids[n])];
   if (options.gate == Gate::kSoftmaxOfChosen) softmax(weights, options.num_chosen);
+  if (options.gate == Gate::kSparseMixer) weigh_as_mixer(logits, options, ids, weights);
   float sum = 0.0f;
   for (std::int64_t n = 0; n < options.num_chosen; ++n)
     sum += weights[n];

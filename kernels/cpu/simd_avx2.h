@@ -83,8 +83,8 @@ struct Simd {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load64(p)));
   }
   static F load_half_of_e8m0(const std::uint8_t* p) {
-    const __m256i exponent = _mm256_add_epi32(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(1));
-    return mul(_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)), set1(0.25f));
+    const __m256i exponent = _mm256_cvtepu8_epi32(_mm_subs_epu8(load64(p), _mm_set1_epi8(1)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
   }
   static F load_small_e4m3(const std::uint8_t* p) {
     const __m256i magnitude = _mm256_and_si256(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(0x7f));

@@ -50,8 +50,8 @@ struct Simd {
   static F load_u8(const std::uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load128(p))); }
   static void store256(void* p, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
   static F load_half_of_e8m0(const std::uint8_t* p) {
-    const __m512i exponent = _mm512_add_epi32(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(1));
-    return mul(_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23)), set1(0.25f));
+    const __m512i exponent = _mm512_cvtepu8_epi32(_mm_subs_epu8(load128(p), _mm_set1_epi8(1)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23));
   }
   static F load_small_e4m3(const std::uint8_t* p) {
     const __m512i magnitude = _mm512_and_si512(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(0x7f));

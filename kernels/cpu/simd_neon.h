@@ -60,8 +60,8 @@ struct NeonColumns : NeonDot {
   }
   static F load_u8(const std::uint8_t* p) { return vcvtq_f32_u32(widen(load_four(p))); }
   static F load_half_of_e8m0(const std::uint8_t* p) {
-    const uint32x4_t exponent = vaddq_u32(widen(load_four(p)), vdupq_n_u32(1));
-    return mul(vreinterpretq_f32_u32(vshlq_n_u32(exponent, 23)), set1(0.25f));
+    const uint32x4_t exponent = vqsubq_u32(widen(load_four(p)), vdupq_n_u32(1));
+    return vreinterpretq_f32_u32(vshlq_n_u32(exponent, 23));
   }
   static F load_small_e4m3(const std::uint8_t* p) {
     return vreinterpretq_f32_u32(vshlq_n_u32(widen(vand_u8(load_four(p), vdup_n_u8(0x7f))), 20));

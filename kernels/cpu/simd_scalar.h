@@ -70,9 +70,9 @@ struct Simd {
   static F load_u8(const std::uint8_t* p) {
     return map([&](int i) { return static_cast<float>(p[i]); });
   }
-  // Half of an E8M0 scale below 254.
+  // Half of an E8M0 scale; of the codes 0 and 1, below what is normal, zero.
   static F load_half_of_e8m0(const std::uint8_t* p) {
-    return map([&](int i) { return 0.25f * bits_to_float((p[i] + 1u) << 23); });
+    return map([&](int i) { return bits_to_float((p[i] - (p[i] > 0 ? 1u : 0u)) << 23); });
   }
   // The bytes' low seven bits as E4M3 times 2^-120.
   static F load_small_e4m3(const std::uint8_t* p) {

@@ -21,6 +21,25 @@ void check_close(float got, double expected) {
 
 }  // namespace
 
+// By hand: 2.0 is near 2.02 and 1.0 is not; below 2.02, 2.0 has 1.98 near it.
+TEST_CASE("A sparse mixer weighs each choice among the logits near it", "[kernels][graph]") {
+  const auto backend = std::move(level_backends(1).front().backend);
+  Matrix logits(2, 4);
+  const float values[] = {1.0F, 2.0F, 2.02F, 1.98F};
+  const float equal[] = {0.0F, 0.0F, -1.0F, 0.0F};
+  std::copy(values, values + 4, &logits.at(0, 0));
+  std::copy(equal, equal + 4, &logits.at(1, 0));
+  std::vector<std::int32_t> ids(4);
+  std::vector<float> weights(4);
+  const RouteOptions options{.gate = RouteOptions::Gate::kSparseMixer, .num_chosen = 2, .mixer_share = 0.0151F};
+  backend->graph()->route(logits.view(), options, ids, weights);
+  CHECK(ids == std::vector<std::int32_t>{2, 1, 0, 1});
+  check_close(weights[0], 1.0 / (1.0 + std::exp(-0.02)));
+  check_close(weights[1], 1.0 / (1.0 + std::exp(-0.02)));
+  check_close(weights[2], 1.0 / 3.0);
+  check_close(weights[3], 1.0 / 2.0);
+}
+
 TEST_CASE("Routing chooses by biased scores and weighs by the scores themselves", "[kernels][graph]") {
   const auto backend = std::move(level_backends(1).front().backend);
   Matrix logits(1, 4);

@@ -66,8 +66,6 @@ void translate_distilbert(HfTranslation& t) {
   t.set("attention.layer_norm_epsilon", 1e-12);
   t.erase("rope.dimension_count");
   t.config().boolean("sinusoidal_pos_embds");  // the table shows them
-  if (const auto name = t.config().text("activation"); name && !name->starts_with("gelu"))
-    t.config().fail("an 'activation' other than gelu is not supported");
   for (const char* of_training : {"vocab_layer_norm.", "vocab_transform.", "vocab_projector."})
     t.tensors().ignore(of_training);
 }

@@ -35,6 +35,16 @@ void translate_sigmoid_experts(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
 }
 
+// Layer norms under the other norm's name. Experts are weighed as in training, where the choice has jitter.
+void translate_phimoe(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  t.require_integer("num_experts_per_tok", 2);
+  t.set("expert_mixer_jitter", config.number("router_jitter_noise").value_or(0.01));
+  t.set("attention.layer_norm_epsilon", config.number("rms_norm_eps").value_or(1e-5));
+  t.erase("attention.layer_norm_rms_epsilon");
+  config.boolean("lm_head_bias");  // the tensors show it
+}
+
 void translate_minimax(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
   t.require_flag("use_qk_norm", true, true);
@@ -100,7 +110,9 @@ void translate_llama4(HfTranslation& t) {
   t.set("attention.chunked", chunked);
   t.set_integer("attention.chunk_size", config.integer("attention_chunk_size").value_or(0));
   t.set("attention.unit_qk_norm", config.boolean("use_qk_norm").value_or(true));
-  const bool has_temperature = config.boolean("attn_temperature_tuning").value_or(true);
+  // Older files have a number here.
+  const nlohmann::json* tuning = config.find("attn_temperature_tuning");
+  const bool has_temperature = tuning == nullptr || (*tuning != false && *tuning != 0);
   t.set("attention.temperature_scale", has_temperature ? config.number("attn_scale").value_or(0.1) : 0.0);
   t.set_integer("attention.temperature_length", config.integer("floor_scale").value_or(8192));
 }

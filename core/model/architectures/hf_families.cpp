@@ -154,11 +154,14 @@ constexpr std::string_view kGemma4Defaults =
                             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
                                                "rope_theta": 1000000.0}}})";
 constexpr std::string_view kQwenHybridDefaults = R"({"head_dim": 256, "partial_rotary_factor": 0.25})";
+constexpr std::string_view kLlama4Defaults = R"({"attention_chunk_size": 8192, "rope_theta": 500000.0})";
 constexpr std::string_view kGlmDefaults = R"({"partial_rotary_factor": 0.5})";
 constexpr std::string_view kGemmaDefaults = R"({"head_dim": 256, "rope_theta": 10000.0, "rms_norm_eps": 1e-6})";
 constexpr std::string_view kStableLmDefaults = R"({"partial_rotary_factor": 0.25, "layer_norm_eps": 1e-5})";
+constexpr std::string_view kBertDefaults = R"({"hidden_act": "gelu"})";
+constexpr std::string_view kDistilDefaults = R"({"activation": "gelu"})";
 constexpr std::string_view kModernBertDefaults =
-    R"({"global_attn_every_n_layers": 3, "local_attention": 128, "global_rope_theta": 160000.0,
+    R"({"hidden_activation": "gelu", "global_attn_every_n_layers": 3, "local_attention": 128, "global_rope_theta": 160000.0,
         "local_rope_theta": 10000.0, "norm_eps": 1e-5})";
 constexpr std::string_view kCohere2Defaults =
     R"({"rope_theta": 10000.0, "sliding_window": 4096, "logit_scale": 0.0625, "layer_norm_eps": 1e-5})";
@@ -224,6 +227,11 @@ constexpr HfFamily kFamilies[] = {
      .pairs_experts = true,
      .translate = translate_gpt_oss},
     {.model_type = "phi3", .architecture = "phi3", .names = "ffn_up=mlp.gate_up_proj"},
+    {.model_type = "phimoe",
+     .architecture = "phimoe",
+     .names = kMixtralNames,
+     .defaults = R"({"router_jitter_noise": 0.01})",
+     .translate = translate_phimoe},
     {.model_type = "glm4", .architecture = "glm4", .names = kGlmNames, .defaults = kGlmDefaults},
     {.model_type = "glm4_moe",
      .architecture = "glm4moe",
@@ -293,6 +301,7 @@ constexpr HfFamily kFamilies[] = {
      .architecture = "llama4",
      .names = kLlama4Names,
      .column_experts = "feed_forward.experts",
+     .defaults = kLlama4Defaults,
      .translate = translate_llama4},
     {.model_type = "mimo_v2_flash",
      .architecture = "mimo2",
@@ -335,30 +344,35 @@ constexpr HfFamily kFamilies[] = {
      .names = kBertNames,
      .layers = "encoder.layer",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_bert},
     {.model_type = "roberta",
      .architecture = "bert",
      .names = kBertNames,
      .layers = "encoder.layer",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_roberta},
     {.model_type = "xlm-roberta",
      .architecture = "bert",
      .names = kBertNames,
      .layers = "encoder.layer",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_roberta},
     {.model_type = "camembert",
      .architecture = "bert",
      .names = kBertNames,
      .layers = "encoder.layer",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_roberta},
     {.model_type = "distilbert",
      .architecture = "bert",
      .names = kDistilNames,
      .layers = "transformer.layer",
      .activation = "gelu",
+     .defaults = kDistilDefaults,
      .translate = translate_distilbert},
     {.model_type = "nomic_bert",
      .architecture = "nomic-bert",
@@ -371,12 +385,14 @@ constexpr HfFamily kFamilies[] = {
      .names = kJinaV2Names,
      .layers = "encoder.layer",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_jina_v2},
     {.model_type = "xlm-roberta (rotary)",
      .architecture = "jina-bert-v3",
      .names = kJinaV3Names,
      .layers = "encoder.layers",
      .activation = "gelu",
+     .defaults = kBertDefaults,
      .translate = translate_jina_v3},
     {.model_type = "modernbert",
      .architecture = "modern-bert",

@@ -27,10 +27,11 @@ void refuse_step_limits(const HfTranslation& t) {
   for (const char* key : {"time_step_limit", "mamba_dt_limit"}) {
     const json* limit = t.config().find(key);
     if (limit == nullptr) continue;
-    const bool is_open = limit->is_array() && limit->size() == 2 && (*limit)[0].is_number() &&
-                         (*limit)[0].get<double>() == 0.0 &&
-                         ((*limit)[1].is_null() || (*limit)[1].is_string() ||
-                          ((*limit)[1].is_number() && (*limit)[1].get<double>() > 1e30));
+    // Infinity by its name, as null or as newer files write it: {"__float__": "Infinity"}.
+    const bool is_open =
+        limit->is_array() && limit->size() == 2 && (*limit)[0].is_number() && (*limit)[0].get<double>() == 0.0 &&
+        ((*limit)[1].is_null() || (*limit)[1].is_string() || (*limit)[1] == json{{"__float__", "Infinity"}} ||
+         ((*limit)[1].is_number() && (*limit)[1].get<double>() > 1e30));
     if (!is_open) t.config().fail(fmt::format("'{}' that limits the step is not supported", key));
   }
 }

@@ -103,7 +103,7 @@ HfTranslation::HfTranslation(const json& raw, const JsonObject& config, const Hf
 
 std::shared_ptr<const GgufFile> HfTranslation::translate() {
   set("translated", true);
-  check_activation();
+  read_activation();
   check_head();
   copy_common_keys();
   read_layer_types();
@@ -203,13 +203,19 @@ void HfTranslation::copy_common_keys() {
   config_.find("use_bidirectional_attention");
 }
 
-void HfTranslation::check_activation() const {
+// GELU has two forms, which differ by some thousandths: by the error function, as its plain name means, and by a tanh.
+// Gemma's class computes the latter whatever its older files say.
+void HfTranslation::read_activation() {
   std::string name;
-  for (const char* key : {"mlp_hidden_act", "hidden_activation", "hidden_act", "activation_function"}) {
+  for (const char* key : {"mlp_hidden_act", "hidden_activation", "hidden_act", "activation_function", "activation"}) {
     if (const auto own = config_.text(key); own && name.empty()) name = *own;
   }
+  const bool by_error = name == "gelu" || name == "gelu_python";
+  if (by_error && !family_.architecture.starts_with("gemma")) set("exact_gelu", true);
   if (name.empty() || family_.activation.empty()) return;
-  const bool fits = family_.activation == "gelu" ? name.starts_with("gelu") : name == family_.activation;
+  constexpr std::string_view kTanhForms[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate"};
+  const bool is_gelu = by_error || std::ranges::find(kTanhForms, name) != std::end(kTanhForms);
+  const bool fits = family_.activation == "gelu" ? is_gelu : name == family_.activation;
   if (!fits) config_.fail(fmt::format("the activation '{}' is not supported", printable(name)));
 }
 
@@ -296,13 +302,14 @@ void HfTranslation::read_long_rope(const JsonObject& scaling) {
   double original = scaling.number("original_max_position_embeddings").value_or(context);
   original = config_.number("original_max_position_embeddings").value_or(original);
   set("rope.scaling.original_context_length", original);
-  for (const char* key : {"short_mscale", "long_mscale"}) {
-    if (scaling.has(key)) scaling.fail(fmt::format("the RoPE parameter '{}' is not supported", key));
-  }
+  // Factors of the published models, which have the same for both.
+  const auto stated = scaling.number("short_mscale");
+  if (scaling.number("long_mscale") != stated)
+    scaling.fail("a 'long_mscale' other than 'short_mscale' is not supported");
   // Longer contexts sharpen the softmax: sqrt(1 + ln(factor) / ln(original)).
   double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
   factor = factor > 1.0 && original > 1.0 ? std::sqrt(1.0 + std::log(factor) / std::log(original)) : 1.0;
-  set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(factor));
+  set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(stated.value_or(factor)));
 }
 
 // What each layer is, where the configuration lists it.

@@ -58,7 +58,7 @@ class HfTranslation {
   class Metadata;
 
   void copy_common_keys();
-  void check_activation() const;
+  void read_activation();
   void check_head() const;
   void read_rope();
   void read_rope_parameters(const nlohmann::json& raw, const JsonObject& scaling);
@@ -95,6 +95,7 @@ void translate_latent(HfTranslation& translation);
 void translate_glm_lite(HfTranslation& translation);
 void translate_sigmoid_experts(HfTranslation& translation);
 void translate_minimax(HfTranslation& translation);
+void translate_phimoe(HfTranslation& translation);
 void translate_bailing(HfTranslation& translation);
 void translate_ernie_experts(HfTranslation& translation);
 void translate_llama4(HfTranslation& translation);

@@ -17,9 +17,16 @@ void read_phi3(SpecReader& reader, ModelSpec& spec) {
   reader.read_windows(spec, 0);
 }
 
+// Published files name a window as long as their context.
 void read_phimoe(SpecReader& reader, ModelSpec& spec) {
+  if (reader.integer("attention.sliding_window").value_or(0) < spec.config.max_context) reader.read_windows(spec, 0);
   reader.read_experts(spec);
-  renormalise_experts(spec);
+  const auto jitter = reader.number("expert_mixer_jitter");
+  if (!jitter) return renormalise_experts(spec);
+  for (LayerSpec& layer : spec.layers) {
+    layer.feed_forward.route.gate = RouteOptions::Gate::kSparseMixer;
+    layer.feed_forward.route.mixer_share = static_cast<float>(2.0 * *jitter);
+  }
 }
 
 void read_arcee(SpecReader& /*reader*/, ModelSpec& spec) {

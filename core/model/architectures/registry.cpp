@@ -126,6 +126,18 @@ void forget_unused_ropes(ModelSpec& spec) {
   }
 }
 
+void use_exact_gelu(ModelSpec& spec) {
+  const auto exchange = [](Nonlinearity& kind) {
+    if (kind == Nonlinearity::kGelu) kind = Nonlinearity::kGeluOfError;
+  };
+  exchange(spec.classifier_activation);
+  for (LayerSpec& layer : spec.layers) {
+    FeedForwardSpec& ffn = layer.feed_forward;
+    for (ActivationArgs* args : {&ffn.activation, &ffn.expert_activation, &ffn.shared_activation})
+      exchange(args->kind);
+  }
+}
+
 }  // namespace
 
 // Levenshtein's distance.
@@ -158,6 +170,7 @@ ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t ser
   SpecReader reader(file, tensors, std::string(*name), served_context);
   ModelSpec spec = reader.read_plain(row.rope);
   row.read(reader, spec);
+  if (reader.flag("exact_gelu").value_or(false)) use_exact_gelu(spec);
   reader.refuse_unread(row.ignored);
   forget_unused_ropes(spec);
   check_spec(spec, tensors.where());

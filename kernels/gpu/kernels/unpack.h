@@ -157,7 +157,8 @@ QUIRE_DEVICE OutputScales scales_of(Thread& t, const std::byte* strip, int block
   } else if constexpr (F::kScales == ScaleForm::kNibbleHalves) {
     return nibble_scales(t, header, entry, output);
   } else if constexpr (F::kScales == ScaleForm::kPower) {
-    return {0.25f * float_of_bits((byte_at(entry, output) + 1u) << 23)};
+    const std::uint32_t power = byte_at(entry, output);
+    return {float_of_bits((power - (power > 0 ? 1u : 0u)) << 23)};
   } else if constexpr (F::kScales == ScaleForm::kUe4m3Halves) {
     return {0x1p119f * float_of_bits(byte_at(entry, output) << 20),
             0x1p119f * float_of_bits(byte_at(entry, 16 + output) << 20)};

@@ -112,6 +112,14 @@ const std::vector<HfClass> kHfExpertsClasses{
      R"({"num_key_value_heads": 4, "num_experts": 6, "num_experts_per_tok": 2, "norm_topk_prob": false,
            "clip_qkv": null, "output_router_logits": false, "router_aux_loss_coef": 0.01})",
      "model.layers", kHfModel + kHfNorms + kHfAttention + kHfHeadNorms + kHfExperts},
+    {"phimoe", "tiny-phimoe", "eps= leps=0.001 base=10000.0 expert_mixer_jitter=0.2", "",
+     R"({"num_local_experts": 6, "num_experts_per_tok": 2, "router_jitter_noise": 0.2, "input_jitter_noise": 0.01,
+           "attention_bias": true, "lm_head_bias": true, "output_router_logits": false, "router_aux_loss_coef": 0.001,
+           "sliding_window": 131072, "rope_scaling": null})",
+     "model.layers",
+     kHfModel + kHfNorms + kHfAttention +
+         "block_sparse_moe.gate=ffn_gate_inp block_sparse_moe.experts.#.w1=ffn_gate_exps "
+         "block_sparse_moe.experts.#.w3=ffn_up_exps block_sparse_moe.experts.#.w2=ffn_down_exps"},
     {"bailing_moe_v2", "tiny-bailingmoe2", "", "",
      R"({"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_group": 4, "topk_group": 2,
            "first_k_dense_replace": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
@@ -324,14 +332,14 @@ const std::string kHfBertConfig =
 const std::vector<HfClass> kHfEncodersClasses{
     {"nomic_bert", "tiny-nomic-bert", "", "", kHfNomic + R"("activation_function": "swiglu"})", "encoder.layers",
      kHfNomicNames + "mlp.fc11=ffn_up mlp.fc12=ffn_gate mlp.fc2=ffn_down"},
-    {"nomic_bert", "tiny-nomic-bert-moe", "", "",
+    {"nomic_bert", "tiny-nomic-bert-moe", "exact_gelu=true", "",
      kHfNomic + R"("activation_function": "gelu", "num_experts": 6, "moe_top_k": 2, "moe_every_n_layers": 2,
            "moe_normalize_expert_weights": false})",
      "encoder.layers",
      kHfNomicNames +
          "mlp.fc1=ffn_up mlp.fc2=ffn_down mlp.router.layer=ffn_gate_inp mlp.experts.mlp.w1$=F:ffn_up_exps.weight "
          "mlp.experts.mlp.w2$=G:ffn_down_exps.weight"},
-    {"bert", "tiny-jina-bert-v2", "h=4 kv=4 hd=16", "=ffn_up:2*ff,d",
+    {"bert", "tiny-jina-bert-v2", "h=4 kv=4 hd=16 exact_gelu=true", "=ffn_up:2*ff,d",
      R"({"num_key_value_heads": null, "head_dim": null, "rms_norm_eps": null, "rope_theta": null,
            "layer_norm_eps": 0.001, "position_embedding_type": "alibi", "feed_forward_type": "geglu",
            "hidden_act": "gelu", "type_vocab_size": 2, "emb_pooler": "mean"})",
@@ -340,7 +348,7 @@ const std::vector<HfClass> kHfEncodersClasses{
      "attention.self.query=attn_q attention.self.key=attn_k attention.self.value=attn_v "
      "attention.output.dense=attn_output attention.output.LayerNorm=attn_output_norm mlp.gated_layers=ffn_up "
      "mlp.wo=ffn_down mlp.layernorm=layer_output_norm"},
-    {"xlm-roberta", "tiny-jina-bert-v3", "", "",
+    {"xlm-roberta", "tiny-jina-bert-v3", "exact_gelu=true", "",
      R"({"num_key_value_heads": null, "head_dim": null, "rms_norm_eps": null, "rope_theta": null,
            "layer_norm_eps": 0.001, "position_embedding_type": "rotary", "rotary_emb_base": 10000.0,
            "hidden_act": "gelu", "type_vocab_size": 1})",
@@ -348,19 +356,19 @@ const std::vector<HfClass> kHfEncodersClasses{
      "^roberta.embeddings.word_embeddings=token_embd ^roberta.embeddings.token_type_embeddings=token_types "
      "^roberta.emb_ln=token_embd_norm mixer.Wqkv=attn_qkv mixer.out_proj=attn_output norm1=attn_output_norm "
      "norm2=layer_output_norm mlp.fc1=ffn_up mlp.fc2=ffn_down"},
-    {"bert", "tiny-reranker", "", "", kHfBertConfig + R"(, "architectures": ["BertForSequenceClassification"]})",
-     "bert.encoder.layer",
+    {"bert", "tiny-reranker", "exact_gelu=true", "",
+     kHfBertConfig + R"(, "architectures": ["BertForSequenceClassification"]})", "bert.encoder.layer",
      "^bert.embeddings.word_embeddings=token_embd ^bert.embeddings.position_embeddings=position_embd "
      "^bert.embeddings.token_type_embeddings=token_types ^bert.embeddings.LayerNorm=token_embd_norm "
      "^bert.pooler.dense=cls ^classifier=cls.output " +
          kHfBertLayer},
-    {"xlm-roberta", "tiny-reranker", "", "", kHfBertConfig + R"(, "pad_token_id": 1, "max_position_embeddings": 514})",
-     "roberta.encoder.layer",
+    {"xlm-roberta", "tiny-reranker", "exact_gelu=true", "",
+     kHfBertConfig + R"(, "pad_token_id": 1, "max_position_embeddings": 514})", "roberta.encoder.layer",
      "^roberta.embeddings.word_embeddings=token_embd ^roberta.embeddings.position_embeddings=O2:position_embd "
      "^roberta.embeddings.token_type_embeddings=token_types ^roberta.embeddings.LayerNorm=token_embd_norm "
      "^classifier.dense=cls ^classifier.out_proj=cls.output " +
          kHfBertLayer},
-    {"distilbert", "tiny-bert", "leps=0.000000000001", "=^position_embd:ctx,d",
+    {"distilbert", "tiny-bert", "leps=0.000000000001 exact_gelu=true", "=^position_embd:ctx,d",
      R"({"num_hidden_layers": null, "hidden_size": null, "num_attention_heads": null, "intermediate_size": null,
            "num_key_value_heads": null, "head_dim": null, "rms_norm_eps": null, "rope_theta": null,
            "hidden_act": null, "activation": "gelu", "dim": 64, "n_layers": 4, "n_heads": 4, "hidden_dim": 96})",
@@ -369,9 +377,9 @@ const std::vector<HfClass> kHfEncodersClasses{
      "^distilbert.embeddings.LayerNorm=token_embd_norm attention.q_lin=attn_q attention.k_lin=attn_k "
      "attention.v_lin=attn_v attention.out_lin=attn_output sa_layer_norm=attn_output_norm ffn.lin1=ffn_up "
      "ffn.lin2=ffn_down output_layer_norm=layer_output_norm"},
-    {"modernbert", "tiny-modern-bert", "", "", kHfModern + "}", "model.layers", kHfModernNames},
-    {"modernbert", "tiny-modern-reranker", "", "", kHfModern + R"(, "classifier_pooling": "mean"})", "model.layers",
-     kHfModernNames + "^head.dense=cls ^head.norm=cls.norm ^classifier=cls.output"},
+    {"modernbert", "tiny-modern-bert", "exact_gelu=true", "", kHfModern + "}", "model.layers", kHfModernNames},
+    {"modernbert", "tiny-modern-reranker", "exact_gelu=true", "", kHfModern + R"(, "classifier_pooling": "mean"})",
+     "model.layers", kHfModernNames + "^head.dense=cls ^head.norm=cls.norm ^classifier=cls.output"},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/result.h"
+#include "core/model/layers/checkpoint.h"
 #include "core/model/layers/loaded_model.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/family_judge.h"
@@ -88,5 +89,23 @@ TEST_CASE("A head that is neither stored nor tied is refused", "[model][hf]") {
     config["architectures"] = {"Exaone4ForCausalLM"};
     rewrite(of, made, config);
     CHECK_THROWS_WITH(open_model(made.directory, false), Catch::Contains("there is no tensor 'lm_head.weight'"));
+  }
+}
+
+TEST_CASE("The name of GELU says which of its forms is computed", "[model][hf]") {
+  for (const HfClass& of : hf_classes()) {
+    if (of.model_type != "distilbert" && of.model_type != "modernbert") continue;
+    const std::string key = of.model_type == "distilbert" ? "activation" : "hidden_activation";
+    const Made made(of);
+    json config = hf_config(of);
+    const auto kind_of = [&](const char* name) {
+      config[key] = name;
+      rewrite(of, made, config);
+      return read_hf_checkpoint(made.directory, false).spec.layers.at(0).feed_forward.activation.kind;
+    };
+    CHECK(kind_of("gelu") == Nonlinearity::kGeluOfError);
+    for (const char* name : {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"})
+      CHECK(kind_of(name) == Nonlinearity::kGelu);
+    CHECK_THROWS_WITH(kind_of("gelu_10"), Catch::Contains("the activation 'gelu_10' is not supported"));
   }
 }

@@ -86,6 +86,15 @@ TEST_CASE("LongRoPE's attention factor follows from the contexts", "[model][hf]"
   CHECK(phi->get_int("phi3.rope.scaling.original_context_length") == 4096);
 }
 
+TEST_CASE("PhiMoE states LongRoPE's factor for short and long contexts", "[model][hf]") {
+  const std::string config = R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+      "intermediate_size": 96, "num_experts_per_tok": 2, "max_position_embeddings": 131072,
+      "rope_scaling": {"type": "longrope", "original_max_position_embeddings": 4096, "short_factor": [1.0],
+      "long_factor": [1.0], "short_mscale": 1.25, "long_mscale": )";
+  CHECK(translated("phimoe", config + "1.25}}")->get_float("phimoe.rope.scaling.attn_factor") == 1.25);
+  CHECK_THROWS_WITH(translated("phimoe", config + "1.5}}"), Catch::Contains("'long_mscale'"));
+}
+
 TEST_CASE("A rotation that is not understood is refused", "[model][hf]") {
   const auto with = [](const std::string& scaling) { return translated("mistral", kMistral + scaling + "}"); };
   CHECK_THROWS_WITH(with(R"({"rope_type": "yarn", "factor": 2.0, "alpha": 1000})"),

@@ -32,6 +32,7 @@ double activated(const ActivationArgs& args, double gate, double up) {
       const double inner = std::sqrt(2.0 / std::numbers::pi) * (gate + 0.044715 * gate * gate * gate);
       return 0.5 * gate * (1.0 + std::tanh(inner)) * up;
     }
+    case Nonlinearity::kGeluOfError: return 0.5 * gate * std::erfc(-gate / std::numbers::sqrt2) * up;
     case Nonlinearity::kRelu: return std::max(gate, 0.0) * up;
     case Nonlinearity::kReluSquared: return std::pow(std::max(gate, 0.0), 2.0) * up;
     case Nonlinearity::kSwigluOai: {
@@ -84,7 +85,7 @@ namespace {
 
 std::vector<double> probabilities(RouteOptions::Gate gate, const std::vector<double>& logits) {
   std::vector<double> out = logits;
-  if (gate == RouteOptions::Gate::kSoftmaxOfChosen) return out;
+  if (gate == RouteOptions::Gate::kSoftmaxOfChosen || gate == RouteOptions::Gate::kSparseMixer) return out;
   const double largest = *std::ranges::max_element(logits);
   double sum = 0.0;
   for (double& value : out)
@@ -111,6 +112,19 @@ void leave_groups(const RouteOptions& route, std::vector<double>& scores) {
                 -std::numeric_limits<double>::infinity());
 }
 
+// The softmax among the logits that are near the chosen one, of those that are not ahead of it.
+double mixed_weight(const RouteOptions& route, const std::vector<double>& logits, const std::vector<std::size_t>& order,
+                    std::size_t place) {
+  const double best = logits[order[place]];
+  double sum = 0.0;
+  for (std::size_t i = place; i < order.size(); ++i) {
+    const double logit = logits[order[i]];
+    const double distance = (best - logit) / std::max(std::fabs(logit), best);
+    if (!(distance > static_cast<double>(route.mixer_share))) sum += std::exp(logit - best);
+  }
+  return 1.0 / sum;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::size_t, double>> routed(const RouteOptions& route, const std::vector<double>& logits,
@@ -128,6 +142,7 @@ std::vector<std::pair<std::size_t, double>> routed(const RouteOptions& route, co
   for (std::size_t i = 0; i < static_cast<std::size_t>(route.num_chosen); ++i) {
     double weight = weights[order[i]];
     if (route.gate == RouteOptions::Gate::kSoftmaxOfChosen) weight = std::exp(weight - logits[order[0]]);
+    if (route.gate == RouteOptions::Gate::kSparseMixer) weight = mixed_weight(route, logits, order, i);
     chosen.emplace_back(order[i], weight);
     sum += weight;
   }

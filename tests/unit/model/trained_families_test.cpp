@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/model/checkpoint.h"
-#include "core/model/loaded_model.h"
+#include "core/model/layers/checkpoint.h"
+#include "core/model/layers/loaded_model.h"
 #include "tests/support/material.h"
 #include "tests/unit/model/model_runner.h"
 #include "tests/unit/model/spec_reference.h"
