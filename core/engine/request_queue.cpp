@@ -91,8 +91,12 @@ void RequestQueue::abort(std::string request_id, std::optional<std::int32_t> cho
   arrived_.notify_one();
 }
 
+RequestQueue::RequestQueue(const QueueOptions& options)
+    : options_(options),
+      shutting_down_(std::make_shared<const Error>(server_draining("The server is shutting down."))) {}
+
 void RequestQueue::close() {
-  close(std::make_shared<const Error>(server_draining("The server is shutting down.")));
+  close(shutting_down_);
 }
 
 void RequestQueue::close(SharedError reason) {

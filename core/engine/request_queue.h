@@ -78,7 +78,7 @@ struct Abort {
 
 class RequestQueue {
  public:
-  explicit RequestQueue(const QueueOptions& options) : options_(options) {}
+  explicit RequestQueue(const QueueOptions& options);
   ~RequestQueue() { submissions_.clear(); }  // their tickets come back while there is a queue to take them
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
@@ -136,6 +136,8 @@ class RequestQueue {
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   ServiceRate rate_;
+  // Made beforehand: shutting down takes no memory.
+  const SharedError shutting_down_;
   SharedError closed_;
   std::optional<std::map<std::string, double>> key_weights_;
   bool woken_ = false;

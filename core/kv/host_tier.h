@@ -25,6 +25,7 @@ class HostTier {
   bool contains(PrefixNode node) const { return order_.contains(node); }
   const BlockPayload& payload(PrefixNode node) const { return payloads_.at(node); }  // of a node that is here
 
+  std::int64_t max_bytes() const { return max_bytes_; }
   std::int64_t num_bytes() const { return order_.num_bytes(); }
   std::int64_t num_blocks() const { return order_.size(); }
 

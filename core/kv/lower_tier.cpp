@@ -392,12 +392,16 @@ void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   }
 }
 
+std::int64_t LowerTier::token_bytes(PrefixNode node) const {
+  return static_cast<std::int64_t>(index_.tokens(node).size_bytes());
+}
+
 // In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
-void LowerTier::keep_below(PrefixNode node) {
+void LowerTier::keep_below(PrefixNode node, bool uses_host) {
   if (!index_.is_full(node)) return;
   const bool with_extra = extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
   const std::int64_t num_bytes = payload_bytes(with_extra);
-  const bool to_host = host_ != nullptr && !is_on_host(node, with_extra);
+  const bool to_host = uses_host && host_ != nullptr && !is_on_host(node, with_extra);
   const bool is_on_its_way =
       outgoing_.contains(node) || (disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node));
   const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_extra) && can_write(num_bytes);
@@ -435,19 +439,24 @@ void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, bool to
     index_.set_below(leaving, TierKind::kHost, false);
     index_.forget_unused(leaving);
   };
-  const auto token_bytes = static_cast<std::int64_t>(index_.tokens(node).size_bytes());
-  const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes, content, left);
+  const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes(node), content, left);
   index_.set_below(node, TierKind::kHost, is_kept);
 }
 
 // Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
-// blocks at once finds them clean.
+// blocks at once finds them clean. In the host tier no more than fit into it: they would push each other out in every
+// step, and an idle engine would never come to rest.
 void LowerTier::clean_oldest() {
   const BlockPool& pool = kv_.pool();
   if (pool.num_free() > pool.num_blocks() / 8) return;
+  std::int64_t host_room = host_ != nullptr ? host_->max_bytes() : std::numeric_limits<std::int64_t>::max();
   BlockId block = pool.oldest_cached();
   for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
-    if (!pool.is_forgettable(block)) keep_below(index_.node_of(block));
+    if (!pool.is_forgettable(block)) {
+      const PrefixNode node = index_.node_of(block);
+      host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
+      keep_below(node, host_room >= 0);
+    }
     block = pool.next_cached(block);
   }
 }

@@ -114,6 +114,7 @@ class LowerTier : public KvCacheListener {
   void move_due_copies();
   void move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk);
   std::int64_t payload_bytes(bool with_extra) const { return with_extra ? block_bytes_ + extra_bytes_ : block_bytes_; }
+  std::int64_t token_bytes(PrefixNode node) const;
   // Of what took so long for so many bytes.
   double of_block(double seconds, std::int64_t num_bytes) const {
     return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
@@ -129,7 +130,7 @@ class LowerTier : public KvCacheListener {
   void refuse_disk(const Restore& restore);
   void receive();
   void drop_unwanted();
-  void keep_below(PrefixNode node);
+  void keep_below(PrefixNode node, bool uses_host = true);
   void clean_oldest();
 
   KvCache& kv_;

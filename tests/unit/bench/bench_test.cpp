@@ -63,7 +63,8 @@ TEST_CASE("an edited text has room in its answer") {
   options.scenario = Scenario::kEdit;
   options.num_requests = 5;
   options.prompt_words = {30, 60};
-  for (const PlannedRequest& request : *plan_workload(options)) {
+  const auto plan = *plan_workload(options);
+  for (const PlannedRequest& request : plan) {
     CHECK(request.prompt.find("\n1 ") != std::string::npos);
     CHECK(request.max_tokens >= 30);
     CHECK(request.max_tokens <= 70);
@@ -93,7 +94,8 @@ TEST_CASE("retrieval finds the same documents again, each once in a prompt") {
   options.num_requests = 30;
   options.prompt_words = {20, 40};
   std::map<std::string, int> seen;
-  for (const PlannedRequest& request : *plan_workload(options)) {
+  const auto plan = *plan_workload(options);
+  for (const PlannedRequest& request : plan) {
     std::set<std::string> own;
     for (std::size_t at = request.prompt.find("Document "); at != std::string::npos;
          at = request.prompt.find("Document ", at + 1))
