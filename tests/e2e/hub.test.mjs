@@ -178,7 +178,7 @@ test("a killed pull continues where it ended", async () => {
   assert.deepEqual(blobs("owner/several").filter((name) => !name.endsWith(".incomplete")), []);
   assert.ok(!existsSync(join(folder_of("owner/several"), "snapshots")), "no snapshot has a file that is not whole");
   const listed = await quire(["models"]);
-  assert.match(listed.stdout, /owner\/several: 117\.2 KiB of a download that did not end/);
+  assert.match(listed.stdout, /owner\/several: 117\.2 KiB of an unfinished download/);
   hub.release();
   hub.requests = [];
   assert.deepEqual(readFileSync(await pulled("owner/several:q8_0")), content("q8_0"));
