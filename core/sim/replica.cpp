@@ -133,34 +133,21 @@ void Replica::end_step() {
   for (std::size_t i = 0; i < plan_.entries.size(); ++i)
     report_.num_computed_tokens += output_.of(plan_, i).num_computed;
   if (options_.max_drafts > 0) verify_drafts();
-  note_draws();
   scheduler_.commit(plan_, output_);
   for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
     auto& live = static_cast<Live&>(*plan_.entries[i].sequence);
+    if (live.num_computed < live.num_tokens()) continue;
     // The last of them may end it.
-    for (std::int64_t left = num_drawn_[i]; left > 0; --left)
+    for (std::int64_t left = 1 + output_.of(plan_, i).num_accepted; left > 0; --left)
       take_token(live);
   }
 }
 
-// A recurrent state that went over a wrong draft is put back at the commit; what the step drew is known all the same.
-void Replica::note_draws() {
-  num_drawn_.clear();
-  for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
-    const StepEntry& entry = plan_.entries[i];
-    const EntryOutput done = output_.of(plan_, i);
-    const std::int64_t end = entry.sequence->num_computed + std::min(done.num_computed, entry.num_known());
-    num_drawn_.push_back(end < entry.sequence->num_tokens() ? 0 : 1 + done.num_accepted);
-  }
-}
-
 void Replica::propose_drafts() {
-  if (options_.max_drafts == 0) return;
+  if (options_.max_drafts == 0 || options_.num_states > 0) return;
   for (Sequence* sequence : scheduler_.running()) {
     auto& live = static_cast<Live&>(*sequence);
     live.drafts.clear();
-    // As in the engine: what a wrong draft makes a recurrent model compute again settles first.
-    if (options_.num_states > 0 && live.num_remaining() > 1) continue;
     if (!live.streams() || live.num_generated() == 0 || !live.drafts_record.is_due(live.num_tokens())) continue;
     const std::int64_t most = std::min(live.num_left - 1, options_.max_drafts);
     live.drafts.assign(static_cast<std::size_t>(live.drafts_record.most(most)), output_token(live.id));

@@ -53,7 +53,6 @@ class Replica {
   void note_started(const Live& live);
   void propose_drafts();
   void verify_drafts();
-  void note_draws();
   void take_token(Live& live);
 
   const SimOptions& options_;
@@ -65,9 +64,8 @@ class Replica {
   std::vector<Live*> arrived_;  // during the step
   StepPlan plan_;
   StepOutput output_;
-  std::vector<std::int64_t> num_drawn_;  // tokens, of each entry of the plan
-  std::mt19937 random_;                  // whether drafts are right
-  double restore_s_ = 0.0;               // of the step, for what came from the tier below
+  std::mt19937 random_;     // whether drafts are right
+  double restore_s_ = 0.0;  // of the step, for what came from the tier below
   bool in_step_ = false;
   double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;

@@ -35,7 +35,7 @@ struct SimOptions {
   std::int64_t num_window_parts = 0;  // of blocks, that those layers keep in each replica; 0: as much as the others
   std::int64_t tier_blocks = 0;       // of each replica, in a tier below the pool: host memory or disk; 0: none
   double tier_block_ms = 0.05;        // a block's way there and back
-  std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none
+  std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
   double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
   Route route = Route::kRoundRobin;

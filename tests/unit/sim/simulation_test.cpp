@@ -191,28 +191,6 @@ TEST_CASE("drafts that are often right save steps, and those that never are cost
   CHECK(wrong.busy_s < without.busy_s / 0.97);
 }
 
-// A state that went over a wrong draft is put back: what was right is computed again, but drawn only once.
-TEST_CASE("drafts beside recurrent states draw the same tokens in fewer steps", "[sim][state]") {
-  const auto run = [](std::int32_t max_drafts, double acceptance) {
-    SimOptions options = fast(2000, 16);
-    options.price.stream = 5e-4;
-    options.num_states = 40;
-    options.max_drafts = max_drafts;
-    options.draft_acceptance = acceptance;
-    return simulated(options, "rate=0.3,requests=100,prompt=200,output=200");
-  };
-  const SimReport without = run(0, 0.9);
-  const SimReport with = run(4, 0.9);
-  const SimReport wrong = run(8, 0.0);
-  CHECK(without.num_draft_tokens == 0);
-  CHECK(with.num_output_tokens == without.num_output_tokens);
-  CHECK(with.num_steps < without.num_steps);
-  CHECK(with.busy_s < without.busy_s);
-  CHECK(wrong.num_output_tokens == without.num_output_tokens);
-  CHECK(wrong.num_accepted_tokens == 0);
-  CHECK(wrong.num_draft_tokens > 0);
-}
-
 TEST_CASE("keys get equal shares of a fair replica", "[sim]") {
   SimOptions options = fast(20'000, 16);
   options.scheduler.policy = SchedulerPolicy::kFair;
