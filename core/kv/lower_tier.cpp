@@ -392,10 +392,6 @@ void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   }
 }
 
-std::int64_t LowerTier::token_bytes(PrefixNode node) const {
-  return static_cast<std::int64_t>(index_.tokens(node).size_bytes());
-}
-
 // In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
 void LowerTier::keep_below(PrefixNode node, bool uses_host) {
   if (!index_.is_full(node)) return;
@@ -452,11 +448,10 @@ void LowerTier::clean_oldest() {
   std::int64_t host_room = host_ != nullptr ? host_->max_bytes() : std::numeric_limits<std::int64_t>::max();
   BlockId block = pool.oldest_cached();
   for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
-    if (!pool.is_forgettable(block)) {
-      const PrefixNode node = index_.node_of(block);
-      host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
-      keep_below(node, host_room >= 0);
-    }
+    const PrefixNode node = index_.node_of(block);
+    const bool leaves_content = !pool.is_forgettable(block);
+    if (leaves_content) host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
+    if (leaves_content) keep_below(node, host_room >= 0);
     block = pool.next_cached(block);
   }
 }

@@ -114,7 +114,9 @@ class LowerTier : public KvCacheListener {
   void move_due_copies();
   void move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk);
   std::int64_t payload_bytes(bool with_extra) const { return with_extra ? block_bytes_ + extra_bytes_ : block_bytes_; }
-  std::int64_t token_bytes(PrefixNode node) const;
+  std::int64_t token_bytes(PrefixNode node) const {
+    return static_cast<std::int64_t>(index_.tokens(node).size_bytes());
+  }
   // Of what took so long for so many bytes.
   double of_block(double seconds, std::int64_t num_bytes) const {
     return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
