@@ -132,6 +132,8 @@ void refuse_unknown_rope_keys(const json& scaling, const JsonObject& object) {
                                          "finetuned",
                                          "short_factor",
                                          "long_factor",
+                                         "short_mscale",
+                                         "long_mscale",
                                          "mrope_section",
                                          "mrope_interleaved",
                                          "llama_4_scaling_beta",

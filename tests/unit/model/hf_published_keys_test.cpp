@@ -121,12 +121,14 @@ constexpr Published kOfMaterial[] = {
 };
 
 void overlay(json& config, const char* keys) {
-  for (const auto& [key, value] : json::parse(keys).items())
+  const json given = json::parse(keys);
+  for (const auto& [key, value] : given.items())
     config[key] = value;
 }
 
 void add_new(json& config) {
-  for (const auto& [key, value] : json::parse(kEverywhere).items()) {
+  const json given = json::parse(kEverywhere);
+  for (const auto& [key, value] : given.items()) {
     if (!config.contains(key)) config[key] = value;
   }
 }
