@@ -120,6 +120,7 @@ void translate_modern_bert(HfTranslation& t) {
   t.copy_number("local_rope_theta", "rope.freq_base_swa");
   t.set("classifier.mean", config.text("classifier_pooling").value_or("cls") == "mean");
   t.require_text("classifier_activation", "gelu");
+  config.text("position_embedding_type");  // the class always rotates
   if (t.layer_types().empty()) return;
   std::vector<bool> slides;
   for (const std::string& type : t.layer_types())

@@ -54,6 +54,7 @@ void read_mamba2(HfTranslation& t, std::int64_t inner) {
 }  // namespace
 
 void translate_lfm2(HfTranslation& t) {
+  t.config().find("num_heads");  // the older name of num_attention_heads, beside it
   t.copy_integer("conv_L_cache", "shortconv.l_cache");
   t.set_kv_heads(layers_of(t, {"full_attention"}));
 }
@@ -174,6 +175,7 @@ void translate_nemotron_h(HfTranslation& t) {
                 config.required_integer("mamba_num_heads") * config.required_integer("mamba_head_dim"));
   t.copy_number("layer_norm_epsilon", "attention.layer_norm_rms_epsilon");
   t.require_text("mamba_hidden_act", "silu");
+  config.find("time_step_rank");  // of Mamba-1: the class does not use it
   refuse_step_limits(t);
 }
 
@@ -237,6 +239,8 @@ void translate_mamba2(HfTranslation& t) {
   t.copy_integer("num_heads", "ssm.time_step_rank");
   t.copy_number("layer_norm_epsilon", "attention.layer_norm_rms_epsilon");
   t.require_flag("rms_norm", true, true);
+  for (const char* key : {"time_step_rank", "norm_before_gate"})
+    config.find(key);  // the class does not use them
   refuse_step_limits(t);
 }
 
