@@ -277,6 +277,11 @@ Keys kv_cache_keys() {
       types::boolean(
           {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),
+      types::number(
+          {"kv_cache.retained_share",
+           "The share of the pool in which prompts leave last that clients ask to be kept (prompt_cache_key, "
+           "previous_response_id); they never keep another request from running"},
+          [](Config & c) -> auto& { return c.serve.engine.kv_cache.retained_share; }, 0.0, 1.0),
       types::choice<Isolation>(
           {"kv_cache.isolate_by_key",
            "Share cached blocks only among requests of the same API key; auto: true if the server starts with several "

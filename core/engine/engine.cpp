@@ -86,6 +86,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
           num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
+  kv_.set_retained_share(options.kv_cache.retained_share);
   const KvCacheOptions& tiers = options.kv_cache;
   if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
   if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {

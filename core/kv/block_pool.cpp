@@ -1,7 +1,5 @@
 #include "core/kv/block_pool.h"
 
-#include <algorithm>
-
 #include "kernels/check.h"
 
 namespace quire {
@@ -9,15 +7,21 @@ namespace quire {
 namespace {
 
 // Of the pool. Found on Mooncake's conversations: a fifth beats plain LRU at every size of pool, two fifths do not.
-constexpr double kMaxFavouredPart = 0.2;
+constexpr double kMaxReturningPart = 0.2;
 
 }  // namespace
 
-BlockPool::BlockPool(std::int64_t num_blocks)
-    : links_(static_cast<std::size_t>(num_blocks)),
-      max_favoured_(static_cast<std::int64_t>(kMaxFavouredPart * static_cast<double>(num_blocks))) {
+BlockPool::BlockPool(std::int64_t num_blocks) : links_(static_cast<std::size_t>(num_blocks)) {
+  most_.fill(num_blocks);
+  most_[static_cast<std::size_t>(CacheClass::kReturning)] =
+      static_cast<std::int64_t>(kMaxReturningPart * static_cast<double>(num_blocks));
   for (std::int64_t i = num_blocks - 1; i >= 0; --i)
     push_free(BlockId{static_cast<std::int32_t>(i)});
+}
+
+void BlockPool::set_retained_share(double share) {
+  most_[static_cast<std::size_t>(CacheClass::kRetained)] =
+      static_cast<std::int64_t>(share * static_cast<double>(num_blocks()));
 }
 
 bool BlockPool::allocate(std::span<BlockId> out) {
@@ -83,10 +87,10 @@ void BlockPool::push_cached(BlockId block) {
   (list.tail == kNoBlock ? list.head : links_[index(list.tail)].next) = block;
   list.tail = block;
   ++list.length;
-  if (lists_[kFavoured].length > max_favoured_) {
-    const BlockId oldest = lists_[kFavoured].head;
+  if (list.length > most_[static_cast<std::size_t>(links.cache_class)]) {
+    const BlockId oldest = list.head;
     unlink_cached(oldest);
-    links_[index(oldest)].is_favoured = false;
+    links_[index(oldest)].cache_class = CacheClass::kPlain;
     push_cached(oldest);
   }
 }
@@ -111,7 +115,7 @@ void BlockPool::check_integrity() const {
     for (BlockId block = list.head; block != kNoBlock; block = links_[index(block)].next) {
       const Links& links = links_[index(block)];
       QUIRE_CHECK(is_cached(block) && links.previous == previous, "a cached list is linked both ways");
-      QUIRE_CHECK(links.is_favoured == (&list == &lists_[kFavoured]), "a block is in the list it belongs to");
+      QUIRE_CHECK(&list == &lists_[static_cast<std::size_t>(links.cache_class)], "a block is in its class's list");
       QUIRE_CHECK(++length <= num_blocks(), "a cached list ends");
       previous = block;
     }

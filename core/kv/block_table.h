@@ -27,7 +27,7 @@ struct BlockTable {
   std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
-  bool is_returning = false;  // most of its prompt was found in the cache: it may come back again, and is kept longer
+  CacheClass cache_class = CacheClass::kPlain;  // of its blocks, once they are released
 };
 
 // Contents to be moved, in this order, before the step's forward pass: of blocks, of parts of blocks that layers with a

@@ -291,7 +291,7 @@ PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> to
 StateId KvCache::take_state() {
   const StateId state = states_.allocate();
   if (state != kNoState || states_.num_snapshots() == 0) return state;
-  const StateId leaving = states_.oldest_snapshot();
+  const StateId leaving = leaving_snapshot();
   const PrefixNode node = states_.node_of(leaving);
   if (listener_ != nullptr && has_state_after(node)) listener_->before_snapshot_leaves(node);
   states_.drop(take_off(node).state);
@@ -422,6 +422,7 @@ void KvCache::fork(const BlockTable& from, BlockTable& to, std::int64_t num_comp
                  from.keys.begin() + std::min<std::ptrdiff_t>(std::ssize(from.keys), num_computed / block_size_));
   to.num_entered = from.num_entered;
   to.node = from.node;
+  to.cache_class = from.cache_class;
   if (has_window()) pin_computed(to, num_computed);
 }
 
@@ -435,7 +436,7 @@ void KvCache::release(BlockTable& table, std::span<const TokenId> tokens, std::i
   let_go_of_state(table, tokens, num_computed);
   if (has_window()) unpin_all(table);
   for (std::size_t i = table.blocks.size(); i-- > 0;) {
-    if (table.is_returning) pool_.favour(table.blocks[i]);
+    pool_.raise(table.blocks[i], table.cache_class);
     pool_.set_forgettable(table.blocks[i], when_evicted == WhenEvicted::kForgotten);
     release_block(table.blocks[i], index_.contains(table.blocks[i]));
   }

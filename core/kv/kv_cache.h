@@ -113,6 +113,7 @@ class KvCache {
                                              std::span<const std::int64_t> message_ends) const;
   // A snapshot is made at least after so many computed tokens, besides those
   // of prompts and of sequences that end.
+  void set_retained_share(double share) { pool_.set_retained_share(share); }
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
   // Puts what is to be copied before anything else of the next step, recurrent states, at the beginning of its copies.
   void take_due_copies(std::vector<BlockCopy>& copies);
@@ -221,6 +222,7 @@ class KvCache {
   void release_block(BlockId block, bool keep);
   void copy_shared_tail(BlockTable& table, std::size_t tail, std::vector<BlockCopy>& copies);
   StateId take_state();
+  StateId leaving_snapshot() const;
   bool is_due(StateId snapshot) const;
   struct Snapshot {
     StateId state = kNoState;

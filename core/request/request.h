@@ -34,6 +34,7 @@ struct Request {
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
   std::int32_t priority = 0;                      // lower runs earlier
   bool is_background = false;                     // of a batch: it uses what all others leave, whatever its priority
+  bool is_retained = false;                       // what it computes stays in the cache longer than what others do
   std::shared_ptr<const Grammar> grammar;         // may be null
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;

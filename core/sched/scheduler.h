@@ -146,6 +146,7 @@ class Scheduler {
 
   // scheduler_background.cpp: background requests use what others leave.
   void displace_background(StepPlan& plan);
+  bool has_background_room(const Sequence& sequence) const;
   void choose_background();
   void give_background(Share& share);
 

@@ -20,6 +20,12 @@ constexpr std::int64_t kTurn = 8;              // tokens that a choice generates
 // A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
 constexpr double kReturningPart = 0.9;
 
+CacheClass cache_class_of(const Request& request, bool is_returning) {
+  if (request.is_background) return CacheClass::kBackground;
+  if (request.is_retained) return CacheClass::kRetained;
+  return is_returning ? CacheClass::kReturning : CacheClass::kPlain;
+}
+
 }  // namespace
 
 // In policy order, but a shorter one first as long as the prompts in progress leave it something of this step.
@@ -88,6 +94,7 @@ bool Scheduler::find_candidates() {
     for (Sequence* sequence : collected_) {
       if (sequence->table.is_restoring) continue;  // its blocks come back from a tier below
       if (sequence->continues_list && !has_list_place()) continue;
+      if (sequence->request->is_background && !has_background_room(*sequence)) continue;
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
       if (parks(*sequence, match)) {
         has_parked = true;
@@ -266,8 +273,9 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
   if (!sequence.has_started) {
     sequence.has_started = true;
     sequence.num_cached_tokens = sequence.num_computed;
-    sequence.table.is_returning =
+    const bool is_returning =
         static_cast<double>(sequence.num_computed) >= kReturningPart * static_cast<double>(sequence.num_tokens());
+    sequence.table.cache_class = cache_class_of(*sequence.request, is_returning);
     prefix_queries_ += static_cast<std::uint64_t>(sequence.num_tokens());
     prefix_hits_ += static_cast<std::uint64_t>(sequence.num_computed);
     waiting_.charge(sequence, sequence.num_remaining());

@@ -16,6 +16,17 @@ bool is_background(const Sequence* sequence) {
 
 }  // namespace
 
+// What others have left in the cache goes for background sequences only until these hold half of the pool: one at least
+// runs, whatever it takes.
+bool Scheduler::has_background_room(const Sequence& sequence) const {
+  const std::int64_t needed = kv_.blocks_for(sequence.num_tokens()) + 1;
+  if (needed <= kv_.pool().num_free() + kv_.pool().num_cached(CacheClass::kBackground)) return true;
+  std::int64_t held = 0;
+  for (const Sequence* running : running_)
+    held += is_background(running) ? static_cast<std::int64_t>(running->table.blocks.size()) : 0;
+  return held == 0 || held + needed <= kv_.pool().num_blocks() / 2;
+}
+
 // A request that waits for a place or for blocks gets them from background sequences, if all that these hold is enough.
 void Scheduler::displace_background(StepPlan& plan) {
   const auto holds = [](const Sequence* running) { return is_background(running) && running->num_scheduled == 0; };

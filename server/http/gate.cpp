@@ -127,7 +127,7 @@ std::optional<Response> endpoint_refusal(ServerState& state, const Settings& set
   const CorsOptions& cors = settings.options.cors;
   if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
     return refusal;
-  if (admission.key == nullptr || resumes) return std::nullopt;
+  if (admission.key == nullptr || resumes || !admission.route->is_counted) return std::nullopt;
   const auto now = Clock::now();
   auto lease = state.quotas.admit(*admission.key, now);
   for (auto& [name, value] : state.quotas.headers(*admission.key, now))

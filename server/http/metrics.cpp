@@ -311,10 +311,16 @@ void Metrics::connection_closed() {
 void Metrics::key_request(const RequestRecord& record) {
   if (record.key_name.empty()) return;
   const std::string key = families_->key_label(record.key_name);
+  families_->key_requests.Add({{"key", key}, {"code", std::to_string(record.status)}}).Increment();
+  key_tokens(record);
+}
+
+void Metrics::key_tokens(const RequestRecord& record) {
+  if (record.key_name.empty()) return;
+  const std::string key = families_->key_label(record.key_name);
   const auto count = [&](prometheus::Family<prometheus::Counter>& family, std::int64_t amount) {
     if (amount > 0) family.Add({{"key", key}}).Increment(static_cast<double>(amount));
   };
-  families_->key_requests.Add({{"key", key}, {"code", std::to_string(record.status)}}).Increment();
   count(families_->key_prompt_tokens, record.summary.num_prompt_tokens);
   count(families_->key_cached_tokens, record.summary.num_cached_tokens);
   count(families_->key_generation_tokens, record.summary.num_generated_tokens);

@@ -59,6 +59,7 @@ class Metrics {
   void connection_refused();
   // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
   void key_request(const RequestRecord& record);
+  void key_tokens(const RequestRecord& record);
   // A stream's first token, as it is sent.
   void first_token(const std::string& model, double seconds);
   // Their latencies since the start.

@@ -27,7 +27,8 @@ struct RequestHead {
   bool chunked = false;
   bool keep_alive = true;
   bool expects_continue = false;
-  bool names_host = false;  // by a Host field, or by an absolute target
+  bool asks_socket = false;  // for a WebSocket
+  bool names_host = false;   // by a Host field, or by an absolute target
 
   // The value of the first field of that (lower-case) name; empty where there is none.
   std::string_view field(std::string_view name) const {

@@ -220,7 +220,8 @@ void RequestParser::finish_head() {
   // An offer of h2c may be ignored and common Java clients always make it; any other protocol the client will expect to
   // speak.
   const std::string protocol = lowered(head_.field("upgrade"));
-  if (beast_->upgrade() && !protocol.empty() && protocol != "h2c") {
+  head_.asks_socket = beast_->upgrade() && protocol == "websocket" && head_.method == "GET" && !head_.has_body();
+  if (!head_.asks_socket && beast_->upgrade() && !protocol.empty() && protocol != "h2c") {
     refuse(400, "upgrade_unsupported", "No protocol upgrade is served");
   }
 }

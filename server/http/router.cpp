@@ -15,6 +15,7 @@
 #include "server/api/ollama/ollama_models.h"
 #include "server/api/pooling/embeddings.h"
 #include "server/api/pooling/rerank.h"
+#include "server/api/responses/conversations.h"
 #include "server/api/responses/responses.h"
 #include "server/http/admin_handlers.h"
 #include "server/http/model_handlers.h"
@@ -74,11 +75,18 @@ constexpr Route kRoutes[] = {
     {"/v1/messages", "POST", &parse_messages},
     {"/v1/messages/count_tokens", "POST", &count_message_tokens, Access::kKey, false},
     {"/v1/responses", "POST", &parse_response},
+    {"/v1/responses", "GET", SocketRoute{}},
     {"/responses", "POST", &parse_response},
     {"/v1/responses/input_tokens", "POST", &count_response_tokens, Access::kKey, false},
+    {"/v1/responses/compact", "POST", &compact_response},
+    {"/responses/compact", "POST", &compact_response},
     {"/v1/responses/*", "GET", &get_response},
     {"/v1/responses/*", "DELETE", &delete_response},
-    {"/v1/responses/*", "POST", &cancel_response},
+    {"/v1/responses/*", "POST", &cancel_response, Access::kKey, false, false},
+    {"/v1/conversations", "POST", &create_conversation},
+    {"/v1/conversations/*", "GET", &get_conversation},
+    {"/v1/conversations/*", "POST", &change_conversation},
+    {"/v1/conversations/*", "DELETE", &delete_conversation},
     {"/v1/embeddings", "POST", &parse_embeddings},
     {"/embeddings", "POST", &parse_embeddings},
     {"/pooling", "POST", &parse_pooling},
@@ -99,7 +107,7 @@ constexpr Route kRoutes[] = {
     {"/v1/batches", "POST", &create_batch},
     {"/v1/batches", "GET", &list_batches},
     {"/v1/batches/*", "GET", &get_batch},
-    {"/v1/batches/*", "POST", &cancel_batch},
+    {"/v1/batches/*", "POST", &cancel_batch, Access::kKey, false, false},
     {"/tokenize", "POST", &tokenize, Access::kKey, false},
     {"/detokenize", "POST", &detokenize, Access::kKey, false},
     {"/apply-template", "POST", &apply_template, Access::kKey, false},

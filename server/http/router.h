@@ -22,6 +22,8 @@ using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& mo
 using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
 // A file in a form, which is stored as it arrives.
 struct FileUploadRoute {};
+// The Responses API over a WebSocket.
+struct SocketRoute {};
 // Answers about the server itself, from its state alone, whatever the phase.
 using StateHandler = Response (*)(ServerState& state);
 // The same; sees_keys: with the metrics that only holders of a key may see.
@@ -38,14 +40,16 @@ struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
   std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, MetricsHandler, PageHandler,
-               AdminHandler>
+               AdminHandler, SocketRoute>
       answer;
   Access access = Access::kKey;
-  bool is_queued = true;  // a model's endpoint: it computes, so it needs a place in the model's queue
+  bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
+  bool is_counted = true;  // against its key's quotas; false: it ends what is counted
 
   // An endpoint of the API, as opposed to one about the server itself.
   constexpr bool is_api() const {
-    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer) || is_stored();
+    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer) ||
+           std::holds_alternative<SocketRoute>(answer) || is_stored();
   }
   // An endpoint of stored files and batches.
   constexpr bool is_stored() const { return std::holds_alternative<StoredEndpoint>(answer) || takes_form(); }

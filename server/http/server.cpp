@@ -239,6 +239,7 @@ class Server::Impl {
     if (serving) co_await pause(state_.settings()->options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
     if (batches_) batches_->stop();
+    state_.sockets.cut(shutting_down());
     const auto deadline = Clock::now() + state_.settings()->options.drain.deadline;
     const auto fresh_until = Clock::now() + (state_.handing_over.load() ? kFreshGrace : std::chrono::milliseconds(0));
     const auto is_busy = [&] {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "server/api/common/background_responses.h"
 #include "server/api/common/model_table.h"
 #include "server/api/common/response_store.h"
 #include "server/http/body_budget.h"
@@ -93,6 +94,7 @@ struct ServerState {
   }
 
   const std::shared_ptr<ResponseStore> responses;
+  const std::shared_ptr<BackgroundResponses> background = std::make_shared<BackgroundResponses>();
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
@@ -103,6 +105,7 @@ struct ServerState {
   Metrics metrics;
   BodyBudget bodies;
   LiveOperations live;
+  LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
   QuotaTable quotas;
   FailureLimiter failures;
   StreamStore streams;

@@ -19,6 +19,10 @@ bool is_usable_id(std::string_view id) {
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
+bool opens_socket(const RouteMatch& match) {
+  return match.route != nullptr && std::holds_alternative<SocketRoute>(match.route->answer);
+}
+
 }  // namespace
 
 asio::awaitable<void> Session::run() {
@@ -80,6 +84,10 @@ asio::awaitable<bool> Session::read_head() {
 asio::awaitable<bool> Session::answer() {
   const bool refused = co_await refuse_further_bytes();
   if (refused) co_return false;
+  if (head_.asks_socket && !opens_socket(find_route(head_.method, head_.path))) {
+    co_await refuse(400, "upgrade_unsupported", "No protocol upgrade is served at this path");
+    co_return false;
+  }
   const Arrival arrival{is_admin_, transport_->peer() == kLocalPeer, transport_->peer(), resumes()};
   admission_ = pass_gate(state_, *settings_, head_, arrival);
   if (admission_.key) record_.key_name = admission_.key->name;
@@ -93,6 +101,7 @@ asio::awaitable<bool> Session::answer() {
     co_return false;
   }
   const auto& route_answer = admission_.route->answer;
+  if (std::holds_alternative<SocketRoute>(route_answer)) co_return co_await serve_socket();
   if (const auto* const handler = std::get_if<StateHandler>(&route_answer)) {
     Response response = (*handler)(state_);
     co_return co_await respond_to_head(std::move(response));

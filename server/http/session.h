@@ -15,8 +15,11 @@
 #include "server/http/server_state.h"
 #include "server/http/text_pool.h"
 #include "server/http/transport.h"
+#include "server/http/web_socket.h"
 
 namespace quire {
+
+struct SocketInbox;
 
 // Adds to a counter for its lifetime.
 class Counted {
@@ -55,6 +58,21 @@ class Session {
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
+
+  // session_background.cpp
+  boost::asio::awaitable<bool> leave_running(std::unique_ptr<Operation> operation, const Call& call);
+  boost::asio::awaitable<bool> replay_stream(Operation::Replay replay);
+
+  // session_socket.cpp
+  std::optional<Response> socket_refusal() const;
+  boost::asio::awaitable<bool> serve_socket();
+  boost::asio::awaitable<void> answer_messages(SocketInbox& inbox);
+  Result<void> admit_message(const std::string& key_name);
+  boost::asio::awaitable<void> answer_message(SocketInbox& inbox, WebSocket::Message message);
+  boost::asio::awaitable<std::optional<Error>> drive_message(SocketInbox& inbox, std::unique_ptr<Operation> operation,
+                                                             const Call& call);
+  void note_message_end(const Operation& operation, const OperationTimes& times, bool finished);
+  boost::asio::awaitable<bool> send_events(SocketInbox& inbox, const std::string& events);
 
   // session_body.cpp
   // nullopt: refused, and answered.

@@ -25,6 +25,7 @@ Call Session::call_of_head() const {
   call.key_name = record_.key_name;
   call.is_admin = is_admin_ || (admission_.key && admission_.key->admin);
   call.responses = state_.responses;
+  call.background = state_.background;
   return call;
 }
 
@@ -184,6 +185,8 @@ void Session::note_outcome(const Operation& operation, const OperationDriver::Ou
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
+  if (operation->replay()) co_return co_await replay_stream(*operation->replay());
+  if (!operation->background_id().empty()) co_return co_await leave_running(std::move(operation), call);
   OperationDriver::Outcome outcome;
   {
     std::shared_ptr<SavedStream> saved;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What users notice of a batch, and what a batch gets beside users.
 
-    batch_beside_streams.py QUIRE MODEL.gguf [--requests 1000] [--streams 8] [--tokens 96] [--pause 1.5] [--seconds 60]
+    batch_beside_streams.py QUIRE MODEL.gguf [--requests 1000] [--streams 8] [--tokens 96] [--pause 1.5] [--seconds 24] [--rounds 4]
 
 Users stream answers one after another, with a pause between two. First alone, then beside a batch, in turns; at the end the batch alone.
 Prints the time between tokens and to the first token of users alone and beside the batch with their ratios, the share of the wall time in which
 the engine computed beside the batch, and the batch's tokens a second beside users against those that it has alone in the time that users leave.
+Ends with PASS or FAIL of both bounds, which is the exit code too. Takes less than four minutes; the machine must be quiet.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import time
 import urllib.request
 
 EDGE = "quire-bench"
+MOST_GAP_RATIO = 1.1  # of users' p99 between tokens, beside the batch to alone
+LEAST_SHARE = 0.9  # of what users leave, that the batch uses
 
 
 class Server:
@@ -126,8 +129,8 @@ def main():
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--pause", type=float, default=1.5)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=24.0)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--flags", default="", help="further flags of quire serve, divided by spaces")
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="quire-batches-")
@@ -157,8 +160,10 @@ def main():
         time.sleep(min(options.seconds, 20))
         after = server.counts()
         alone_rate = (after["tokens"] - before["tokens"]) / (after["time"] - before["time"])
+        ratios = {}
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             gap = [1000 * percentile(users.gaps, share) for users in (alone, beside)]
+            ratios[name] = gap[1] / gap[0]
             first = [1000 * percentile(users.firsts, share) for users in (alone, beside)]
             print(f"between tokens, {name}: alone {gap[0]:.1f} ms, beside {gap[1]:.1f} ms, ratio {gap[1] / gap[0]:.3f}")
             print(f"first token, {name}: alone {first[0]:.0f} ms, beside {first[1]:.0f} ms, ratio {first[1] / first[0]:.3f}")
@@ -170,6 +175,13 @@ def main():
         print(f"batch tokens/s: beside users {rate:.1f}, alone {alone_rate:.1f}; of what users leave: {rate / (alone_rate * left):.3f}")
         print(f"users' tokens/s: alone {alone.tokens / (options.seconds * options.rounds):.1f}, "
               f"beside {beside.tokens / (options.seconds * options.rounds):.1f}; streams {statistics.fmean([len(alone.firsts), len(beside.firsts)]):.0f}")
+        used = rate / (alone_rate * left)
+        verdicts = [("p99 between tokens", ratios["p99"] <= MOST_GAP_RATIO, f"{ratios['p99']:.3f} of {MOST_GAP_RATIO} at most"),
+                    ("batch's share of what users leave", used >= LEAST_SHARE, f"{used:.3f} of {LEAST_SHARE} at least")]
+        for name, passed, text in verdicts:
+            print(f"{'PASS' if passed else 'FAIL'}: {name}: {text}")
+        if not all(passed for _, passed, _ in verdicts):
+            raise SystemExit(1)
     finally:
         server.process.kill()
         server.process.wait()

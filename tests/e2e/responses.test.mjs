@@ -148,7 +148,7 @@ test("errors reach the SDK as its own classes", async () => {
   const wrong = (body) => client.responses.create({ ...greedy, input: "x", ...body });
   for (const [body, param] of [
     [{ tools: [{ type: "telepathy" }] }, "tools[0].type"],
-    [{ background: true }, "background"],
+    [{ background: true, store: false }, "background"],
     [{ text: { format: { type: "json_schema", name: "n", schema: { type: "hiccup" } } } }, "text.format.schema#/type"],
     [{ input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] }, "input[0].content[0].type"],
   ]) {

@@ -19,17 +19,17 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("web_search_options", "the server has no web search");
   reader.refuse("moderation", "the server has no moderation model");
   reader.refuse_unless("verbosity", "medium", "the model has no such control");
-  reader.refuse_unless("prompt_cache_retention", "in_memory", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
   reader.refuse_unless("echo", false, "a chat's prompt is not shown");
   refuse_native_fields(reader);
   reader.word("service_tier", {"auto", "default"});
-  for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"})
+  for (const char* hint : {"user", "safety_identifier"})
     reader.string(hint);
 }
 
 ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   ChatFields chat;
+  read_retention(reader, fields, false);
   chat.logprobs = reader.boolean("logprobs", false);
   const auto top = reader.integer("top_logprobs", 0, kMaxLogprobs);
   if (top && *top > 0 && !chat.logprobs) reader.fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");

@@ -13,6 +13,7 @@
 
 #include "core/engine/request_queue.h"
 #include "core/request/request.h"
+#include "server/api/common/background_responses.h"
 #include "server/api/common/response_store.h"
 
 namespace quire {
@@ -25,9 +26,12 @@ struct Call {
   std::string key_name;
   bool is_admin = false;  // by its key, or by the admin listener
   Clock::time_point arrival{};
-  std::int64_t created = 0;                  // Unix seconds
-  bool is_background = false;                // a line of a batch: it uses what all others leave
-  std::shared_ptr<ResponseStore> responses;  // null: none are stored
+  std::int64_t created = 0;                                   // Unix seconds
+  bool is_background = false;                                 // a line of a batch: it uses what all others leave
+  std::shared_ptr<ResponseStore> responses;                   // null: none are stored
+  std::shared_ptr<BackgroundResponses> background = nullptr;  // null: none run
+  // A message of a WebSocket: it keeps the last response that is not stored, for the next one to continue from.
+  std::shared_ptr<ResponseStore> socket_responses = nullptr;
 };
 
 // What metrics and the access log want to know of a finished operation.
@@ -70,6 +74,20 @@ class Operation {
   // Streams only: the error in the stream's own form, and its end.
   virtual void fail(const Error& error, std::string& out) = 0;
 
+  // Not empty: a response that is made whether its client waits or not, which reads it by this id.
+  const std::string& background_id() const { return background_id_; }
+  // Background only: the response as it stands, as a body.
+  virtual std::string snapshot() const { return {}; }
+  // Background only: as fail(), after the client's cancelling.
+  virtual void cancel(std::string& /*out*/) {}
+
+  // Instead of an answer of its own: the rest of a saved stream.
+  struct Replay {
+    std::string id;
+    std::size_t after = 0;  // how many of its events the client has
+  };
+  const std::optional<Replay>& replay() const { return replay_; }
+
   // What was left out of the request, and what looks misspelt in it.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
@@ -84,6 +102,8 @@ class Operation {
   bool streams_ = false;
   std::optional<std::chrono::seconds> ping_interval_;
   StreamForm stream_form_ = StreamForm::kEvents;
+  std::string background_id_;
+  std::optional<Replay> replay_;
   std::vector<std::string> warnings_;
   std::optional<Error> error_;
 };
@@ -100,6 +120,12 @@ class ReadyOperation : public Operation {
 
  private:
   std::string body_;
+};
+
+// The rest of the saved stream of that id.
+class ReplayOperation final : public ReadyOperation {
+ public:
+  ReplayOperation(std::string id, std::size_t after) : ReadyOperation("") { replay_ = Replay{std::move(id), after}; }
 };
 
 // A fresh id: the prefix and 24 random letters and digits ("chatcmpl-...").

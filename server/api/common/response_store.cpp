@@ -25,6 +25,20 @@ void ResponseStore::put(StoredResponse response) {
   const std::int64_t size = size_of(response);
   if (size > options_.max_bytes || !enabled()) return;
   const std::lock_guard lock(mutex_);
+  insert(std::move(response), size);
+}
+
+bool ResponseStore::replace(const Entry& old, StoredResponse other) {
+  const std::int64_t size = size_of(other);
+  const std::lock_guard lock(mutex_);
+  const auto found = ids_.find(old->id);
+  if (found == ids_.end() || *found->second != old) return false;
+  remove(found->second);
+  if (size <= options_.max_bytes) insert(std::move(other), size);
+  return true;
+}
+
+void ResponseStore::insert(StoredResponse response, std::int64_t size) {
   // A chat's id can be of the client's choosing: its latest is the one that is meant.
   if (const auto same = ids_.find(response.id); same != ids_.end() && (*same->second)->owner == response.owner)
     remove(same->second);

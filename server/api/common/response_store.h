@@ -1,6 +1,6 @@
-// ResponseStore: finished responses that clients may name again: to read them, to continue from them, to delete them.
-// Any thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused for longest goes
-// first; what one API key stored no other can see. In memory only: a restart forgets all.
+// ResponseStore: finished responses and conversations that clients may name again: to read them, to continue from them,
+// to delete them. Any thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused
+// for longest goes first; what one API key stored no other can see. In memory only: a restart forgets all.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,9 @@ class ResponseStore {
   // The response and those before it, oldest first; empty where one of them is gone.
   std::vector<Entry> conversation(std::string_view id, std::string_view owner);
   bool erase(std::string_view id, std::string_view owner);
+  // Puts the other one in the place of `old`. False where that is not there any more; one for which there is no room
+  // leaves nothing in its place.
+  bool replace(const Entry& old, StoredResponse other);
 
   std::size_t count() const;
 
@@ -54,6 +57,7 @@ class ResponseStore {
 
   // With the lock held.
   Entry use(std::string_view id, std::string_view owner);
+  void insert(StoredResponse response, std::int64_t size);
   void remove(List::iterator entry);
 
   const ResponseStoreOptions options_;

@@ -312,6 +312,12 @@ Json read_metadata(FieldReader& reader) {
   return *metadata;
 }
 
+void read_retention(FieldReader& reader, GenerationFields& fields, bool continues) {
+  const std::string key = reader.string("prompt_cache_key").value_or("");
+  const auto retention = reader.word("prompt_cache_retention", {"in_memory", "24h"});
+  fields.is_retained = retention != "in_memory" && (continues || !key.empty() || retention == "24h");
+}
+
 std::string response_id(std::string_view prefix, const GenerationFields& fields) {
   return fields.request_id.empty() ? make_id(prefix) : std::string(prefix) + fields.request_id;
 }

@@ -37,6 +37,7 @@ struct GenerationFields {
   bool truncate_end = false;    // a truncated prompt keeps its first tokens
   std::int32_t priority = 0;
   std::string cache_salt;
+  bool is_retained = false;  // the prompt and the answer stay in the cache for longer
   std::string request_id;
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
@@ -52,6 +53,10 @@ void refuse_native_fields(FieldReader& reader);
 
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
+
+// prompt_cache_key and prompt_cache_retention: whether what is computed is to be kept for a next turn. `continues`: the
+// request continues another one.
+void read_retention(FieldReader& reader, GenerationFields& fields, bool continues);
 
 // The response's id: the request's own, or a fresh one.
 std::string response_id(std::string_view prefix, const GenerationFields& fields);

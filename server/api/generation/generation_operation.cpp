@@ -36,6 +36,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->id = engine_id_ + "-" + std::to_string(requests_.size());
   request->key_name = call.key_name;
   request->is_background = call.is_background;
+  request->is_retained = fields_.is_retained;
   request->cache_salt = fields_.cache_salt;
   request->speculation = fields_.speculation;
   request->prompt = std::move(prompt);

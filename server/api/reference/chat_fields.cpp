@@ -12,11 +12,14 @@ constexpr FieldRow kConversationRows[] = {
     {"documents", array(), Support::kSupported, "[]", "passed to the template"},
     {"enable_thinking", boolean(), Support::kSupported, "false", "passed to the template"},
     {"chat_template", only("[]"), Support::kRefused, R"("x")", "templates are the operator's"},
-    {"prompt_cache_retention", only("[\"in_memory\"]"), Support::kRefused, R"("24h")", "in_memory is accepted"},
+    {"prompt_cache_retention", words("in_memory|24h"), Support::kSupported, R"("24h")",
+     "24h: as with prompt_cache_key; in_memory: the prompt leaves the cache as any other, whatever else is given"},
     {"prompt_cache_options", only("[]"), Support::kRefused, "{}", "cached prompts live while there is room"},
     {"service_tier", words("auto|default"), Support::kAccepted, R"("auto")", "auto, default"},
     {"safety_identifier", text(), Support::kAccepted, R"("x")", "accepted; nothing depends on it"},
-    {"prompt_cache_key", text(), Support::kAccepted, R"("x")", "accepted; every equal prefix is shared anyway"},
+    {"prompt_cache_key", text(), Support::kSupported, R"("x")",
+     "the conversation leaves the prefix cache after others, within kv_cache.retained_share of it; so do those with "
+     "previous_response_id and conversation. Every equal prefix is shared, whatever its key"},
 };
 
 constexpr std::string_view kChatPaths[] = {"/v1/chat/completions"};
@@ -81,9 +84,18 @@ constexpr FieldRow kResponseRows[] = {
     {"truncation", words("auto|disabled"), Support::kSupported, R"("disabled")",
      "auto leaves out a conversation's oldest turns where it is too long"},
     {"top_logprobs", integer(0, 20), Support::kSupported, "2", "0 to 20"},
+    {"type", words("response.create"), Support::kAccepted, R"("response.create")", "required over a WebSocket"},
+    {"generate", only("[true]"), Support::kRefused, "false",
+     "over a WebSocket: keeps the input for the next message, and computes nothing"},
+    {"stream_id", only("[]"), Support::kRefused, R"("s")", "a WebSocket answers one message after another"},
     {"return_progress", only("[false]"), Support::kRefused, "true", "a response's events are OpenAI's own"},
-    {"background", only("[false]"), Support::kRefused, "true", "responses are made while the client waits"},
-    {"conversation", only("[]"), Support::kRefused, R"("c")", "use previous_response_id"},
+    {"background", boolean(), Support::kSupported, "true",
+     "the answer comes at once, of status queued; the response is made whether its client waits or not, and read by "
+     "its "
+     "id. Needs store"},
+    {"conversation", one_of("string|object"), Support::kConditional, R"("conv_0")",
+     "an id, or an object that has it: the response's input and output are added to the conversation; not with "
+     "previous_response_id. This one is not there"},
     {"prompt", only("[]"), Support::kRefused, R"({"id":"p"})", "the server keeps no prompt templates"},
     {"context_management", only("[]"), Support::kRefused, R"([{"type":"compaction"}])",
      "conversations are not compacted"},
@@ -104,8 +116,29 @@ constexpr FieldRow kResponseRows[] = {
     {"function_call", only("[]"), Support::kRefused, R"("none")", "use tool_choice"},
 };
 
+constexpr std::string_view kCompactPaths[] = {"/v1/responses/compact"};
+constexpr FieldRow kCompactRows[] = {
+    {"stream", only("[false]"), Support::kRefused, "true", "the answer comes when it is done"},
+    {"background", only("[false]"), Support::kRefused, "true", "the answer comes when it is done"},
+};
+constexpr std::string_view kNewConversationPaths[] = {"/v1/conversations"};
+constexpr std::string_view kConversationChangePaths[] = {"/v1/conversations/{id}"};
+constexpr std::string_view kConversationItemsPaths[] = {"/v1/conversations/{id}/items"};
+constexpr FieldRow kMetadataRow = {"metadata", object(), Support::kSupported, R"({"a":"b"})", "up to 16 texts"};
+constexpr FieldRow kItemsRow = {"items", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
+                                "as a response's input"};
+constexpr FieldRow kNewConversationRows[] = {kItemsRow, kMetadataRow};
+constexpr FieldRow kConversationChangeRows[] = {kMetadataRow};
+constexpr FieldRow kConversationItemsRows[] = {kItemsRow};
+
 }  // namespace
 
+const FieldTable kCompactFields{"Compaction of a conversation", "", kCompactPaths, kCompactRows};
+const FieldTable kNewConversationFields{"Conversations", "", kNewConversationPaths, kNewConversationRows};
+const FieldTable kConversationChangeFields{"Metadata of a conversation", "", kConversationChangePaths,
+                                           kConversationChangeRows};
+const FieldTable kConversationItemsFields{"Items of a conversation", "", kConversationItemsPaths,
+                                          kConversationItemsRows};
 const FieldTable kConversationFields{"Fields of chats and responses", "", kConversationPaths, kConversationRows};
 const FieldTable kChatFields{"Chat completions", "", kChatPaths, kChatRows};
 const FieldTable kResponseFields{"Responses", "", kResponsePaths, kResponseRows};

@@ -43,6 +43,8 @@ class ResponseItems {
   void add(const OutputDelta& delta, Json logprobs, std::string& out);
   // Closes the last item: as incomplete where the answer was cut. An empty answer is an empty message.
   void finish(bool cut, std::string& out);
+  // Closes an open item as incomplete.
+  void cut(std::string& out) { close("incomplete", out); }
 
   const Json& items() const { return items_; }
   const std::vector<std::string>& ids() const { return ids_; }

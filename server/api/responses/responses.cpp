@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+
 #include "server/api/common/item_pages.h"
 #include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
@@ -38,6 +40,49 @@ Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const Stor
   return ready_response(dump_json(*page));
 }
 
+// How many events of its stream the client has; nullopt: it asks for the response itself.
+Result<std::optional<std::size_t>> read_replay(const std::string& text) {
+  const auto query = read_query(text);
+  const auto stream = query.find("stream");
+  const auto after = query.find("starting_after");
+  const bool is_stream = stream != query.end() && stream->second != "false";
+  if (after == query.end()) return is_stream ? std::optional<std::size_t>(0) : std::nullopt;
+  if (!is_stream) return invalid("'starting_after' needs 'stream=true'", "starting_after");
+  std::uint32_t number = 0;
+  const char* const last = after->second.data() + after->second.size();
+  const auto [end, error] = std::from_chars(after->second.data(), last, number);
+  if (error != std::errc() || end != last) {
+    return invalid("'starting_after' must be the sequence_number of an event", "starting_after");
+  }
+  return std::optional<std::size_t>(std::size_t{number} + 1);
+}
+
+constexpr std::int32_t kSummaryTokens = 1024;
+constexpr const char* kAskForSummary =
+    "Summarize this conversation for a reader who continues it without having seen it: the task and its constraints, "
+    "what was decided and done, results of tools that still matter, and what is to be done next. Write the summary "
+    "only.";
+
+// Puts the question at the conversation's end, and keeps the users' latest messages, a quarter of the context of them
+// at four bytes a token.
+void ask_for_summary(ResponsesRequest& request, std::int64_t max_context) {
+  Json& messages = request.prompt.messages;
+  if (!messages.empty() && messages.back()["role"] == "user") {
+    messages.back()["content"] = messages.back()["content"].get<std::string>() + "\n\n" + kAskForSummary;
+  } else {
+    messages.push_back({{"role", "user"}, {"content", kAskForSummary}});
+  }
+  std::vector<Json> kept;
+  std::int64_t num_bytes = 0;
+  for (auto item = request.conversation_items.rbegin(); item != request.conversation_items.rend(); ++item) {
+    if ((*item)["type"] != "message" || (*item)["role"] != "user") continue;
+    num_bytes += static_cast<std::int64_t>(dump_json((*item)["content"]).size());
+    if (num_bytes > max_context) break;
+    kept.push_back(*item);
+  }
+  request.input.items = std::vector<Json>(kept.rbegin(), kept.rend());
+}
+
 // What both ways to use a request begin with. Errors stay in the reader.
 Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& model, const Call& call) {
   ResponsesRequest request = read_responses_request(reader, model, call);
@@ -60,6 +105,26 @@ Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& 
   ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
   auto operation =
       std::make_unique<ResponsesOperation>(model, std::move(*request), std::move(header), prepared->reading, call);
+  if (!operation->generates()) return operation;
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  return operation;
+}
+
+Result<std::unique_ptr<Operation>> compact_response(ModelCall& asked, const Call& call) {
+  auto& [body, reader, model] = asked;
+  for (const char* name : {"stream", "background"})
+    reader.refuse_unless(name, false, "a compaction is answered when it is done");
+  auto request = read_request(reader, *model, call);
+  if (!request) return tl::make_unexpected(request.error());
+  request->compacts = true;
+  ask_for_summary(*request, model->max_model_len);
+  if (!request->fields.max_tokens) request->fields.max_tokens = kSummaryTokens;
+  auto prepared = prepare_chat(reader, *model, request->fields, std::move(request->prompt), request->tools,
+                               std::move(request->grammar));
+  if (!prepared) return tl::make_unexpected(*reader.error());
+  ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
+  auto operation =
+      std::make_unique<ResponsesOperation>(model, std::move(*request), std::move(header), prepared->reading, call);
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }
@@ -76,26 +141,37 @@ Result<std::unique_ptr<Operation>> count_response_tokens(ModelCall& asked, const
 
 Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& call) {
   const auto [id, rest] = split_stored_path(call.path, kResponses);
-  const auto stored = find_response(call, id);
-  if (stored == nullptr || (!rest.empty() && rest != kItems)) return no_such_response(id);
-  if (rest == kItems) return list_input_items(call, *stored);
-  const auto query = read_query(call.query);
-  if (const auto stream = query.find("stream"); stream != query.end() && stream->second != "false")
-    return invalid("'stream' is not supported: the events of a response are sent once", "stream",
-                   "unsupported_parameter");
-  return ready_response(stored->body);
+  const bool is_items = rest == kItems;
+  if (!rest.empty() && !is_items) return no_such_response(id);
+  const auto running = is_items || call.background == nullptr ? std::nullopt : call.background->find(id, call.key_name);
+  const auto stored = running ? nullptr : find_response(call, id);
+  if (running ? running->empty() : stored == nullptr) return no_such_response(id);
+  if (is_items) return list_input_items(call, *stored);
+  const auto after = read_replay(call.query);
+  if (!after) return tl::make_unexpected(after.error());
+  if (*after) return std::make_unique<ReplayOperation>(id, **after);
+  return ready_response(running ? *running : stored->body);
 }
 
 Result<std::unique_ptr<Operation>> delete_response(const ModelTable&, const Call& call) {
   const auto [id, rest] = split_stored_path(call.path, kResponses);
-  if (!rest.empty() || find_response(call, id) == nullptr || !call.responses->erase(id, call.key_name))
-    return no_such_response(id);
+  if (!rest.empty()) return no_such_response(id);
+  const bool was_running = call.background != nullptr && call.background->erase(id, call.key_name);
+  const bool was_stored = find_response(call, id) != nullptr && call.responses->erase(id, call.key_name);
+  if (!was_running && !was_stored) return no_such_response(id);
   return ready_response(dump_json({{"id", id}, {"object", "response"}, {"deleted", true}}));
 }
 
 Result<std::unique_ptr<Operation>> cancel_response(const ModelTable&, const Call& call) {
   const auto [id, rest] = split_stored_path(call.path, kResponses);
-  if (rest != "/cancel" || find_response(call, id) == nullptr) return no_such_response(id);
+  if (rest != "/cancel") return no_such_response(id);
+  const auto running = call.background == nullptr ? std::nullopt : call.background->cancel(id, call.key_name);
+  if (running && !running->empty()) return ready_response(*running);
+  const auto stored = running ? nullptr : find_response(call, id);
+  if (stored == nullptr) return no_such_response(id);
+  // One that has ended stays what it is.
+  const auto body = parse_json(stored->body, 2 * kDefaultJsonDepth);
+  if (body && body->value("background", false)) return ready_response(stored->body);
   return invalid("Only responses that were created with 'background' can be cancelled");
 }
 

@@ -32,8 +32,9 @@ std::string joined_text(const Json& parts, const char* member) {
 
 class ItemReader {
  public:
-  ItemReader(FieldReader& reader, ResponseStore* store, const std::string& owner)
-      : reader_(reader), store_(store), owner_(owner) {}
+  // `member`: of the body, that holds the items.
+  ItemReader(FieldReader& reader, const char* member, ResponseStore* store, const std::string& owner)
+      : reader_(reader), member_(member), store_(store), owner_(owner) {}
 
   void note_calls(const Json& items) {
     for (const Json& item : items)
@@ -41,7 +42,7 @@ class ItemReader {
   }
 
   void read(const Json& given) {
-    const std::string path = fmt::format("input[{}]", num_read_++);
+    const std::string path = fmt::format("{}[{}]", member_, num_read_++);
     if (!reader_.is_object(path, given)) return;
     FieldReader fields(given, path + ".");
     Json item = read_kind(fields);
@@ -66,6 +67,7 @@ class ItemReader {
     if (type == "custom_tool_call_output") return read_call_output(fields, "ctco_", type);
     if (type == "local_shell_call_output") return read_call_output(fields, "lsho_", type);
     if (type == "reasoning") return read_reasoning(fields);
+    if (type == "compaction" || type == "compaction_summary") return read_compaction(fields);
     if (type == "item_reference") return read_reference(fields);
     if (is_of_server_tool(type)) {
       fields.warn(fmt::format("{}: an item of type '{}' is left out: the server runs no tools of its own",
@@ -197,6 +199,17 @@ class ItemReader {
     return item;
   }
 
+  Json read_compaction(FieldReader& fields) {
+    Json item = begin_item(fields, "cmp_", "compaction");
+    item.erase("status");
+    const std::string text = required(fields, "encrypted_content");
+    if (!fields.error() && text.rfind(kCompactionMark, 0) != 0) {
+      fields.fail("encrypted_content", "The encrypted content was not made by this server");
+    }
+    item["encrypted_content"] = text;
+    return item;
+  }
+
   Json read_reference(FieldReader& fields) {
     const std::string id = required(fields, "id");
     if (fields.error()) return nullptr;
@@ -217,6 +230,7 @@ class ItemReader {
   }
 
   FieldReader& reader_;
+  const char* member_;
   ResponseStore* store_;
   const std::string& owner_;
   std::set<std::string> calls_;
@@ -234,8 +248,11 @@ class MessageBuilder {
 
   void add(const Json& item) {
     const auto& type = item["type"].get_ref<const std::string&>();
+    const bool is_users = type == "message" && item["role"] == "user";
+    follows_compaction_ = follows_compaction_ && is_users;
     if (type == "message") add_message(item);
     if (type == "reasoning") add_reasoning(item);
+    if (type == "compaction") add_compaction(item["encrypted_content"].get<std::string>());
     if (type == "function_call") add_call(item, parse_arguments(item["arguments"].get<std::string>()));
     if (type == "custom_tool_call") add_call(item, custom_arguments(item["input"].get<std::string>()));
     if (type == "local_shell_call") add_call(item, shell_arguments(item["action"]));
@@ -270,8 +287,30 @@ class MessageBuilder {
       messages_[0]["content"] = std::move(text);
       return;
     }
+    if (follows_compaction_ && role == "user") return extend_user(text);
     messages_.push_back({{"role", role}, {"content", std::move(text)}});
     has_text_ = false;
+  }
+
+  // Templates that want turns to alternate take the users' messages that a compaction kept as one, with the summary and
+  // what the user says next.
+  void add_compaction(const std::string& content) {
+    while (messages_.size() > 1 && messages_.back()["role"] == "user" &&
+           messages_[messages_.size() - 2]["role"] == "user") {
+      const std::string last = messages_.back()["content"].get<std::string>();
+      messages_.erase(messages_.size() - 1);
+      messages_.back()["content"] = messages_.back()["content"].get<std::string>() + "\n\n" + last;
+    }
+    if (messages_.empty() || messages_.back()["role"] != "user")
+      messages_.push_back({{"role", "user"}, {"content", ""}});
+    extend_user("Summary of the conversation so far:\n" + content.substr(kCompactionMark.size()));
+    follows_compaction_ = true;
+    has_text_ = false;
+  }
+
+  void extend_user(const std::string& text) {
+    const std::string before = messages_.back()["content"].get<std::string>();
+    messages_.back()["content"] = before.empty() ? text : before + "\n\n" + text;
   }
 
   void add_reasoning(const Json& item) {
@@ -305,6 +344,7 @@ class MessageBuilder {
   Json messages_ = Json::array();
   std::map<std::string, std::string> names_;  // of functions, by the id of their call
   bool has_text_ = false;                     // the last message is an assistant's whose text has come
+  bool follows_compaction_ = false;           // the last message is a user's that ends with a summary
 };
 
 }  // namespace
@@ -316,7 +356,7 @@ ResponseInput read_response_input(FieldReader& reader, const Json& before, Respo
     if (before.empty()) reader.missing("input");
     return {};
   }
-  ItemReader items(reader, store, owner);
+  ItemReader items(reader, "input", store, owner);
   items.note_calls(before);
   if (input->is_string()) {
     items.read(Json{{"role", "user"}, {"content", *input}});
@@ -336,11 +376,31 @@ ResponseInput read_response_input(FieldReader& reader, const Json& before, Respo
   return items.take();
 }
 
+ResponseInput read_conversation_items(FieldReader& reader, const Json& before, ResponseStore* store,
+                                      const std::string& owner) {
+  const Json* given = reader.array("items");
+  if (given == nullptr) return {};
+  ItemReader items(reader, "items", store, owner);
+  items.note_calls(before);
+  if (given->size() + before.size() > kMaxMessages)
+    reader.fail("items", fmt::format("More than {} items", kMaxMessages));
+  for (const Json& item : *given) {
+    if (reader.error()) break;
+    items.read(item);
+  }
+  return items.take();
+}
+
 Json messages_of_items(const std::string& instructions, const Json& items) {
   MessageBuilder messages(instructions);
   for (const Json& item : items)
     messages.add(item);
   return messages.take();
+}
+
+Json stored_items(const StoredResponse& entry) {
+  Json items = parse_stored(entry.input);
+  return items.is_array() ? items : Json::array();
 }
 
 Json items_of(const std::vector<ResponseStore::Entry>& conversation) {

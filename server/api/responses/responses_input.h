@@ -15,6 +15,9 @@ namespace quire {
 // same text is in the item's content.
 inline constexpr std::string_view kReasoningMark = "quire-reasoning:";
 
+// The same for what a conversation was compacted to.
+inline constexpr std::string_view kCompactionMark = "quire-compaction:";
+
 struct ResponseInput {
   Json items = Json::array();         // this request's own
   std::vector<std::string> item_ids;  // of those items that came without one
@@ -24,6 +27,9 @@ struct ResponseInput {
 // there. `store` may be null. Errors stay in the reader, named by their path ("input[2].content[0].type").
 ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
                                   const std::string& owner);
+// Reads the array `items`, of a conversation's new ones, in the same way.
+ResponseInput read_conversation_items(FieldReader& reader, const Json& before, ResponseStore* store,
+                                      const std::string& owner);
 
 // The instructions, where they are not empty, and the items as messages: reasoning, text and calls in a row are one
 // turn.
@@ -31,5 +37,7 @@ Json messages_of_items(const std::string& instructions, const Json& items);
 
 // All items of the stored responses in their order, inputs and outputs.
 Json items_of(const std::vector<ResponseStore::Entry>& conversation);
+// What a stored entry's `input` holds.
+Json stored_items(const StoredResponse& entry);
 
 }  // namespace quire

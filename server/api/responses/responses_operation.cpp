@@ -1,9 +1,11 @@
 #include "server/api/responses/responses_operation.h"
 
 #include <ctime>
+#include <utility>
 
 #include "server/api/common/errors.h"
 #include "server/api/generation/logprobs.h"
+#include "server/api/responses/conversations.h"
 
 namespace quire {
 
@@ -29,19 +31,25 @@ ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model,
       events_(fields().stream),
       items_(events_, {request_.summarises, request_.returns_reasoning}, request_.tool_table),
       store_(call.responses),
-      owner_(call.key_name) {}
+      socket_store_(call.socket_responses),
+      owner_(call.key_name) {
+  if (request_.background) background_id_ = ResponsesOperation::header().id;
+}
 
 void ResponsesOperation::append_response(const char* type, const Json& body, std::string& out) {
   events_.append(out, type, "\"response\":" + dump_json(body));
 }
 
 void ResponsesOperation::begin(std::string& out) {
-  const Json body = response("in_progress");
+  const Json body = response(request_.background ? "queued" : "in_progress");
   append_response("response.created", body, out);
-  append_response("response.in_progress", body, out);
+  append_response(request_.background ? "response.queued" : "response.in_progress", body, out);
 }
 
 void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
+  if (std::exchange(is_queued_, false) && request_.background) {
+    append_response("response.in_progress", response("in_progress"), out);
+  }
   const OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
   Json logprobs;
@@ -54,22 +62,33 @@ void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::st
 }
 
 Json ResponsesOperation::response(const char* status) const {
-  Json body{{"id", header().id},       {"object", "response"},          {"created_at", header().created},
-            {"status", status},        {"background", false},           {"completed_at", nullptr},
-            {"error", nullptr},        {"incomplete_details", nullptr}, {"model", header().model},
+  Json body{{"id", header().id},
+            {"object", "response"},
+            {"created_at", header().created},
+            {"status", status},
+            {"background", request_.background},
+            {"completed_at", nullptr},
+            {"error", nullptr},
+            {"incomplete_details", nullptr},
+            {"model", header().model},
             {"output", items_.items()}};
   body.update(request_.echo);
   return body;
 }
 
 Json ResponsesOperation::whole_response() {
-  const bool cut = choices().front().stream.reason() == FinishReason::kLength;
+  const bool cut = !choices().empty() && choices().front().stream.reason() == FinishReason::kLength;
   Json body = response(cut ? "incomplete" : "completed");
   if (cut) {
     body["incomplete_details"] = {{"reason", "max_output_tokens"}};
   } else {
     body["completed_at"] = static_cast<std::int64_t>(std::time(nullptr));
   }
+  append_usage(body);
+  return body;
+}
+
+void ResponsesOperation::append_usage(Json& body) const {
   const Usage sum = usage();
   body["usage"] = {{"input_tokens", sum.prompt_tokens},
                    // Nothing is written to the cache at a price: every prompt is kept while there is room.
@@ -77,10 +96,14 @@ Json ResponsesOperation::whole_response() {
                    {"output_tokens", sum.completion_tokens},
                    {"output_tokens_details", {{"reasoning_tokens", sum.reasoning_tokens}}},
                    {"total_tokens", sum.prompt_tokens + sum.completion_tokens}};
-  return body;
 }
 
 void ResponsesOperation::store(const Json& body) {
+  // With all that came before it, in one entry: the connection has one alone.
+  if (!request_.store && socket_store_ != nullptr) {
+    return socket_store_->put(
+        {header().id, owner_, "", dump_json(body), dump_json(request_.conversation_items), items_.ids()});
+  }
   if (!request_.store || store_ == nullptr) return;
   StoredResponse stored{
       header().id, owner_, request_.previous_response_id, dump_json(body), dump_json(request_.input.items),
@@ -90,9 +113,36 @@ void ResponsesOperation::store(const Json& body) {
   store_->put(std::move(stored));
 }
 
+// What the model wrote, behind the users' messages that are kept as they are.
+Json ResponsesOperation::compaction() const {
+  std::string summary;
+  for (const Json& item : items_.items()) {
+    if (item["type"] != "message") continue;
+    for (const Json& part : item["content"])
+      summary += part["text"].get<std::string>();
+  }
+  Json output = request_.input.items;
+  output.push_back(
+      {{"id", make_id("cmp_")}, {"type", "compaction"}, {"encrypted_content", std::string(kCompactionMark) + summary}});
+  Json body{{"id", header().id},
+            {"object", "response.compaction"},
+            {"created_at", header().created},
+            {"output", std::move(output)}};
+  append_usage(body);
+  return body;
+}
+
 // The response is stored before its end is sent: a client may continue from it at once.
 void ResponsesOperation::finish(std::string& out) {
+  if (request_.compacts) {
+    out += dump_json(compaction());
+    return;
+  }
   const Json body = whole_response();
+  if (store_ != nullptr && !request_.conversation.empty()) {
+    append_to_conversation(*store_, request_.conversation, owner_, request_.input.items);
+    append_to_conversation(*store_, request_.conversation, owner_, items_.items());
+  }
   store(body);
   if (!fields().stream) {
     out += dump_json(body);
@@ -111,7 +161,20 @@ void ResponsesOperation::fail(const Error& error, std::string& out) {
   events_.append(out, "error", std::string_view(text).substr(1, text.size() - 2));
   Json body = response("failed");
   body["error"] = {{"code", response_code(error)}, {"message", error.message}};
+  if (request_.background) store(body);
   append_response("response.failed", body, out);
+}
+
+std::string ResponsesOperation::snapshot() const {
+  return dump_json(response(is_queued_ ? "queued" : "in_progress"));
+}
+
+void ResponsesOperation::cancel(std::string& out) {
+  items_.cut(out);
+  Json body = response("cancelled");
+  append_usage(body);
+  store(body);
+  append_response("response.incomplete", body, out);
 }
 
 }  // namespace quire

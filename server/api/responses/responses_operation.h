@@ -17,9 +17,14 @@ class ResponsesOperation final : public GenerationOperation {
   ResponsesOperation(std::shared_ptr<const ServedModel> model, ResponsesRequest request, ResponseHeader header,
                      const ChatReading& reading, const Call& call);
 
+  // Whether anything is to be computed.
+  bool generates() const { return request_.generates; }
+
   void begin(std::string& out) override;
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;
+  std::string snapshot() const override;
+  void cancel(std::string& out) override;
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
@@ -28,6 +33,8 @@ class ResponsesOperation final : public GenerationOperation {
 
  private:
   Json response(const char* status) const;
+  void append_usage(Json& body) const;
+  Json compaction() const;
   void append_response(const char* type, const Json& body, std::string& out);
   void store(const Json& body);
 
@@ -36,7 +43,9 @@ class ResponsesOperation final : public GenerationOperation {
   ResponseEvents events_;
   ResponseItems items_;
   std::shared_ptr<ResponseStore> store_;
+  std::shared_ptr<ResponseStore> socket_store_;  // a connection's own; null: it is no WebSocket
   std::string owner_;
+  bool is_queued_ = true;  // no token has come
 };
 
 }  // namespace quire

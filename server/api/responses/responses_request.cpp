@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "server/api/responses/conversations.h"
+
 namespace quire {
 
 namespace {
@@ -28,13 +30,10 @@ void refuse_chat_names(FieldReader& reader) {
 
 void refuse_unserved(FieldReader& reader) {
   reader.refuse_unless("return_progress", false, "a response's events are OpenAI's own");
-  reader.refuse_unless("background", false, "responses are made while the client waits");
   refuse_native_fields(reader);
-  reader.refuse("conversation", "conversations are continued by 'previous_response_id'");
   reader.refuse("prompt", "the server keeps no prompt templates");
   reader.refuse("context_management", "conversations are not compacted");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse_unless("prompt_cache_retention", "in_memory", "cached prompts live as long as there is room");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
 }
 
@@ -46,7 +45,9 @@ class RequestReader {
   ResponsesRequest read() {
     refuse_chat_names(reader_);
     refuse_unserved(reader_);
+    read_socket_event();
     request_.fields = read_generation_fields(reader_, model_);
+    if (call_.socket_responses != nullptr) request_.fields.stream = true;
     if (reader_.error()) return std::move(request_);
     read_conversation();
     read_limits();
@@ -60,6 +61,16 @@ class RequestReader {
   }
 
  private:
+  // What a message of a WebSocket has beside the fields of a body.
+  void read_socket_event() {
+    const bool is_socket = call_.socket_responses != nullptr;
+    const auto type = reader_.word("type", {"response.create"});
+    if (!type && is_socket) reader_.missing("type");
+    reader_.refuse("stream_id", "a connection answers one message after another");
+    if (!is_socket) reader_.refuse_unless("generate", true, "only a WebSocket keeps what was not generated");
+    request_.generates = reader_.boolean("generate", true);
+  }
+
   void read_conversation() {
     Json& echo = request_.echo;
     const std::string instructions = reader_.string("instructions").value_or("");
@@ -67,12 +78,24 @@ class RequestReader {
     request_.previous_response_id = reader_.string("previous_response_id").value_or("");
     echo["previous_response_id"] = reader_.has("previous_response_id") ? Json(request_.previous_response_id) : Json();
     Json items = Json::array();
+    read_conversation_id();
+    if (!request_.conversation.empty()) {
+      const auto entry = find_conversation(call_.responses.get(), request_.conversation, call_.key_name);
+      if (entry == nullptr) {
+        reader_.fail("conversation", fmt::format("Conversation with id '{}' not found.", request_.conversation),
+                     "conversation_not_found");
+      } else {
+        items = stored_items(*entry);
+      }
+    }
     if (!request_.previous_response_id.empty()) {
       std::vector<ResponseStore::Entry> before;
       // The store has other things too.
       const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
       if (call_.responses != nullptr && is_response)
         before = call_.responses->conversation(request_.previous_response_id, call_.key_name);
+      if (before.empty() && is_response && call_.socket_responses != nullptr)
+        before = call_.socket_responses->conversation(request_.previous_response_id, call_.key_name);
       if (before.empty()) {
         reader_.fail("previous_response_id",
                      fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
@@ -85,6 +108,23 @@ class RequestReader {
     items.insert(items.end(), request_.input.items.begin(), request_.input.items.end());
     request_.prompt.param = "input";
     request_.prompt.messages = messages_of_items(instructions, items);
+    request_.conversation_items = std::move(items);
+  }
+
+  // Its id, or an object that has it.
+  void read_conversation_id() {
+    const Json* given = reader_.find("conversation");
+    if (given == nullptr) return;
+    if (!request_.previous_response_id.empty()) {
+      return reader_.fail("conversation", "'conversation' and 'previous_response_id' exclude each other");
+    }
+    const Json id = given->is_object() ? given->value("id", Json()) : *given;
+    if (!id.is_string() || id.get<std::string>().empty()) {
+      return reader_.fail("conversation", "Invalid type for 'conversation': expected an id, or an object with its 'id'",
+                          "invalid_type");
+    }
+    request_.conversation = id.get<std::string>();
+    request_.echo["conversation"] = {{"id", request_.conversation}};
   }
 
   void read_limits() {
@@ -228,12 +268,22 @@ class RequestReader {
     if (store == true && !can_store) reader_.refuse("store", "this server stores no responses");
     request_.store = store.value_or(true) && can_store;
     request_.echo["store"] = request_.store;
+    request_.background = reader_.boolean("background", false) && call_.socket_responses == nullptr;
+    if (request_.background && call_.background == nullptr)
+      reader_.refuse("background", "a request of a batch has no client that waits");
+    if (request_.background && !request_.store) {
+      reader_.fail("background", "'background' needs 'store': the response is read after it was made");
+    }
     reader_.word("service_tier", {"auto", "default"});
     request_.echo["service_tier"] = "default";
     for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
       auto value = reader_.string(hint);
       if (value) request_.echo[hint] = std::move(*value);
     }
+    const bool continues = !request_.previous_response_id.empty() || !request_.conversation.empty();
+    read_retention(reader_, request_.fields, continues);
+    if (auto retention = reader_.string("prompt_cache_retention"))
+      request_.echo["prompt_cache_retention"] = std::move(*retention);
     Json metadata = read_metadata(reader_);
     request_.echo["metadata"] = metadata.is_null() ? Json::object() : std::move(metadata);
   }

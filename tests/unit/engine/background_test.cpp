@@ -61,6 +61,7 @@ class SharedMachine {
       step();
     return count;
   }
+  const KvCache& kv() const { return kv_; }
   bool idle() const { return scheduler_.idle(); }
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
 
@@ -176,6 +177,39 @@ TEST_CASE("under fair a key's background requests do not count against it", "[ba
   const Sequence& second = machine.add(32, 20, false, "b");
   machine.steps_to_start(first);
   CHECK(second.num_generated() == 0);  // level: the one that came first
+}
+
+TEST_CASE("a batch leaves users half of the pool's cached prefixes, and runs to its end", "[background]") {
+  for (const SchedulerPolicy policy : kPolicies) {
+    SharedMachine machine(options_of(policy), 200);
+    for (int i = 0; i < 30; ++i)
+      machine.add(96, 1, false);
+    while (!machine.idle())
+      machine.step();
+    CHECK(machine.kv().pool().num_cached(CacheClass::kPlain) >= 180);
+    for (int i = 0; i < 40; ++i)
+      machine.add(160, 16, true);
+    int num_steps = 0;
+    int most_at_once = 0;
+    for (; !machine.idle() && num_steps < 10'000; ++num_steps) {
+      machine.step();
+      most_at_once = std::max(most_at_once, machine.num_background);
+    }
+    CHECK(machine.idle());
+    CHECK(most_at_once >= 6);
+    CHECK(machine.kv().pool().num_cached(CacheClass::kPlain) >= 80);
+    machine.kv().check_integrity();
+  }
+}
+
+TEST_CASE("a request of a batch that takes most of the pool runs all the same", "[background]") {
+  SharedMachine machine(options_of(SchedulerPolicy::kFcfs), 20);
+  machine.add(200, 1, false);
+  while (!machine.idle())
+    machine.step();
+  machine.add(290, 8, true);
+  machine.steps(50);
+  CHECK(machine.idle());
 }
 
 TEST_CASE("a background request that gets no rows when it is admitted keeps the block copied for it", "[background]") {

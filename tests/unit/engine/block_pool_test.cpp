@@ -17,6 +17,16 @@ std::vector<BlockId> take(BlockPool& pool, std::size_t count) {
   return blocks;
 }
 
+// All cached blocks, in the order in which they are given up.
+std::vector<BlockId> leaving(BlockPool& pool) {
+  std::vector<BlockId> order;
+  while (pool.num_cached() > 0) {
+    order.push_back(pool.oldest_cached());
+    pool.drop(order.back());
+  }
+  return order;
+}
+
 }  // namespace
 
 TEST_CASE("blocks are handed out in order at first, then last freed first", "[pool]") {
@@ -73,19 +83,60 @@ TEST_CASE("peak use is remembered", "[pool]") {
   CHECK(pool.peak_referenced() == 4);
 }
 
-TEST_CASE("favoured blocks leave after the others, a fifth of the pool at most", "[pool]") {
+TEST_CASE("blocks of returning conversations leave after the others, a fifth of the pool at most", "[pool]") {
   BlockPool pool(10);
   take(pool, 6);
-  for (const int id : {0, 1, 2})
-    pool.favour(BlockId{id});
-  for (const int id : {0, 1, 2, 3, 4, 5})
+  for (const int id : {0, 1, 2, 3, 4, 5}) {
+    pool.raise(BlockId{id}, id < 3 ? CacheClass::kReturning : CacheClass::kPlain);
     pool.release(BlockId{id}, true);
-  // Two of ten are kept longer: 0, the oldest of the three, went back among the others, before 3 came.
-  std::vector<BlockId> order;
-  while (pool.num_cached() > 0) {
-    order.push_back(pool.oldest_cached());
-    pool.drop(order.back());
   }
-  CHECK(order == block_ids({0, 3, 4, 5, 1, 2}));
+  // Two of ten are kept longer: 0, the oldest of the three, went back among the others, before 3 came.
+  CHECK(leaving(pool) == block_ids({0, 3, 4, 5, 1, 2}));
   pool.check_integrity();
+}
+
+TEST_CASE("cached blocks leave by their class, and those that were retained last", "[pool]") {
+  BlockPool pool(10);
+  pool.set_retained_share(0.3);
+  const CacheClass classes[] = {CacheClass::kRetained,  CacheClass::kPlain,    CacheClass::kBackground,
+                                CacheClass::kReturning, CacheClass::kRetained, CacheClass::kBackground,
+                                CacheClass::kPlain};
+  take(pool, 7);
+  for (int id = 0; id < 7; ++id) {
+    pool.raise(BlockId{id}, classes[id]);
+    pool.release(BlockId{id}, true);
+  }
+  CHECK(pool.num_cached(CacheClass::kRetained) == 2);
+  // A user of a later class raises a block, one of an earlier class does not lower it.
+  pool.retain(BlockId{0});
+  pool.raise(BlockId{0}, CacheClass::kBackground);
+  pool.release(BlockId{0}, true);
+  std::vector<BlockId> walked;
+  for (BlockId block = pool.oldest_cached(); block != kNoBlock; block = pool.next_cached(block))
+    walked.push_back(block);
+  CHECK(walked == block_ids({2, 5, 1, 6, 3, 4, 0}));
+  CHECK(leaving(pool) == walked);
+  pool.check_integrity();
+}
+
+TEST_CASE("retained blocks beyond their share are plain again, and all of them are there to be taken", "[pool]") {
+  BlockPool pool(10);
+  pool.set_retained_share(0.3);
+  take(pool, 10);
+  for (int id = 0; id < 10; ++id) {
+    pool.raise(BlockId{id}, CacheClass::kRetained);
+    pool.release(BlockId{id}, true);
+    CHECK(pool.num_cached(CacheClass::kRetained) <= 3);
+    pool.check_integrity();
+  }
+  CHECK(pool.num_available() == 10);
+  CHECK(leaving(pool) == block_ids({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  CHECK(take(pool, 10).size() == 10);
+  // A share of nothing retains nothing.
+  BlockPool none(2);
+  none.set_retained_share(0.0);
+  take(none, 1);
+  none.raise(BlockId{0}, CacheClass::kRetained);
+  none.release(BlockId{0}, true);
+  CHECK(none.cache_class(BlockId{0}) == CacheClass::kPlain);
 }

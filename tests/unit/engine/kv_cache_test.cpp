@@ -383,3 +383,63 @@ TEST_CASE("a state that is ahead of the known tokens is freed, not kept", "[kv][
   CHECK(kv.states().num_snapshots() == 0);
   kv.check_integrity();
 }
+
+namespace {
+
+std::vector<TokenId> distinct_tokens(int first, int count) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i)
+    tokens.push_back(TokenId{first + i});
+  return tokens;
+}
+
+void run_as(KvCache& kv, std::vector<TokenId> tokens, CacheClass cache_class) {
+  Holder holder = hold(kv, std::move(tokens));
+  holder.table.cache_class = cache_class;
+  let_go(kv, holder);
+}
+
+std::int64_t num_found(KvCache& kv, const std::vector<TokenId>& tokens) {
+  BlockTable table;
+  kv.open(table, "");
+  const std::int64_t found = kv.match_tokens(kv.match(table, tokens, static_cast<std::int64_t>(tokens.size())));
+  kv.close(table);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a retained prompt is found after others filled the pool many times over, and all of them had room", "[kv]") {
+  KvCache kv(32, kBlockSize, true);
+  kv.set_retained_share(0.25);
+  const auto agent = distinct_tokens(1, 7 * kBlockSize);
+  const auto plain = distinct_tokens(500, 7 * kBlockSize);
+  run_as(kv, agent, CacheClass::kRetained);
+  run_as(kv, plain, CacheClass::kPlain);
+  for (int i = 1; i <= 40; ++i)
+    run_as(kv, distinct_tokens(1000 * i, 20 * kBlockSize), CacheClass::kPlain);
+  CHECK(num_found(kv, agent) == 7 * kBlockSize);
+  CHECK(num_found(kv, plain) == 0);
+  kv.check_integrity();
+  // Room is room: a request that needs the whole pool has it.
+  run_as(kv, distinct_tokens(100'000, 32 * kBlockSize), CacheClass::kPlain);
+  CHECK(num_found(kv, agent) == 0);
+  kv.check_integrity();
+}
+
+TEST_CASE("what a batch computed leaves before what users did, and a prefix that both use is the users'", "[kv]") {
+  KvCache kv(32, kBlockSize, true);
+  const auto user = distinct_tokens(1, 8 * kBlockSize);
+  run_as(kv, user, CacheClass::kPlain);
+  for (int i = 1; i <= 40; ++i)
+    run_as(kv, distinct_tokens(1000 * i, 20 * kBlockSize), CacheClass::kBackground);
+  CHECK(num_found(kv, user) == 8 * kBlockSize);
+  auto both = user;
+  for (const TokenId token : distinct_tokens(50'000, 4 * kBlockSize))
+    both.push_back(token);
+  run_as(kv, both, CacheClass::kBackground);
+  for (int i = 50; i <= 60; ++i)
+    run_as(kv, distinct_tokens(1000 * i, 20 * kBlockSize), CacheClass::kBackground);
+  CHECK(num_found(kv, both) == 8 * kBlockSize);
+  kv.check_integrity();
+}

@@ -1,0 +1,197 @@
+#include "server/api/responses/conversations.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "server/api/common/item_pages.h"
+#include "server/api/generation/generation_fields.h"
+#include "server/api/responses/responses_input.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::string_view kConversationPrefix = "conv_";
+constexpr std::string_view kConversations = "/conversations/";
+constexpr std::string_view kItemsPath = "/items";
+
+using Answer = Result<std::unique_ptr<Operation>>;
+
+tl::unexpected<Error> no_such_conversation(const std::string& id) {
+  return failure(ErrorKind::kNotFound, fmt::format("Conversation with id '{}' not found.", id),
+                 "conversation_not_found");
+}
+
+tl::unexpected<Error> no_such_item(const std::string& id) {
+  return failure(ErrorKind::kNotFound, fmt::format("Item with id '{}' not found.", id), "item_not_found");
+}
+
+Answer answer_with(const Json& body) {
+  return std::make_unique<ReadyOperation>(dump_json(body));
+}
+
+// Two lists of items as text.
+std::string with_items(const std::string& before, const Json& items) {
+  if (items.empty()) return before;
+  const std::string added = dump_json(items);
+  if (before == "[]") return added;
+  return before.substr(0, before.size() - 1) + "," + added.substr(1);
+}
+
+// What a path names, or why it names nothing.
+struct Place {
+  ResponseStore::Entry entry;
+  std::string rest;  // behind "/items": empty or "/{item}"
+  bool is_items = false;
+};
+
+Result<Place> find_place(const Call& call) {
+  auto [id, rest] = split_stored_path(call.path, kConversations);
+  Place place{find_conversation(call.responses.get(), id, call.key_name), std::move(rest), false};
+  if (place.entry == nullptr) return no_such_conversation(id);
+  if (place.rest.empty()) return place;
+  const std::string tail = place.rest.substr(std::min(kItemsPath.size(), place.rest.size()));
+  const bool is_item = tail.size() > 1 && tail[0] == '/' && tail.find('/', 1) == std::string::npos;
+  if (place.rest.rfind(kItemsPath, 0) != 0 || !(tail.empty() || is_item)) {
+    return failure(ErrorKind::kNotFound, "There is nothing at this path", "not_found");
+  }
+  place.rest = tail;
+  place.is_items = true;
+  return place;
+}
+
+Json list_of(const Json& items) {
+  return Json{{"object", "list"},
+              {"data", items},
+              {"first_id", items.empty() ? Json("") : items.front()["id"]},
+              {"last_id", items.empty() ? Json("") : items.back()["id"]},
+              {"has_more", false}};
+}
+
+// No body at all is one without members.
+Result<Json> body_of(const Call& call) {
+  return call.body.empty() ? Result<Json>(Json::object()) : parse_json_object(call.body);
+}
+
+Answer add_items(const Call& call, const Place& place) {
+  const auto body = body_of(call);
+  if (!body) return tl::make_unexpected(body.error());
+  FieldReader reader(*body);
+  if (!reader.has("items")) reader.missing("items");
+  const ResponseInput input =
+      read_conversation_items(reader, stored_items(*place.entry), call.responses.get(), call.key_name);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  append_to_conversation(*call.responses, place.entry->id, call.key_name, input.items);
+  return answer_with(list_of(input.items));
+}
+
+Answer set_metadata(const Call& call, const Place& place) {
+  const auto body = body_of(call);
+  if (!body) return tl::make_unexpected(body.error());
+  FieldReader reader(*body);
+  const Json metadata = read_metadata(reader);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const std::string id = place.entry->id;
+  for (auto entry = place.entry; entry != nullptr; entry = find_conversation(call.responses.get(), id, call.key_name)) {
+    StoredResponse changed = *entry;
+    Json conversation = Json::parse(entry->body);
+    conversation["metadata"] = metadata.is_null() ? Json::object() : metadata;
+    changed.body = dump_json(conversation);
+    if (call.responses->replace(entry, std::move(changed))) return answer_with(conversation);
+  }
+  return no_such_conversation(id);
+}
+
+Answer delete_item(const Call& call, const Place& place) {
+  const std::string id = place.entry->id;
+  const std::string item_id = place.rest.substr(1);
+  for (auto entry = place.entry; entry != nullptr; entry = find_conversation(call.responses.get(), id, call.key_name)) {
+    Json items = stored_items(*entry);
+    const auto item = std::find_if(items.begin(), items.end(), [&](const Json& each) { return each["id"] == item_id; });
+    if (item == items.end()) return no_such_item(item_id);
+    items.erase(item);
+    StoredResponse changed = *entry;
+    changed.input = dump_json(items);
+    std::erase(changed.item_ids, item_id);
+    if (call.responses->replace(entry, std::move(changed))) return answer_with(Json::parse(entry->body));
+  }
+  return no_such_conversation(id);
+}
+
+}  // namespace
+
+ResponseStore::Entry find_conversation(ResponseStore* store, const std::string& id, const std::string& owner) {
+  // The store has other things too.
+  return store != nullptr && id.rfind(kConversationPrefix, 0) == 0 ? store->find(id, owner) : nullptr;
+}
+
+void append_to_conversation(ResponseStore& store, const std::string& id, const std::string& owner, const Json& items) {
+  for (auto entry = find_conversation(&store, id, owner); entry != nullptr;
+       entry = find_conversation(&store, id, owner)) {
+    StoredResponse changed = *entry;
+    changed.input = with_items(entry->input, items);
+    if (store.replace(entry, std::move(changed))) return;
+  }
+}
+
+Answer create_conversation(const ModelTable&, const Call& call) {
+  if (call.responses == nullptr || !call.responses->enabled()) {
+    return invalid("This server stores no conversations: see server.responses", "", "unsupported_operation");
+  }
+  const auto body = body_of(call);
+  if (!body) return tl::make_unexpected(body.error());
+  FieldReader reader(*body);
+  Json metadata = read_metadata(reader);
+  ResponseInput input = read_conversation_items(reader, Json::array(), call.responses.get(), call.key_name);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
+  const Json conversation{{"id", make_id(kConversationPrefix)},
+                          {"object", "conversation"},
+                          {"created_at", call.created},
+                          {"metadata", metadata.is_null() ? Json::object() : std::move(metadata)}};
+  StoredResponse stored;
+  stored.id = conversation["id"];
+  stored.owner = call.key_name;
+  stored.body = dump_json(conversation);
+  stored.input = dump_json(input.items);
+  stored.item_ids = std::move(input.item_ids);
+  call.responses->put(std::move(stored));
+  return answer_with(conversation);
+}
+
+Answer get_conversation(const ModelTable&, const Call& call) {
+  const auto place = find_place(call);
+  if (!place) return tl::make_unexpected(place.error());
+  if (!place->is_items) return std::make_unique<ReadyOperation>(place->entry->body);
+  Json items = stored_items(*place->entry);
+  if (place->rest.empty()) {
+    const auto page = page_of_items(call.query, std::move(items), false);
+    if (!page) return tl::make_unexpected(page.error());
+    return answer_with(*page);
+  }
+  for (const Json& item : items) {
+    if (item["id"] == place->rest.substr(1)) return answer_with(item);
+  }
+  return no_such_item(place->rest.substr(1));
+}
+
+Answer change_conversation(const ModelTable&, const Call& call) {
+  const auto place = find_place(call);
+  if (!place) return tl::make_unexpected(place.error());
+  if (!place->is_items) return set_metadata(call, *place);
+  if (place->rest.empty()) return add_items(call, *place);
+  return failure(ErrorKind::kNotFound, "There is nothing at this path", "not_found");
+}
+
+Answer delete_conversation(const ModelTable&, const Call& call) {
+  const auto place = find_place(call);
+  if (!place) return tl::make_unexpected(place.error());
+  if (place->is_items && place->rest.empty()) {
+    return failure(ErrorKind::kNotFound, "There is nothing at this path", "not_found");
+  }
+  if (place->is_items) return delete_item(call, *place);
+  call.responses->erase(place->entry->id, call.key_name);
+  return answer_with({{"id", place->entry->id}, {"object", "conversation.deleted"}, {"deleted", true}});
+}
+
+}  // namespace quire

@@ -1,0 +1,261 @@
+// Session: the Responses API over a WebSocket: each message of the client is a request, whose events are messages. One
+// request is answered at a time; the next message waits, and those behind it in the client's connection.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <utility>
+
+#include "core/base/log.h"
+#include "server/api/common/errors.h"
+#include "server/http/browser_guard.h"
+#include "server/http/cors.h"
+#include "server/http/session.h"
+#include "server/http/web_socket.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr const char* kResponsesPath = "/v1/responses";
+// After which a client opens another connection, so that connections follow the servers of a fleet.
+constexpr std::chrono::minutes kMaxAge{60};
+
+std::string error_message(const Error& error) {
+  Json message{{"type", "error"}, {"status", http_status(error.kind)}};
+  message["error"] = Json::parse(error_body(error))["error"];
+  return dump_json(message);
+}
+
+// The data of each event of a stream.
+std::vector<std::string> messages_of(std::string_view events) {
+  constexpr std::string_view kData = "data: ";
+  std::vector<std::string> messages;
+  while (!events.empty()) {
+    const std::size_t end = std::min(events.find('\n'), events.size());
+    if (events.substr(0, kData.size()) == kData) messages.emplace_back(events.substr(kData.size(), end - kData.size()));
+    events.remove_prefix(std::min(end + 1, events.size()));
+  }
+  return messages;
+}
+
+}  // namespace
+
+// What the coroutine that reads and the session share, on one thread.
+struct SocketInbox {
+  SocketInbox(const std::shared_ptr<Transport>& transport, BodyBudget& budget, std::string client,
+              const WebSocketLimits& limits, std::shared_ptr<ResponseStore> responses)
+      : socket(transport, budget, std::move(client), limits),
+        woken(std::make_shared<Mailbox>(transport->executor())),
+        taken(transport->executor()),
+        store(std::move(responses)) {}
+
+  WebSocket socket;
+  std::shared_ptr<Mailbox> woken;  // by a message, the connection's end, or a drain, which interrupts it
+  std::optional<WebSocket::Message> message;
+  asio::steady_timer taken;
+  std::shared_ptr<Mailbox> running;      // of the request that is answered; null: none
+  std::shared_ptr<ResponseStore> store;  // the connection's own
+  bool has_ended = false;
+};
+
+namespace {
+
+asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
+  while (!inbox->has_ended) {
+    auto message = co_await inbox->socket.read();
+    if (!message) break;
+    inbox->message = std::move(message);
+    inbox->woken->nudge();
+    while (inbox->message && !inbox->has_ended) {
+      inbox->taken.expires_at(asio::steady_timer::time_point::max());
+      co_await inbox->taken.async_wait(kUseTuple);
+    }
+  }
+  inbox->has_ended = true;
+  if (inbox->running) inbox->running->interrupt(std::nullopt);
+  inbox->woken->nudge();
+}
+
+}  // namespace
+
+std::optional<Response> Session::socket_refusal() const {
+  if (!head_.asks_socket || !WebSocket::is_request(head_)) {
+    Response response = error_response(426, "upgrade_required", "GET of this path opens a WebSocket (RFC 6455)");
+    response.fields.push_back({"Upgrade", "websocket"});
+    return response;
+  }
+  // A page can open a socket to any site, with no question before.
+  if (is_cross_site(head_) && !has_allowed_origin(options().cors, head_)) {
+    return error_response(403, "origin_not_allowed", "This page's origin is not among server.cors.allowed_origins");
+  }
+  return std::nullopt;
+}
+
+asio::awaitable<bool> Session::serve_socket() {
+  keep_alive_ = false;
+  if (auto refusal = socket_refusal()) co_return co_await respond(std::move(*refusal));
+  const WebSocketLimits limits{static_cast<std::size_t>(options().max_body_bytes), options().max_queued_bytes,
+                               options().timeout.write, options().timeout.idle};
+  const auto inbox = std::make_shared<SocketInbox>(
+      transport_, state_.bodies, client_name(), limits,
+      std::make_shared<ResponseStore>(ResponseStoreOptions{1, 2 * options().max_body_bytes}));
+  const bool accepted = co_await inbox->socket.accept(head_);
+  count(101);
+  note_end();
+  if (!accepted) co_return false;
+  state_.sockets.add(inbox->woken);
+  const std::shared_ptr<void> left(nullptr, [this, inbox](void*) { state_.sockets.remove(inbox->woken); });
+  asio::co_spawn(transport_->executor(), read_messages(inbox), asio::detached);
+  co_await answer_messages(*inbox);
+  inbox->has_ended = true;
+  inbox->taken.cancel();
+  transport_->close();
+  co_return false;
+}
+
+asio::awaitable<void> Session::answer_messages(SocketInbox& inbox) {
+  const auto until = Clock::now() + kMaxAge;
+  while (!inbox.has_ended) {
+    if (inbox.woken->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
+      co_await inbox.socket.close(CloseReason::kGoingAway, "the server shuts down");
+      co_return;
+    }
+    if (!inbox.message) {
+      co_await inbox.woken->take();
+      continue;
+    }
+    WebSocket::Message message = std::move(*inbox.message);
+    inbox.message.reset();
+    inbox.taken.cancel();
+    if (Clock::now() > until) {
+      const std::string refusal =
+          error_message(Error{ErrorKind::kInvalidRequest, "The connection has reached its longest time: open another",
+                              "websocket_connection_limit_reached", "", std::nullopt});
+      co_await inbox.socket.write(refusal);
+      co_await inbox.socket.close(CloseReason::kDone, "the connection has reached its longest time");
+      co_return;
+    }
+    co_await answer_message(inbox, std::move(message));
+  }
+}
+
+// The key as it is now: a reload may have taken it away.
+Result<void> Session::admit_message(const std::string& key_name) {
+  admission_ = Admission{};
+  admission_.route = find_route("POST", kResponsesPath).route;
+  if (!settings_->keys.empty()) {
+    admission_.key = settings_->keys.named(key_name);
+    if (admission_.key == nullptr) {
+      return failure(ErrorKind::kUnauthorized, "Incorrect API key provided", "invalid_api_key");
+    }
+    auto lease = state_.quotas.admit(*admission_.key, Clock::now());
+    if (!lease) return tl::make_unexpected(lease.error());
+    admission_.lease = std::move(*lease);
+  }
+  if (auto full = full_queues()) return tl::make_unexpected(*std::move(full));
+  return {};
+}
+
+asio::awaitable<void> Session::answer_message(SocketInbox& inbox, WebSocket::Message message) {
+  const std::string key_name = record_.key_name;
+  settings_ = state_.settings();
+  record_ = RequestRecord{};
+  request_id_ = make_id("req-");
+  begin_record();
+  record_.method = "WS";
+  record_.is_call = true;
+  record_.key_name = key_name;
+  ++state_.num_calls;
+  Call call = call_of_head();
+  call.path = kResponsesPath;
+  call.query.clear();
+  call.socket_responses = inbox.store;
+  std::optional<Error> error;
+  if (const auto admitted = admit_message(key_name); !admitted) {
+    error = admitted.error();
+  } else {
+    call.body = std::move(message.text);
+    auto parsed = co_await parse(call);
+    call.body = std::string();
+    message.charge.reset();
+    if (!parsed) {
+      inbox.has_ended = true;
+    } else if (!*parsed) {
+      error = parsed->error();
+    } else {
+      error = co_await drive_message(inbox, std::move(**parsed), call);
+    }
+  }
+  if (error) {
+    record_.error = error->code;
+    count(http_status(error->kind));
+    const std::string refusal = error_message(*error);
+    const bool sent = co_await inbox.socket.write(refusal);
+    if (!sent) inbox.has_ended = true;
+  }
+  note_end();
+}
+
+// What went wrong before the first event.
+asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox, std::unique_ptr<Operation> operation,
+                                                             const Call& call) {
+  for (const std::string& warning : operation->warnings())
+    log::warn("request {}: {}", request_id_, warning);
+  if (const auto taken = take_prompt_quota(*operation); !taken) co_return taken.error();
+  OperationRun run(state_, transport_->executor(), *operation);
+  run.admit(admission_.lease, std::exchange(place_, {}), options().list_window);
+  inbox.running = run.mailbox();
+  state_.live.add(run.mailbox());
+  const std::shared_ptr<void> left(nullptr, [this, &inbox](void*) {
+    state_.live.remove(inbox.running);
+    inbox.running = nullptr;
+  });
+  if (const auto begun = run.begin(call.arrival); !begun) co_return begun.error();
+  std::string out;
+  operation->begin(out);
+  bool finished = false;
+  bool sends = true;
+  while (sends && !finished) {
+    OperationRun::Progress progress;
+    if (!run.is_over()) progress = co_await run.advance(out);
+    if (inbox.has_ended || (progress.interrupted && !progress.error)) break;
+    if (progress.error) {
+      run.abort();
+      operation->fail(*progress.error, out);
+      finished = true;
+    } else if (run.is_over()) {
+      operation->finish(out);
+      finished = true;
+    }
+    if (finished) note_message_end(*operation, run.times(), !progress.error);
+    sends = co_await send_events(inbox, out);
+    out.clear();
+  }
+  if (!finished) note_message_end(*operation, run.times(), false);
+  if (!sends) inbox.has_ended = true;
+  co_return std::nullopt;
+}
+
+// Before the last message: a client that has it finds its request counted.
+void Session::note_message_end(const Operation& operation, const OperationTimes& times, bool finished) {
+  record_.times = times;
+  record_.times.end = Clock::now();
+  record_.summary = operation.summary();
+  admission_.lease.take_generated(record_.summary.num_generated_tokens, record_.times.end);
+  if (finished && times.first_token) state_.metrics.finished(record_.summary, record_.times);
+  count(200);
+}
+
+asio::awaitable<bool> Session::send_events(SocketInbox& inbox, const std::string& events) {
+  for (const std::string& message : messages_of(events)) {
+    const bool sent = co_await inbox.socket.write(message);
+    if (!sent) co_return false;
+  }
+  co_return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// WebSocket: text messages over a connection whose head was read: Beast's framing on a Transport. One thread at a time
+// (the transport's io thread); one read() and one write() may be under way at once. Invariants: a message is charged to
+// the budget of bodies as it arrives, and longer than its bound it ends the connection; nothing is decompressed.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/http/body_budget.h"
+#include "server/http/request_head.h"
+#include "server/http/transport.h"
+
+namespace quire {
+
+struct WebSocketLimits {
+  std::size_t max_message = 0;
+  std::int64_t max_queued_bytes = 0;          // of all bodies together
+  std::chrono::milliseconds write_timeout{};  // without progress
+  std::chrono::milliseconds idle_timeout{};   // without an answer to a ping
+};
+
+// Why a connection is closed, by its number (RFC 6455).
+enum class CloseReason : std::uint16_t {
+  kDone = 1000,
+  kGoingAway = 1001,
+  kUnsupported = 1003,
+  kTooBig = 1009,
+  kTryLater = 1013
+};
+
+class WebSocket {
+ public:
+  WebSocket(std::shared_ptr<Transport> transport, BodyBudget& budget, std::string client,
+            const WebSocketLimits& limits);
+  ~WebSocket();
+  WebSocket(const WebSocket&) = delete;
+  WebSocket& operator=(const WebSocket&) = delete;
+
+  // Whether the head asks for one in a form that can be accepted.
+  static bool is_request(const RequestHead& head);
+  // Answers the head; false where the connection broke.
+  boost::asio::awaitable<bool> accept(const RequestHead& head);
+
+  struct Message {
+    std::string text;
+    std::unique_ptr<BodyBudget::Upload> charge;  // for as long as the text is kept
+  };
+  // nullopt: the connection is closing or broken, or the message could not be taken.
+  boost::asio::awaitable<std::optional<Message>> read();
+  boost::asio::awaitable<bool> write(std::string_view text);
+  // Says so, and waits for the other side's word or the timeout.
+  boost::asio::awaitable<void> close(CloseReason reason, std::string_view text);
+  // At once.
+  void cut();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire

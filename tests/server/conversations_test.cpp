@@ -1,0 +1,163 @@
+// Conversations of the Responses API, and their compaction.
+#include <catch2/catch.hpp>
+
+#include "server/api/common/json.h"
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace conversations {
+
+const std::string kConversationsPath = "/v1/conversations";
+
+HttpReply ask_delete(HttpClient& client, const std::string& path) {
+  client.send("DELETE " + path + " HTTP/1.1\r\nHost: a\r\n\r\n");
+  return client.receive();
+}
+
+std::string created(HttpClient& client, const std::string& body = "{}") {
+  const Json conversation = answer_to(client, kConversationsPath, body);
+  CHECK(conversation["object"] == "conversation");
+  return conversation["id"];
+}
+
+Json items_in(HttpClient& client, const std::string& id, const std::string& query = "?order=asc&limit=100") {
+  const HttpReply reply = client.get(kConversationsPath + "/" + id + "/items" + query);
+  INFO(reply.body);
+  REQUIRE(reply.status == 200);
+  return Json::parse(reply.body)["data"];
+}
+
+std::vector<std::string> texts(const Json& items) {
+  std::vector<std::string> list;
+  for (const Json& item : items)
+    list.push_back(item["role"].get<std::string>() + ": " + item["content"][0]["text"].get<std::string>());
+  return list;
+}
+
+TEST_CASE("a conversation is created, read, changed and deleted") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string id = created(client, R"({"metadata":{"a":"b"},"items":[{"role":"user","content":"Hi"}]})");
+  CHECK(Json::parse(client.get(kConversationsPath + "/" + id).body)["metadata"] == Json{{"a", "b"}});
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"user: Hi"});
+  CHECK(answer_to(client, kConversationsPath + "/" + id, R"({"metadata":{"c":"d"}})")["metadata"] == Json{{"c", "d"}});
+  const Json added = answer_to(client, kConversationsPath + "/" + id + "/items",
+                               R"({"items":[{"role":"assistant","content":"Yes."},{"role":"user","content":"Why?"}]})");
+  REQUIRE(added["data"].size() == 2);
+  CHECK(added["first_id"] == added["data"][0]["id"]);
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"user: Hi", "assistant: Yes.", "user: Why?"});
+  CHECK(texts(items_in(client, id, "?limit=1")) == std::vector<std::string>{"user: Why?"});
+  const std::string item = added["data"][0]["id"];
+  CHECK(Json::parse(client.get(kConversationsPath + "/" + id + "/items/" + item).body) == added["data"][0]);
+  CHECK(Json::parse(ask_delete(client, kConversationsPath + "/" + id + "/items/" + item).body)["id"] == id);
+  CHECK(client.get(kConversationsPath + "/" + id + "/items/" + item).status == 404);
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"user: Hi", "user: Why?"});
+  CHECK(Json::parse(ask_delete(client, kConversationsPath + "/" + id).body) ==
+        Json{{"id", id}, {"object", "conversation.deleted"}, {"deleted", true}});
+  for (const std::string path : {"", "/items", "/items/x", "/other"})
+    CHECK(client.get(kConversationsPath + "/" + id + path).status == 404);
+  CHECK(ask_delete(client, kConversationsPath + "/" + id).status == 404);
+}
+
+TEST_CASE("a response reads its conversation, and adds to it") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string id = created(client, R"({"items":[{"role":"developer","content":"Be nice."}]})");
+  const Json first = answer_to(client, "/v1/responses", R"({"input":"One","conversation":")" + id + R"("})");
+  CHECK(first["conversation"]["id"] == id);
+  answer_to(client, "/v1/responses", R"({"input":"Two","store":false,"conversation":{"id":")" + id + R"("}})");
+  CHECK(prompt_text(server) ==
+        "<|im_start|>developer\nBe "
+        "nice.<|im_end|>\n<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
+        "<|im_start|>user\nTwo<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"developer: Be nice.", "user: One", "assistant: Hello.",
+                                                                "user: Two", "assistant: Hello."});
+  const auto refused = [&](const std::string& members) {
+    return refused_param(client, "/v1/responses", R"({"input":"x",)" + members + "}");
+  };
+  CHECK(refused(R"("conversation":"conv_0")") == "conversation");
+  CHECK(refused(R"("conversation":7)") == "conversation");
+  CHECK(refused(R"("conversation":{})") == "conversation");
+  const std::string both =
+      R"("conversation":")" + id + R"(","previous_response_id":")" + first["id"].get<std::string>();
+  CHECK(refused(both + "\"") == "conversation");
+  // What a response is named by is no conversation.
+  CHECK(refused(R"("conversation":")" + first["id"].get<std::string>() + "\"") == "conversation");
+  CHECK(client.get("/v1/responses/" + id).status == 404);
+}
+
+TEST_CASE("items that a conversation cannot hold are refused by their place") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string id = created(client);
+  const std::string path = kConversationsPath + "/" + id + "/items";
+  CHECK(refused_param(client, path, "{}") == "items");
+  CHECK(refused_param(client, path, R"({"items":7})") == "items");
+  CHECK(refused_param(client, path, R"({"items":[{"role":"user","content":"x"},{"role":"no"}]})") == "items[1].role");
+  CHECK(refused_param(client, path, R"({"items":[{"type":"function_call_output","call_id":"c","output":"x"}]})") ==
+        "items[0].call_id");
+  CHECK(refused_param(client, kConversationsPath, R"({"metadata":7})") == "metadata");
+  CHECK(items_in(client, id).empty());
+}
+
+TEST_CASE("conversations are bounded with the stored responses, and the one unused for longest goes first") {
+  ServerOptions options = test_options();
+  options.responses.max_count = 3;
+  TestServer server(says("Hello."), options);
+  HttpClient client(server.port());
+  const std::string first = created(client);
+  const std::string second = created(client);
+  const std::string third = created(client);
+  CHECK(client.get(kConversationsPath + "/" + first).status == 200);
+  const std::string fourth = created(client);
+  CHECK(client.get(kConversationsPath + "/" + second).status == 404);
+  CHECK(client.get(kConversationsPath + "/" + first).status == 200);
+  CHECK(server.server().state().responses->count() == 3);
+
+  // One that outgrows all the room is forgotten, and takes no other with it.
+  ResponseStore store({8, 4000});
+  store.put({"conv_1", "", "", "{}", "[]", {}});
+  store.put({"conv_2", "", "", "{}", "[]", {}});
+  const auto entry = store.find("conv_1", "");
+  CHECK(store.replace(entry, {"conv_1", "", "", "{}", std::string(4000, ' '), {}}));
+  CHECK(store.find("conv_1", "") == nullptr);
+  CHECK(store.find("conv_2", "") != nullptr);
+  CHECK(!store.replace(entry, {"conv_1", "", "", "{}", "[]", {}}));
+}
+
+TEST_CASE("a compaction is the users' messages and the model's summary, and is continued") {
+  TestServer server(says("They said hi."));
+  HttpClient client(server.port());
+  const Json compaction = answer_to(client, "/v1/responses/compact",
+                                    R"({"instructions":"Be nice.","input":[{"role":"user","content":"Hi"},)"
+                                    R"({"role":"assistant","content":"Hello."},{"role":"user","content":"Go on"}]})");
+  CHECK(compaction["object"] == "response.compaction");
+  CHECK(prompt_text(server).find("Go on\n\nSummarize this conversation") != std::string::npos);
+  REQUIRE(compaction["output"].size() == 3);
+  CHECK(compaction["output"][0]["content"][0]["text"] == "Hi");
+  CHECK(compaction["output"][1]["content"][0]["text"] == "Go on");
+  CHECK(compaction["output"][2]["type"] == "compaction");
+  CHECK(compaction["usage"]["output_tokens"].get<int>() > 0);
+
+  Json next{{"input", compaction["output"]}};
+  next["input"].push_back({{"role", "user"}, {"content", "And now?"}});
+  answer_to(client, "/v1/responses", dump_json(next));
+  CHECK(prompt_text(server) ==
+        "<|im_start|>user\nHi\n\nGo on\n\nSummary of the conversation so far:\nThey said hi.\n\nAnd now?<|im_end|>\n"
+        "<|im_start|>assistant\n");
+  // A chain of responses is compacted by its last one's id.
+  const Json response = answer_to(client, "/v1/responses", R"({"input":"Hi"})");
+  const Json chained = answer_to(client, "/v1/responses/compact",
+                                 R"({"previous_response_id":")" + response["id"].get<std::string>() + "\"}");
+  CHECK(chained["output"][0]["content"][0]["text"] == "Hi");
+  const auto refused = [&](const std::string& path, const std::string& body) {
+    return refused_param(client, path, body);
+  };
+  CHECK(refused("/v1/responses", R"({"input":[{"type":"compaction","encrypted_content":"gAAA"}]})") ==
+        "input[0].encrypted_content");
+  CHECK(refused("/v1/responses/compact", R"({"input":"x","stream":true})") == "stream");
+}
+
+}  // namespace conversations
