@@ -15,6 +15,25 @@
 namespace quire {
 namespace {
 
+// The first n lanes of p, zeros behind them; and the first n lanes of a into p.
+template <class Vector>
+auto load_first(const float* p, std::int64_t n) {
+  if (n >= Vector::kLanes) return Vector::load(p);
+  float lanes[Vector::kLanes] = {};
+  for (std::int64_t i = 0; i < n; ++i)
+    lanes[i] = p[i];
+  return Vector::load(lanes);
+}
+
+template <class Vector>
+void store_first(float* p, typename Vector::F a, std::int64_t n) {
+  if (n >= Vector::kLanes) return Vector::store(p, a);
+  float lanes[Vector::kLanes];
+  Vector::store(lanes, a);
+  for (std::int64_t i = 0; i < n; ++i)
+    p[i] = lanes[i];
+}
+
 struct NeonColumns : NeonDot {
   static constexpr int kLanes = 4;
   static constexpr int kGemmRows = 4;
@@ -32,20 +51,8 @@ struct NeonColumns : NeonDot {
   static F load(const float* p) { return vld1q_f32(p); }
   static void store(float* p, F a) { vst1q_f32(p, a); }
   static void store_past_caches(float* p, F a) { vst1q_f32(p, a); }
-  static F load_partial(const float* p, std::int64_t n) {
-    if (n >= kLanes) return load(p);
-    float lanes[kLanes] = {};
-    for (std::int64_t i = 0; i < n; ++i)
-      lanes[i] = p[i];
-    return load(lanes);
-  }
-  static void store_partial(float* p, F a, std::int64_t n) {
-    if (n >= kLanes) return store(p, a);
-    float lanes[kLanes];
-    store(lanes, a);
-    for (std::int64_t i = 0; i < n; ++i)
-      p[i] = lanes[i];
-  }
+  static F load_partial(const float* p, std::int64_t n) { return load_first<NeonColumns>(p, n); }
+  static void store_partial(float* p, F a, std::int64_t n) { store_first<NeonColumns>(p, a, n); }
   static F from_f16(uint16x4_t a) { return vcvt_f32_f16(vreinterpret_f16_u16(a)); }
   static F load_f16(const std::uint16_t* p) { return from_f16(vld1_u16(p)); }
   static F load_bf16(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
@@ -141,20 +148,8 @@ struct Simd {
   static void store(float* p, F a) {
     for_each([&](int i) { vst1q_f32(p + 4 * i, a.of[i]); });
   }
-  static F load_partial(const float* p, std::int64_t n) {
-    if (n >= kLanes) return load(p);
-    float lanes[kLanes] = {};
-    for (std::int64_t i = 0; i < n; ++i)
-      lanes[i] = p[i];
-    return load(lanes);
-  }
-  static void store_partial(float* p, F a, std::int64_t n) {
-    if (n >= kLanes) return store(p, a);
-    float lanes[kLanes];
-    store(lanes, a);
-    for (std::int64_t i = 0; i < n; ++i)
-      p[i] = lanes[i];
-  }
+  static F load_partial(const float* p, std::int64_t n) { return load_first<Simd>(p, n); }
+  static void store_partial(float* p, F a, std::int64_t n) { store_first<Simd>(p, a, n); }
   static F load_f16(const std::uint16_t* p) {
     return each([&](int i) { return Columns::load_f16(p + 4 * i); });
   }

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gguf_file
-from families.shapes import NormedAttention, Shape, causal_mask
+from families.shapes import Decoder, NormedAttention, Shape, attention_metadata, causal_mask, inherit_layer
 from model import Linear, Norm
 
 ARCHITECTURE, NAME = "qwen3moe", "Quire Demo Experts"
@@ -72,27 +72,14 @@ class Layer(nn.Module):
         return x + self.ffn(self.ffn_norm(x))
 
 
-class Model(nn.Module):
+class Model(Decoder):
     def __init__(self):
-        super().__init__()
-        self.token_embd = nn.Parameter(torch.zeros(SHAPE.vocab, SHAPE.dim))
-        self.blk = nn.ModuleList(Layer(SHAPE) for _ in range(SHAPE.layers))
-        self.output_norm = Norm(SHAPE.dim, SHAPE.norm_eps)
-        self.output = Linear(SHAPE.dim, SHAPE.vocab, 0.0)
+        super().__init__(SHAPE, [Layer(SHAPE) for _ in range(SHAPE.layers)])
 
-    @torch.no_grad()
     def inherit(self, weights, sizes, _ids):
         for i, layer in enumerate(self.blk):
-            layer.ffn.inherit(weights, i)
-            layer.mixer.inherit(weights, i, sizes[i])
-            layer.attn_norm.weight.copy_(weights[f"blk.{i}.attn_norm.weight"])
-            layer.ffn_norm.weight.copy_(weights[f"blk.{i}.ffn_norm.weight"])
-        self.token_embd.copy_(weights["token_embd.weight"])
-        self.output_norm.weight.copy_(weights["output_norm.weight"])
-        self.output.weight.copy_(weights["output.weight"])
-
-    def new_matrices(self):
-        return []
+            inherit_layer(layer, weights, i, sizes[i])
+        self.inherit_ends(weights)
 
     def hidden(self, ids):
         mask, x = causal_mask(ids.shape[1]), self.token_embd[ids]
@@ -109,13 +96,8 @@ class Model(nn.Module):
 
 
 def metadata():
-    s = SHAPE
-    return [
-        ("block_count", gguf_file.U32, s.layers),
-        ("attention.key_length", gguf_file.U32, s.head_dim),
-        ("attention.value_length", gguf_file.U32, s.head_dim),
-        ("attention.layer_norm_rms_epsilon", gguf_file.F32, s.norm_eps),
-        ("rope.dimension_count", gguf_file.U32, s.head_dim),
+    return attention_metadata(SHAPE) + [
+        ("rope.dimension_count", gguf_file.U32, SHAPE.head_dim),
         ("expert_count", gguf_file.U32, EXPERTS),
         ("expert_used_count", gguf_file.U32, CHOSEN),
         ("expert_feed_forward_length", gguf_file.U32, EXPERT_SIZE),

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gguf_file
-from families.shapes import GatedFeedForward, NormedAttention, Shape, Vector, causal_mask
+from families.shapes import Decoder, GatedFeedForward, NormedAttention, Shape, Vector, causal_mask
 from model import Linear, Norm
 
 ARCHITECTURE, NAME = "qwen35", "Quire Demo Hybrid"
@@ -103,16 +103,13 @@ def attention(shape):
     return NormedAttention(shape, ROTARY_DIM, gated=True)
 
 
-class Model(nn.Module):
+class Model(Decoder):
     def __init__(self):
-        super().__init__()
         s = SHAPE
-        self.token_embd = nn.Parameter(torch.zeros(s.vocab, s.dim))
         mixers = [attention(s) if (i + 1) % INTERVAL == 0 else DeltaNet(s) for i in range(s.layers)]
-        self.blk = nn.ModuleList([Layer(s, mixer) for mixer in mixers] + [Layer(s, attention(s))])
-        self.blk[-1].nextn = NextTokens(s)
-        self.output_norm = Norm(s.dim, s.norm_eps)
-        self.output = Linear(s.dim, s.vocab, 0.0)
+        layers = [Layer(s, mixer) for mixer in mixers] + [Layer(s, attention(s))]
+        layers[-1].nextn = NextTokens(s)
+        super().__init__(s, layers)
 
     @torch.no_grad()
     def inherit(self, weights, sizes, _ids):
@@ -125,9 +122,7 @@ class Model(nn.Module):
             layer.post_attention_norm.weight.copy_(weights[f"blk.{of}.ffn_norm.weight"])
             if isinstance(layer.mixer, NormedAttention):
                 layer.mixer.inherit(weights, of, sizes[of])
-        self.token_embd.copy_(weights["token_embd.weight"])
-        self.output_norm.weight.copy_(weights["output_norm.weight"])
-        self.output.weight.copy_(weights["output.weight"])
+        self.inherit_ends(weights)
         self.blk[-1].nextn.shared_head_norm.weight.copy_(weights["output_norm.weight"])
 
     def imitators(self):

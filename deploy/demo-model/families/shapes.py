@@ -11,21 +11,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import gguf_file
+import model
 from model import Linear, Norm
 
 
 @dataclass(frozen=True)
-class Shape:
-    vocab: int = 3072
-    dim: int = 256
-    layers: int = 4
-    heads: int = 4
-    kv_heads: int = 2
+class Shape(model.Shape):
     head_dim: int = 64
-    ffn: int = 768
-    context: int = 2048
-    rope_base: float = 10000.0
-    norm_eps: float = 1e-5
 
 
 class Vector(nn.Module):
@@ -138,12 +131,40 @@ class GatedFeedForward(nn.Module):
         return self.ffn_down(F.silu(self.ffn_gate(x)) * self.ffn_up(x))
 
 
-def gguf_names(state):
-    """The names of a state dict without the modules that group parts of one layer."""
-    groups = ("mixer.", "ffn.")
-    named = {}
-    for name, value in state.items():
-        for group in groups:
-            name = name.replace(group, "")
-        named[name] = value
-    return named
+class Decoder(nn.Module):
+    """Embeddings, layers, the last norm and a separate head, all but the layers as the demo's."""
+
+    def __init__(self, shape, layers):
+        super().__init__()
+        self.token_embd = nn.Parameter(torch.zeros(shape.vocab, shape.dim))
+        self.blk = nn.ModuleList(layers)
+        self.output_norm = Norm(shape.dim, shape.norm_eps)
+        self.output = Linear(shape.dim, shape.vocab, 0.0)
+
+    @torch.no_grad()
+    def inherit_ends(self, weights, scale=1.0):
+        """`scale`: what the family multiplies its embeddings by."""
+        self.token_embd.copy_(weights["token_embd.weight"] / scale)
+        self.output_norm.weight.copy_(weights["output_norm.weight"])
+        self.output.weight.copy_(weights["output.weight"])
+
+    def new_matrices(self):
+        return []
+
+
+@torch.no_grad()
+def inherit_layer(layer, weights, i, sizes):
+    """A layer with the demo's two norms before its branches."""
+    layer.ffn.inherit(weights, i)
+    layer.mixer.inherit(weights, i, sizes)
+    layer.attn_norm.weight.copy_(weights[f"blk.{i}.attn_norm.weight"])
+    layer.ffn_norm.weight.copy_(weights[f"blk.{i}.ffn_norm.weight"])
+
+
+def attention_metadata(shape):
+    return [
+        ("block_count", gguf_file.U32, shape.layers),
+        ("attention.key_length", gguf_file.U32, shape.head_dim),
+        ("attention.value_length", gguf_file.U32, shape.head_dim),
+        ("attention.layer_norm_rms_epsilon", gguf_file.F32, shape.norm_eps),
+    ]

@@ -5,8 +5,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import gguf_file
-from families.shapes import GatedFeedForward, NormedAttention, Shape, causal_mask
-from model import Linear, Norm
+from families.shapes import (Decoder, GatedFeedForward, NormedAttention, Shape, attention_metadata, causal_mask,
+                             inherit_layer)
+from model import Norm
 
 ARCHITECTURE, NAME = "gemma3", "Quire Demo Windowed"
 SHAPE = Shape()
@@ -46,33 +47,21 @@ class Layer(nn.Module):
         return x + self.post_ffw_norm(fed)
 
 
-class Model(nn.Module):
+class Model(Decoder):
     def __init__(self):
-        super().__init__()
-        self.token_embd = nn.Parameter(torch.zeros(SHAPE.vocab, SHAPE.dim))
-        self.blk = nn.ModuleList(Layer(SHAPE) for _ in range(SHAPE.layers))
-        self.output_norm = Norm(SHAPE.dim, SHAPE.norm_eps)
-        self.output = Linear(SHAPE.dim, SHAPE.vocab, 0.0)
+        super().__init__(SHAPE, [Layer(SHAPE) for _ in range(SHAPE.layers)])
 
     @torch.no_grad()
     def inherit(self, weights, sizes, ids):
         """Norms behind a branch start as the size that the branch has for a typical token."""
-        self.token_embd.copy_(weights["token_embd.weight"] / SCALE)
-        self.output_norm.weight.copy_(weights["output_norm.weight"])
-        self.output.weight.copy_(weights["output.weight"])
+        self.inherit_ends(weights, SCALE)
         mask, x = causal_mask(ids.shape[1]), SCALE * self.token_embd[ids]
         for i, layer in enumerate(self.blk):
-            layer.ffn.inherit(weights, i)
-            layer.mixer.inherit(weights, i, sizes[i])
-            layer.attn_norm.weight.copy_(weights[f"blk.{i}.attn_norm.weight"])
-            layer.ffn_norm.weight.copy_(weights[f"blk.{i}.ffn_norm.weight"])
+            inherit_layer(layer, weights, i, sizes[i])
             for norm, branch in ((layer.post_attention_norm, 0), (layer.post_ffw_norm, 1)):
                 layer(x, mask)
                 norm.weight.fill_(layer.branches[branch].square().mean().sqrt())
             x = layer(x, mask)
-
-    def new_matrices(self):
-        return []
 
     def hidden(self, ids):
         whole, near = causal_mask(ids.shape[1]), causal_mask(ids.shape[1], WINDOW)
@@ -87,13 +76,8 @@ class Model(nn.Module):
 
 
 def metadata():
-    s = SHAPE
-    return [
-        ("block_count", gguf_file.U32, s.layers),
-        ("attention.key_length", gguf_file.U32, s.head_dim),
-        ("attention.value_length", gguf_file.U32, s.head_dim),
-        ("attention.layer_norm_rms_epsilon", gguf_file.F32, s.norm_eps),
+    return attention_metadata(SHAPE) + [
         ("attention.sliding_window", gguf_file.U32, WINDOW),
         ("attention.sliding_window_pattern", gguf_file.U32, PERIOD),
-        ("rope.freq_base_swa", gguf_file.F32, s.rope_base),
+        ("rope.freq_base_swa", gguf_file.F32, SHAPE.rope_base),
     ]
