@@ -60,13 +60,15 @@ void BatchService::stop() {
   });
 }
 
-// What sessions posted is done to its end: nothing of theirs stays here.
+// What sessions posted is done to its end: nothing of theirs stays here. A request that is still being called has no
+// answer on the disk: who opens the folder next calls it again.
 void BatchService::join() {
   thread_.stop();
   thread_.join();
   stopping_ = true;
   thread_.first().restart();
   thread_.first().poll();
+  store_.close();
 }
 
 void BatchService::post(std::function<void()> job) {

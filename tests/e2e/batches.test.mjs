@@ -1,11 +1,14 @@
 // Files and batches with the unmodified npm package `openai`: whole runs, kill -9 in the middle, keys, drain, expiry.
 import assert from "node:assert/strict";
+import { File } from "node:buffer";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import OpenAI, { toFile } from "openai";
 import { QuireServer, sse_events } from "./server_process.mjs";
+
+globalThis.File ??= File;  // node 18 has it in its module only
 
 function folder() {
   const path = mkdtempSync(join(tmpdir(), "quire-batches-"));
