@@ -34,10 +34,22 @@ set_tests_properties(e2e_invariance PROPERTIES LABELS e2e)
 add_executable(quire_deferred ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
 target_link_libraries(quire_deferred PRIVATE quire_config quire_server)
-foreach(name openai openai_tools fields invariance tiers models)
-  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
+# All scripts run on it with `ctest -C deferred` (`make deferred`), these in every run. Texts are drafted only where one
+# step is in flight.
+set(always_deferred openai openai_tools fields invariance tiers models)
+foreach(script ${e2e_tests})
+  get_filename_component(name ${script} NAME_WE)
+  set(when CONFIGURATIONS deferred)
+  if(name IN_LIST always_deferred)
+    set(when)
+  endif()
+  set(depth 2)
+  if(name STREQUAL drafts)
+    set(depth 1)
+  endif()
+  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} ${when})
   set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;deferred"
-    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best;QUIRE_DEFERRED_DEPTH=${depth}")
 endforeach()
 
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.
