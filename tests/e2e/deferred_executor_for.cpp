@@ -14,9 +14,9 @@ std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::uniq
     const char* const text = std::getenv(name);
     return text != nullptr ? std::atoi(text) : otherwise;
   };
-  return std::make_unique<test::DeferredExecutor>(make_cpu_executor(model, backend, std::move(storage), scheduler, counts),
-                                                  static_cast<std::uint32_t>(number("QUIRE_DEFERRED_SEED", 1)),
-                                                  number("QUIRE_DEFERRED_DEPTH", 2));
+  return std::make_unique<test::DeferredExecutor>(
+      make_cpu_executor(model, backend, std::move(storage), scheduler, counts),
+      static_cast<std::uint32_t>(number("QUIRE_DEFERRED_SEED", 1)), number("QUIRE_DEFERRED_DEPTH", 2));
 }
 
 }  // namespace quire
