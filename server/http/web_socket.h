@@ -53,7 +53,7 @@ class WebSocket {
   // nullopt: the connection is closing or broken, or the message could not be taken.
   boost::asio::awaitable<std::optional<Message>> read();
   boost::asio::awaitable<bool> write(std::string_view text);
-  // Says so, and waits for the other side's word or the timeout.
+  // Sends a close frame, and waits for the peer's or the timeout.
   boost::asio::awaitable<void> close(CloseReason reason, std::string_view text);
   // At once.
   void cut();

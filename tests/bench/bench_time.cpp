@@ -127,12 +127,14 @@ void measure_alone(BenchModel& model, int num_long) {
   RunningEngine bounded(model, 4000, 64);
   RunningEngine unbounded(model, 4000, 64, nullptr, 0.0);
   for (RunningEngine* engine : {&bounded, &unbounded})
-    first_token(*engine, model.tokens(3000, 1));  // the step's price is known from here on
+    first_token(*engine, model.tokens(std::min(3000, num_long / 4), 1));  // the step's price is known from here on
   std::vector<double> seconds;
   std::vector<double> without_bound;
   for (int i = 0; i < 3; ++i) {
     seconds.push_back(first_token(bounded, model.tokens(num_long, 10 + i)));
     without_bound.push_back(first_token(unbounded, model.tokens(num_long, 10 + i)));
+    std::printf("alone: %.2f s, with unbounded steps %.2f s\n", seconds.back(), without_bound.back());
+    std::fflush(stdout);
   }
   std::printf("alone: a prompt of %d tokens takes %.2f s\n", num_long, percentile(seconds, 50));
   report_ratio("alone, times unbounded steps", percentile(seconds, 50) / percentile(without_bound, 50), 1.03);

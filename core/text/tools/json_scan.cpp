@@ -17,6 +17,30 @@ bool is_hex(char c) {
   return std::isxdigit(static_cast<unsigned char>(c)) != 0;
 }
 
+// A number of JSON (RFC 8259, section 6), of any size: 1e999 too, which nlohmann's parser refuses as out of range.
+bool is_number(std::string_view text) {
+  const auto take_digits = [&] {
+    const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(count);
+    return count;
+  };
+  const auto take_any = [&](std::string_view characters) {
+    const bool found = !text.empty() && characters.find(text.front()) != std::string_view::npos;
+    if (found) text.remove_prefix(1);
+    return found;
+  };
+  take_any("-");
+  const bool begins_with_zero = text.starts_with('0');
+  const std::size_t num_digits = take_digits();
+  if (num_digits == 0 || (begins_with_zero && num_digits > 1)) return false;
+  if (take_any(".") && take_digits() == 0) return false;
+  if (take_any("eE")) {
+    take_any("+-");
+    if (take_digits() == 0) return false;
+  }
+  return text.empty();
+}
+
 // A scanner over one value; what comes next is kept in `expect_` and a stack of open brackets.
 class Scanner {
  public:
@@ -143,8 +167,7 @@ class Scanner {
       ++end;
     const std::string_view digits = text_.substr(position_, end - position_);
     const bool at_text_end = end == text_.size();
-    if (!nlohmann::json::accept(digits))
-      return at_text_end && digits.size() < 400 ? ScanStatus::kPartial : ScanStatus::kMalformed;
+    if (!is_number(digits)) return at_text_end && digits.size() < 400 ? ScanStatus::kPartial : ScanStatus::kMalformed;
     if (at_text_end && !open_.empty()) return ScanStatus::kPartial;  // more digits may follow
     return take(digits);
   }
