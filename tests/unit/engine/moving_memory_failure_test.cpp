@@ -105,12 +105,13 @@ class MovingScene {
 TEST_CASE("memory that is exhausted anywhere while blocks move costs at most the request that needed it",
           "[engine][memory]") {
   const FailsIn where = GENERATE(FailsIn::kFallible, FailsIn::kOtherThreads);
-  constexpr std::int64_t window = 0;
+  const std::int64_t window = GENERATE(0, 8);
   const TemporaryFolder untouched;
   MovingScene whole(untouched, window);
   whole.converse();
   whole.end();
-  REQUIRE(whole.stats().num_blocks_restored > 0);
+  // With a window, what the scene itself comes back to still has its parts: only the next process restores.
+  if (window == 0) REQUIRE(whole.stats().num_blocks_restored > 0);
   REQUIRE_FALSE(records_in(untouched.path()).empty());
   std::int64_t num_before = 0;
   std::int64_t num_errors = 0;
