@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace quire {
 
@@ -81,6 +82,7 @@ void TextSchedule::charge(TextLane lane, const std::string& client, double secon
 TextPool::TextPool(std::size_t num_threads)
     : num_threads_(num_threads),
       num_quick_(num_threads / 2),
+      workers_(num_threads),
       schedule_(std::max<std::size_t>(2, num_threads - num_quick_) - 1) {}
 
 void TextPool::start() {
@@ -88,12 +90,21 @@ void TextPool::start() {
     threads_.emplace_back([this, i] { run(i); });
 }
 
+TextPool::Worker* TextPool::claim_idle(TextLane lane) {
+  for (std::size_t i = lane == TextLane::kQuick ? 0 : num_quick_; i < workers_.size(); ++i) {
+    if (std::exchange(workers_[i].is_idle, false)) return &workers_[i];
+  }
+  return nullptr;
+}
+
 void TextPool::post(TextLane lane, const std::string& client, TextSchedule::Job job) {
+  Worker* idle = nullptr;
   {
     const std::lock_guard lock(mutex_);
     schedule_.add(lane, client, std::move(job));
+    idle = claim_idle(lane);
   }
-  changed_.notify_all();
+  if (idle != nullptr) idle->woken.notify_one();
 }
 
 void TextPool::stop() {
@@ -101,7 +112,8 @@ void TextPool::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  for (Worker& worker : workers_)
+    worker.woken.notify_one();
 }
 
 void TextPool::join() {
@@ -124,11 +136,15 @@ void TextPool::run(std::size_t number) {
   pthread_setname_np(pthread_self(), ("text-" + std::to_string(number)).c_str());
   const bool quick_only = number < num_quick_;
   if (!quick_only && num_threads_ > 1) ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLongNice);
+  Worker& self = workers_[number];
   std::unique_lock lock(mutex_);
-  while (true) {
-    std::optional<TextSchedule::Next> next;
-    changed_.wait(lock, [&] { return stopping_ || (next = schedule_.take(quick_only)); });
-    if (stopping_) return;
+  while (!stopping_) {
+    auto next = schedule_.take(quick_only);
+    if (!next) {
+      self.is_idle = true;
+      self.woken.wait(lock, [&] { return stopping_ || !self.is_idle; });
+      continue;
+    }
     lock.unlock();
     const auto began = std::chrono::steady_clock::now();
     next->job();
@@ -136,7 +152,9 @@ void TextPool::run(std::size_t number) {
     const std::chrono::duration<double> cost = std::chrono::steady_clock::now() - began;
     lock.lock();
     schedule_.charge(next->lane, next->client, cost.count());
-    if (schedule_.num_waiting(TextLane::kLong) > 0) changed_.notify_all();  // one may have waited for this job's end
+    // One may have waited for this job's end, and this thread takes a quick one first.
+    Worker* const idle = schedule_.num_waiting(TextLane::kLong) > 0 ? claim_idle(TextLane::kLong) : nullptr;
+    if (idle != nullptr) idle->woken.notify_one();
   }
 }
 

@@ -97,13 +97,20 @@ class TextPool {
   Stats stats() const;
 
  private:
+  struct Worker {
+    std::condition_variable woken;
+    bool is_idle = false;  // and has not been woken
+  };
+
   void run(std::size_t number);
+  // With the lock held: the idle thread that is to look for a job of the lane, no longer idle; null: all are busy.
+  Worker* claim_idle(TextLane lane);
 
   const std::size_t num_threads_;
   const std::size_t num_quick_;  // the first of them take quick jobs only
   std::stop_source cut_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::vector<Worker> workers_;
   TextSchedule schedule_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
