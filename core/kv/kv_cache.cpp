@@ -288,16 +288,6 @@ PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> to
   return node;
 }
 
-StateId KvCache::take_state() {
-  const StateId state = states_.allocate();
-  if (state != kNoState || states_.num_snapshots() == 0) return state;
-  const StateId leaving = leaving_snapshot();
-  const PrefixNode node = states_.node_of(leaving);
-  if (listener_ != nullptr && has_state_after(node)) listener_->before_snapshot_leaves(node);
-  states_.drop(take_off(node).state);
-  return states_.allocate();
-}
-
 bool KvCache::is_due(StateId snapshot) const {
   return std::ranges::any_of(due_copies_, [&](const BlockCopy& copy) {
     return copy.of == BlockCopy::Of::kState && copy.destination.value == snapshot.value;

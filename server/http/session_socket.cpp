@@ -242,11 +242,11 @@ asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox,
 
 // Before the last message: a client that has it finds its request counted.
 void Session::note_message_end(const Operation& operation, const OperationTimes& times, bool finished) {
-  record_.times = times;
-  record_.times.end = Clock::now();
-  record_.summary = operation.summary();
-  admission_.lease.take_generated(record_.summary.num_generated_tokens, record_.times.end);
-  if (finished && times.first_token) state_.metrics.finished(record_.summary, record_.times);
+  OperationDriver::Outcome outcome;
+  outcome.finished = finished;
+  outcome.times = times;
+  outcome.times.end = Clock::now();
+  note_outcome(operation, outcome);
   count(200);
 }
 

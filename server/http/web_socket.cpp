@@ -26,6 +26,13 @@ constexpr std::size_t kFrameBytes = 65536;
 // Of the handshake at the end.
 constexpr std::chrono::seconds kCloseTimeout{2};
 
+http::request<http::empty_body> handshake_of(const RequestHead& head) {
+  http::request<http::empty_body> request{http::verb::get, head.target, 11};
+  for (const HeaderField& field : head.fields)
+    request.insert(field.name, field.value);
+  return request;
+}
+
 struct IoCount {
   error_code error;
   std::size_t count = 0;
@@ -125,9 +132,7 @@ class WebSocket::Impl {
   }
 
   asio::awaitable<bool> accept(const RequestHead& head) {
-    http::request<http::empty_body> request{http::verb::get, head.target, 11};
-    for (const HeaderField& field : head.fields)
-      request.insert(field.name, field.value);
+    const auto request = handshake_of(head);
     auto [error] = co_await stream_.async_accept(request, kUseTuple);
     co_return !error;
   }
@@ -167,8 +172,6 @@ class WebSocket::Impl {
     co_await stream_.async_close(why, kUseTuple);
   }
 
-  void cut() { transport_->close(); }
-
  private:
   BodyBudget& budget_;
   const std::string client_;
@@ -183,9 +186,7 @@ WebSocket::WebSocket(std::shared_ptr<Transport> transport, BodyBudget& budget, s
 WebSocket::~WebSocket() = default;
 
 bool WebSocket::is_request(const RequestHead& head) {
-  http::request<http::empty_body> request{http::verb::get, head.target, 11};
-  for (const HeaderField& field : head.fields)
-    request.insert(field.name, field.value);
+  const auto request = handshake_of(head);
   return head.minor_version == 1 && websocket::is_upgrade(request) && head.field("sec-websocket-version") == "13" &&
          head.field("sec-websocket-key").size() == 24;
 }
@@ -201,9 +202,6 @@ asio::awaitable<bool> WebSocket::write(std::string_view text) {
 }
 asio::awaitable<void> WebSocket::close(CloseReason reason, std::string_view text) {
   return impl_->close(reason, text);
-}
-void WebSocket::cut() {
-  impl_->cut();
 }
 
 }  // namespace quire

@@ -55,8 +55,6 @@ class WebSocket {
   boost::asio::awaitable<bool> write(std::string_view text);
   // Sends a close frame, and waits for the peer's or the timeout.
   boost::asio::awaitable<void> close(CloseReason reason, std::string_view text);
-  // At once.
-  void cut();
 
  private:
   class Impl;

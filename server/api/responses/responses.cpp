@@ -93,21 +93,26 @@ Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& mo
   return request;
 }
 
+Result<std::unique_ptr<Operation>> operation_of(ModelCall& asked, ResponsesRequest request, const Call& call) {
+  auto& [body, reader, model] = asked;
+  auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
+                               std::move(request.grammar));
+  if (!prepared) return tl::make_unexpected(*reader.error());
+  ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
+  auto operation =
+      std::make_unique<ResponsesOperation>(model, std::move(request), std::move(header), prepared->reading, call);
+  if (!operation->generates()) return operation;
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  return operation;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
-  auto prepared = prepare_chat(reader, *model, request->fields, std::move(request->prompt), request->tools,
-                               std::move(request->grammar));
-  if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
-  auto operation =
-      std::make_unique<ResponsesOperation>(model, std::move(*request), std::move(header), prepared->reading, call);
-  if (!operation->generates()) return operation;
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
-  return operation;
+  return operation_of(asked, *std::move(request), call);
 }
 
 Result<std::unique_ptr<Operation>> compact_response(ModelCall& asked, const Call& call) {
@@ -119,14 +124,7 @@ Result<std::unique_ptr<Operation>> compact_response(ModelCall& asked, const Call
   request->compacts = true;
   ask_for_summary(*request, model->max_model_len);
   if (!request->fields.max_tokens) request->fields.max_tokens = kSummaryTokens;
-  auto prepared = prepare_chat(reader, *model, request->fields, std::move(request->prompt), request->tools,
-                               std::move(request->grammar));
-  if (!prepared) return tl::make_unexpected(*reader.error());
-  ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
-  auto operation =
-      std::make_unique<ResponsesOperation>(model, std::move(*request), std::move(header), prepared->reading, call);
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
-  return operation;
+  return operation_of(asked, *std::move(request), call);
 }
 
 Result<std::unique_ptr<Operation>> count_response_tokens(ModelCall& asked, const Call& call) {
