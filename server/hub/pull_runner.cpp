@@ -86,33 +86,38 @@ Result<std::shared_ptr<PullLease>> PullRunner::pull(const HubEnvironment& enviro
   return std::make_shared<PullLease>(job);
 }
 
-void PullRunner::run(const std::shared_ptr<PullJob>& job, const HubEnvironment& environment, std::int64_t max_bytes) {
-  log::info("pull: {} begins", job->model().text());
-  Pull pull(environment, job->model(), max_bytes, job->stop_.get_token());
+Result<CachedModel> PullRunner::download(PullJob& job, const HubEnvironment& environment, std::int64_t max_bytes) {
+  Pull pull(environment, job.model(), max_bytes, job.stop_.get_token());
   auto reported_at = std::chrono::steady_clock::now();
   PullProgress reported;
   Result<bool> done = false;
   while (done && !*done) {
     done = pull.step();
-    if (!done && job->stop_.stop_requested()) done = pull.step();  // says so in one way, wherever it stopped
+    if (!done && job.stop_.stop_requested()) done = pull.step();  // says so in one way, wherever it stopped
     const auto now = std::chrono::steady_clock::now();
     const bool grew = reported.num_bytes != pull.progress().num_bytes && now - reported_at >= kReportEvery;
     if (!grew && !is_news(reported, pull.progress())) continue;
     reported_at = now;
     reported = pull.progress();
-    job->set(reported);
+    job.set(reported);
   }
+  if (!done) return tl::make_unexpected(done.error());
+  return pull.result();
+}
+
+void PullRunner::run(const std::shared_ptr<PullJob>& job, const HubEnvironment& environment, std::int64_t max_bytes) {
+  log::info("pull: {} begins", job->model().text());
+  Result<CachedModel> result = download(*job, environment, max_bytes);
   {
     const std::lock_guard lock(mutex_);
     std::erase(jobs_, job);
   }
-  if (done) {
-    log::info("pull: {} is in {}", job->model().text(), pull.result().path.string());
-    job->end(pull.result());
+  if (result) {
+    log::info("pull: {} is in {}", job->model().text(), result->path.string());
   } else {
-    log::warn("pull: {}", done.error().message);
-    job->end(tl::make_unexpected(done.error()));
+    log::warn("pull: {}", result.error().message);
   }
+  job->end(std::move(result));
   const std::lock_guard lock(mutex_);
   std::erase_if(kept_, [&job](const auto& lease) { return &lease->job() == job.get(); });
 }

@@ -153,6 +153,15 @@ test("a pull whose client disconnects stops, and the next continues where it end
   assert.deepEqual(hub.transfers().map(({ range, sent }) => [range, sent]), [["bytes=150000-", 250_000]]);
 });
 
+test("a pull that has answered holds nothing: its model can be deleted and pulled again at once", async () => {
+  hub.faults = {};
+  for (let round = 0; round < 40; ++round) {
+    assert.equal((await admin("pull", { model: "owner/demo" })).status, 200);
+    const removed = await admin("remove", { model: "owner/demo" });
+    assert.equal(removed.status, 200, `round ${round}: ${JSON.stringify(removed.body)}`);
+  }
+});
+
 test("a damaged download ends a stream with an error, and serves nothing", async () => {
   assert.equal((await admin("remove", { model: "owner/large" })).status, 200);
   hub.faults = { corrupt: 100 };
