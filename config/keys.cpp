@@ -232,7 +232,7 @@ Keys scheduler_keys() {
       types::milliseconds(
           {"scheduler.target_itl",
            "Target time between tokens: while sequences decode, prompt chunks are shortened so that a step takes about "
-           "this long, or twice as long as the decoding alone; 0s: off"},
+           "this long; where decoding alone takes longer, prompts get a quarter of each step; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
       types::milliseconds_or_auto(
           {"scheduler.max_step_time",

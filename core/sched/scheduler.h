@@ -193,7 +193,7 @@ class Scheduler {
   std::int64_t budget_ = 0;          // tokens left
   std::int64_t prompt_budget_ = 0;   // of them, for prompts
   double prompt_seconds_ = 0.0;      // time left for prompts
-  double step_seconds_ = 0.0;        // time that streams leave of max_step_time
+  double step_seconds_ = 0.0;        // that the streams of the step leave to prompts
   double kept_from_lists_s_ = 0.0;   // of prompt_seconds_, what lists' prompts do not get
   std::int64_t num_bounded_ = 0;     // tokens of sequences with a max_chunk
   std::int64_t num_given_ = 0;       // to prompts

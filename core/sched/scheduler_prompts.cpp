@@ -130,9 +130,8 @@ void Scheduler::set_slices(StepPlan& plan) const {
 void Scheduler::set_prompt_budget(StepPlan& plan) {
   const double streams_s = cost_.seconds(plan.terms);
   double limit = limits_.max_seconds;
-  // Prompts are not starved by a target that streams alone use up.
   if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0)
-    limit = std::min(limit, std::max(options_.target_itl_ms / 1000.0, 2.0 * streams_s));
+    limit = std::min(limit, options_.target_itl_ms / 1000.0);
   const double most = max_step_seconds();
   const bool alone = num_running() + num_waiting() == 1 && !limits_.is_awaited;
   if (alone && limits_.can_end_early && most < kNoLimit) {
@@ -141,13 +140,15 @@ void Scheduler::set_prompt_budget(StepPlan& plan) {
   } else {
     limit = std::min(limit, most);
   }
-  step_seconds_ = most - streams_s;
+  // Prompts are not starved by a bound that streams alone use up.
+  limit = std::max(limit, streams_s / kStreamsPart);
   prompt_budget_ = budget_;
   prompt_seconds_ = kNoLimit;
+  step_seconds_ = limit - streams_s;
   kept_from_lists_s_ = 0.0;
   if (limit == kNoLimit) return;
   kept_from_lists_s_ = std::max(limit - list_seconds(), 0.0);
-  prompt_seconds_ = std::max(limit - streams_s, cost_.prompt_seconds(0, kMinPromptChunk));
+  prompt_seconds_ = limit - streams_s;
   prompt_budget_ = std::min(budget_, std::max(cost_.prompt_tokens_within(prompt_seconds_, 0), kMinPromptChunk));
 }
 

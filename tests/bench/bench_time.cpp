@@ -217,6 +217,7 @@ void measure_choices(BenchModel& model, int /*num_long*/) {
   });
 }
 
+// Between the tokens of streams, in seconds, from `begin` on.
 std::vector<double> gaps_after(const std::vector<Sent>& streams, Clock::time_point begin) {
   std::vector<double> gaps;
   for (const Sent& stream : streams) {
@@ -242,6 +243,10 @@ void measure_streams(BenchModel& model, int num_long) {
     streams.push_back(engine.submit(model.tokens(16, i), 4000));
   for (const Sent& stream : streams)
     stream.sink->wait_tokens(20);
+  const auto alone_from = Clock::now();
+  for (const Sent& stream : streams)
+    stream.sink->wait_tokens(80);
+  std::printf("8 streams alone: between tokens p50 %.0f ms\n", 1e3 * percentile(gaps_after(streams, alone_from), 50));
   const Sent visitor = engine.submit(model.tokens(num_long, 99), 1);
   visitor.sink->wait_finished();
   const auto gaps = gaps_after(streams, visitor.at);

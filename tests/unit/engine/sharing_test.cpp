@@ -270,7 +270,7 @@ TEST_CASE("what other engines leave bounds prompt tokens, and neither one stream
     CHECK(num_rows_of(alone) == 1);
     CHECK_FALSE(machine.plan.interruptible);
   }
-  // A step of 15 streams takes 70 ms: more than is left, and no reason to leave one out.
+  // A step of 15 streams takes 70 ms: more than is left, and no reason to leave one out. Prompts get a quarter of it.
   for (int i = 2; i < 16; ++i)
     machine.add(20, i);
   while (machine.sequences().back().num_generated() == 0)
@@ -279,7 +279,8 @@ TEST_CASE("what other engines leave bounds prompt tokens, and neither one stream
   for (int i = 0; i < 10; ++i) {
     machine.step();
     CHECK(machine.plan.num_streaming == 15);
-    CHECK(num_rows_of(prompt) == 16);
+    CHECK(num_rows_of(prompt) > 10);
+    CHECK(machine.seconds <= 1.05 * 0.070 / 0.75);
     CHECK_FALSE(machine.plan.interruptible);
   }
 }
