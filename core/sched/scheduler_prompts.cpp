@@ -10,6 +10,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinPromptChunk = 16;
+constexpr std::int64_t kMinFurtherChunk = 4;  // of a prompt that gets what others of the step left
 constexpr double kOldestPart = 0.25;        // of a step's prompt tokens, so that a long prompt ends whatever else comes
 constexpr double kStreamsPart = 0.75;       // of a step that streams fill, while there are prompts
 constexpr double kLongSliceOfFixed = 20.0;  // seconds of a slice that an arrival may cut, of a step's fixed price
@@ -199,11 +200,11 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   if (seconds < kNoLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
     given = std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, from), num_given_ == 0 ? 1 : 0, given);
   if (given <= 0) return;
-  // A few rows of a long prompt cost more than they bring; some progress there is always.
-  if (given < std::min(wanted, kMinPromptChunk)) {
-    if (num_given_ > 0) return;
-    if (!sequence.has_bound()) given = std::max(given, least_chunk(sequence, wanted));
-  }
+  // A row or two of a prompt cost more than they bring; some progress there is always.
+  const std::int64_t least = sequence.continues_list ? kMinPromptChunk : kMinFurtherChunk;
+  if (num_given_ > 0 && given < std::min(wanted, least)) return;
+  if (num_given_ == 0 && given < std::min(wanted, kMinPromptChunk) && !sequence.has_bound())
+    given = std::max(given, least_chunk(sequence, wanted));
   add_to(share, given);
 }
 

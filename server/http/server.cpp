@@ -175,7 +175,7 @@ class Server::Impl {
     const bool uses_tls = settings->tls != nullptr && listener.is_tcp() && !listener.is_admin;
     auto tls = uses_tls ? settings->tls->open(socket.native_handle()) : nullptr;
     auto transport = std::make_shared<Transport>(std::move(socket), peer, std::move(tls));
-    asio::co_spawn(home, session(std::move(transport), listener.is_admin), asio::detached);
+    asio::co_spawn(home, serve_connection(std::move(transport), listener.is_admin), asio::detached);
   }
 
   // False where the address has as many connections as it may; 0: no bound.
@@ -194,16 +194,16 @@ class Server::Impl {
     if (--address->second == 0) num_by_address_.erase(address);
   }
 
-  asio::awaitable<void> session(std::shared_ptr<Transport> transport, bool is_admin) {
+  asio::awaitable<void> serve_connection(std::shared_ptr<Transport> transport, bool is_admin) {
     {
       const std::lock_guard lock(transports_mutex_);
       transports_.insert(transport);
     }
     try {
-      Session session(state_, transport, is_admin);
-      co_await session.run();
+      Connection connection(state_, transport, is_admin);
+      co_await connection.run();
     } catch (const std::exception& failure) {
-      log::error("session: {}", failure.what());
+      log::error("connection: {}", failure.what());
       transport->close();
     }
     forget(transport);

@@ -25,29 +25,38 @@ bool opens_socket(const RouteMatch& match) {
 
 }  // namespace
 
-asio::awaitable<void> Session::run() {
+asio::awaitable<void> Connection::run() {
   // Not `while (co_await ...)`: GCC 12 destroys the awaited frame before it ran.
-  settings_ = state_.settings();
-  bool again = co_await transport_->handshake(options().timeout.header);
-  while (again)
-    again = co_await serve_one();
+  const auto timeout = state_.settings()->options.timeout.header;
+  bool again = co_await transport_->handshake(timeout);
+  while (again) {
+    const auto idle_until = Clock::now() + state_.settings()->options.timeout.idle;
+    again = co_await wait_for_bytes(idle_until);
+    if (again) again = co_await serve_next(idle_until);
+  }
   co_await transport_->close_gracefully();
 }
 
-asio::awaitable<bool> Session::serve_one() {
-  request_id_.clear();
-  keep_alive_ = true;
-  head_ = RequestHead{};
-  parser_.emplace(static_cast<std::size_t>(options().max_header_bytes));
-  admission_ = Admission{};
-  record_ = RequestRecord{};
-  settings_ = state_.settings();
-  const bool asked_again = co_await read_head();
-  if (!asked_again) co_return false;
-  settings_ = state_.settings();  // a connection may have been idle for long
+asio::awaitable<bool> Connection::wait_for_bytes(Clock::time_point until) {
+  if (!transport_->input().empty()) co_return true;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
+  co_return status == ReadStatus::kMore;
+}
+
+asio::awaitable<bool> Connection::serve_next(Clock::time_point idle_until) {
+  const auto session = std::make_unique<Session>(state_, transport_, is_admin_);
+  const bool asked = co_await session->read_head(idle_until);
+  if (!asked) co_return false;
   const Counted busy(state_.num_busy);
   fresh_.reset();
-  head_ = parser_->take_head();
+  const bool again = co_await session->serve();
+  co_return again;
+}
+
+asio::awaitable<bool> Session::serve() {
+  settings_ = state_.settings();  // the head may have taken long
+  head_ = parser_.take_head();
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
@@ -57,18 +66,18 @@ asio::awaitable<bool> Session::serve_one() {
   co_return answered&& keep_alive_;
 }
 
-asio::awaitable<bool> Session::read_head() {
-  auto deadline = Clock::now() + options().timeout.idle;
+asio::awaitable<bool> Session::read_head(Clock::time_point idle_until) {
+  auto deadline = idle_until;
   bool started = false;
   while (true) {
-    transport_->consume(parser_->feed_head(transport_->input()));
-    if (parser_->refused()) {
-      const HttpRefusal refusal = *parser_->refused();
+    transport_->consume(parser_.feed_head(transport_->input()));
+    if (parser_.refused()) {
+      const HttpRefusal refusal = *parser_.refused();
       co_await refuse_head(refusal.status, refusal.code, refusal.message);
       co_return false;
     }
-    if (parser_->head_done()) co_return true;
-    if (parser_->started() && !started) {
+    if (parser_.head_done()) co_return true;
+    if (parser_.started() && !started) {
       started = true;
       deadline = Clock::now() + options().timeout.header;
     }

@@ -1,6 +1,7 @@
-// Session: one connection as one coroutine that reads requests and answers each. Runs on the connection's io thread.
-// Invariants: a request is answered exactly once; when the coroutine ends early, its requests in the engine are
-// aborted.
+// Session: one request of a connection, from its first byte to the last of its answer. Connection: a connection as one
+// coroutine with a session after the other; between two of them it holds nothing but its transport. Both run on the
+// connection's io thread. Invariants: a request is answered exactly once; when the coroutine ends early, its requests
+// in the engine are aborted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -40,17 +41,24 @@ class Session {
  public:
   // `is_admin`: the connection came by the admin listener.
   Session(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
-      : state_(state), transport_(std::move(transport)), is_admin_(is_admin), fresh_(std::in_place, state.num_fresh) {}
+      : state_(state),
+        transport_(std::move(transport)),
+        is_admin_(is_admin),
+        settings_(state.settings()),
+        parser_(static_cast<std::size_t>(settings_->options.max_header_bytes)) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
-  boost::asio::awaitable<void> run();
+  // False: no request arrived before `idle_until`, or one that was refused.
+  boost::asio::awaitable<bool> read_head(Clock::time_point idle_until);
+  // The answer to the request whose head was read. Returns, as all that answer do, whether the connection can take
+  // another request.
+  boost::asio::awaitable<bool> serve();
 
  private:
   using Parsed = Result<std::unique_ptr<Operation>>;
 
-  // session.cpp. Each returns whether the connection can take another request.
-  boost::asio::awaitable<bool> serve_one();
-  // False: there is no further request, or one that was refused.
-  boost::asio::awaitable<bool> read_head();
+  // session.cpp
   boost::asio::awaitable<bool> answer();
   void begin_record();
   void note_end();
@@ -130,9 +138,8 @@ class Session {
   ServerState& state_;
   std::shared_ptr<Transport> transport_;
   bool is_admin_;
-  std::optional<Counted> fresh_;              // until the first request
-  std::shared_ptr<const Settings> settings_;  // of this request
-  std::optional<RequestParser> parser_;       // of this request
+  std::shared_ptr<const Settings> settings_;
+  RequestParser parser_;
   RequestHead head_;
   Admission admission_;
   ReservedPlace place_;                       // in its model's queue, until it is submitted
@@ -140,6 +147,25 @@ class Session {
   RequestRecord record_;
   std::string request_id_;
   bool keep_alive_ = true;
+};
+
+class Connection {
+ public:
+  Connection(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
+      : state_(state), transport_(std::move(transport)), is_admin_(is_admin), fresh_(std::in_place, state.num_fresh) {}
+
+  boost::asio::awaitable<void> run();
+
+ private:
+  // False: nothing arrived, and the connection closes.
+  boost::asio::awaitable<bool> wait_for_bytes(Clock::time_point until);
+  // False: the connection can take no further request.
+  boost::asio::awaitable<bool> serve_next(Clock::time_point idle_until);
+
+  ServerState& state_;
+  const std::shared_ptr<Transport> transport_;
+  const bool is_admin_;
+  std::optional<Counted> fresh_;  // until the first request
 };
 
 }  // namespace quire

@@ -31,20 +31,20 @@ std::string Session::client_name() const {
 
 // What follows a request that says it is the last one can only be an attempt to smuggle another.
 asio::awaitable<bool> Session::refuse_further_bytes() {
-  if (head_.keep_alive || !parser_->done()) co_return false;
+  if (head_.keep_alive || !parser_.done()) co_return false;
   if (transport_->input().find_first_not_of("\r\n") == std::string_view::npos) co_return false;
   co_await refuse(400, "data_after_close", "Bytes after a request that closes the connection");
   co_return true;
 }
 
 asio::awaitable<std::optional<std::string>> Session::read_body() {
-  parser_->limit_body(static_cast<std::size_t>(options().max_body_bytes));
+  parser_.limit_body(static_cast<std::size_t>(options().max_body_bytes));
   std::string body;
   upload_.emplace(state_.bodies, client_name(), [transport = transport_] { transport->wake(); });
   const bool arrived = co_await take_body(&body);
   if (!arrived) co_return std::nullopt;
-  if (parser_->refused()) {
-    const HttpRefusal refusal = *parser_->refused();
+  if (parser_.refused()) {
+    const HttpRefusal refusal = *parser_.refused();
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return std::nullopt;
   }
@@ -71,18 +71,18 @@ asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* dra
   std::string dropped;
   bool invited = !head_.expects_continue;
   const auto began = Clock::now();
-  while (!parser_->done() && !parser_->refused()) {
+  while (!parser_.done() && !parser_.refused()) {
     dropped.clear();
-    const std::uint64_t decoded_before = parser_->num_decoded();
-    transport_->consume(parser_->feed_body(transport_->input(), body != nullptr ? *body : dropped));
-    if (drain != nullptr && (body->size() >= kDrainBytes || parser_->done())) {
+    const std::uint64_t decoded_before = parser_.num_decoded();
+    transport_->consume(parser_.feed_body(transport_->input(), body != nullptr ? *body : dropped));
+    if (drain != nullptr && (body->size() >= kDrainBytes || parser_.done())) {
       const bool goes_on = co_await (*drain)(*body);
       if (!goes_on) co_return false;
     } else if (body != nullptr && drain == nullptr) {
-      const bool has_room = co_await charge_body(parser_->num_decoded() - decoded_before, *body);
+      const bool has_room = co_await charge_body(parser_.num_decoded() - decoded_before, *body);
       if (!has_room) co_return false;
     }
-    if (parser_->done() || parser_->refused()) break;
+    if (parser_.done() || parser_.refused()) break;
     if (!invited && head_.minor_version == 1) {
       co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
@@ -90,7 +90,7 @@ asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* dra
     // A client that drips would otherwise hold its place for ever, one byte before each timeout.
     const auto allowed =
         options().timeout.body +
-        std::chrono::milliseconds(static_cast<std::int64_t>(parser_->num_decoded()) * 1000 / options().min_body_rate);
+        std::chrono::milliseconds(static_cast<std::int64_t>(parser_.num_decoded()) * 1000 / options().min_body_rate);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
     const ReadStatus status = co_await transport_->fill(std::clamp(left, kNoTime, options().timeout.body));
     if (status == ReadStatus::kTimeout) {
@@ -106,21 +106,21 @@ asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* dra
 // Answered without interpreting the body. The body is still read first: a malformed one hides where the next request
 // begins, and this request is refused.
 asio::awaitable<bool> Session::respond_to_head(Response response) {
-  if (!parser_->done() && head_.expects_continue) {
+  if (!parser_.done() && head_.expects_continue) {
     // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
     // comes.
     keep_alive_ = false;
-  } else if (!parser_->done()) {
-    parser_->limit_body(kMaxDiscard);
+  } else if (!parser_.done()) {
+    parser_.limit_body(kMaxDiscard);
     const bool arrived = co_await take_body(nullptr);
     if (!arrived) co_return false;
   }
-  if (parser_->refused() && parser_->refused()->status == 400) {
-    const HttpRefusal refusal = *parser_->refused();
+  if (parser_.refused() && parser_.refused()->status == 400) {
+    const HttpRefusal refusal = *parser_.refused();
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return false;
   }
-  if (parser_->refused()) keep_alive_ = false;  // longer than is worth reading
+  if (parser_.refused()) keep_alive_ = false;  // longer than is worth reading
   const bool refused = co_await refuse_further_bytes();
   if (refused) co_return false;
   co_return co_await respond(std::move(response));

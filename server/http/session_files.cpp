@@ -176,17 +176,17 @@ asio::awaitable<bool> Session::take_upload() {
     if (!taken) refusal = std::move(taken.error());
     co_return taken.has_value();
   };
-  parser_->limit_body(static_cast<std::size_t>(batches->options().max_file_bytes) + kFormBytes);
+  parser_.limit_body(static_cast<std::size_t>(batches->options().max_file_bytes) + kFormBytes);
   std::string bytes;
   const bool arrived = co_await take_body(&bytes, &drain);
   if (!arrived && !refusal) co_return false;
-  if (!refusal && parser_->refused()) {
-    const HttpRefusal refused = *parser_->refused();
+  if (!refusal && parser_.refused()) {
+    const HttpRefusal refused = *parser_.refused();
     co_await refuse(refused.status, refused.code, refused.message);
     co_return false;
   }
   if (refusal) {
-    keep_alive_ = keep_alive_ && parser_->done();
+    keep_alive_ = keep_alive_ && parser_.done();
     Response response = error_response(*refusal);
     co_return co_await respond(std::move(response));
   }

@@ -204,7 +204,7 @@ TEST_CASE("under fair no more prompts start than a step has room for", "[schedul
   Scene scene(options, 1000);
   for (int i = 0; i < 20; ++i)
     scene.add(20, "key " + std::to_string(i));
-  CHECK(scene.step() == Plan{{0, 20}, {1, 20}, {2, 20}});
+  CHECK(scene.step() == Plan{{0, 20}, {1, 20}, {2, 20}, {3, 4}});
   CHECK(scene.scheduler.num_running() == 4);
 }
 
