@@ -27,6 +27,13 @@ std::vector<ConfigKey> model_keys() {
            "repository's",
            {"--alias", "--served-model-name", "-a"}},
           [](Config & c) -> auto& { return c.serve.model.alias; }),
+      types::texts(
+          {"model.adapters",
+           "LoRA adapters, NAME=PATH each: a GGUF adapter or a PEFT directory. Clients ask the model with the adapter "
+           "by "
+           "NAME; requests of several adapters and of none share each step",
+           {"--adapters", "--lora-modules"}},
+          [](Config & c) -> auto& { return c.serve.model.adapters; }),
       types::path(
           {"model.chat_template",
            "A Jinja file to use instead of the model's own chat template",
@@ -55,7 +62,8 @@ std::vector<ConfigKey> models_keys() {
           {"models",
            "Several models instead of one: each entry has 'name' and 'path' or 'hf', and may override the sections "
            "below with "
-           "'aliases', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
+           "'aliases', 'adapters', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', "
+           "'kv_dtype', "
            "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "
            "released until "

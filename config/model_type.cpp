@@ -62,6 +62,23 @@ std::string show_aliases(const ModelEntry& entry) {
   return out.empty() ? std::string(kAbsent) : "[" + out + "]";
 }
 
+bool set_adapters(ModelEntry& entry, const ConfigValue& value) {
+  if (value.kind != Kind::kList && value.kind != Kind::kScalar) return false;
+  std::vector<std::string> adapters;
+  if (value.kind == Kind::kScalar) adapters.push_back(value.text);
+  for (const ConfigValue& item : value.items)
+    adapters.push_back(item.kind == Kind::kScalar ? item.text : "");
+  entry.model.adapters = adapters;
+  return std::ranges::all_of(adapters, [](const std::string& each) { return adapter_path_of(each).has_value(); });
+}
+
+std::string show_adapters(const ModelEntry& entry) {
+  std::string out;
+  for (const std::string& each : entry.model.adapters)
+    out += (out.empty() ? "" : ", ") + show_text(each);
+  return out.empty() ? std::string(kAbsent) : "[" + out + "]";
+}
+
 std::string show_dtype(const ModelEntry& entry) {
   for (const auto& [name, dtype] : kKvDTypes) {
     if (entry.kv_dtype == dtype) return std::string(name);
@@ -99,6 +116,7 @@ constexpr Member kMembers[] = {
      },
      [](const Entry& e) { return shown_text(e.model.hf); }},
     {"aliases", "a name, or a list of names", set_aliases, show_aliases},
+    {"adapters", "NAME=PATH, or a list of them", set_adapters, show_adapters},
     {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
     {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,

@@ -148,6 +148,8 @@ class Backend {
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,
   // gate+up. bias: sum(rows) floats or empty.
   virtual std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) = 0;
+  // The same for one small matrix, on the caller's own thread: any thread, also while steps run.
+  virtual std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) = 0;
   // Names the layout of packed weights; empty where the backend cannot adopt them.
   virtual std::string packing() const { return {}; }
   // The same as load_linear, from Linear::packed() of the same parts on a backend of the same packing(). Keeps a view

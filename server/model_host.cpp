@@ -13,6 +13,8 @@ namespace quire {
 
 namespace {
 
+constexpr std::int64_t kMostAdapterRank = 256;
+
 std::string read_template(const ModelOptions& options, const LoadedModel& model) {
   if (options.chat_template.empty()) {
     return model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
@@ -99,6 +101,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
     log::info("loading weights: {}%", 100 * done / total);
   };
   model_ = loaded_->build(*backend_, progress, {spec.model.packed_cache, version});
+  load_adapters(spec.model.adapters);
   KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
@@ -125,12 +128,25 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine_->start();
 }
 
+void ModelHost::load_adapters(const std::vector<std::string>& adapters) {
+  if (adapters.empty()) return;
+  model_->allow_adapters(kMostAdapterRank);
+  for (const std::string& text : adapters) {
+    const auto wanted = adapter_path_of(text);
+    if (!wanted) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
+    adapters_.push_back({wanted->name, model_->load_adapter(wanted->path)});
+    log::info("adapter {}: {} of rank {}, {:.1f} MiB", wanted->name, wanted->path.string(),
+              adapters_.back().adapter->rank(), static_cast<double>(adapters_.back().adapter->bytes()) / (1 << 20));
+  }
+}
+
 std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) const {
   auto served = std::make_shared<ServedModel>();
   served->name = spec.name;
   served->aliases = spec.aliases;
   served->created = created_;
   served->info = loaded_->info();
+  served->adapters = adapters_;
   served->tokenizer = loaded_->tokenizer();
   served->chat_template = parse_template(spec.model, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);

@@ -33,11 +33,15 @@ class ModelHost final : public RunningModel {
   void stop() override { engine_->stop(); }
 
  private:
+  // Before the engine is made. Throws StartupError.
+  void load_adapters(const std::vector<std::string>& adapters);
+
   std::shared_ptr<const LoadedModel> loaded_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
+  std::vector<NamedAdapter> adapters_;
   CacheConfig cache_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t created_ = 0;  // Unix seconds

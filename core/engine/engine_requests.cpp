@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/engine/engine_impl.h"
+#include "core/model/layers/adapter.h"
 #include "core/sampling/philox.h"
 
 namespace quire {
@@ -114,6 +115,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   sequence.request = live.request;
   sequence.cache_salt = request.cache_salt;
   if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
+  if (request.adapter) sequence.cache_salt += "\0adapter " + request.adapter->content_key();
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   if (choice == 0 && executor_->states() != nullptr) {

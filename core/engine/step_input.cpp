@@ -24,9 +24,10 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
     : block_size_(block_size), parts_(parts) {
   for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_, &label_rows_})
     rows->reserve(static_cast<std::size_t>(max_rows));
-  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &adapters_, &states_}) {
+  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &states_}) {
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
   }
+  adapters_.reserve(static_cast<std::size_t>(max_sequences));
   token_types_.reserve(static_cast<std::size_t>(max_rows));
   block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
   if (parts_ != nullptr) {
@@ -37,10 +38,11 @@ StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_
 }
 
 void StepInput::clear() {
-  for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &adapters_, &states_,
-                      &logit_rows_, &hidden_rows_, &label_rows_, &window_tables_, &window_slots_})
+  for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &states_, &logit_rows_,
+                      &hidden_rows_, &label_rows_, &window_tables_, &window_slots_})
     array->clear();
   token_types_.clear();
+  adapters_.clear();
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
 }
@@ -65,7 +67,7 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
     block_tables_.push_back(blocks[static_cast<std::size_t>(i)].value);
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
   if (parts_ != nullptr) add_parts(sequence.table, sequence.num_computed, end);
-  adapters_.push_back(entry.adapter.value);
+  adapters_.push_back(sequence.request->adapter.get());
   states_.push_back(sequence.table.state.value);
   std::vector<std::int32_t>& rows = wanted.of == WantedRows::Of::kLogits   ? logit_rows_
                                     : wanted.of == WantedRows::Of::kHidden ? hidden_rows_

@@ -46,7 +46,7 @@ class StepInput {
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> window_tables_;  // as block_tables_ and slots_, of parts
   std::vector<std::int32_t> window_slots_;
-  std::vector<std::int32_t> adapters_;
+  std::vector<const Adapter*> adapters_;
   std::vector<std::int32_t> states_;
   std::vector<std::int8_t> token_types_;
   std::vector<std::int32_t> logit_rows_;

@@ -22,6 +22,7 @@
 namespace quire {
 
 using Clock = std::chrono::steady_clock;
+class Adapter;
 
 struct Request {
   std::string id;          // unique among live requests
@@ -36,6 +37,7 @@ struct Request {
   bool is_background = false;                     // of a batch: it uses what all others leave, whatever its priority
   bool is_retained = false;                       // what it computes stays in the cache longer than what others do
   std::shared_ptr<const Grammar> grammar;         // may be null
+  std::shared_ptr<const Adapter> adapter;         // of the engine's model; null: none
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
   bool reports_progress = false;       // events report how much of the prompt is computed

@@ -131,8 +131,7 @@ void Scheduler::set_slices(StepPlan& plan) const {
 void Scheduler::set_prompt_budget(StepPlan& plan) {
   const double streams_s = cost_.seconds(plan.terms);
   double limit = limits_.max_seconds;
-  if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0)
-    limit = std::min(limit, options_.target_itl_ms / 1000.0);
+  if (plan.num_streaming > 0 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
   const double most = max_step_seconds();
   const bool alone = num_running() + num_waiting() == 1 && !limits_.is_awaited;
   if (alone && limits_.can_end_early && most < kNoLimit) {

@@ -20,14 +20,10 @@
 
 namespace quire {
 
-using AdapterId = Id<struct AdapterIdTag, std::int32_t>;
-inline constexpr AdapterId kNoAdapter{-1};
-
 struct StepEntry {
   Sequence* sequence;
   std::int64_t num_tokens;      // from sequence->num_computed on
   std::int64_t num_drafts = 0;  // of them, the last ones: the sequence's first drafts, which this step verifies
-  AdapterId adapter = kNoAdapter;
 
   std::int64_t num_known() const { return num_tokens - num_drafts; }
 };

@@ -51,7 +51,7 @@ std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
 }
 
 CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles,
-                     ThreadPool& pool, std::span<const std::byte> packed) {
+                     ThreadPool* pool, std::span<const std::byte> packed) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
   for (const WeightSource& source : parts) {
@@ -75,11 +75,12 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
     parts_[i].panels = packed_.data() + offset;
     const std::size_t stride = parts_[i].layout.bytes;
     const std::int64_t count = num_panels(parts[i].rows);
-    if (packed.empty()) {
-      pool.run(count, [&](int, std::int64_t panel) {
-        pack_panel(parts[i], panel, nibbles, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
-      });
-    }
+    const auto pack = [&](int, std::int64_t panel) {
+      pack_panel(parts[i], panel, nibbles, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
+    };
+    for (std::int64_t panel = 0; packed.empty() && pool == nullptr && panel < count; ++panel)
+      pack(0, panel);
+    if (packed.empty() && pool != nullptr) pool->run(count, pack);
     offset += stride * static_cast<std::size_t>(count);
   }
 }

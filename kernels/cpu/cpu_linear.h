@@ -29,8 +29,9 @@ class CpuLinear final : public Linear {
     std::vector<std::int32_t> order = {};  // of input features; empty: their own
   };
 
-  // Packs the parts. With `packed`, of packed_bytes(parts), it takes that instead and keeps a view of it.
-  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles, ThreadPool& pool,
+  // Packs the parts, without a pool on the caller's thread. With `packed`, of packed_bytes(parts), it takes that
+  // instead and keeps a view of it.
+  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles, ThreadPool* pool,
             std::span<const std::byte> packed = {});
   static std::size_t packed_bytes(std::span<const WeightSource> parts);
 

@@ -70,6 +70,9 @@ class GpuBackend final : public Backend {
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return std::make_unique<GpuLinear>(*device_, parts, bias);
   }
+  std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) override {
+    return std::make_unique<GpuLinear>(*device_, std::span(&matrix, 1), std::span<const float>());
+  }
   std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
     QUIRE_CHECK(table.cols % dtype_info(table.type).block_size == 0, "embedding rows cut through a block");
     return std::make_unique<GpuEmbedding>(*device_, table);

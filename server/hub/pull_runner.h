@@ -90,7 +90,7 @@ class PullRunner {
 
  private:
   void run(const std::shared_ptr<PullJob>& job, const HubEnvironment& environment, std::int64_t max_bytes);
-  // The locks of the cache are free again when this returns, so whoever is told of the end can delete the model.
+  // The locks of the cache are free again when this returns: a client that has the answer can delete the model.
   static Result<CachedModel> download(PullJob& job, const HubEnvironment& environment, std::int64_t max_bytes);
 
   mutable std::mutex mutex_;

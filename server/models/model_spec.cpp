@@ -10,6 +10,12 @@ bool answers_to(const HostedModelSpec& spec, const std::string& name) {
   return spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
 }
 
+void add_adapter_names(HostedModelSpec& spec) {
+  for (const std::string& text : spec.model.adapters) {
+    if (const auto adapter = adapter_path_of(text)) spec.aliases.push_back(adapter->name);
+  }
+}
+
 }  // namespace
 
 std::optional<KvDType> kv_dtype_of(std::string_view name) {
@@ -27,6 +33,13 @@ bool is_model_name(std::string_view name) {
   });
 }
 
+std::optional<AdapterPath> adapter_path_of(std::string_view text) {
+  const std::size_t border = text.find('=');
+  if (border == std::string_view::npos || border + 1 == text.size() || !is_model_name(text.substr(0, border)))
+    return std::nullopt;
+  return AdapterPath{std::string(text.substr(0, border)), text.substr(border + 1)};
+}
+
 bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b) {
   return answers_to(b, a.name) || std::any_of(a.aliases.begin(), a.aliases.end(),
                                               [&](const std::string& alias) { return answers_to(b, alias); });
@@ -37,6 +50,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.name = entry.name;
   spec.aliases = entry.model.alias;
   spec.model = entry.model;
+  add_adapter_names(spec);
   spec.engine = engine;
   spec.engine.kv_cache.memory = entry.kv_memory;
   spec.engine.kv_cache.num_blocks = 0;
@@ -70,6 +84,7 @@ HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& eng
     spec.aliases.assign(model.alias.begin() + 1, model.alias.end());
   }
   spec.model = model;
+  add_adapter_names(spec);
   spec.engine = engine;
   spec.is_only = true;
   return spec;

@@ -27,6 +27,7 @@ struct ModelOptions {
   std::filesystem::path path;           // a GGUF file or a Hugging Face directory
   std::string hf;                       // a hub's repository that `path` is downloaded from; empty: `path` is given
   std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
+  std::vector<std::string> adapters;    // NAME=PATH: the model under another name, changed by a LoRA adapter
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
@@ -58,6 +59,13 @@ struct HostedModelSpec {
   bool is_only = false;       // from the section `model`: its name may change, it is still the same
   bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
 };
+
+// Of NAME=PATH; nothing where it is none.
+struct AdapterPath {
+  std::string name;
+  std::filesystem::path path;
+};
+std::optional<AdapterPath> adapter_path_of(std::string_view text);
 
 // What a client may write without quoting, and a log line, a path and a metric's label can hold: at most 128 letters,
 // digits and - _ . : / @ +.

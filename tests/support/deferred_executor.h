@@ -52,8 +52,9 @@ class DeferredExecutor final : public Executor {
 
   // A copy of what the arrays view.
   struct ArraysCopy {
-    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, adapters,
-        states, window_tables, window_slots, logit_rows, hidden_rows, label_rows;
+    std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, states,
+        window_tables, window_slots, logit_rows, hidden_rows, label_rows;
+    std::vector<const Adapter*> adapters;
     bool operator==(const ArraysCopy&) const = default;
   };
   static ArraysCopy copy_of(const StepArrays& arrays) {
@@ -66,13 +67,13 @@ class DeferredExecutor final : public Executor {
             copy(batch.block_table_start),
             copy(batch.block_tables),
             copy(batch.slots),
-            copy(arrays.adapters),
             copy(arrays.states),
             copy(arrays.window.block_tables),
             copy(arrays.window.slots),
             copy(arrays.logit_rows),
             copy(arrays.hidden_rows),
-            copy(arrays.label_rows)};
+            copy(arrays.label_rows),
+            {arrays.adapters.begin(), arrays.adapters.end()}};
   }
   struct DrawCopy {
     std::int64_t logit_row;

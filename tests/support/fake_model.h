@@ -54,6 +54,7 @@ class FakeBackend : public Backend {
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource>, std::span<const float>) override {
     return nullptr;
   }
+  std::unique_ptr<Linear> load_linear_beside(const WeightSource&) override { return nullptr; }
   std::unique_ptr<Embedding> load_embedding(const WeightSource&) override { return nullptr; }
   std::unique_ptr<Buffer> upload(std::span<const float>) override { return nullptr; }
   std::unique_ptr<Buffer> allocate(std::int64_t) override { return nullptr; }

@@ -24,7 +24,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   const MatrixView attended = room(kAttended, rows, attention.num_heads * attention.value_dim);
 
   const bool copies_value = has_kv && attention.value_is_key;
-  multiply(layer.weights, Role::kQuery, in, columns(qkv, 0, qkv.cols - (copies_value ? value_size : 0)), false);
+  multiply(layer, Role::kQuery, in, columns(qkv, 0, qkv.cols - (copies_value ? value_size : 0)), false);
   if (attention.clamp != 0.0) graph().clamp(qkv, static_cast<float>(attention.clamp));
   if (copies_value) graph().copy(k, v);
   if (attention.value_norm && has_kv)
@@ -38,7 +38,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   if (gate_size > 0) graph().gate(Nonlinearity::kSigmoid, columns(qkv, query_size, gate_size), attended);
   gate_output(layer, in, attended);
   if (attention.output_norm) backend_.rms_norm(attended, layer.weights.vector(Role::kAttentionSubNorm), eps_, attended);
-  multiply(layer.weights, Role::kAttentionOutput, attended, out, accumulate);
+  multiply(layer, Role::kAttentionOutput, attended, out, accumulate);
 }
 
 void Transformer::gate_output(const Layer& layer, const ProductInput& in, MatrixView attended) {
@@ -46,7 +46,7 @@ void Transformer::gate_output(const Layer& layer, const ProductInput& in, Matrix
   if (attention.gate != OutputGate::kPerHead && attention.gate != OutputGate::kFull) return;
   const std::int64_t width = attention.gate == OutputGate::kFull ? attended.cols : attention.num_heads;
   const MatrixView gates = room(kActivated, attended.rows, width);
-  multiply(layer.weights, Role::kAttentionGate, in, gates, false);
+  multiply(layer, Role::kAttentionGate, in, gates, false);
   graph().gate(Nonlinearity::kSigmoid, gates, attended);
 }
 
@@ -175,12 +175,12 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
   const MatrixView k_rope = columns(kv, latent.kv_rank, latent.rope_dim);
   if (latent.query_rank > 0) {
     const MatrixView low = columns(compressed, 0, latent.query_rank);
-    multiply(layer.weights, Role::kQueryA, in, low, false);
-    multiply(layer.weights, Role::kQueryB, normed(low, layer.weights.vector(Role::kQueryANorm), eps_), q, false);
+    multiply(layer, Role::kQueryA, in, low, false);
+    multiply(layer, Role::kQueryB, normed(low, layer.weights.vector(Role::kQueryANorm), eps_), q, false);
   } else {
-    multiply(layer.weights, Role::kQuery, in, q, false);
+    multiply(layer, Role::kQuery, in, q, false);
   }
-  multiply(layer.weights, Role::kKvA, in, columns(kv, 0, used), false);
+  multiply(layer, Role::kKvA, in, columns(kv, 0, used), false);
   backend_.rms_norm(kv_latent, layer.weights.vector(Role::kKvANorm), eps_, kv_latent);
   const auto& key_b = layer.weights.experts[static_cast<std::size_t>(Role::kKeyB)];
   graph().head_linear(key_b, q, absorbed);
@@ -209,7 +209,7 @@ void Transformer::attend_latent(const Layer& layer, const ProductInput& in, Matr
   graph().attention(*layer.slice.kv, layer.index, layer.slice.attention, absorbed, options, summed);
   const auto& value_b = layer.weights.experts[static_cast<std::size_t>(Role::kValueB)];
   graph().head_linear(value_b, summed, values);
-  multiply(layer.weights, Role::kAttentionOutput, values, out, accumulate);
+  multiply(layer, Role::kAttentionOutput, values, out, accumulate);
 }
 
 }  // namespace quire

@@ -16,17 +16,16 @@ void Transformer::feed_forward(const Layer& layer, const ProductInput& in, Matri
     return run_experts(layer, in.x, in.x, out);
   }
   const MatrixView gate_up = room(kGateUp, out.rows, ffn.is_gated ? 2 * ffn.size : ffn.size);
-  multiply(layer.weights, Role::kGate, in, gate_up, false);
+  multiply(layer, Role::kGate, in, gate_up, false);
   const bool is_swiglu = ffn.activation.kind == Nonlinearity::kSilu && ffn.is_gated && ffn.activation.limit == 0.0F;
-  if (is_swiglu && !ffn.sub_norm && !ffn.sparsity)
-    return multiply(layer.weights, Role::kDown, gated(gate_up), out, accumulate);
+  if (is_swiglu && !ffn.sub_norm && !ffn.sparsity) return multiply(layer, Role::kDown, gated(gate_up), out, accumulate);
   const MatrixView activated = room(kActivated, out.rows, ffn.size);
   const MatrixView up = ffn.is_gated ? columns(gate_up, ffn.size, ffn.size) : MatrixView{};
   const MatrixView gate = columns(gate_up, 0, ffn.size);
   if (ffn.sparsity) graph().keep_excess(gate, static_cast<float>(*ffn.sparsity), ffn.sparsity_of_sample);
   graph().activate(ffn.activation, gate, up, activated);
   if (ffn.sub_norm) backend_.rms_norm(activated, layer.weights.vector(Role::kFfnSubNorm), eps_, activated);
-  multiply(layer.weights, Role::kDown, activated, out, accumulate);
+  multiply(layer, Role::kDown, activated, out, accumulate);
 }
 
 // A dense feed-forward and experts side by side, each with norms of its own; the router sees the unit-norm input.
@@ -47,7 +46,7 @@ void Transformer::feed_forward_both(const Layer& layer, MatrixView x, MatrixView
 
 void Transformer::route_early(const Layer& layer, MatrixView x) {
   const std::int64_t num_experts = layer.spec.feed_forward.num_experts;
-  multiply(layer.weights, Role::kRouter, x, room(kRouter, x.rows, num_experts), false);
+  multiply(layer, Role::kRouter, x, room(kRouter, x.rows, num_experts), false);
 }
 
 void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out) {
@@ -58,7 +57,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     return layer.weights.experts[static_cast<std::size_t>(role)];
   };
   const MatrixView logits = room(kRouter, out.rows, ffn.num_experts);
-  if (!ffn.routes_early) multiply(layer.weights, Role::kRouter, router_in, logits, false);
+  if (!ffn.routes_early) multiply(layer, Role::kRouter, router_in, logits, false);
   RouteOptions options = ffn.route;
   options.choice_bias = layer.weights.vector(Role::kChoiceBias);
   options.expert_scale = layer.weights.vector(Role::kDownExpertsScale);
@@ -69,7 +68,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   const bool is_latent = ffn.latent_size > 0;
   if (is_latent) {
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
-    multiply(layer.weights, Role::kLatentDown, in, expert_in, false);
+    multiply(layer, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
     expert_in = weighted_inputs(in, chosen);
   }
@@ -86,7 +85,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   graph().experts(args, expert_ids_, expert_weights_, expert_in, choices(kExpertGateUp, width),
                   choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
   if (ffn.weight_input) sum_choices(expert_in, out);
-  if (is_latent) multiply(layer.weights, Role::kLatentUp, expert_in, out, false);
+  if (is_latent) multiply(layer, Role::kLatentUp, expert_in, out, false);
   if (const float* bias = layer.weights.vector(Role::kExpertsBias); bias != nullptr)
     graph().add({const_cast<float*>(bias), out.rows, out.cols, 0}, 1.0F, out);
   if (ffn.shared_size > 0) add_shared_expert(layer, in, out);
@@ -118,13 +117,13 @@ void Transformer::add_shared_expert(const Layer& layer, MatrixView in, MatrixVie
   const MatrixView gate_up = room(kGateUp, out.rows, ffn.experts_gated ? 2 * size : size);
   const MatrixView activated = room(kActivated, out.rows, size);
   const MatrixView shared = room(kNormed, out.rows, out.cols);
-  multiply(layer.weights, Role::kGateShared, in, gate_up, false);
+  multiply(layer, Role::kGateShared, in, gate_up, false);
   const MatrixView up = ffn.experts_gated ? columns(gate_up, size, size) : MatrixView{};
   graph().activate(ffn.shared_activation, columns(gate_up, 0, size), up, activated);
-  multiply(layer.weights, Role::kDownShared, activated, shared, false);
+  multiply(layer, Role::kDownShared, activated, shared, false);
   if (ffn.shared_gate) {
     const MatrixView gate = room(kRouter, out.rows, 1);
-    multiply(layer.weights, Role::kSharedGate, in, gate, false);
+    multiply(layer, Role::kSharedGate, in, gate, false);
     graph().gate(Nonlinearity::kSigmoid, gate, shared);
   }
   graph().add(shared, 1.0F, out);

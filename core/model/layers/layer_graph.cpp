@@ -101,9 +101,9 @@ MatrixView Transformer::per_layer_branch(const Layer& layer, MatrixView x) {
   const std::int64_t size = spec_.per_layer_size;
   const MatrixView gate = room(kActivated, x.rows, size);
   const MatrixView branch = room(kBranch, x.rows, x.cols);
-  multiply(layer.weights, Role::kInputGate, x, gate, false);
+  multiply(layer, Role::kInputGate, x, gate, false);
   graph().activate({.kind = Nonlinearity::kGelu}, gate, columns(layer.slice.per_layer, layer.index * size, size), gate);
-  multiply(layer.weights, Role::kInputProjection, gate, branch, false);
+  multiply(layer, Role::kInputProjection, gate, branch, false);
   norm(layer.weights, Role::kInputNorm, branch, branch);
   return branch;
 }

@@ -5,12 +5,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "core/base/result.h"
 #include "kernels/backend.h"
 
 namespace quire {
+
+class Adapter;
 
 // Where a prompt's logprobs are asked for, the logits of its rows are kept, each as wide as the vocabulary: so many in
 // one step, beside those that a token is drawn from.
@@ -25,7 +30,7 @@ struct StepArrays {
   std::span<const std::int32_t> embedding_rows{};  // rows whose input is an embedding, ascending
   MatrixView embeddings{};                         // [embedding_rows, hidden_size]
   AttentionBatch attention{};
-  std::span<const std::int32_t> adapters{};    // [sequences] -1: none
+  std::span<const Adapter* const> adapters{};  // [sequences] null: none; empty: none at all
   std::span<const std::int8_t> token_types{};  // [rows] 1: of the second text of a pair; empty: all 0
   std::span<const std::int32_t> states{};      // [sequences] where a recurrent layer keeps its state; -1: nowhere
   StateStorage* state_storage = nullptr;  // of which those are; a sequence that begins here begins with an empty state
@@ -59,6 +64,12 @@ class Model {
 
   // Takes the memory of steps of up to `max_rows` rows, of which the logits of up to `max_logit_rows` are wanted.
   virtual void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) = 0;
+  // Before reserve(): rows may have adapters of up to this rank.
+  virtual void allow_adapters(std::int64_t /*max_rank*/) {}
+  // Throws StartupError. Any thread, also while steps run; what it returns is used in steps of this model alone.
+  virtual std::shared_ptr<const Adapter> load_adapter(const std::filesystem::path& path) const {
+    throw StartupError(path.string() + ": this model takes no adapters");
+  }
   // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
   virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
 

@@ -24,7 +24,7 @@ void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, Matr
   const MatrixView alpha = columns(all, qkv.cols + values + net.value_heads, net.value_heads);
   const MatrixView mixed = room(kAttended, out.rows, values);
   const PackedLayer& weights = layer.weights;
-  multiply(weights, Role::kQuery, in, all, false);
+  multiply(layer, Role::kQuery, in, all, false);
   recurrent().short_conv(layer.slice.attention, state_of(layer, false),
                          {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .silu = true}, qkv, {}, {}, qkv);
   const DeltaArgs args{.key_heads = net.key_heads,
@@ -39,7 +39,7 @@ void Transformer::run_delta_net(const Layer& layer, const ProductInput& in, Matr
                          columns(qkv, keys, keys), columns(qkv, 2 * keys, values), alpha, beta, mixed);
   recurrent().gated_norm(
       {.group = net.value_dim, .shared_weight = true, .weight = weights.vector(Role::kSsmNorm), .eps = eps_}, z, mixed);
-  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
+  multiply(layer, Role::kSsmOut, mixed, out, accumulate);
 }
 
 void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
@@ -53,9 +53,9 @@ void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, Mat
   const MatrixView decay = columns(wide, 0, width);
   const MatrixView gate = columns(wide, width, width);
   const MatrixView mixed = columns(wide, 2 * width, width);
-  multiply(weights, Role::kQuery, in, all, false);
-  multiply(weights, Role::kSsmFB, columns(all, 3 * width, low), decay, false);
-  multiply(weights, Role::kSsmGB, columns(all, 3 * width + low, low), gate, false);
+  multiply(layer, Role::kQuery, in, all, false);
+  multiply(layer, Role::kSsmFB, columns(all, 3 * width, low), decay, false);
+  multiply(layer, Role::kSsmGB, columns(all, 3 * width + low, low), gate, false);
   StatePart conv = state_of(layer, false);
   std::int64_t part = 0;
   for (const Role role : {Role::kSsmConvQ, Role::kSsmConvK, Role::kSsmConvV}) {
@@ -83,7 +83,7 @@ void Transformer::run_kimi_delta(const Layer& layer, const ProductInput& in, Mat
                           .weight = weights.vector(Role::kSsmNorm),
                           .eps = eps_},
                          gate, mixed);
-  multiply(weights, Role::kAttentionOutput, mixed, out, accumulate);
+  multiply(layer, Role::kAttentionOutput, mixed, out, accumulate);
 }
 
 // in_proj gives b, c and x: out_proj(c * conv(b * x)).
@@ -93,11 +93,11 @@ void Transformer::run_short_conv(const Layer& layer, const ProductInput& in, Mat
   const PackedLayer& weights = layer.weights;
   const MatrixView all = room(kMixed, out.rows, 3 * width);
   const MatrixView x = columns(all, 2 * width, width);
-  multiply(weights, Role::kConvIn, in, all, false);
+  multiply(layer, Role::kConvIn, in, all, false);
   recurrent().short_conv(layer.slice.attention, state_of(layer, false),
                          {.taps = net.taps, .weights = weights.vector(Role::kConv)}, x, columns(all, 0, width),
                          columns(all, width, width), x);
-  multiply(weights, Role::kConvOut, x, out, accumulate);
+  multiply(layer, Role::kConvOut, x, out, accumulate);
 }
 
 // The first Mamba (arXiv 2312.00752): the step and the projections in and out of the state follow from the input.
@@ -115,12 +115,12 @@ void Transformer::run_mamba(const Layer& layer, const ProductInput& in, MatrixVi
   const MatrixView wide = room(kAttended, out.rows, 2 * inner);
   const MatrixView step = columns(wide, 0, inner);
   const MatrixView mixed = columns(wide, inner, inner);
-  multiply(weights, Role::kSsmIn, in, all, false);
+  multiply(layer, Role::kSsmIn, in, all, false);
   recurrent().short_conv(
       layer.slice.attention, state_of(layer, false),
       {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .bias = weights.bias(Role::kSsmConv), .silu = true},
       x, {}, {}, x);
-  multiply(weights, Role::kSsmX, x, made, false);
+  multiply(layer, Role::kSsmX, x, made, false);
   if (net.step_norm != StepNorm::kNone) {
     const bool has_weights = net.step_norm == StepNorm::kWeighted;
     const auto norm_part = [&](MatrixView part, Role role) {
@@ -131,14 +131,14 @@ void Transformer::run_mamba(const Layer& layer, const ProductInput& in, MatrixVi
     norm_part(b, Role::kSsmBNorm);
     norm_part(c, Role::kSsmCNorm);
   }
-  multiply(weights, Role::kSsmStep, low, step, false);
+  multiply(layer, Role::kSsmStep, low, step, false);
   const SelectiveScanArgs args{.state_size = net.key_dim,
                                .a = weights.vector(Role::kSsmA),
                                .d = weights.vector(Role::kSsmD),
                                .dt_bias = zeros_->data()};
   recurrent().selective_scan(layer.slice.attention, state_of(layer, true), args, x, b, c, step, mixed);
   recurrent().gated_norm({.order = GatedNormArgs::Order::kGateOnly, .group = inner, .eps = eps_}, z, mixed);
-  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
+  multiply(layer, Role::kSsmOut, mixed, out, accumulate);
 }
 
 void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
@@ -151,7 +151,7 @@ void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixV
   const MatrixView z = columns(all, 0, inner);
   const MatrixView xbc = columns(all, inner, convolved);
   const MatrixView mixed = room(kAttended, out.rows, inner);
-  multiply(weights, Role::kSsmIn, in, all, false);
+  multiply(layer, Role::kSsmIn, in, all, false);
   recurrent().short_conv(
       layer.slice.attention, state_of(layer, false),
       {.taps = net.taps, .weights = weights.vector(Role::kSsmConv), .bias = weights.bias(Role::kSsmConv), .silu = true},
@@ -172,7 +172,7 @@ void Transformer::run_mamba2(const Layer& layer, const ProductInput& in, MatrixV
                           .weight = weights.vector(Role::kSsmNorm),
                           .eps = eps_},
                          z, mixed);
-  multiply(weights, Role::kSsmOut, mixed, out, accumulate);
+  multiply(layer, Role::kSsmOut, mixed, out, accumulate);
 }
 
 }  // namespace quire

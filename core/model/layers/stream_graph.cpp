@@ -48,9 +48,9 @@ MatrixView Transformer::stream_factors(const Layer& layer, WeightRole role, Matr
   const MatrixView factors = columns(both, spec_.num_streams, count);
   norm(layer.weights, Role::kStreamRouterNorm, x, in);
   graph().scale(in, 1.0F / static_cast<float>(x.cols));
-  multiply(layer.weights, Role::kStreamRouter, in, shares, false);
+  multiply(layer, Role::kStreamRouter, in, shares, false);
   graph().activate({.kind = Nonlinearity::kTanh}, shares, {}, shares);
-  multiply(layer.weights, role, shares, factors, false);
+  multiply(layer, role, shares, factors, false);
   return factors;
 }
 
@@ -77,8 +77,8 @@ void Transformer::compute_streams(const Layer& layer, MatrixView x) {
 void Transformer::add_laurel(const Layer& layer, const ProductInput& in, MatrixView x) {
   const MatrixView low = room(kActivated, x.rows, spec_.laurel_rank);
   const MatrixView made = room(kBranch2, x.rows, x.cols);
-  multiply(layer.weights, Role::kLaurelLeft, in, low, false);
-  multiply(layer.weights, Role::kLaurelRight, low, made, false);
+  multiply(layer, Role::kLaurelLeft, in, low, false);
+  multiply(layer, Role::kLaurelRight, low, made, false);
   norm(layer.weights, Role::kLaurelNorm, made, made);
   graph().add(in.x, 1.0F, x);
   graph().add(made, 1.0F, x);

@@ -79,6 +79,7 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
   slice_wanted_.reserve(most);
+  slice_adapters_.reserve(most);
   listed_ids_.reserve(spec_.per_layer_size > 0 ? most : 0);
 }
 
@@ -248,8 +249,11 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     begin = slice.end;
     if (is_interrupted(arrays)) break;
   }
-  ModelOutput out{
-      .num_rows = begin, .cut_slice = is_cut, .logits = compute_logits(head_input), .hidden = hidden, .labels = {}};
+  ModelOutput out{.num_rows = begin,
+                  .cut_slice = is_cut,
+                  .logits = compute_logits(arrays, head_input),
+                  .hidden = hidden,
+                  .labels = {}};
   if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
     norm(weights_.model, spec_.final_norm, hidden, hidden);
   if (!spec_.dense_sizes.empty()) apply_dense(hidden);
@@ -265,17 +269,16 @@ bool Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixV
   return true;
 }
 
-MatrixView Transformer::compute_logits(MatrixView input) {
+MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView input) {
   const MatrixView logits = room(kLogits, input.rows, spec_.has_head ? spec_.config.vocab_size : 0);
   if (input.rows == 0) return logits;
   QUIRE_CHECK(spec_.has_head, "an encoder has no logits");
   const PackedGroup& model = weights_.model;
-  if (spec_.norm == NormKind::kRms) {
-    multiply(model, WeightRole::kHead, normed(input, model.vector(spec_.final_norm), eps_), logits, false);
-  } else {
-    norm(model, spec_.final_norm, input, input);
-    multiply(model, WeightRole::kHead, input, logits, false);
-  }
+  const bool norms_on_the_way = spec_.norm == NormKind::kRms;
+  if (!norms_on_the_way) norm(model, spec_.final_norm, input, input);
+  const ProductInput in = norms_on_the_way ? normed(input, model.vector(spec_.final_norm), eps_) : ProductInput(input);
+  multiply(model, WeightRole::kHead, in, logits, false);
+  if (!arrays.adapters.empty()) add_to_logits(arrays, in, logits);
   if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
   if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
   return logits;
@@ -382,6 +385,7 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
   }
   slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
   slice.states = arrays.state_storage;
+  slice.adapters = adapter_runs(arrays, first, sequence);
   if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));
   return slice;
 }

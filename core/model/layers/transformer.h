@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model/architectures/kv_groups.h"
+#include "core/model/layers/adapter.h"
 #include "core/model/layers/model.h"
 #include "core/model/layers/packed_layers.h"
 
@@ -25,6 +26,8 @@ class Transformer final : public Model {
   Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
+  void allow_adapters(std::int64_t max_rank) override;
+  std::shared_ptr<const Adapter> load_adapter(const std::filesystem::path& path) const override;
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
 
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
@@ -69,12 +72,14 @@ class Transformer final : public Model {
     kDense,
     kCos,
     kSin,
+    kLowRank,
     kHeadInput,  // of the rows whose logits are wanted, before the last norm
     kHidden,
     kLabelInput,
     kLabelDense,
     kLabels,
     kLogits,
+    kHeadLowRank,
     kNumSlots
   };
   using Widths = std::array<std::int64_t, kNumSlots>;  // floats for each row
@@ -90,6 +95,13 @@ class Transformer final : public Model {
   };
   MatrixView room(Slot slot, std::int64_t rows, std::int64_t cols);
 
+  // Consecutive rows of a slice with one adapter.
+  struct AdapterRun {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    const Adapter* adapter = nullptr;
+  };
+
   // Some consecutive rows of a step with the part of its arrays that covers them.
   struct Slice {
     std::int64_t begin = 0;
@@ -102,6 +114,7 @@ class Transformer final : public Model {
     KvStorage* window_kv = nullptr;  // of those; null: all layers keep all tokens
     MatrixView per_layer;            // [rows, layers * per_layer_size]
     MatrixView streams;              // [rows, num_streams * hidden]; no data: there is one, which is x
+    std::span<const AdapterRun> adapters;
   };
   struct Rotation {
     MatrixView cos;
@@ -126,7 +139,8 @@ class Transformer final : public Model {
   void embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x);
   // Copies the wanted rows of the slice to their place in `out`; returns how many rows of `out` are there now.
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
-  MatrixView compute_logits(MatrixView input);
+  MatrixView compute_logits(const StepArrays& arrays, MatrixView input);
+  void add_to_logits(const StepArrays& arrays, const ProductInput& in, MatrixView logits);
   void apply_dense(MatrixView hidden);
   MatrixView compute_labels(MatrixView input);
   void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
@@ -172,6 +186,10 @@ class Transformer final : public Model {
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  // The same with what the rows' adapters change.
+  void multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
+  void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
   // The input of a branch: normed on the way into its product where one product takes it all, else made here.
   ProductInput branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product);
@@ -208,6 +226,7 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_query_start_;
   std::vector<std::int32_t> slice_context_len_;
   std::vector<std::int32_t> slice_wanted_;
+  std::vector<AdapterRun> slice_adapters_;
   std::vector<std::int32_t> listed_ids_;  // of tokens that have embeddings for each layer
   std::vector<std::int32_t> expert_ids_;
   std::vector<float> expert_weights_;

@@ -1,13 +1,14 @@
-
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string_view>
 
 #include "core/base/result.h"
+#include "core/model/tools/memory_plan.h"
 
 namespace quire {
 

@@ -13,6 +13,17 @@ Error not_served(std::string_view name) {
                std::nullopt};
 }
 
+// The model as it is under the name of one of its adapters.
+std::shared_ptr<const ServedModel> with_adapter(const std::shared_ptr<const ServedModel>& model,
+                                                std::string_view name) {
+  const auto found = std::ranges::find(model->adapters, name, &NamedAdapter::name);
+  if (found == model->adapters.end()) return model;
+  auto adapted = std::make_shared<ServedModel>(*model);
+  adapted->name = found->name;
+  adapted->adapter = found->adapter;
+  return adapted;
+}
+
 }  // namespace
 
 const char* model_state_name(ModelState state) {
@@ -74,7 +85,7 @@ Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view
   const auto found = entry(name);
   if (!found) return tl::make_unexpected(found.error());
   if (!(*found)->served) return SleepingModel{(*found)->name};
-  auto served = version_for(**found, *object, key_name);
+  auto served = with_adapter(version_for(**found, *object, key_name), name);
   return ModelCall{std::move(object), std::move(reader), std::move(served)};
 }
 

@@ -28,6 +28,7 @@ PooledOperation::PooledOperation(const ServedModel& model, std::vector<PooledTex
     request->second_text = text.second_text;
     request->sampling.max_tokens = 1;
     request->pooling = wants.pooling;
+    request->adapter = model.adapter;
     request->pooled_output = wants.output;
     request->scored_tokens = wants.scored_tokens;
     request->arrival = call.arrival;

@@ -9,6 +9,7 @@
 #include "core/engine/request_queue.h"
 #include "core/grammar/compiler.h"
 #include "core/model/formats/text_tasks.h"
+#include "core/model/layers/adapter.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"
@@ -16,6 +17,12 @@
 #include "core/text/tools/tool_format.h"
 
 namespace quire {
+
+// An adapter by the name that clients ask it by.
+struct NamedAdapter {
+  std::string name;
+  std::shared_ptr<const Adapter> adapter;
+};
 
 struct ServedModel {
   std::string name;                  // the first is what responses and /v1/models call it
@@ -28,8 +35,10 @@ struct ServedModel {
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
-  TextTasks tasks;                 // embedding, judging and classifying texts
-  std::int64_t max_model_len = 0;  // prompt and new tokens of one choice together
+  TextTasks tasks;  // embedding, judging and classifying texts
+  std::vector<NamedAdapter> adapters;
+  std::shared_ptr<const Adapter> adapter;  // that every request has: this is the model under the adapter's name
+  std::int64_t max_model_len = 0;          // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
   std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive
 };

@@ -38,6 +38,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->is_background = call.is_background;
   request->is_retained = fields_.is_retained;
   request->cache_salt = fields_.cache_salt;
+  request->adapter = model_->adapter;
   request->speculation = fields_.speculation;
   request->prompt = std::move(prompt);
   request->sampling = fields_.sampling;

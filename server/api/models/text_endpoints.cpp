@@ -46,6 +46,20 @@ Json model_json(const TableEntry& model) {
   return json;
 }
 
+// Of a model that is ready.
+std::vector<NamedAdapter> adapters_of(const TableEntry& model) {
+  return model.served ? model.served->adapters : std::vector<NamedAdapter>();
+}
+
+// The model under the name of one of its adapters.
+Json adapted_json(const TableEntry& model, const NamedAdapter& adapter) {
+  Json json = model_json(model);
+  json["id"] = adapter.name;
+  json["parent"] = model.name;
+  json["aliases"] = Json::array();
+  return json;
+}
+
 std::unique_ptr<Operation> ready(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));
 }
@@ -89,15 +103,22 @@ Json piece_json(const Tokenizer& tokenizer, TokenId token) {
 Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const Call&) {
   Json body{{"object", "list"}, {"data", Json::array()}};
   for (const TableEntry& model : models.entries()) {
-    if (model.state != ModelState::kUnloaded) body["data"].push_back(model_json(model));
+    if (model.state == ModelState::kUnloaded) continue;
+    body["data"].push_back(model_json(model));
+    for (const NamedAdapter& adapter : adapters_of(model))
+      body["data"].push_back(adapted_json(model, adapter));
   }
   return ready(body);
 }
 
 Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Call& call) {
   const std::size_t at = call.path.find("/models/");
-  const auto model = models.entry(std::string_view(call.path).substr(at + 8));
+  const std::string_view name = std::string_view(call.path).substr(at + 8);
+  const auto model = models.entry(name);
   if (!model) return tl::make_unexpected(model.error());
+  for (const NamedAdapter& adapter : adapters_of(**model)) {
+    if (adapter.name == name) return ready(adapted_json(**model, adapter));
+  }
   return ready(model_json(**model));
 }
 

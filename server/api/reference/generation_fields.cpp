@@ -84,7 +84,7 @@ constexpr FieldRow kGenerationRows[] = {
     {"use_beam_search", only("[false]"), Support::kRefused, "true", "only sampling is served"},
     {"length_penalty", only("[1]"), Support::kRefused, "2", "it belongs to beam search"},
     {"logits_processors", only("[]"), Support::kRefused, R"(["x"])", "code in requests is not run"},
-    {"lora", only("[]"), Support::kRefused, R"("x")", "adapters are not served"},
+    {"lora", only("[]"), Support::kRefused, R"("x")", "an adapter is asked for by its name, as the model"},
     {"kv_transfer_params", only("[]"), Support::kRefused, "{}", "disaggregated serving is not available"},
     {"guided_whitespace_pattern", only("[]"), Support::kRefused, R"("x")",
      "runs of white space in JSON are bounded by engine.json_whitespace"},

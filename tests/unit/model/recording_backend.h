@@ -35,6 +35,9 @@ class RecordingBackend final : public Backend {
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return backend_->load_linear(parts, bias);
   }
+  std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) override {
+    return backend_->load_linear_beside(matrix);
+  }
   std::string packing() const override { return backend_->packing(); }
   std::unique_ptr<Linear> adopt_linear(std::span<const WeightSource> parts, std::span<const float> bias,
                                        std::span<const std::byte> packed) override {

@@ -1,0 +1,54 @@
+// Adapter: low-rank changes of one model's products (LoRA, arXiv 2106.09685), packed for its backend: a product's
+// output gains (x down^T) up^T. Immutable after construction; any thread. Read from a GGUF adapter, under llama.cpp's
+// names, or a directory of Hugging Face's PEFT. Invariant: every tensor of the file changes something.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model/architectures/model_spec.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+// Of one of the matrices that a product is stacked of.
+struct LowRank {
+  std::unique_ptr<Linear> down;   // [rank, inputs]
+  std::unique_ptr<Linear> up;     // [outputs, rank], times the adapter's scale
+  std::int64_t first_output = 0;  // of the product's outputs
+};
+
+class Adapter {
+ public:
+  using Group = std::array<std::vector<LowRank>, kNumWeightRoles>;  // by product
+
+  Adapter(std::vector<Group> layers, Group model, std::string content_key);
+
+  std::span<const LowRank> of_layer(std::int64_t layer, WeightRole product) const {
+    return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(product)];
+  }
+  std::span<const LowRank> of_model(WeightRole product) const { return model_[static_cast<std::size_t>(product)]; }
+  std::int64_t rank() const { return rank_; }   // the largest
+  std::size_t bytes() const { return bytes_; }  // resident
+  // Names what K and V computed with it depend on: a hash of the file's weights and their scale.
+  const std::string& content_key() const { return content_key_; }
+
+ private:
+  const std::vector<Group> layers_;
+  const Group model_;
+  const std::string content_key_;
+  std::int64_t rank_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Throws StartupError, one line that begins with the path: the file is no adapter, belongs to another architecture or
+// shape, changes experts or embeddings, or has a larger rank than `max_rank`.
+std::shared_ptr<const Adapter> read_adapter(const std::filesystem::path& path, const ModelSpec& spec, Backend& backend,
+                                            std::int64_t max_rank);
+
+}  // namespace quire

@@ -1,0 +1,80 @@
+// Rows with adapters: what those change is added behind each product of the model.
+#include <algorithm>
+
+#include "core/base/result.h"
+#include "core/model/layers/transformer.h"
+#include "core/model/layers/views.h"
+
+namespace quire {
+
+namespace {
+
+std::size_t at(std::int64_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+}  // namespace
+
+void Transformer::multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out,
+                           bool accumulate) {
+  multiply(layer.weights, product, in, out, accumulate);
+  for (const AdapterRun& run : layer.slice.adapters) {
+    const auto changes = run.adapter->of_layer(layer.index, product);
+    if (changes.empty()) continue;
+    ProductInput rows = in;
+    rows.x = row_range(in.x, run.begin, run.end - run.begin);
+    add_low_rank(kLowRank, changes, rows, row_range(out, run.begin, run.end - run.begin));
+  }
+}
+
+void Transformer::add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out) {
+  for (const LowRank& change : changes) {
+    const MatrixView low = room(slot, out.rows, change.down->out_features());
+    backend_.linear(*change.down, in, low, false);
+    backend_.linear(*change.up, low, columns(out, change.first_output, change.up->out_features()), true);
+  }
+}
+
+void Transformer::allow_adapters(std::int64_t max_rank) {
+  widths_[kLowRank] = max_rank;
+  widths_[kHeadLowRank] = max_rank;
+}
+
+std::shared_ptr<const Adapter> Transformer::load_adapter(const std::filesystem::path& path) const {
+  if (widths_[kLowRank] == 0) throw StartupError(path.string() + ": adapters were not allowed for");
+  return read_adapter(path, spec_, backend_, widths_[kLowRank]);
+}
+
+// Of the sequences [first, end) of the step, which are those of the slice.
+std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArrays& arrays, std::int64_t first,
+                                                                   std::int64_t end) {
+  slice_adapters_.clear();
+  for (std::int64_t i = 0; !arrays.adapters.empty() && i < end - first; ++i) {
+    const Adapter* const adapter = arrays.adapters[at(first + i)];
+    if (adapter == nullptr) continue;
+    const AdapterRun run{slice_query_start_[at(i)], slice_query_start_[at(i + 1)], adapter};
+    const bool goes_on = !slice_adapters_.empty() && slice_adapters_.back().adapter == adapter &&
+                         slice_adapters_.back().end == run.begin;
+    if (goes_on) {
+      slice_adapters_.back().end = run.end;
+    } else {
+      slice_adapters_.push_back(run);
+    }
+  }
+  return slice_adapters_;
+}
+
+// Row i of the logits belongs to row logit_rows[i] of the step.
+void Transformer::add_to_logits(const StepArrays& arrays, const ProductInput& in, MatrixView logits) {
+  const auto& start = arrays.attention.query_start;
+  for (std::int64_t row = 0; row < logits.rows; ++row) {
+    const auto sequence = std::ranges::upper_bound(start, arrays.logit_rows[at(row)]) - start.begin() - 1;
+    const Adapter* const adapter = arrays.adapters[at(sequence)];
+    if (adapter == nullptr || adapter->of_model(WeightRole::kHead).empty()) continue;
+    ProductInput one = in;
+    one.x = row_range(in.x, row, 1);
+    add_low_rank(kHeadLowRank, adapter->of_model(WeightRole::kHead), one, row_range(logits, row, 1));
+  }
+}
+
+}  // namespace quire

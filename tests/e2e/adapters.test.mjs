@@ -1,0 +1,103 @@
+// LoRA adapters in a real daemon: asked for by name as a model, beside each other and beside the plain model.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { QuireServer } from "./server_process.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "quire-adapters-"));
+const kWidth = 256;
+const kRank = 4;
+let server;
+
+// A GGUF adapter that changes the attention's output of the bundled model's four layers, by numbers made from `seed`.
+function write_adapter(name, seed, architecture = "llama") {
+  let state = seed;
+  const random = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32 - 0.5;
+  };
+  const u32 = (value) => { const out = Buffer.alloc(4); out.writeUInt32LE(value); return out; };
+  const u64 = (value) => { const out = Buffer.alloc(8); out.writeBigUInt64LE(BigInt(value)); return out; };
+  const text = (value) => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)]);
+  const f32 = (values) => Buffer.from(Float32Array.from(values).buffer);
+  const keys = [["general.type", "adapter"], ["adapter.type", "lora"], ["general.architecture", architecture]]
+    .map(([key, value]) => Buffer.concat([text(key), u32(8), text(value)]));
+  keys.push(Buffer.concat([text("adapter.lora.alpha"), u32(6), f32([8])]));
+  const table = [];
+  const data = [];
+  let offset = 0;
+  for (let layer = 0; layer < 4; ++layer) {
+    for (const [ending, shape] of [["lora_a", [kWidth, kRank]], ["lora_b", [kRank, kWidth]]]) {
+      table.push(text(`blk.${layer}.attn_output.weight.${ending}`), u32(2), ...shape.map(u64), u32(0), u64(offset));
+      data.push(f32(Array.from({ length: kWidth * kRank }, random)));
+      offset += data.at(-1).length;
+    }
+  }
+  const head = Buffer.concat([Buffer.from("GGUF"), u32(3), u64(8), u64(keys.length), ...keys, ...table]);
+  const path = join(folder, name);
+  writeFileSync(path, Buffer.concat([head, Buffer.alloc((32 - (head.length % 32)) % 32), ...data]));
+  return path;
+}
+
+before(async () => {
+  server = await QuireServer.start(["--alias", "base", "--lora-modules", `first=${write_adapter("first", 1)}`,
+    "--adapters", `second=${write_adapter("second", 2)}`]);
+});
+after(() => server.stop());
+
+const ask = async (model, more = {}) => {
+  const response = await fetch(`${server.url}/v1/completions`, {
+    method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ model, prompt: "What is a KV block? ".repeat(8), max_tokens: 16, temperature: 0, logprobs: 1, ...more }),
+  });
+  return { status: response.status, body: await response.json() };
+};
+const choice = ({ status, body }) => {
+  assert.equal(status, 200, JSON.stringify(body));
+  const { text, logprobs } = body.choices[0];
+  return [body.model, text, logprobs.token_logprobs];
+};
+
+test("each name answers in its own way, and none finds another's cached prefix", async () => {
+  const names = ["base", "first", "second"];
+  const cached = [];
+  const answers = [];
+  for (const name of names) {
+    const answer = await ask(name);
+    answers.push(choice(answer));
+    cached.push(answer.body.usage.prompt_tokens_details?.cached_tokens ?? 0);
+  }
+  assert.deepEqual(answers.map(([model]) => model), names);
+  assert.equal(new Set(answers.map(([, text]) => text)).size, 3, JSON.stringify(answers));
+  assert.deepEqual(cached, [0, 0, 0]);
+  const again = await ask("first");
+  assert.deepEqual(choice(again), answers[1]);
+  assert.ok(again.body.usage.prompt_tokens_details.cached_tokens > 0);
+});
+
+test("thirty requests of all three together have the bits of each alone", async () => {
+  const requests = Array.from({ length: 30 }, (_, i) => [["base", "first", "second"][i % 3], { prompt: `Tell me about request ${i % 10}.`, seed: i, temperature: 0.8 }]);
+  const alone = [];
+  for (const [model, more] of requests) alone.push(choice(await ask(model, more)));
+  const together = await Promise.all(requests.map(async ([model, more]) => choice(await ask(model, more))));
+  assert.deepEqual(together, alone);
+});
+
+test("the list of models names each adapter with its parent", async () => {
+  const { data } = await (await fetch(`${server.url}/v1/models`)).json();
+  assert.deepEqual(data.map(({ id, parent }) => [id, parent]), [["base", null], ["first", "base"], ["second", "base"]]);
+  const { id, parent } = await (await fetch(`${server.url}/v1/models/second`)).json();
+  assert.deepEqual([id, parent], ["second", "base"]);
+  assert.equal((await ask("third")).status, 404);
+});
+
+test("an adapter that cannot be used ends the start with one line", () => {
+  const start = (value) => spawnSync(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--adapters", value], { encoding: "utf8", timeout: 60_000 });
+  const foreign = start(`other=${write_adapter("other", 3, "qwen3")}`);
+  assert.equal(foreign.status, 2);
+  assert.match(foreign.stderr, /the adapter is for 'qwen3', and the model is 'llama'/);
+  assert.match(start("no-path").stderr, /'no-path' is not NAME=PATH/);
+});
