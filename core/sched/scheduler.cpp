@@ -1,7 +1,9 @@
 #include "core/sched/scheduler.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/sched/importance.h"
 #include "kernels/check.h"
@@ -106,6 +108,7 @@ void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   const std::size_t num_displaced = plan.preempted.size();
   choose_streams();
   place_streaming(plan);
+  group_by_adapter(plan);
   const bool is_short_of_memory = plan.preempted.size() > num_displaced;
   if (!is_short_of_memory) place_drafts(plan);
   std::erase_if(shares_, [](const Share& share) { return share.sequence->state != Sequence::State::kRunning; });
@@ -132,6 +135,14 @@ void Scheduler::place_streaming(StepPlan& plan) {
     }
     ++i;
   }
+}
+
+// Rows with one adapter lie side by side: its matrices are read once. Of the streams, which are all that is placed yet.
+void Scheduler::group_by_adapter(StepPlan& plan) {
+  const auto adapter_of = [](const StepEntry& entry) { return entry.sequence->request->adapter.get(); };
+  if (std::ranges::all_of(plan.entries, [&](const StepEntry& entry) { return adapter_of(entry) == nullptr; })) return;
+  std::ranges::sort(plan.entries, std::less<>(),
+                    [&](const StepEntry& entry) { return std::pair(adapter_of(entry), entry.sequence->id.value); });
 }
 
 void Scheduler::place(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens) {

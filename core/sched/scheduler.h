@@ -106,6 +106,7 @@ class Scheduler {
 
   // scheduler.cpp
   void place_streaming(StepPlan& plan);
+  static void group_by_adapter(StepPlan& plan);
   void place(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   bool make_room(StepPlan& plan, Sequence& sequence, std::int64_t num_tokens);
   Sequence* choose_victim(const Sequence& sequence) const;

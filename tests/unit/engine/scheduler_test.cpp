@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/model/layers/adapter.h"
 #include "tests/unit/engine/scheduler_scene.h"
 
 using namespace quire;
@@ -16,6 +17,24 @@ TEST_CASE("those who stream go first, then prompts, the shortest first, fill the
   CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 14}});
   CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 6}});
   CHECK(scene.step() == Plan{{0, 1}, {1, 1}, {2, 1}});
+}
+
+TEST_CASE("streams with one adapter lie side by side", "[scheduler]") {
+  Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 100);
+  const auto one = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "one");
+  const auto two = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "two");
+  for (int i = 0; i < 6; ++i) {
+    Request request = request_of(made_tokens(4, 100 * i), 1000);
+    request.adapter = i % 3 == 0 ? nullptr : i % 3 == 1 ? one : two;
+    scene.add(std::make_shared<const Request>(std::move(request)));
+  }
+  scene.step();
+  std::vector<std::int64_t> ids;
+  for (const Planned& planned : scene.step())
+    ids.push_back(planned.id % 3);
+  REQUIRE(ids.size() == 6);
+  for (std::size_t i = 0; i < 6; i += 2)
+    CHECK(ids[i] == ids[i + 1]);
 }
 
 TEST_CASE("no more sequences run than max_num_seqs", "[scheduler]") {
