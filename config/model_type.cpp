@@ -45,38 +45,25 @@ std::string shown_count(const std::optional<std::int64_t>& count) {
   return count ? std::to_string(*count) : std::string(kAbsent);
 }
 
-bool set_aliases(ModelEntry& entry, const ConfigValue& value) {
+// One, or a list. False where a text is none that `accepts` takes.
+bool take_texts(std::vector<std::string>& texts, const ConfigValue& value, bool (*accepts)(std::string_view)) {
   if (value.kind != Kind::kList && value.kind != Kind::kScalar) return false;
-  std::vector<std::string> names;
-  if (value.kind == Kind::kScalar) names.push_back(value.text);
+  texts.clear();
+  if (value.kind == Kind::kScalar) texts.push_back(value.text);
   for (const ConfigValue& item : value.items)
-    names.push_back(item.kind == Kind::kScalar ? item.text : "");
-  entry.model.alias = names;
-  return std::all_of(names.begin(), names.end(), is_model_name);
+    texts.push_back(item.kind == Kind::kScalar ? item.text : "");
+  return std::ranges::all_of(texts, accepts);
 }
 
-std::string show_aliases(const ModelEntry& entry) {
+std::string shown_texts(const std::vector<std::string>& texts) {
   std::string out;
-  for (const std::string& name : entry.model.alias)
-    out += (out.empty() ? "" : ", ") + show_text(name);
+  for (const std::string& text : texts)
+    out += (out.empty() ? "" : ", ") + show_text(text);
   return out.empty() ? std::string(kAbsent) : "[" + out + "]";
 }
 
-bool set_adapters(ModelEntry& entry, const ConfigValue& value) {
-  if (value.kind != Kind::kList && value.kind != Kind::kScalar) return false;
-  std::vector<std::string> adapters;
-  if (value.kind == Kind::kScalar) adapters.push_back(value.text);
-  for (const ConfigValue& item : value.items)
-    adapters.push_back(item.kind == Kind::kScalar ? item.text : "");
-  entry.model.adapters = adapters;
-  return std::ranges::all_of(adapters, [](const std::string& each) { return adapter_path_of(each).has_value(); });
-}
-
-std::string show_adapters(const ModelEntry& entry) {
-  std::string out;
-  for (const std::string& each : entry.model.adapters)
-    out += (out.empty() ? "" : ", ") + show_text(each);
-  return out.empty() ? std::string(kAbsent) : "[" + out + "]";
+bool is_adapter_path(std::string_view text) {
+  return adapter_path_of(text).has_value();
 }
 
 std::string show_dtype(const ModelEntry& entry) {
@@ -115,8 +102,12 @@ constexpr Member kMembers[] = {
        return take(e.model.hf, some_text(v)) && hub::parse_reference(e.model.hf).has_value();
      },
      [](const Entry& e) { return shown_text(e.model.hf); }},
-    {"aliases", "a name, or a list of names", set_aliases, show_aliases},
-    {"adapters", "NAME=PATH, or a list of them", set_adapters, show_adapters},
+    {"aliases", "a name, or a list of names",
+     [](Entry& e, const Value& v) { return take_texts(e.model.alias, v, is_model_name); },
+     [](const Entry& e) { return shown_texts(e.model.alias); }},
+    {"adapters", "NAME=PATH, or a list of them",
+     [](Entry& e, const Value& v) { return take_texts(e.model.adapters, v, is_adapter_path); },
+     [](const Entry& e) { return shown_texts(e.model.adapters); }},
     {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
     {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,

@@ -14,6 +14,18 @@ Result<void> timed_out() {
   return failure(ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded");
 }
 
+// What a sequence's blocks depend on besides the model and the tokens. A client's own salt may hold any character: the
+// two fields behind it have their places at the end, and neither a key's name nor a hash holds a NUL.
+std::string salt_of(const Request& request, bool isolates_by_key) {
+  const std::string& own = request.cache_salt;
+  if (!isolates_by_key && request.adapter == nullptr && own.find('\0') == std::string::npos) return own;
+  std::string salt = own + '\0';
+  if (isolates_by_key) salt += request.key_name;
+  salt += '\0';
+  if (request.adapter != nullptr) salt += request.adapter->content_key();
+  return salt;
+}
+
 }  // namespace
 
 void Engine::Impl::receive(Clock::time_point now) {
@@ -113,9 +125,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
-  sequence.cache_salt = request.cache_salt;
-  if (options_.kv_cache.isolate_by_key) sequence.cache_salt += '\0' + request.key_name;
-  if (request.adapter) sequence.cache_salt += "\0adapter " + request.adapter->content_key();
+  sequence.cache_salt = salt_of(request, options_.kv_cache.isolate_by_key);
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   if (choice == 0 && executor_->states() != nullptr) {

@@ -283,6 +283,10 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
                       "server runs: a restart is needed",
                       spec.name));
     }
+    if (spec.model.adapters != entry.spec.model.adapters) {
+      throw StartupError(
+          fmt::format("models: '{}' cannot change its adapters while the server runs: a restart is needed", spec.name));
+    }
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
   }
   for (const EntryPtr& entry : entries_) {

@@ -273,6 +273,9 @@ test("a reload takes over names and times, and says which operation adds and rem
   assert.match(missing.body.error.message, /'demo' is served, and missing.*\/admin\/models\/unload/);
   config(`  - {name: demo, path: ${demo}, aliases: [renamed], kv_memory: 32MiB}\n${lazy}  - {name: new, path: ${other}}\n`);
   assert.match((await reload()).body.error.message, /'new' is new: POST \/admin\/models\/load/);
+  config(`  - {name: demo, path: ${demo}, aliases: [renamed], adapters: [sql=/absent.gguf], kv_memory: 32MiB}\n${lazy}`);
+  assert.match((await reload()).body.error.message, /'demo' cannot change its adapters/);
+  assert.equal((await ask("sql")).status, 404);
 });
 
 test("a drain waits for all models' requests", async () => {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "core/model/layers/adapter.h"
 #include "tests/unit/engine/harness.h"
 
 using namespace quire;
@@ -259,6 +260,30 @@ TEST_CASE("keys share no prefix when they are to be kept apart", "[engine]") {
   CHECK(num_cached("bob", "") == (isolate ? 0 : 15));
   CHECK(num_cached("bob", "alice") == 0);
   CHECK(num_cached("bob", std::string("\0alice", 6)) == 0);  // a salt cannot pass for a key
+}
+
+TEST_CASE("adapters share no prefix, and no salt passes for an adapter", "[engine]") {
+  const bool isolate = GENERATE(false, true);
+  HarnessOptions options;
+  options.engine.kv_cache.isolate_by_key = isolate;
+  Harness harness(options);
+  const auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "hash");
+  const auto num_cached = [&](const std::shared_ptr<const Adapter>& used, const std::string& salt) {
+    Request request = request_of(made_tokens(16, 1), 2);
+    request.adapter = used;
+    request.cache_salt = salt;
+    const auto sink = harness.submit(request);
+    harness.run();
+    return sink->choices[0].finishes[0].num_cached_tokens;
+  };
+  CHECK(num_cached(adapter, "") == 0);
+  CHECK(num_cached(adapter, "") == 15);
+  CHECK(num_cached(nullptr, "") == 0);
+  for (const std::string& salt : {std::string("hash"), std::string("\0hash", 5), std::string("\0\0hash", 6)}) {
+    CHECK(num_cached(nullptr, salt) == 0);
+    CHECK(num_cached(nullptr, salt) == 15);
+  }
+  CHECK(num_cached(adapter, "hash") == 0);
 }
 
 TEST_CASE("an aborted request is gone within one step", "[engine]") {
