@@ -17,7 +17,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check deferred asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz packages test-packages \
+.PHONY: run test build lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz packages test-packages \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short clean
 
@@ -45,10 +45,12 @@ check: build/check/build.ninja
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2
 	@tests/skipped.sh build/check
 
-# Every end-to-end script on a device that completes late, with two steps in flight. `make test` runs six of them so.
-deferred: build/check/build.ninja
+# What `make test` leaves to continuous integration: every end-to-end script and the engine's tests on a device that completes late,
+# with two steps in flight; every level of instructions; random shapes of every family; thread rules by Clang's analysis.
+long: build/check/build.ninja
 	$(NINJA) -C build/check
-	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C deferred -R '^(e2e_packages|e2e_deferred_.*)$$'
+	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C long -L '^long$$'
+	@tests/skipped.sh build/check
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer: the
 # part of asan and tsan below that continuous integration runs. Of models their files' parsers are among the fuzzers.

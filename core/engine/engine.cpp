@@ -103,6 +103,8 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
+  if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;
+  if (disk_) stats_.disk_tier_bytes = tiers.disk_tier_bytes;
   board.publish(stats_);
 }
 

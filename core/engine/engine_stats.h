@@ -38,6 +38,11 @@ struct EngineStats {
   std::int64_t num_parts_used = 0;  // seen by a sequence through its window
   std::int64_t num_parts_cached = 0;
   std::int64_t num_parts_used_peak = 0;
+  // Of the tiers below the pool, in bytes; 0: there is no such tier.
+  std::int64_t host_tier_bytes = 0;
+  std::int64_t host_tier_bytes_used = 0;
+  std::int64_t disk_tier_bytes = 0;
+  std::int64_t disk_tier_bytes_used = 0;
   double predicted_step_s = 0.0;    // of the step that runs; 0: not yet known
   std::uint64_t awaits_others = 0;  // 1: what there is to do waits for another engine's step, or for the disk
   double tokens_per_second = 0.0;   // computed lately while there was work, prompt and generated

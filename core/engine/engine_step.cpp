@@ -387,6 +387,8 @@ void Engine::Impl::publish() {
   stats_.num_parts_used = kv_.window().num_pinned();
   stats_.num_parts_cached = kv_.window().num_cached();
   stats_.num_parts_used_peak = kv_.window().peak_pinned();
+  if (host_) stats_.host_tier_bytes_used = host_->num_bytes();
+  if (disk_) stats_.disk_tier_bytes_used = disk_->num_bytes();
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();

@@ -56,7 +56,7 @@ Result<bool> BatchStore::open() {
   load_batches();
   is_open_ = true;
   const auto num_active = active_.size();
-  if (num_active > 0) log::info("batches: {} go on", num_active);
+  if (num_active > 0) log::info("batches: {} continue after the restart", num_active);
   return true;
 }
 

@@ -156,7 +156,7 @@ class Server::Impl {
         continue;
       }
       if (error == asio::error::operation_aborted || !listener.acceptor().is_open()) co_return;
-      // Mostly out of file descriptors: those in use go on, new ones wait in the backlog.
+      // Mostly out of file descriptors: those in use continue, new ones wait in the backlog.
       log::warn("accept: {}", error.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kUseTuple);

@@ -96,6 +96,15 @@ Json queues_json(const std::vector<SequenceView>& sequences) {
   return list;
 }
 
+Json tiers_json(const EngineStats& stats) {
+  Json list = Json::array();
+  if (stats.host_tier_bytes > 0)
+    list.push_back({{"name", "host"}, {"bytes", stats.host_tier_bytes}, {"used", stats.host_tier_bytes_used}});
+  if (stats.disk_tier_bytes > 0)
+    list.push_back({{"name", "disk"}, {"bytes", stats.disk_tier_bytes}, {"used", stats.disk_tier_bytes_used}});
+  return list;
+}
+
 Json model_status(const ServerState& state, const TableEntry& entry, bool sees_keys, Clock::time_point now) {
   Json json{{"name", entry.name}, {"state", model_state_name(entry.state)}};
   if (!entry.running) return json;
@@ -118,6 +127,7 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
                               {"cached", stats.num_parts_cached},
                               {"used_peak", stats.num_parts_used_peak}};
   }
+  json["tiers"] = tiers_json(stats);
   json["preemptions"] = stats.num_preemptions;
   json["sequences"] = sequences_json(view.sequences, sees_keys);
   if (sees_keys) json["keys"] = queues_json(view.sequences);

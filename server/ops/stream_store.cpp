@@ -18,7 +18,7 @@ std::string SavedStream::append(std::string_view events) {
       events.remove_prefix(size);
       numbered += event;
       const auto bytes = static_cast<std::int64_t>(event.size());
-      // The numbers go on without their events, so that what is sent stays consistent.
+      // The numbers continue without their events, so that what is sent stays consistent.
       lost_ = lost_ || store_.num_bytes_.load() + bytes > store_.max_bytes_.load();
       if (!lost_) {
         store_.num_bytes_ += bytes;

@@ -39,7 +39,7 @@ export class Status {
       element("div", { class: "figures" }, ...kFigures.map(([key, title]) =>
         element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title)))),
       element("section", { "aria-label": "KV pool" }, element("h2", {}, "KV pool"), element("div", { id: "pool-map", class: "map", role: "img" }),
-        element("div", { id: "pool-legend", class: "legend" })),
+        element("div", { id: "pool-legend", class: "legend" }), element("div", { id: "tiers", class: "legend" })),
       element("div", { id: "plots", class: "plots" }),
       element("section", {}, element("h2", {}, "Sequences"), element("div", { id: "keys" }), element("div", { id: "sequences" })),
       element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" })));
@@ -86,6 +86,7 @@ export class Status {
     if (!model?.pool) return;
     drawFigures(model);
     drawPool(model);
+    drawTiers(model);
     drawSequences(model);
     this.#drawHistory(status, model);
     this.#drawSteps(status, model);
@@ -160,6 +161,16 @@ function drawPool({ pool, sequences: listedSequences }) {
     entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
     entry("free", `free ${pool.blocks - pool.used - pool.cached}`),
     element("span", {}, `${pool.blocks} blocks of ${pool.block_size} tokens, ${pool.dtype}; ${pool.restored} restored from lower tiers`));
+}
+
+const kTierNames = { host: "Host memory", disk: "Disk" };
+
+// How full the tiers below the pool are.
+function drawTiers({ tiers }) {
+  byId("tiers").replaceChildren(...tiers.map(({ name, bytes, used }) => {
+    const text = `${kTierNames[name]}: ${shortNumber(used / 2 ** 20)} of ${shortNumber(bytes / 2 ** 20)} MiB`;
+    return element("label", {}, `${text} `, element("progress", { max: bytes, value: used, "aria-label": text }));
+  }));
 }
 
 function table(titles, rows) {

@@ -26,29 +26,27 @@ foreach(script ${e2e_tests})
   set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;threads"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
 endforeach()
-# Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then.
-set_tests_properties(e2e_invariance PROPERTIES LABELS e2e)
+# Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then. On the best level of
+# instructions; with `ctest -C long` on every level.
+add_test(NAME e2e_invariance_levels COMMAND ${NODE} --test invariance.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
+get_test_property(e2e_invariance ENVIRONMENT e2e_environment)
+set_tests_properties(e2e_invariance_levels PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long" ENVIRONMENT "${e2e_environment}")
+set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_environment};QUIRE_LEVELS=best")
 
 # The scripts that compare texts, on a daemon whose device completes late, in an order that tries everything, with two
 # steps in flight and poison where results are not ready.
 add_executable(quire_deferred ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
 target_link_libraries(quire_deferred PRIVATE quire_config quire_server)
-# All scripts run on it with `ctest -C deferred` (`make deferred`), these in every run. Texts are drafted only where one
-# step is in flight.
-set(always_deferred openai openai_tools fields invariance tiers models)
+# All scripts run on it with `ctest -C long -L long` (`make long`). Texts are drafted only where one step is in flight.
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
-  set(when CONFIGURATIONS deferred)
-  if(name IN_LIST always_deferred)
-    set(when)
-  endif()
   set(depth 2)
   if(name STREQUAL drafts)
     set(depth 1)
   endif()
-  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} ${when})
-  set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;deferred"
+  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
+  set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best;QUIRE_DEFERRED_DEPTH=${depth}")
 endforeach()
 

@@ -8,7 +8,7 @@ const kMostBytes = 1 << 20;  // of everything that the page can load, compressed
 const kLong = 1700;  // tokens
 
 test("the status view shows the load, the pool and the history that the server kept", { skip }, async (context) => {
-  const { server, page, complaints } = await open(context);
+  const { server, page, complaints } = await open(context, { flags: ["--kv-cache.host-tier-bytes", "64MiB"] });
   const load = (n) => server.post("/v1/completions", { prompt: "Once upon a time there was a block", max_tokens: 200, ignore_eos: true, n });
   assert.equal((await load(4)).status, 200);
   // The page was not open at its status view, yet the peak is there.
@@ -30,6 +30,7 @@ test("the status view shows the load, the pool and the history that the server k
   await page.waitForFunction(() => document.querySelectorAll("#sequences tbody tr").length === 2);
   await page.waitForFunction(() => document.querySelectorAll("#pool-map i.used").length > 0 && document.querySelectorAll("#pool-map i.shared").length > 0);
   assert.match(await page.getAttribute("#pool-map", "aria-label"), /\d+ of 2048 blocks in use, \d+ shared/);
+  assert.match(await page.getAttribute("#tiers progress", "aria-label"), /^Host memory: [\d.]+ of 64 MiB$/);
   over = true;
   await busy;
   await page.waitForFunction(() => Number(document.querySelector("#figure-running").textContent) === 0);

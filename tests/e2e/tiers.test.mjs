@@ -59,6 +59,12 @@ test("after a restart the first repeated conversation is served from the cache o
   const metrics = await second.metrics();
   assert.ok(metrics["quire:kv_blocks_restored_total"] > 0);
   assert.ok(metrics["vllm:prefix_cache_hits_total"] >= again[0].cached);
+  const { models: [{ tiers }] } = await (await fetch(`${second.url}/status`)).json();
+  assert.deepEqual(tiers.map(({ name, bytes }) => [name, bytes]), [["disk", 8 * 2 ** 30]]);
+  assert.ok(tiers[0].used > 0 && tiers[0].used < tiers[0].bytes);
+  assert.equal(metrics["quire:disk_tier_bytes"], 8 * 2 ** 30);
+  assert.ok(metrics["quire:disk_tier_bytes_used"] > 0);
+  assert.equal(metrics["quire:host_tier_bytes"], 0);
   await second.stop();
 });
 

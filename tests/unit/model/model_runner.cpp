@@ -169,6 +169,14 @@ std::vector<std::string> supported_isa_levels() {
   return names;
 }
 
+std::string best_isa_level() {
+  std::string best;
+  for (const IsaLevel& level : cpu_isa_levels()) {
+    if (level.supported) best = level.name;
+  }
+  return best;
+}
+
 Rounding rounding_of(const std::string& isa) {
   if (isa == "avx512bf16") return Rounding::kInt8OrBf16;
   return isa.starts_with("amx") ? Rounding::kBf16 : Rounding::kInt8Activations;

@@ -69,6 +69,7 @@ inline constexpr const char* kVectorIsa = "avx2";
 
 // The levels that this machine can run; where it has no AMX, that level's logic over emulated tiles too.
 std::vector<std::string> supported_isa_levels();
+std::string best_isa_level();  // that this processor has
 // How a level rounds the inputs of its matrix products.
 Rounding rounding_of(const std::string& isa);
 

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "core/model/layers/loaded_model.h"
 #include "tests/support/material.h"
@@ -13,10 +14,10 @@ namespace {
 
 // The references of the material: 48 greedy ids and the logits after the prompt, computed in 64-bit arithmetic.
 void check_against_reference(const std::filesystem::path& model_path, const std::filesystem::path& reference_path,
-                             KvDType kv_dtype) {
+                             std::span<const std::string> isa_levels, KvDType kv_dtype) {
   const auto model = open_model(model_path);
   const auto cases = nlohmann::json::parse(read_file(reference_path));
-  for (const std::string& isa : supported_isa_levels()) {
+  for (const std::string& isa : isa_levels) {
     ModelRunner runner(*model, isa, kv_dtype);
     for (const auto& reference : cases) {
       INFO(isa << ": " << reference.at("prompt"));
@@ -39,17 +40,32 @@ void check_against_reference(const std::filesystem::path& model_path, const std:
   }
 }
 
-}  // namespace
-
-TEST_CASE("stories260K continues as the 64-bit reference does on every level", "[model]") {
+// As the reference keeps K and V, and as Quire does unless told otherwise.
+void check_stories(std::span<const std::string> isa_levels) {
   QUIRE_REQUIRE_MATERIAL(folder, "weights/stories260K-gguf");
-  // As the reference keeps K and V, and as Quire does unless told otherwise.
   for (const KvDType kv_dtype : {KvDType::kF32, KvDType::kF16})
-    check_against_reference(folder / "stories260K.gguf", folder / "greedy-f64-reference.dev.json.gz", kv_dtype);
+    check_against_reference(folder / "stories260K.gguf", folder / "greedy-f64-reference.dev.json.gz", isa_levels,
+                            kv_dtype);
 }
 
-TEST_CASE("TinyStories-656K continues as the 64-bit reference does on every level", "[model]") {
+void check_tiny_stories(std::span<const std::string> isa_levels) {
   QUIRE_REQUIRE_MATERIAL(folder, "weights/TinyStories-656K-hf");
   for (const KvDType kv_dtype : {KvDType::kF32, KvDType::kF16})
-    check_against_reference(folder, folder / "greedy-f64-reference.dev.json.gz", kv_dtype);
+    check_against_reference(folder, folder / "greedy-f64-reference.dev.json.gz", isa_levels, kv_dtype);
+}
+
+}  // namespace
+
+TEST_CASE("stories260K and TinyStories-656K continue as the 64-bit reference does on the best level", "[model]") {
+  const std::vector<std::string> best{best_isa_level()};
+  check_stories(best);
+  check_tiny_stories(best);
+}
+
+TEST_CASE("stories260K continues as the 64-bit reference does on every level", "[model][.long]") {
+  check_stories(supported_isa_levels());
+}
+
+TEST_CASE("TinyStories-656K continues as the 64-bit reference does on every level", "[model][.long]") {
+  check_tiny_stories(supported_isa_levels());
 }

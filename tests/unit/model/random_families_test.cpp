@@ -137,7 +137,7 @@ std::uint32_t num_rounds() {
 
 }  // namespace
 
-TEST_CASE("Every family agrees with the scalar reference in shapes drawn at random", "[model][families]") {
+TEST_CASE("Every family agrees with the scalar reference in shapes drawn at random", "[model][families][.long]") {
   constexpr double kShapeLimit = 1e-4;
   int num_drawn = 0;
   int num_refused = 0;
