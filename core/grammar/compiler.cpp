@@ -65,6 +65,8 @@ std::string key_of(const GrammarSpec& spec) {
   add(spec.separator);
   add(spec.prefix);
   add(spec.suffix);
+  add(spec.opening);
+  add(spec.opening_rules);
   for (const bool flag : {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact})
     key += flag ? '1' : '0';
   return key;

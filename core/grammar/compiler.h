@@ -50,6 +50,10 @@ struct GrammarSpec {
   bool required = false;  // at least one tag
   bool parallel = true;   // more than one tag allowed
   bool stops = false;     // the text ends with its first tag; with free_text
+  // With free_text: a text that begins with a match of this regular expression, none of which begins another, has
+  // behind it, and to its end, the form of these GBNF rules. Empty: there is no such beginning.
+  std::string opening;
+  std::string opening_rules;
   std::string separator;  // between tags where there is no free text
   std::string prefix;     // before the first tag and
   std::string suffix;     // after the last one, where there is no free text

@@ -91,7 +91,8 @@ std::vector<std::string> pieces_of(const ToolFormat& format) {
   }
   // These are special tokens, which no grammar allows inside a text.
   std::erase_if(pieces, [](const std::string& piece) {
-    return piece.find("<|") != std::string::npos && piece.find("|>") != std::string::npos;
+    return (piece.find("<|") != std::string::npos && piece.find("|>") != std::string::npos) ||
+           piece.find("[TOOL_CALLS]") != std::string::npos;
   });
   return pieces;
 }
@@ -137,6 +138,24 @@ std::shared_ptr<const Grammar> grammar_of(const GrammarCompiler& compiler, const
   return *grammar;
 }
 
+void check_calls(const ParsedOutput& parsed) {
+  REQUIRE_FALSE(parsed.tool_calls.empty());
+  for (const ParsedToolCall& call : parsed.tool_calls) {
+    CHECK(std::find(kNames.begin(), kNames.end(), call.name) != kNames.end());
+    const auto arguments = parse_json(without_exponents(call.arguments));
+    CHECK((arguments && arguments->is_object()));
+  }
+}
+
+// A text that is a call from its first character on.
+std::string opening_of(const ToolFormat& format, std::mt19937& random) {
+  const std::string& name = kNames[random() % kNames.size()];
+  const std::string space = random() % 2 == 0 ? "" : " ";
+  if (format.syntax == CallSyntax::kPythonic) return space + "[" + space + name + space + "(";
+  const std::string list = format.frame.before.starts_with("[") ? "[" : "";
+  return space + list + space + "{" + space + "\"name\":" + space + "\"" + name + "\"";
+}
+
 TEST_CASE("a call that began parses in every format, whatever is written after its beginning") {
   FakeEngine engine(says(""));
   const auto model = fake_model(engine.queue());
@@ -144,7 +163,7 @@ TEST_CASE("a call that began parses in every format, whatever is written after i
   for (const std::string_view name : tool_format_names()) {
     const ToolFormat& format = *find_tool_format(name);
     const auto spec = begun_calls_spec(format, kNames, true);
-    if (!spec) continue;
+    if (!spec || spec->triggers.empty()) continue;
     held.emplace(name);
     const auto grammar = grammar_of(*model->grammar_compiler, *spec);
     const std::vector<std::string> pieces = pieces_of(format);
@@ -160,19 +179,15 @@ TEST_CASE("a call that began parses in every format, whatever is written after i
       INFO(name << ": " << writer.text());
       if (!writer.may_end()) continue;
       ++num_whole;
-      const ParsedOutput parsed = read(format, writer.text(), round % 2 == 0);
-      REQUIRE_FALSE(parsed.tool_calls.empty());
-      for (const ParsedToolCall& call : parsed.tool_calls) {
-        CHECK(std::find(kNames.begin(), kNames.end(), call.name) != kNames.end());
-        const auto arguments = parse_json(without_exponents(call.arguments));
-        CHECK((arguments && arguments->is_object()));
-      }
+      // Some formats' calls count only where they begin the output, unless they are read as they come.
+      check_calls(read(format, writer.text(), format.begins_output || format.bare_anywhere || round % 2 == 0));
     }
     INFO(name);
     CHECK(num_whole >= 20);
   }
-  for (const char* const name : {"hermes", "qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "seed_oss", "kimi_k3",
-                                 "gemma4", "functiongemma", "harmony"}) {
+  for (const char* const name :
+       {"hermes", "qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "seed_oss", "kimi_k3", "gemma4",
+        "functiongemma", "harmony", "mistral", "mistral_list", "olmo3", "lfm2", "lfm2.5", "llama4_pythonic"}) {
     INFO(name);
     CHECK(held.count(name) == 1);
   }
@@ -206,14 +221,225 @@ TEST_CASE("a call as its format writes it passes the grammar, with text before a
   CHECK_FALSE(takes("gemma4", "<|tool_call>call:add{a:one}<tool_call|>"));
 }
 
-TEST_CASE("no grammar holds calls that begin as other text does") {
-  for (const char* const name : {"json", "pythonic", "llama3_json", "none"}) {
+TEST_CASE("a text that begins as calls without marks do is held to them, and no other text is") {
+  FakeEngine engine(says(""));
+  const auto model = fake_model(engine.queue());
+  std::set<std::string> held;
+  for (const std::string_view name : tool_format_names()) {
+    const ToolFormat& format = *find_tool_format(name);
+    const auto spec = begun_calls_spec(format, kNames, true);
+    if (!spec || spec->opening.empty()) continue;
+    held.emplace(name);
     INFO(name);
-    REQUIRE(find_tool_format(name) != nullptr);
-    const auto spec = begun_calls_spec(*find_tool_format(name), kNames, true);
-    if (spec) CHECK(spec->triggers.front().front() == '<');
+    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
+    const std::vector<std::string> pieces = pieces_of(format);
+    std::mt19937 random(11);
+    int num_whole = 0;
+    for (int round = 0; round < 100; ++round) {
+      Writer writer(*grammar);
+      REQUIRE(writer.write(opening_of(format, random)));
+      CHECK_FALSE(writer.may_end());
+      for (int i = 0; i < 30; ++i)
+        writer.write(pieces[random() % pieces.size()]);
+      close(writer, pieces, random);
+      if (!writer.may_end()) continue;
+      INFO(writer.text());
+      ++num_whole;
+      check_calls(read(format, writer.text(), round % 2 == 0));
+    }
+    CHECK(num_whole >= 20);
+    for (const char* const free : {"[1, 2] is a list", "{\"a\": 1} is an object", "I add [add] and more", "[adder(",
+                                   "[a", "{\"name\": \"addition\", 7", "  [get_timer(x)"}) {
+      Writer writer(*grammar);
+      INFO(free);
+      CHECK(writer.write(free));
+      CHECK(writer.may_end());
+    }
   }
+  CHECK(held == std::set<std::string>{"json", "llama3_json", "llama4_pythonic", "lfm2.5", "pythonic", "xlam"});
+  CHECK_FALSE(begun_calls_spec(*find_tool_format("none"), kNames, true));
   CHECK_FALSE(begun_calls_spec(*find_tool_format("hermes"), {}, true));
+}
+
+TEST_CASE("calls as models write them pass the grammars of lists and of Mistral's marks") {
+  FakeEngine engine(says(""));
+  const auto model = fake_model(engine.queue());
+  const auto takes = [&](const char* format, const std::string& text, bool parallel = true) {
+    const auto spec = begun_calls_spec(*find_tool_format(format), kNames, parallel);
+    REQUIRE(spec);
+    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
+    Writer writer(*grammar);
+    return writer.write(text) && writer.may_end();
+  };
+  CHECK(takes("pythonic", "[add(a=1, b='x'), get_time()]"));
+  CHECK_FALSE(takes("pythonic", "[add(a=1, b='x'), get_time()]", false));
+  CHECK_FALSE(takes("pythonic", "[add(a=1)] and text"));
+  CHECK_FALSE(takes("pythonic", "[add(1)]"));
+  CHECK(takes("llama4_pythonic", "<|python_start|>[add(a=1)]<|python_end|>"));
+  CHECK(takes("olmo3", "Now <function_calls>\nadd(a=1, b=\"x\")\n</function_calls>"));
+  CHECK(takes("lfm2", "<|tool_call_start|>[add(a=[1, {'k': None}])]<|tool_call_end|> done"));
+  CHECK(takes("mistral", "Sure[TOOL_CALLS]add[ARGS]{\"a\": [1, {}]}[TOOL_CALLS]get[ARGS]{}"));
+  CHECK_FALSE(takes("mistral", "[TOOL_CALLS]add[ARGS]{}[TOOL_CALLS]get[ARGS]{}", false));
+  CHECK(takes("mistral", "[TOOL_CALLS]add{\"a\": 1}"));
+  CHECK(takes("mistral", "[TOOL_CALLS]add[CALL_ID]123456789[ARGS]{\"a\": 1}"));
+  CHECK(takes("mistral", "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]"));
+  CHECK_FALSE(takes("mistral", "[TOOL_CALLS]sub[ARGS]{}"));
+  CHECK_FALSE(takes("mistral", "[TOOL_CALLS]add[ARGS]{\"a\": "));
+  CHECK(takes("llama3_json", "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"));
+  CHECK_FALSE(takes("llama3_json", "{\"name\": \"add\", \"parameters\": 1}"));
+  CHECK(takes("xlam", "[{\"name\": \"add\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": {}}]"));
+}
+
+// A value as JSON, and as Python writes it in one of its many ways.
+struct Value {
+  std::string json;
+  std::string python;
+};
+
+std::string quoted_as_python(const std::string& text, std::mt19937& random) {
+  const char quote = random() % 2 == 0 ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == quote || c == '\\') {
+      out += std::string("\\") + c;
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
+std::string space(std::mt19937& random) {
+  static const char* const kSpaces[] = {"", "", "", " ", "\n", "  "};
+  return kSpaces[random() % std::size(kSpaces)];
+}
+
+Value text_value(std::mt19937& random) {
+  static const char* const kTexts[] = {"",  "a", "it's", "say \"x\"", "back\\slash", "line\nline", "é",  "](", "),",
+                                       "]", "'", "=",    "add(a=1)",  "[",           "{}",         "\\", ", ", "# no"};
+  std::string text;
+  for (auto i = random() % 3; i-- > 0;)
+    text += kTexts[random() % std::size(kTexts)];
+  return {Json(text).dump(), quoted_as_python(text, random)};
+}
+
+Value any_value(std::mt19937& random, int depth) {
+  const auto kind = random() % (depth > 3 ? 4 : 6);
+  static const char* const kNumbers[] = {"0", "-1", "12", "1.5", "-0.25", "1e5", "2.5E-3"};
+  static const std::pair<const char*, const char*> kWords[] = {
+      {"true", "True"}, {"false", "False"}, {"null", "None"}, {"true", "true"}, {"null", "null"}};
+  if (kind < 2) return text_value(random);
+  if (kind == 2) {
+    const char* const number = kNumbers[random() % std::size(kNumbers)];
+    return {number, number};
+  }
+  if (kind == 3) {
+    const auto& [json, python] = kWords[random() % std::size(kWords)];
+    return {json, python};
+  }
+  const bool is_list = kind == 4;
+  Value whole{is_list ? "[" : "{", (is_list ? "[" : "{") + space(random)};
+  const auto count = random() % 3;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) {
+      whole.json += ",";
+      whole.python += space(random) + "," + space(random);
+    }
+    if (!is_list) {
+      const std::string key = "k" + std::to_string(i);
+      whole.json += Json(key).dump() + ":";
+      whole.python += quoted_as_python(key, random) + space(random) + ":" + space(random);
+    }
+    const Value item = any_value(random, depth + 1);
+    whole.json += item.json;
+    whole.python += item.python;
+  }
+  whole.json += is_list ? "]" : "}";
+  whole.python += space(random) + (is_list ? "]" : "}");
+  return whole;
+}
+
+struct Calls {
+  std::string text;
+  std::vector<std::pair<std::string, Json>> expected;
+};
+
+Calls any_calls(std::mt19937& random) {
+  Calls calls{"[" + space(random), {}};
+  const auto num_calls = 1 + random() % 3;
+  const auto num_arguments = random() % 4;
+  for (std::size_t i = 0; i < num_calls; ++i) {
+    const std::string& name = kNames[random() % kNames.size()];
+    if (i > 0) calls.text += space(random) + "," + space(random);
+    calls.text += name + space(random) + "(" + space(random);
+    std::string json = "{";
+    for (std::size_t j = 0; j < num_arguments; ++j) {
+      const Value value = any_value(random, 0);
+      const std::string key = "p" + std::to_string(j);
+      if (j > 0) calls.text += space(random) + "," + space(random);
+      calls.text += key + space(random) + "=" + space(random) + value.python;
+      json += (j > 0 ? ",\"" : "\"") + key + "\":" + value.json;
+    }
+    calls.text += space(random) + ")";
+    calls.expected.emplace_back(name, Json::parse(json + "}"));
+  }
+  calls.text += space(random) + "]";
+  return calls;
+}
+
+TEST_CASE("Python-form calls are read as what they say, whole and in pieces, and the grammar lets them pass") {
+  FakeEngine engine(says(""));
+  const auto model = fake_model(engine.queue());
+  const ToolFormat& format = *find_tool_format("pythonic");
+  const auto grammar = grammar_of(*model->grammar_compiler, *begun_calls_spec(format, kNames, true));
+  std::mt19937 random(5);
+  for (int round = 0; round < 400; ++round) {
+    const Calls calls = any_calls(random);
+    INFO(calls.text);
+    Writer writer(*grammar);
+    CHECK((writer.write(calls.text) && writer.may_end()));
+    OutputParserOptions options;
+    options.eager = round % 2 == 0;
+    OutputParser parser(format, read_tool_specs(tools()), options);
+    ParsedOutput parsed;
+    for (std::size_t at = 0; at < calls.text.size();) {
+      const std::size_t length = round % 4 < 2 ? calls.text.size() : 1 + random() % 7;
+      parsed.apply(parser.push(std::string_view(calls.text).substr(at, length)));
+      at += length;
+    }
+    parsed.apply(parser.finish());
+    CHECK(parsed.content == "");
+    REQUIRE(parsed.tool_calls.size() == calls.expected.size());
+    for (std::size_t i = 0; i < calls.expected.size(); ++i) {
+      CHECK(parsed.tool_calls[i].name == calls.expected[i].first);
+      CHECK(Json::parse(parsed.tool_calls[i].arguments) == calls.expected[i].second);
+    }
+  }
+}
+
+TEST_CASE("a tool's name may be none of Python's") {
+  const ToolFormat& format = *find_tool_format("pythonic");
+  for (const char* const name : {"3d_view", "get-time", "a.b"}) {
+    const std::string text = std::string("[") + name + "(a=1), " + name + "()]";
+    OutputParser parser(format, {ToolSpec{name, {}}}, {});
+    ParsedOutput parsed;
+    parsed.apply(parser.push(text));
+    parsed.apply(parser.finish());
+    REQUIRE(parsed.tool_calls.size() == 2);
+    CHECK(parsed.tool_calls[0].name == name);
+  }
+}
+
+TEST_CASE("Python's lists may nest as deeply as the grammar lets them") {
+  const ToolFormat& format = *find_tool_format("pythonic");
+  const std::string text = "[add(a=" + std::string(3000, '[') + std::string(3000, ']') + ")]";
+  for (const bool eager : {true, false}) {
+    const ParsedOutput parsed = read(format, text, eager);
+    REQUIRE(parsed.tool_calls.size() == 1);
+    CHECK(parsed.tool_calls[0].arguments.size() > 6000);
+  }
 }
 
 }  // namespace begun_calls

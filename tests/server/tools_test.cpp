@@ -225,7 +225,7 @@ TEST_CASE("a history in OpenAI's first form of tools is taken") {
   CHECK(Json::parse(reply.body)["error"]["param"] == "messages[1].function_call");
 }
 
-TEST_CASE("a model whose calls begin as other JSON does has them free under auto") {
+TEST_CASE("calls are held under auto where their beginning can be told from other text") {
   const auto plain = [](const char* format) {
     TestServer server(says("x"), test_options(),
                       [format](ServedModel& model) { model.tool_format = *find_tool_format(format); });
@@ -233,7 +233,10 @@ TEST_CASE("a model whose calls begin as other JSON does has them free under auto
     CHECK(client.post("/v1/chat/completions", "{" + kMessages + "," + kTools + "}").status == 200);
     return server.engine().last_request()->grammar == nullptr;
   };
-  CHECK(plain("llama3"));
+  CHECK(plain("jamba"));
+  CHECK_FALSE(plain("llama3"));
+  CHECK_FALSE(plain("pythonic"));
+  CHECK_FALSE(plain("mistral"));
   CHECK_FALSE(plain("qwen3_coder"));
   CHECK_FALSE(plain("hermes"));
 }

@@ -10,6 +10,7 @@
 #include "core/grammar/cfg/tagged_calls.h"
 #include "core/grammar/json_schema/builder.h"
 #include "core/grammar/regex/build.h"
+#include "core/grammar/regex/parser.h"
 
 namespace quire::grammar {
 
@@ -23,9 +24,10 @@ class Structure {
  public:
   Structure(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program)
       : spec_(spec), budget_(budget), triggers_(spec.triggers) {
-    if (spec.tags.empty()) throw Refusal("a structural grammar needs a tag");
+    if (spec.tags.empty() && spec.opening.empty()) throw Refusal("a structural grammar needs a tag");
     // Body 0 is the whole text; those of rules follow, and then, as symbols, the JSON values.
     bodies_.emplace_back();
+    if (!spec.opening.empty()) opening_ = {parse_regex(spec.opening, budget), make_call(add_rules(spec.opening_rules))};
     for (const StructuralTag& tag : spec.tags) {
       if (!tag.rules.empty()) contents_.push_back(make_call(add_rules(tag.rules)));
       if (tag.calls) contents_.push_back(tagged_calls(*tag.calls, budget));
@@ -85,7 +87,16 @@ class Structure {
     return spec_.required ? all : make_repeat(all, 0, 1);
   }
 
+  // A text that opens as calls do is calls; any other one is free until its first trigger.
   Expr free() const {
+    if (spec_.opening.empty()) return free_from(nullptr);
+    const Dfa unopened = complement(build_full(make_concat({opening_.front(), everything()}), budget_));
+    const Expr other = triggers_.empty() ? make_automaton(std::make_shared<Dfa>(unopened)) : free_from(&unopened);
+    return make_alternate({make_concat(opening_), other});
+  }
+
+  // unopened: the texts that may stand up to the first trigger; null: any.
+  Expr free_from(const Dfa* unopened) const {
     std::vector<Expr> literals;
     for (const std::string& trigger : triggers_) {
       if (trigger.empty()) throw Refusal("a trigger must not be empty");
@@ -97,10 +108,11 @@ class Structure {
         build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
     const Dfa untriggered = complement(build_full(make_concat({everything(), any_trigger, everything()}), budget_));
     std::vector<Expr> units;
+    std::vector<Expr> first_units;
     std::vector<bool> reached(spec_.tags.size(), false);
     for (const std::string& trigger : triggers_) {
       const Dfa ends = build_full(make_concat({everything(), make_literal(trigger)}), budget_);
-      const Expr until = make_automaton(std::make_shared<Dfa>(intersect(ends, complement(early), budget_)));
+      const Dfa until = intersect(ends, complement(early), budget_);
       std::vector<Expr> after;
       for (std::size_t i = 0; i < spec_.tags.size(); ++i) {
         if (!spec_.tags[i].begin.starts_with(trigger)) continue;
@@ -108,7 +120,10 @@ class Structure {
         after.push_back(tag(i, trigger.size()));
       }
       if (after.empty()) throw Refusal("the trigger " + trigger + " begins no tag");
-      units.push_back(make_concat({until, make_alternate(after)}));
+      units.push_back(make_concat({make_automaton(std::make_shared<Dfa>(until)), make_alternate(after)}));
+      if (unopened == nullptr) continue;
+      const Expr first = make_automaton(std::make_shared<Dfa>(intersect(until, *unopened, budget_)));
+      first_units.push_back(make_concat({first, make_alternate(after)}));
     }
     const auto lost = std::find(reached.begin(), reached.end(), false);
     if (lost != reached.end()) {
@@ -117,6 +132,13 @@ class Structure {
     }
     const Expr unit = make_alternate(units);
     const Expr rest = make_automaton(std::make_shared<Dfa>(untriggered));
+    if (unopened != nullptr) {
+      const Expr first = make_alternate(first_units);
+      const Expr only = make_automaton(std::make_shared<Dfa>(intersect(untriggered, *unopened, budget_)));
+      if (spec_.stops) return make_alternate({first, only});
+      const Expr more = make_repeat(unit, 0, spec_.parallel ? kUnbounded : 0);
+      return make_alternate({only, make_concat({first, more, rest})});
+    }
     if (spec_.stops) return spec_.required ? unit : make_alternate({unit, rest});
     const Expr repeated = make_repeat(unit, spec_.required ? 1 : 0, spec_.parallel ? kUnbounded : 1);
     return make_concat({repeated, rest});
@@ -125,6 +147,7 @@ class Structure {
   const GrammarSpec& spec_;
   Budget& budget_;
   std::vector<std::string> triggers_;
+  std::vector<Expr> opening_;  // the beginning and what follows it; empty: there is none
   std::vector<Expr> bodies_;
   std::vector<Symbol> values_;
   std::vector<Expr> contents_;            // by tag

@@ -7,11 +7,6 @@
 namespace quire {
 namespace {
 
-constexpr int kMaxLiteralNesting = 100;
-
-bool is_name_start(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
 bool is_name_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
 }
@@ -24,15 +19,18 @@ class LiteralReader {
 
   std::size_t position() const { return position_; }
 
-  ScanStatus value(int depth) {
-    if (depth > kMaxLiteralNesting) return ScanStatus::kMalformed;
-    if (!skip_space()) return ScanStatus::kPartial;
-    const char c = text_[position_];
-    if (c == '\'' || c == '"') return string(c);
-    if (c == '[' || c == '(') return list(c == '[' ? ']' : ')', depth);
-    if (c == '{') return dict(depth);
-    if (c == '-' || c == '+' || c == '.' || std::isdigit(static_cast<unsigned char>(c)) != 0) return number();
-    return word();
+  // From a value's beginning to its end. Brackets may nest as deeply as the text is long.
+  ScanStatus value() {
+    do {
+      if (!skip_space()) return ScanStatus::kPartial;
+      const char c = text_[position_];
+      const bool opens = c == '[' || c == '(' || c == '{';
+      if (opens) open(c);
+      if (const ScanStatus status = opens ? ScanStatus::kComplete : scalar(c); status != ScanStatus::kComplete)
+        return status;
+      if (const ScanStatus status = go_on(opens); status != ScanStatus::kComplete) return status;
+    } while (!open_.empty());
+    return ScanStatus::kComplete;
   }
 
  private:
@@ -112,54 +110,63 @@ class LiteralReader {
     return ScanStatus::kMalformed;
   }
 
-  // Reads items up to `closing`; `item` reads one.
-  template <class Item>
-  ScanStatus items(char closing, const Item& item) {
+  ScanStatus scalar(char c) {
+    if (c == '\'' || c == '"') return string(c);
+    if (c == '-' || c == '+' || c == '.' || std::isdigit(static_cast<unsigned char>(c)) != 0) return number();
+    return word();
+  }
+
+  void open(char bracket) {
     ++position_;
-    for (bool first = true;; first = false) {
+    open_ += bracket == '[' ? ']' : bracket == '(' ? ')' : '}';
+    out_ += bracket == '{' ? '{' : '[';
+  }
+
+  void close() {
+    ++position_;
+    out_ += open_.back() == '}' ? '}' : ']';
+    open_.pop_back();
+  }
+
+  // Behind a bracket (is_first) or a value: closes what ends here, and goes to where the next value begins.
+  ScanStatus go_on(bool is_first) {
+    for (; !open_.empty(); is_first = false) {
       if (!skip_space()) return ScanStatus::kPartial;
-      if (text_[position_] == closing) {
-        ++position_;
-        return ScanStatus::kComplete;
+      if (text_[position_] == open_.back()) {
+        close();
+        continue;
       }
-      if (!first) {
+      if (!is_first) {
         if (text_[position_] != ',') return ScanStatus::kMalformed;
         ++position_;
         if (!skip_space()) return ScanStatus::kPartial;
-        if (text_[position_] == closing) continue;
+        if (text_[position_] == open_.back()) {
+          close();
+          continue;
+        }
         out_ += spaced_ ? ", " : ",";
       }
-      if (const ScanStatus status = item(); status != ScanStatus::kComplete) return status;
+      return open_.back() == '}' ? key() : ScanStatus::kComplete;
     }
+    return ScanStatus::kComplete;
   }
 
-  ScanStatus list(char closing, int depth) {
-    out_ += '[';
-    const ScanStatus status = items(closing, [this, depth] { return value(depth + 1); });
-    if (status == ScanStatus::kComplete) out_ += ']';
-    return status;
-  }
-
-  ScanStatus dict(int depth) {
-    out_ += '{';
-    const ScanStatus status = items('}', [this, depth] {
-      const char c = text_[position_];
-      if (c != '\'' && c != '"') return ScanStatus::kMalformed;
-      if (const ScanStatus key = string(c); key != ScanStatus::kComplete) return key;
-      if (!skip_space()) return ScanStatus::kPartial;
-      if (text_[position_] != ':') return ScanStatus::kMalformed;
-      ++position_;
-      out_ += spaced_ ? ": " : ":";
-      return value(depth + 1);
-    });
-    if (status == ScanStatus::kComplete) out_ += '}';
-    return status;
+  ScanStatus key() {
+    const char c = text_[position_];
+    if (c != '\'' && c != '"') return ScanStatus::kMalformed;
+    if (const ScanStatus status = string(c); status != ScanStatus::kComplete) return status;
+    if (!skip_space()) return ScanStatus::kPartial;
+    if (text_[position_] != ':') return ScanStatus::kMalformed;
+    ++position_;
+    out_ += spaced_ ? ": " : ":";
+    return ScanStatus::kComplete;
   }
 
   std::string_view text_;
   std::size_t position_;
   bool spaced_;
   std::string& out_;
+  std::string open_;  // the closing brackets that are still to come, outermost first
 };
 
 class PythonicReader {
@@ -230,13 +237,12 @@ class PythonicReader {
 
   ScanStatus call() {
     const std::size_t begin = position_;
-    if (!is_name_start(text_[begin])) return ScanStatus::kMalformed;
     while (position_ < text_.size() && is_name_part(text_[position_]))
       ++position_;
     const std::size_t end = position_;
     position_ = skip_white_space(text_, position_);
     if (position_ >= text_.size()) return ScanStatus::kPartial;
-    if (text_[position_] != '(') return ScanStatus::kMalformed;
+    if (end == begin || text_[position_] != '(') return ScanStatus::kMalformed;
     ++position_;
     reading_.calls.push_back({"", std::string(text_.substr(begin, end - begin)), "{"});
     reading_.unfinished = true;
@@ -274,7 +280,7 @@ class PythonicReader {
     if (!first) out += spaced ? ", " : ",";
     out += quote_json(key) + (spaced ? ": " : ":");
     LiteralReader literal(text_, position_ + 1, spaced, out);
-    const ScanStatus status = literal.value(0);
+    const ScanStatus status = literal.value();
     position_ = std::min(literal.position(), text_.size());
     return status;
   }
@@ -296,8 +302,8 @@ std::optional<std::string> python_literal_to_json(std::string_view text, JsonSpa
   // A number is whole only once something follows it.
   const std::string terminated = std::string(text) + "\n";
   LiteralReader literal(terminated, 0, spacing == JsonSpacing::kSpaced, out);
-  const bool whole = literal.value(0) == ScanStatus::kComplete &&
-                     skip_white_space(terminated, literal.position()) == terminated.size();
+  const bool whole =
+      literal.value() == ScanStatus::kComplete && skip_white_space(terminated, literal.position()) == terminated.size();
   return whole ? std::optional(out) : std::nullopt;
 }
 

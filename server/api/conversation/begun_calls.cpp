@@ -9,15 +9,25 @@ namespace {
 constexpr std::string_view kAnyObject = R"({"type":"object"})";
 
 // Python's literals, as far as they are read: an object's and a list's items, and a name's arguments.
-constexpr std::string_view kPythonValues = R"GBNF(
-arg ::= name ws "=" ws value
-name ::= [A-Za-z_] [A-Za-z0-9_]*
+constexpr std::string_view kPythonCall = R"GBNF(
+arguments ::= ws (arg (ws "," ws arg)* ws)? ")"
+arg ::= [A-Za-z_] [A-Za-z0-9_]* ws "=" ws value
 value ::= text | number | "True" | "False" | "None" | "true" | "false" | "null" | list | dict
 list ::= "[" ws (value (ws "," ws value)*)? ws "]"
 dict ::= "{" ws (pair (ws "," ws pair)*)? ws "}"
 pair ::= text ws ":" ws value
 text ::= "\"" ([^"\\\n] | "\\" ["'\\nrt])* "\"" | "'" ([^'\\\n] | "\\" ["'\\nrt])* "'"
-number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)?
+number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]{1,3})?
+ws ::= [ \n]{0,16}
+)GBNF";
+
+// An object of JSON, and one call of several keys.
+constexpr std::string_view kJsonObject = R"GBNF(
+object ::= "{" ws (member (ws "," ws member)*)? ws "}"
+member ::= text ws ":" ws value
+value ::= object | "[" ws (value (ws "," ws value)*)? ws "]" | text | number | "true" | "false" | "null"
+text ::= "\"" ([^"\\\x00-\x1f] | "\\" (["\\/bfnrt] | "u" [0-9a-cefA-CEF] [0-9a-fA-F]{3}))* "\""
+number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]{1,3})?
 ws ::= [ \n]{0,16}
 )GBNF";
 
@@ -31,6 +41,19 @@ std::string alternatives(const std::vector<std::string>& names) {
 
 bool is_plain(const std::string& name) {
   return !name.empty() && name.find_first_of("\"\\\n<>{}") == std::string::npos;
+}
+
+// (add|get\.time): the same for a regular expression.
+std::string any_name(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += text.empty() ? '(' : '|';
+    for (const char c : name) {
+      if (std::string_view(".*+?()[]^$|/").find(c) != std::string_view::npos) text += '\\';
+      text += c;
+    }
+  }
+  return text + ')';
 }
 
 std::string first_of(const std::vector<std::string_view>& texts) {
@@ -84,29 +107,91 @@ void add_braced(const ToolFormat& format, const std::vector<std::string>& names,
   spec.tags.push_back(std::move(tag));
 }
 
+// One call, or several, each with its name and its arguments in brackets.
+std::string python_calls(const std::vector<std::string>& names, bool parallel) {
+  return "calls ::= call" + std::string(parallel ? " (ws \",\" ws call)*" : "") + " ws\n" + "call ::= (" +
+         alternatives(names) + ") ws \"(\" arguments\n" + std::string(kPythonCall);
+}
+
+// Between the format's marks, in brackets or not; and, where calls may do without marks, at the text's beginning.
+void add_pythonic(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
+  const std::string calls = python_calls(names, spec.parallel);
+  const std::string end = first_of(format.ends);
+  for (const std::string_view start : format.starts) {
+    StructuralTag tag{std::string(start), "", end};
+    tag.rules = "root ::= ws (\"[\" ws calls \"]\" ws | calls)\n" + calls;
+    spec.triggers.push_back(tag.begin);
+    spec.tags.push_back(std::move(tag));
+  }
+  spec.stops = format.ends_output;
+  if (!format.bare_at_begin && !format.bare_anywhere) return;
+  const std::string more = spec.parallel ? "ws (\",\" ws call ws)*" : "ws";
+  spec.opening = R"([ \t\r\n]*\[[ \n]{0,16})" + any_name(names) + R"([ \n]{0,16}\()";
+  spec.opening_rules = "root ::= arguments " + more + " \"]\" ws\n" + calls;
+}
+
+// Mistral's: a name and its arguments behind each mark, or a list of objects behind the first.
+void add_mistral(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
+  const std::string name = '(' + alternatives(names) + ')';
+  StructuralTag tag{std::string(format.starts.front()), "", ""};
+  const std::string more = spec.parallel ? "(\",\" ws item ws)* " : "";
+  tag.rules =
+      "root ::= " + name + " (\"" + std::string(format.call_id) + "\" [A-Za-z0-9]{1,64})? \"" +
+      std::string(format.name_end) + "\"? object | ws \"[\" ws item ws " + more + "\"]\"\n" +
+      "item ::= \"{\" ws \"\\\"name\\\"\" ws \":\" ws \"\\\"\" " + name +
+      " \"\\\"\" ws \",\" ws \"\\\"arguments\\\"\" ws " +
+      "\":\" ws object (ws \",\" ws \"\\\"id\\\"\" ws \":\" ws \"\\\"\" [A-Za-z0-9]{1,64} \"\\\"\")? ws \"}\"\n" +
+      std::string(kJsonObject);
+  spec.triggers.push_back(tag.begin);
+  spec.tags.push_back(std::move(tag));
+}
+
+// JSON that begins the text: an object with a tool's name, or a list of such.
+void add_bare_json(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
+  const bool is_list = format.frame.before.starts_with("[");
+  const std::string key = "\"\\\"" + std::string(format.arguments_key) + "\\\"\"";
+  const std::string rest = "ws \",\" ws " + key + " ws \":\" ws object ws \"}\" ws ";
+  const std::string item =
+      "\"{\" ws \"\\\"name\\\"\" ws \":\" ws \"\\\"\" (" + alternatives(names) + ") \"\\\"\" " + rest;
+  const std::string between = is_list ? "\",\" ws " : "\";\"? ws ";
+  const std::string more = spec.parallel ? "(" + between + item + ")* " : "";
+  spec.opening = std::string(R"([ \t\r\n]*)") + (is_list ? R"(\[[ \n]{0,16})" : "") +
+                 R"(\{[ \n]{0,16}"name"[ \n]{0,16}:[ \n]{0,16}")" + any_name(names) + "\"";
+  spec.opening_rules = "root ::= " + rest + more + (is_list ? "\"]\" ws" : "") + "\n" + std::string(kJsonObject);
+}
+
+// A format that begins its calls in a way that none of its tags has is left free.
+bool begins_tags(const GrammarSpec& spec) {
+  return std::all_of(spec.triggers.begin(), spec.triggers.end(), [&](const std::string& each) {
+    return std::any_of(spec.tags.begin(), spec.tags.end(),
+                       [&](const auto& tag) { return tag.begin.starts_with(each); });
+  });
+}
+
 }  // namespace
 
 std::optional<GrammarSpec> begun_calls_spec(const ToolFormat& format, const std::vector<std::string>& names,
                                             bool parallel) {
+  if (names.empty() || !std::all_of(names.begin(), names.end(), is_plain)) return std::nullopt;
   const std::string_view trigger = format.frame.trigger;
   const bool is_marked = !trigger.empty() && trigger.front() != '{' && trigger.front() != '[';
-  if (!is_marked || names.empty() || !std::all_of(names.begin(), names.end(), is_plain)) return std::nullopt;
   GrammarSpec spec;
   spec.kind = GrammarSpec::Kind::kStructural;
   spec.parallel = parallel;
-  if (format.json_calls()) {
+  if (format.may_be_list) {
+    add_mistral(format, names, spec);
+  } else if (format.syntax == CallSyntax::kPythonic) {
+    add_pythonic(format, names, spec);
+  } else if (format.syntax == CallSyntax::kJson && format.bare_at_begin) {
+    add_bare_json(format, names, spec);
+  } else if (format.json_calls() && is_marked) {
     add_json(format, names, spec);
-  } else if (format.syntax == CallSyntax::kTagged) {
+  } else if (format.syntax == CallSyntax::kTagged && is_marked) {
     add_tagged(format, names, spec);
-  } else if (format.syntax == CallSyntax::kBraced) {
+  } else if (format.syntax == CallSyntax::kBraced && is_marked) {
     add_braced(format, names, spec);
   }
-  // A format that begins its calls in a way that none of its tags has is left free.
-  const auto begins_tag = [&](const std::string& each) {
-    return std::any_of(spec.tags.begin(), spec.tags.end(),
-                       [&](const auto& tag) { return tag.begin.size() >= each.size() && tag.begin.starts_with(each); });
-  };
-  if (spec.tags.empty() || !std::all_of(spec.triggers.begin(), spec.triggers.end(), begins_tag)) return std::nullopt;
+  if ((spec.tags.empty() && spec.opening.empty()) || !begins_tags(spec)) return std::nullopt;
   return spec;
 }
 
