@@ -20,6 +20,11 @@ std::int64_t num_prompt_tokens(const Submission& submission) {
   return static_cast<std::int64_t>(submission.request->prompt.size());
 }
 
+// Whose bounds it counts against: a key's batches have bounds of their own, of the same size.
+std::string account_of(const Request& request) {
+  return request.is_background ? "batches of\n" + request.key_name : request.key_name;
+}
+
 }  // namespace
 
 Error server_draining(std::string message) {
@@ -64,7 +69,7 @@ Result<void> RequestQueue::submit(Submission submission) {
   {
     const std::lock_guard lock(mutex_);
     QueueTicket& ticket = submission.ticket;
-    if (ticket.queue_ == nullptr) ticket.key_name_ = submission.request->key_name;
+    if (ticket.queue_ == nullptr) ticket.key_name_ = account_of(*submission.request);
     const Usage added{.num_requests = submission.request->num_choices - ticket.num_requests_,
                       .num_tokens = num_prompt_tokens(submission)};
     if (auto error = refusal(ticket.key_name_, added, submission.continues_list)) {

@@ -52,7 +52,7 @@ class LineCall {
   asio::awaitable<LineAnswer> run() {
     LineAnswer answer;
     if (key_ != nullptr) {
-      auto lease = state_.quotas.admit(*key_, call_.arrival);
+      auto lease = state_.batch_quotas.admit(*key_, call_.arrival);
       if (!lease) co_return answer_of(lease.error());
       lease_ = std::move(*lease);
     }

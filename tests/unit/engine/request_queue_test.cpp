@@ -44,6 +44,22 @@ TEST_CASE("the server's bounds refuse with 503, a key's with 429, until there is
   CHECK(queue.submit(submission(5, "c")));
 }
 
+TEST_CASE("what waits of a key's batches takes no place of its other requests", "[queue]") {
+  RequestQueue queue({.max_queued_requests = 20, .max_queued_requests_per_key = 2});
+  const auto of_batch = [] {
+    Request request = request_of(made_tokens(5, 1), 1);
+    request.key_name = "a";
+    request.is_background = true;
+    return Submission{std::make_shared<const Request>(std::move(request)), std::make_shared<KeepingSink>(1)};
+  };
+  CHECK(queue.submit(of_batch()));
+  CHECK(queue.submit(of_batch()));
+  CHECK_FALSE(queue.submit(of_batch()));
+  CHECK(queue.submit(submission(5, "a")));
+  CHECK(queue.submit(submission(5, "a")));
+  CHECK_FALSE(queue.submit(submission(5, "a")));
+}
+
 TEST_CASE("new bounds hold from the next request on, new weights are handed over once", "[queue]") {
   kEngineThread.assume();
   RequestQueue queue({.max_queued_requests = 1});
