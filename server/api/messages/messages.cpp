@@ -1,14 +1,28 @@
 #include "server/api/messages/messages.h"
 
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/messages/context_edits.h"
 #include "server/api/messages/messages_operation.h"
 #include "server/api/messages/messages_request.h"
 
 namespace quire {
 
+namespace {
+
+// With the edits of its context made. Errors stay in the reader.
+MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, bool counts_only) {
+  MessagesRequest request = read_messages_request(reader, model, counts_only);
+  const auto edits = read_context_edits(reader);
+  if (!reader.error() && reader.has("context_management"))
+    request.context_management = apply_context_edits(reader, model, edits, request);
+  return request;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  MessagesRequest request = read_messages_request(reader, *model, false);
+  MessagesRequest request = read_edited(reader, *model, false);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
                                std::move(request.grammar));
@@ -16,18 +30,28 @@ Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& 
   ResponseHeader header{make_id("msg_"), call.created, model->name};
   auto operation = std::make_unique<MessagesOperation>(model, std::move(request.fields), std::move(header),
                                                        prepared->reading, request.shows_thinking, call.request_id);
+  operation->set_context_management(std::move(request.context_management));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }
 
 Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call&) {
   auto& [body, reader, model] = asked;
-  MessagesRequest request = read_messages_request(reader, *model, true);
+  MessagesRequest request = read_edited(reader, *model, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
+  std::int64_t num_cleared = 0;
+  if (request.context_management.is_object()) {
+    for (const Json& edit : request.context_management["applied_edits"])
+      num_cleared += edit["cleared_input_tokens"].get<std::int64_t>();
+  }
+  const bool has_edits = request.context_management.is_object();
   const auto prepared =
       encode_conversation(reader, *model, std::move(request.prompt), request.tools, std::move(request.grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
-  return std::make_unique<ReadyOperation>(dump_json(Json{{"input_tokens", prepared->prompt.size()}}));
+  const auto num_tokens = static_cast<std::int64_t>(prepared->prompt.size());
+  Json count{{"input_tokens", num_tokens}};
+  if (has_edits) count["context_management"] = {{"original_input_tokens", num_tokens + num_cleared}};
+  return std::make_unique<ReadyOperation>(dump_json(count));
 }
 
 }  // namespace quire

@@ -67,17 +67,20 @@ Json MessagesOperation::whole_response() {
   body["content"] = blocks_.take();
   body["stop_reason"] = anthropic_stop_reason();
   body["stop_sequence"] = stop_sequence();
+  if (!context_management_.is_null()) body["context_management"] = context_management_;
   return body;
 }
 
 Json MessagesOperation::usage_chunk() {
-  return Json{{"type", "message_delta"},
-              {"delta",
-               {{"stop_reason", anthropic_stop_reason()},
-                {"stop_sequence", stop_sequence()},
-                {"stop_details", nullptr},
-                {"container", nullptr}}},
-              {"usage", anthropic_usage(usage())}};
+  Json chunk{{"type", "message_delta"},
+             {"delta",
+              {{"stop_reason", anthropic_stop_reason()},
+               {"stop_sequence", stop_sequence()},
+               {"stop_details", nullptr},
+               {"container", nullptr}}},
+             {"usage", anthropic_usage(usage())}};
+  if (!context_management_.is_null()) chunk["context_management"] = context_management_;
+  return chunk;
 }
 
 void MessagesOperation::finish(std::string& out) {

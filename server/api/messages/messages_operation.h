@@ -16,6 +16,8 @@ class MessagesOperation final : public GenerationOperation {
   MessagesOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
                     const ChatReading& reading, bool shows_thinking, std::string request_id);
 
+  // What the answer says of the edits of its context; null: nothing.
+  void set_context_management(Json said) { context_management_ = std::move(said); }
   // The message is opened by its first event, which brings what its usage says of the cache.
   void begin(std::string&) override {}
   void finish(std::string& out) override;
@@ -34,6 +36,7 @@ class MessagesOperation final : public GenerationOperation {
   ChatReader reader_;
   ContentBlocks blocks_;
   std::string request_id_;
+  Json context_management_;
   bool opened_ = false;
 };
 

@@ -23,8 +23,6 @@ void refuse_foreign(FieldReader& reader) {
 void refuse_anthropic_fields(FieldReader& reader) {
   reader.refuse("container", "the server runs no code");
   reader.refuse_unless("mcp_servers", Json::array(), "the server calls no other servers");
-  if (reader.object("context_management") != nullptr)
-    reader.warn("context_management: nothing is removed from a conversation: it is taken as it is");
   reader.refuse("inference_geo", "the server is where it is");
   reader.refuse("diagnostics", "requests are not kept");
   reader.refuse_unless("speed", "standard", "there is one speed");

@@ -97,8 +97,9 @@ constexpr FieldRow kResponseRows[] = {
      "an id, or an object that has it: the response's input and output are added to the conversation; not with "
      "previous_response_id. This one is not there"},
     {"prompt", only("[]"), Support::kRefused, R"({"id":"p"})", "the server keeps no prompt templates"},
-    {"context_management", only("[]"), Support::kRefused, R"([{"type":"compaction"}])",
-     "conversations are not compacted"},
+    {"context_management", array(), Support::kConditional, R"([{"type":"compaction","compact_threshold":1}])",
+     "type compaction: honoured as long as the input is no longer than compact_threshold; beyond it, as in this "
+     "example, a 400 of this field: POST /v1/responses/compact makes the conversation shorter"},
     {"moderation", only("[]"), Support::kRefused, R"({"model":"m"})", ""},
     {"n", only("[1]"), Support::kRefused, "2", "a response is one"},
     {"best_of", only("[1]"), Support::kRefused, "2", "a response is one"},

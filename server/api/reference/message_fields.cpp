@@ -34,8 +34,9 @@ constexpr FieldRow kMessageRows[] = {
     {"container", only("[]"), Support::kRefused, R"("x")", "the server runs no code"},
     {"mcp_servers", only("[]"), Support::kRefused, R"([{"type":"url","name":"x","url":"x"}])",
      "the server calls no other servers"},
-    {"context_management", object(), Support::kAccepted, R"({"edits":[]})",
-     "with a warning: conversations are taken as they are"},
+    {"context_management", object(), Support::kSupported, R"({"edits":[]})",
+     "clear_tool_uses_20250919 and clear_thinking_20251015 are applied, and the answer says to what; other edits, such "
+     "as a compaction, are refused"},
     {"inference_geo", only("[]"), Support::kRefused, R"("us")", ""},
     {"diagnostics", only("[]"), Support::kRefused, "{}", "requests are not kept"},
     {"speed", only("[\"standard\"]"), Support::kRefused, R"("fast")", "standard is accepted"},

@@ -98,6 +98,12 @@ Result<std::unique_ptr<Operation>> operation_of(ModelCall& asked, ResponsesReque
   auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
                                std::move(request.grammar));
   if (!prepared) return tl::make_unexpected(*reader.error());
+  if (request.compact_threshold && !request.compacts && std::ssize(prepared->prompt) > *request.compact_threshold) {
+    return invalid("The input has " + std::to_string(prepared->prompt.size()) +
+                       " tokens, more than 'compact_threshold': it is not compacted while it is answered; POST "
+                       "/v1/responses/compact does that",
+                   "context_management", "unsupported_parameter");
+  }
   ResponseHeader header{make_id(kResponseIdPrefix), call.created, model->name};
   auto operation =
       std::make_unique<ResponsesOperation>(model, std::move(request), std::move(header), prepared->reading, call);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "server/api/responses/conversations.h"
@@ -32,7 +33,6 @@ void refuse_unserved(FieldReader& reader) {
   reader.refuse_unless("return_progress", false, "a response's events are OpenAI's own");
   refuse_native_fields(reader);
   reader.refuse("prompt", "the server keeps no prompt templates");
-  reader.refuse("context_management", "conversations are not compacted");
   reader.refuse("moderation", "the server has no moderation model");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
 }
@@ -262,7 +262,24 @@ class RequestReader {
     request_.echo["reasoning"] = std::move(echo);
   }
 
+  // What happens below the threshold is nothing, which can be promised.
+  void read_context_management() {
+    const Json* edits = reader_.array("context_management");
+    for (std::size_t i = 0; edits != nullptr && i < edits->size() && !reader_.error(); ++i) {
+      const std::string path = fmt::format("context_management[{}]", i);
+      if (!reader_.is_object(path, (*edits)[i])) return;
+      FieldReader edit((*edits)[i], path + ".");
+      const auto type = edit.word("type", {"compaction"});
+      if (!type) edit.missing("type");
+      const auto threshold = edit.integer("compact_threshold", 1, kMaxInt32);
+      request_.compact_threshold =
+          std::min(request_.compact_threshold.value_or(kMaxInt32), threshold.value_or(kMaxInt32));
+      take_error(reader_, edit);
+    }
+  }
+
   void read_rest() {
+    read_context_management();
     const auto store = reader_.boolean("store");
     const bool can_store = call_.responses != nullptr && call_.responses->enabled();
     if (store == true && !can_store) reader_.refuse("store", "this server stores no responses");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/api/common/operation.h"
@@ -32,7 +33,8 @@ struct ResponsesRequest {
   bool generates = true;       // false: its conversation is kept for the next message, and nothing is computed
   bool background = false;     // made whether its client waits or not
   bool compacts = false;       // the answer is a summary of the conversation
-  bool truncates = false;      // leave out what is oldest of a conversation that is too long
+  std::optional<std::int64_t> compact_threshold;  // tokens; a longer input would have to be compacted first
+  bool truncates = false;                         // leave out what is oldest of a conversation that is too long
   bool logprobs = false;
   bool summarises = false;         // reasoning comes as its own summary
   bool returns_reasoning = false;  // in a form to be sent back: encrypted_content
