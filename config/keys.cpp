@@ -119,6 +119,20 @@ Keys response_keys() {
   };
 }
 
+Keys slot_keys() {
+  return {
+      types::text(
+          {"server.slots.directory",
+           "A directory for conversations that an admin saves with POST /slots/{id}?action=save, and restores; empty: "
+           "this is refused",
+           {"--slot-save-path"}},
+          [](Config & c) -> auto& { return c.serve.server.slots.directory; }),
+      types::size(
+          {"server.slots.max_bytes", "The most bytes of its files; saving or restoring takes as much host memory"},
+          [](Config & c) -> auto& { return c.serve.server.slots.max_bytes; }, kSomeBytes),
+  };
+}
+
 Keys timeout_keys() {
   return {
       types::duration(
@@ -137,6 +151,10 @@ Keys timeout_keys() {
       types::duration(
           {"server.timeout.write", "Between two writes of an answer that the client reads"},
           [](Config & c) -> auto& { return c.serve.server.timeout.write; }),
+      types::duration(
+          {"server.timeout.socket",
+           "How long a WebSocket may be used; after it the next message is refused and the connection closed"},
+          [](Config & c) -> auto& { return c.serve.server.timeout.socket; }),
   };
 }
 
@@ -438,9 +456,10 @@ bool is_live(const std::string& path) {
 
 Keys make_keys() {
   Keys all;
-  for (const auto section : {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys,
-                             resume_keys, pull_keys, batch_keys, security_keys, scheduler_keys, speculation_keys,
-                             kv_cache_keys, engine_keys, queue_keys, backend_keys, operation_keys, tracing_keys}) {
+  for (const auto section :
+       {model_keys, models_keys, server_keys, listener_keys, timeout_keys, response_keys, slot_keys, resume_keys,
+        pull_keys, batch_keys, security_keys, scheduler_keys, speculation_keys, kv_cache_keys, engine_keys, queue_keys,
+        backend_keys, operation_keys, tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }

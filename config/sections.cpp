@@ -11,6 +11,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.tls", "TLS 1.2 and later, on the TCP listeners other than the admin's."},
       {"server.timeout", "Limits of the time that the server waits for a client."},
       {"server.responses", "Stored results of /v1/responses, and of chats with 'store'."},
+      {"server.slots", "Saved conversations, as llama-server's slots."},
       {"server.resume", "Streams that a client can continue after its connection was lost."},
       {"server.pull",
        "Downloads of models that an admin asks for; the hub and its cache are the environment's (HF_*)."},

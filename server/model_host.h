@@ -30,6 +30,7 @@ class ModelHost final : public RunningModel {
   void reconfigure(const EngineOptions& options) override {
     engine_->reconfigure(options.queue, options.scheduler.key_weights);
   }
+  void order_slot(SlotOrder order) override { engine_->order_slot(std::move(order)); }
   void stop() override { engine_->stop(); }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 
 #include "core/base/log.h"
@@ -119,6 +120,17 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options,
             std::chrono::duration_cast<std::chrono::seconds>(options.server.drain.deadline).count());
 }
 
+// For this user alone: the files hold what clients said.
+void make_slot_folder(const SlotFileOptions& slots) {
+  if (slots.directory.empty()) return;
+  std::error_code failed;
+  if (std::filesystem::create_directories(slots.directory, failed))
+    std::filesystem::permissions(slots.directory, std::filesystem::perms::owner_all, failed);
+  if (!failed && std::filesystem::is_directory(slots.directory)) return;
+  throw StartupError("server.slots.directory: '" + slots.directory +
+                     "' cannot be used: " + (failed ? failed.message() : "it is no folder"));
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ServeOptions& options) {
@@ -126,6 +138,7 @@ EngineOptions engine_options(const ServeOptions& options) {
   const bool several = options.server.security.keys.size() > 1;
   engine.kv_cache.isolate_by_key =
       options.isolation == Isolation::kByKey || (options.isolation == Isolation::kAuto && several);
+  engine.keeps_slots = !options.server.slots.directory.empty();
   return engine;
 }
 
@@ -152,6 +165,7 @@ std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
 
 int serve(const ServeOptions& options, ConfigSource source) {
   check_exposure(options.server);
+  make_slot_folder(options.server.slots);
   raise_descriptor_limit();
   map_large_buffers();
   ServiceNotifier notifier;  // outlives the server, whose threads use it

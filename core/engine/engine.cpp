@@ -96,7 +96,9 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                                        .block_size = kv_.block_size()},
                                        [this] { queue.wake(); });
   }
-  if (host_ != nullptr || disk_ != nullptr) {
+  keeps_slots = options.keeps_slots && kv_.prefix_caching();
+  if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs);
+  if (host_ != nullptr || disk_ != nullptr || keeps_slots) {
     lower_tier_ = std::make_unique<LowerTier>(kv_, static_cast<std::int64_t>(executor_->storage().block_bytes()),
                                               extra_bytes(*executor_), host_.get(), disk_.get());
   }
@@ -157,6 +159,7 @@ void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
   cut_all(FinishReason::kAbort, drained_error());
+  if (slots_ != nullptr) refuse_slot_orders(server_draining(kCutByDrain));
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
     if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)

@@ -16,6 +16,7 @@
 #include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
 #include "core/engine/request_queue.h"
+#include "core/engine/slot_orders.h"
 #include "core/engine/step_trace.h"
 #include "core/engine/step_turns.h"
 #include "core/kv/kv_options.h"
@@ -37,6 +38,7 @@ struct EngineOptions {
   std::int64_t num_states = 0;        // of a model with recurrent layers, snapshots among them; 0: three a sequence
   std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: these keep as much as the others
   std::int64_t max_json_spaces = 40;  // of a run of whitespace in JSON that a grammar asks for
+  bool keeps_slots = false;           // conversations can be saved and restored by the number of a slot
   std::uint64_t seed = 0;             // from which requests without a seed draw theirs; 0: from the operating system
   std::shared_ptr<StepTurns> turns;   // shared by the engines of one process; null: this one computes alone
 };
@@ -77,6 +79,8 @@ class Engine {
   EngineView::Reading view();
   // New bounds of the queue and weights of keys, from the next request on. Any thread.
   void reconfigure(const QueueOptions& queue, std::map<std::string, double> key_weights);
+  // Saves, restores or erases a slot, beside the requests. Any thread.
+  void order_slot(SlotOrder order);
   // False once the device has failed: readiness turns red and stays so.
   bool healthy() const;
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,12 +43,15 @@ class Engine::Impl {
   // Every request that is left, queued ones included, ends with an error.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
   void cut_all(FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
+  void refuse_slot_orders(const Error& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
   RequestQueue queue;
   StatsBoard board;
   StepTrace trace;
   EngineView view;
+  SlotOrders slot_orders;
+  bool keeps_slots = false;
   std::atomic<bool> healthy{true};
   std::atomic<bool> stopping{false};
   std::atomic<Clock::rep> drain_deadline{kNotDraining};  // ticks since the clock's epoch
@@ -82,6 +86,16 @@ class Engine::Impl {
   void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
+
+  // engine_slots.cpp
+  void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
+  void receive_slot_orders() QUIRE_REQUIRES(kEngineThread);
+  bool has_slot_order() const QUIRE_REQUIRES(kEngineThread) {
+    return !waiting_orders_.empty() && !lower_tier_->is_moving_chain();
+  }
+  void begin(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
+  void save(SlotOrder order, const SlotRecords::Record& record) QUIRE_REQUIRES(kEngineThread);
+  void restore(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
 
   // engine_step.cpp, in the order of a step
   bool plan(Step& step, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
@@ -142,6 +156,8 @@ class Engine::Impl {
   std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
+  std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
+  std::deque<SlotOrder> waiting_orders_ QUIRE_GUARDED_BY(kEngineThread);
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   StepMeter meter_ QUIRE_GUARDED_BY(kEngineThread);

@@ -36,6 +36,7 @@ void Engine::Impl::receive(Clock::time_point now) {
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
+  receive_slot_orders();
 }
 
 // What the request itself needs, its memory included, is found out here: what fails ends this request alone.
@@ -207,6 +208,7 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
+  if (info.reason != FinishReason::kError) note_slot(generation);
   generation.event.finish = std::move(info);
   scheduler_.finish(generation);
   generation.state = Sequence::State::kDone;

@@ -45,7 +45,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   if (!has_next && before == nullptr) {
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
-    return lower_tier_ != nullptr && lower_tier_->is_moving();
+    return lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order());
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   stats_.awaits_others = options_.turns != nullptr ? 1 : 0;
@@ -374,6 +374,7 @@ void Engine::Impl::refuse_all(const char* message, const char* code) {
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
+  refuse_slot_orders(*error);
   publish();
 }
 

@@ -47,12 +47,15 @@ LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_b
       options_(options),
       block_bytes_(block_bytes),
       extra_bytes_(extra_bytes),
+      chain_(kv, block_bytes, extra_bytes),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
   due_copies_.reserve(static_cast<std::size_t>(kv_.states().num_states()));
   kv_.set_listener(this);
 }
 
 LowerTier::~LowerTier() {
+  if (chain_.is_moving())
+    chain_.give_up(Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", {}});
   while (!restores_.empty())
     finish(restores_.begin());
   kv_.set_listener(nullptr);
@@ -169,6 +172,7 @@ void LowerTier::begin_step(Clock::time_point now) {
     restore = has_ended ? finish(restore) : std::next(restore);
   }
   drop_unwanted();
+  if (chain_.add_moves(moves_, bytes_in_, bytes_out_)) is_moving_ = true;
   clean_oldest();
 }
 
@@ -293,6 +297,7 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
   std::int64_t bytes_out = 0;
   for (const BlockMove& move : moves) {
     if (move.bytes == nullptr) continue;
+    if (move.chain != 0) chain_.note_done(move);
     (move.kind == BlockMove::Kind::kLoad ? bytes_in : bytes_out) += std::ssize(*move.bytes);
     if (!move.is_for_disk) continue;
     outgoing_.erase(move.node);
@@ -301,6 +306,7 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
     index_.drop_user(move.node);
     index_.forget_unused(move.node);
   }
+  chain_.end_if_done();
   if (!measures_) return;
   if (bytes_in > 0 && times.load_s > 0.0) follow(load_seconds_, of_block(times.load_s, bytes_in));
   if (bytes_out > 0 && times.offload_s > 0.0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
@@ -456,31 +462,6 @@ void LowerTier::clean_oldest() {
   }
 }
 
-bool LowerTier::persist_some(std::int64_t num_blocks) {
-  bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
-  const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
-  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_ && has_disk_room(); ++next_to_persist_) {
-    const PrefixNode node = index_.node_of(BlockId{static_cast<std::int32_t>(next_to_persist_)});
-    if (node != kNoNode) keep_below(node);
-  }
-  receive();
-  if (next_to_persist_ < kv_.pool().num_blocks()) return true;
-  next_to_persist_ = 0;
-  return false;
-}
-
-bool LowerTier::wait_for_room(Clock::time_point until) {
-  if (disk_ == nullptr || Clock::now() >= until) return false;
-  if (has_disk_room()) return true;
-  const bool in_time = disk_->wait_idle(until);
-  receive();
-  return in_time && has_disk_room();
-}
-
-void LowerTier::end_persisting(Clock::time_point until) {
-  if (disk_ != nullptr && !disk_->wait_idle(until)) disk_->drop_writes();
-}
-
 void LowerTier::before_close(BlockTable& table) {
   const auto closing =
       std::find_if(restores_.begin(), restores_.end(), [&](const Restore& each) { return each.table == &table; });
@@ -493,6 +474,14 @@ bool LowerTier::give_way() {
     const bool holds = !restore->held.blocks.empty();
     restore = holds ? finish(restore) : std::next(restore);
     gave_way = gave_way || holds;
+  }
+  if (chain_.holds_blocks()) {
+    give_up_chain({ErrorKind::kUnavailable,
+                   "Running requests needed the room. Please retry later.",
+                   "kv_cache_full",
+                   {},
+                   std::chrono::seconds(1)});
+    gave_way = true;
   }
   return gave_way;
 }

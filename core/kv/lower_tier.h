@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/kv/block_move.h"
+#include "core/kv/chain_transfer.h"
 #include "core/kv/disk_tier.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
@@ -84,6 +85,13 @@ class LowerTier : public KvCacheListener {
 
   std::int64_t num_bytes_in_flight() const;
 
+  // One conversation's blocks to and from host memory, within a step's share; what the tiers have of it is brought back
+  // before it is saved. As ChainTransfer says.
+  void save_chain(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, ChainTransfer::Done done);
+  void restore_chain(KeptChain chain, ChainTransfer::Done done);
+  bool is_moving_chain() const { return chain_.is_moving(); }
+  void give_up_chain(Error error) { chain_.give_up(std::move(error)); }
+
  private:
   struct Restore {
     std::uint64_t id;
@@ -142,6 +150,7 @@ class LowerTier : public KvCacheListener {
   const LowerTierOptions options_;
   const std::int64_t block_bytes_;
   const std::int64_t extra_bytes_;
+  ChainTransfer chain_;
   Restores restores_;
   struct Reading {
     std::uint64_t restore;  // which asked for it

@@ -33,6 +33,7 @@ struct Request {
   SamplingParams sampling;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
+  std::int32_t slot = -1;                         // whose conversation it is; -1: of the slot that it fits best
   std::int32_t priority = 0;                      // lower runs earlier
   bool is_background = false;                     // of a batch: it uses what all others leave, whatever its priority
   bool is_retained = false;                       // what it computes stays in the cache longer than what others do

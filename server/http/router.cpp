@@ -67,7 +67,7 @@ constexpr Route kRoutes[] = {
     {"/infill", "POST", &parse_infill},
     {"/props", "GET", &llama_props, Access::kKey, false},
     {"/slots", "GET", &slots_response, Access::kKey},
-    {"/slots/*", "POST", &act_on_slot, Access::kKey, false},
+    {"/slots/*", "POST", &act_on_slot, Access::kAdmin},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},

@@ -16,11 +16,12 @@
 namespace quire {
 
 struct TimeoutOptions {
-  std::chrono::milliseconds idle{75'000};    // between two requests of a connection
-  std::chrono::milliseconds header{15'000};  // for the whole head, from its first byte
-  std::chrono::milliseconds body{30'000};    // for the next bytes of the body
-  std::chrono::milliseconds write{60'000};   // for the client to read further bytes
-  std::chrono::milliseconds ping{30'000};    // without an event on a stream until a comment line is sent; 0: never
+  std::chrono::milliseconds idle{75'000};       // between two requests of a connection
+  std::chrono::milliseconds header{15'000};     // for the whole head, from its first byte
+  std::chrono::milliseconds body{30'000};       // for the next bytes of the body
+  std::chrono::milliseconds write{60'000};      // for the client to read further bytes
+  std::chrono::milliseconds ping{30'000};       // without an event on a stream until a comment line is sent; 0: never
+  std::chrono::milliseconds socket{3'600'000};  // of a WebSocket, from when it is opened: its next message is refused
 };
 
 struct DrainOptions {
@@ -50,6 +51,12 @@ struct PullOptions {
   std::int64_t max_bytes = 0;             // of one model; 0: any
 };
 
+// Files of conversations that an admin saves and restores by the number of a slot.
+struct SlotFileOptions {
+  std::string directory;                           // empty: there are none
+  std::int64_t max_bytes = std::int64_t{4} << 30;  // of all of them; a save or restore takes as much host memory
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  // 0: any free one
@@ -73,6 +80,7 @@ struct ServerOptions {
   DrainOptions drain;
   ResumeOptions resume;
   PullOptions pull;
+  SlotFileOptions slots;
   CorsOptions cors;
   SecurityOptions security;
   ResponseStoreOptions responses;

@@ -21,8 +21,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr const char* kResponsesPath = "/v1/responses";
-// After which a client opens another connection, so that connections follow the servers of a fleet.
-constexpr std::chrono::minutes kMaxAge{60};
 
 std::string error_message(const Error& error) {
   Json message{{"type", "error"}, {"status", http_status(error.kind)}};
@@ -118,7 +116,8 @@ asio::awaitable<bool> Session::serve_socket() {
 }
 
 asio::awaitable<void> Session::answer_messages(SocketInbox& inbox) {
-  const auto until = Clock::now() + kMaxAge;
+  // After which a client opens another connection, so that connections follow the servers of a fleet.
+  const auto until = Clock::now() + options().timeout.socket;
   while (!inbox.has_ended) {
     if (inbox.woken->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
       co_await inbox.socket.close(CloseReason::kGoingAway, "the server shuts down");

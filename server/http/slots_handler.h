@@ -1,12 +1,16 @@
-// Handler of GET /slots, in llama-server's format: the running sequences of the first model, and max_num_seqs slots in
-// all. The numbers are given per answer, because Quire binds no sequence to a slot. Any thread.
+// Handlers of /slots, in llama-server's format. GET: the running sequences of the first model, and max_num_seqs slots
+// in all; the numbers are given per answer, because Quire binds no sequence to a slot. POST, an admin's: a slot's
+// conversation to a file, back, or forgotten; on the admin thread. Any thread.
 #pragma once
 
-#include "server/http/response.h"
+#include "server/api/common/operation.h"
 #include "server/http/server_state.h"
 
 namespace quire {
 
 Response slots_response(ServerState& state);
+
+// POST /slots/{id}?action=save|restore|erase with {"filename": NAME}, a file of server.slots.directory.
+Result<AdminTask> act_on_slot(ServerState& state, const Call& call);
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 
 #include "core/engine/engine_stats.h"
 #include "core/engine/engine_view.h"
+#include "core/engine/slot_orders.h"
 #include "core/engine/step_trace.h"
 #include "core/model/tools/memory_plan.h"
 #include "server/api/common/served_model.h"
@@ -38,6 +39,10 @@ class RunningModel {
   virtual std::uint64_t weight_bytes() const { return 0; }
   virtual StepTrace* step_trace() = 0;  // may be null
   virtual EngineView::Reading view() { return {}; }
+  // Saves, restores or erases a slot. As SlotOrder says.
+  virtual void order_slot(SlotOrder order) {
+    order.done(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
+  }
   // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;
   // Ends the engine's thread: nothing is sent any more.

@@ -36,6 +36,7 @@ struct GenerationFields {
   bool to_context_end = false;  // asked for by name, where max_tokens would have a default
   bool truncate_end = false;    // a truncated prompt keeps its first tokens
   std::int32_t priority = 0;
+  std::int32_t slot = -1;  // under which the conversation can be saved; -1: any
   std::string cache_salt;
   bool is_retained = false;  // the prompt and the answer stay in the cache for longer
   std::string request_id;

@@ -47,6 +47,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->num_choices = fields_.num_choices;
   request->reports_progress = fields_.return_progress;
   request->priority = fields_.priority;
+  request->slot = fields_.slot;
   request->grammar = std::move(grammar);
   request->arrival = call.arrival;
   if (fields_.timeout) request->deadline = call.arrival + *fields_.timeout;

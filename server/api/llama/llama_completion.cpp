@@ -197,13 +197,6 @@ Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& ca
   return parse_with(&read_infill_prompt, asked, call);
 }
 
-Result<std::unique_ptr<Operation>> act_on_slot(const ModelTable&, const Call&) {
-  return invalid(
-      "Slots are not saved, restored or erased: sequences share one KV cache, which finds every equal prefix again; "
-      "with kv_cache.disk_tier_path after a restart too",
-      "action", "unsupported_operation");
-}
-
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call&) {
   const auto found = models.entry("");
   if (!found) return tl::make_unexpected(found.error());

@@ -16,7 +16,4 @@ Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& ca
 // GET /props: of the first model.
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call);
 
-// POST /slots/{id}?action=save|restore|erase: a 400, which says where prompts are kept instead.
-Result<std::unique_ptr<Operation>> act_on_slot(const ModelTable& models, const Call& call);
-
 }  // namespace quire

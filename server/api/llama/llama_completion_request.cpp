@@ -63,9 +63,10 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   request.return_tokens = reader.boolean("return_tokens", false);
   request.timings_per_token = reader.boolean("timings_per_token", false);
   request.response_fields = reader.strings("response_fields", 64).value_or(std::vector<std::string>{});
-  // Where a prompt's beginning is kept is the prefix cache's own affair, and makes no difference to what is answered.
+  // Where a prompt's beginning is kept is the prefix cache's own affair, and makes no difference to what is answered; a
+  // slot's number says under which the conversation can be saved.
   reader.boolean("cache_prompt");
-  reader.integer("id_slot", -1, kMaxInt32);
+  fields.slot = static_cast<std::int32_t>(reader.integer("id_slot", -1, kMaxInt32).value_or(-1));
   reader.integer("n_keep", -1, kMaxInt32);
   request.wants_list = fields.num_choices > 1;
   return request;

@@ -50,6 +50,13 @@ constexpr FieldRow kRemoveRows[] = {
     {"model", text(), Support::kSupported, R"("owner/name")", "OWNER/NAME[@REVISION][:QUANT]; required"},
 };
 
+constexpr std::string_view kSlotPaths[] = {"/slots/{id}"};
+constexpr FieldRow kSlotRows[] = {
+    {"filename", text(), Support::kSupported, R"("agent-1")",
+     "to save and restore; letters, digits, - _ and . of a file in server.slots.directory"},
+    {"model", text(), Support::kSupported, R"("other")", "the model's name; absent: the first model"},
+};
+
 constexpr std::string_view kBatchPaths[] = {"/v1/batches"};
 constexpr FieldRow kBatchRows[] = {
     {"input_file_id", text(), Support::kSupported, R"("file-1")", "required; a file of purpose batch"},
@@ -75,6 +82,7 @@ const FieldTable kLoadFields{"Loading a model", "", kLoadPaths, kLoadRows};
 const FieldTable kReplaceFields{"Replacing a model", "", kReplacePaths, kReplaceRows};
 const FieldTable kPullFields{"Downloading a model", "", kPullPaths, kPullRows};
 const FieldTable kRemoveFields{"Deleting a download", "", kRemovePaths, kRemoveRows};
+const FieldTable kSlotFields{"Saved slots", "", kSlotPaths, kSlotRows};
 const FieldTable kBatchFields{"Batches", "", kBatchPaths, kBatchRows};
 const FieldTable kModelNameFields{"Unloading, sleep and waking", "", kModelNamePaths, kModelNameRows};
 

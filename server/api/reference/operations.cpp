@@ -16,6 +16,7 @@ constexpr Tables kConversationBody[] = {&kNewConversationFields};
 constexpr Tables kMetadataBody[] = {&kConversationChangeFields};
 constexpr Tables kItemsBody[] = {&kConversationItemsFields};
 constexpr Tables kMessageBody[] = {&kMessageFields, &kGenerationFields};
+constexpr Tables kSlotBody[] = {&kSlotFields};
 constexpr Tables kLlamaBody[] = {&kLlamaFields, &kChoiceFields, &kGenerationFields};
 constexpr Tables kInfillBody[] = {&kInfillFields, &kLlamaFields, &kChoiceFields, &kGenerationFields};
 constexpr Tables kBatchBody[] = {&kBatchFields};
@@ -64,6 +65,7 @@ constexpr Tables kAllTables[] = {
     &kPullFields,
     &kRemoveFields,
     &kModelNameFields,
+    &kSlotFields,
 };
 
 constexpr std::string_view kPaging = "limit, order, after";
@@ -356,9 +358,14 @@ constexpr OperationRow kApiOperations[] = {
     {.method = "POST",
      .paths = "/slots/{id}",
      .text =
-         "a 400: sequences share one KV cache, in which every equal prefix is found again; nothing is saved by slot",
+         "save, restore or erase: the conversation of the last request that ended in this slot, to or from a file of "
+         "`server.slots.directory`; what is restored is found by its content, whichever slot is asked. A file of "
+         "another model, arithmetic or version is refused",
      .tag = "llama-server",
-     .query = "action"},
+     .body = kSlotBody,
+     .members = "id_slot",
+     .query = "action",
+     .audience = Audience::kAdmin},
     {.method = "POST",
      .paths = "/api/chat",
      .text = "Ollama's chats: lines of JSON, or one object where stream is false",

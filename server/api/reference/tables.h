@@ -36,6 +36,7 @@ extern const FieldTable kRemoveFields;
 extern const FieldTable kLoadFields;
 extern const FieldTable kReplaceFields;
 extern const FieldTable kModelNameFields;
+extern const FieldTable kSlotFields;
 
 extern const std::span<const OperationRow> kServerOperations;  // about the server itself
 

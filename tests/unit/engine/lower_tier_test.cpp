@@ -4,93 +4,11 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "tests/unit/engine/harness.h"
-#include "tests/unit/engine/state_memory.h"
 #include "tests/unit/engine/tier_folders.h"
+#include "tests/unit/engine/tiered_cache.h"
 
 using namespace quire;
 using namespace quire::test;
-
-namespace {
-
-constexpr std::int64_t kBlockBytes = 16;  // of SmallCache
-
-// A small cache over host memory, over a disk, or over both.
-struct Tiered : SmallCache {
-  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, kBlockBytes, 0, &host, nullptr, options) {}
-  explicit Tiered(
-      const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
-      : disk(std::make_unique<DiskTier>(
-            DiskTierOptions{
-                .directory = folder.path(), .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
-            std::move(ready))),
-        tier(kv, kBlockBytes, 0, nullptr, disk.get(), options) {
-    settle();
-  }
-
-  // A step in which nothing is computed; what moved with it.
-  std::vector<BlockMove> step() {
-    tier.begin_step();
-    return do_moves(tier, storage);
-  }
-  void before_computing() override { do_moves(tier, storage); }
-  // Until the disk has done all that it was asked, and the tree knows of it.
-  void settle() {
-    step();
-    disk->wait_idle();
-    step();
-  }
-  // As at the end of an engine.
-  void persist_all(LowerTier::Clock::time_point until = LowerTier::Clock::time_point::max()) {
-    bool has_more = true;
-    while (has_more && tier.wait_for_room(until)) {
-      has_more = tier.persist_some(2);
-      do_moves(tier, storage);
-    }
-    tier.end_persisting(until);
-  }
-
-  // How many blocks of the prompt came back, all other things having been done.
-  std::int64_t restored(const std::vector<TokenId>& prompt, double compute_seconds, std::int64_t limit = 16) {
-    const std::uint64_t before = tier.num_restored();
-    BlockTable table;
-    kv.open(table, "");
-    tier.restore(table, prompt, limit, compute_seconds);
-    while (table.is_restoring) {
-      if (disk != nullptr) disk->wait_idle();
-      step();
-    }
-    kv.close(table);
-    kv.check_integrity();
-    return static_cast<std::int64_t>(tier.num_restored() - before);
-  }
-
-  // Evicts all that is cached.
-  void flood(int seed) {
-    step();
-    serve(made_tokens(24, seed), WhenEvicted::kForgotten);
-  }
-
-  HostTier host{1 << 20};
-  std::unique_ptr<DiskTier> disk;
-  LowerTier tier;
-};
-
-// What a table's blocks hold, compared with the tokens they stand for.
-void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, std::int64_t num_tokens) {
-  BlockTable table;
-  tiered.kv.open(table, "");
-  const PrefixMatch match = tiered.kv.match(table, prompt, num_tokens);
-  CHECK(match.num_blocks == num_tokens / 4);
-  std::vector<BlockCopy> copies;
-  REQUIRE(tiered.kv.admit(table, match, num_tokens + 1, copies));
-  for (std::size_t i = 0; std::cmp_less(i, num_tokens); ++i)
-    CHECK(tiered.storage.tokens[SmallCache::slot(table, i)] == prompt[i].value);
-  tiered.kv.release(table, prompt, num_tokens);
-  tiered.kv.close(table);
-}
-
-}  // namespace
 
 TEST_CASE("blocks that are cheaper to recompute are not offloaded, and others restored only if that is cheaper",
           "[tier]") {
@@ -144,7 +62,7 @@ TEST_CASE("what the pool evicts comes back from disk, if reading costs less than
 }
 
 TEST_CASE("a step copies no more than its share, in and out", "[tier]") {
-  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kBlockBytes});
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kSmallBlockBytes});
   const std::vector<TokenId> prompt = made_tokens(17, 1);
   tiered.serve(prompt);
   tiered.flood(2);  // asks for all six blocks in one step
@@ -169,7 +87,7 @@ TEST_CASE("a step copies no more than its share, in and out", "[tier]") {
 }
 
 TEST_CASE("what will soon be evicted is kept below before room is asked for", "[tier]") {
-  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kBlockBytes});
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = 2 * kSmallBlockBytes});
   tiered.serve(made_tokens(24, 1));
   for (int i = 0; i < 8; ++i)
     CHECK(tiered.step().size() <= 2);
@@ -178,7 +96,7 @@ TEST_CASE("what will soon be evicted is kept below before room is asked for", "[
 
 TEST_CASE("many who wait for the same blocks have each read once, within the bound", "[tier]") {
   const TemporaryFolder folder;
-  Tiered tiered(folder, {.max_bytes_in_flight = 2 * kBlockBytes});
+  Tiered tiered(folder, {.max_bytes_in_flight = 2 * kSmallBlockBytes});
   const std::vector<TokenId> prompt = made_tokens(17, 1);
   tiered.serve(prompt);
   tiered.flood(2);
@@ -193,7 +111,7 @@ TEST_CASE("many who wait for the same blocks have each read once, within the bou
   };
   while (is_restoring()) {
     tiered.settle();
-    CHECK(tiered.tier.num_bytes_in_flight() <= 2 * kBlockBytes);
+    CHECK(tiered.tier.num_bytes_in_flight() <= 2 * kSmallBlockBytes);
   }
   CHECK(tiered.disk->num_reads() == 4);
   CHECK(tiered.tier.num_restored() == 4);
@@ -205,7 +123,7 @@ TEST_CASE("many who wait for the same blocks have each read once, within the bou
 }
 
 TEST_CASE("blocks held for a restore give way to those who run, and go with a request that ends", "[tier]") {
-  Tiered tiered(LowerTierOptions{.max_bytes_per_step = kBlockBytes});
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = kSmallBlockBytes});
   const std::vector<TokenId> prompt = made_tokens(17, 1);
   for (int i = 0; i < 4; ++i) {
     tiered.serve(prompt);
@@ -315,67 +233,6 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   CHECK(tiered.tier.num_bytes_in_flight() == 0);
   tiered.kv.check_integrity();
 }
-
-namespace {
-
-// A cache of a model with recurrent layers: six blocks of four tokens and two states, over host memory or a disk.
-struct TieredStates {
-  explicit TieredStates(HostTier* host, DiskTier* disk)
-      : tier(kv, kBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk) {}
-
-  // Computes a prompt of whole blocks from where its state is found, and keeps its state; the tokens computed.
-  std::int64_t serve(const std::vector<TokenId>& prompt) {
-    const auto count = static_cast<std::int64_t>(prompt.size());
-    BlockTable table;
-    kv.open(table, "");
-    tier.restore(table, prompt, count - 1, 0.0);
-    while (table.is_restoring)
-      tier.begin_step();
-    const PrefixMatch match = kv.match(table, prompt, count - 1);
-    std::vector<BlockCopy> copies;
-    REQUIRE(kv.admit(table, match, count, copies));
-    do_moves(tier, storage, &states);
-    copy(copies);
-    const std::int64_t found = kv.match_tokens(match);
-    std::vector<TokenId>& state = states.of(table.state.value);
-    if (found == 0) state.clear();
-    CHECK(state == std::vector<TokenId>(prompt.begin(), prompt.begin() + found));
-    state = prompt;
-    for (std::size_t i = static_cast<std::size_t>(found); i < prompt.size(); ++i)
-      storage.tokens[SmallCache::slot(table, i)] = prompt[i].value;
-    for (std::size_t i = 0; i < prompt.size(); ++i)
-      CHECK(storage.tokens[SmallCache::slot(table, i)] == prompt[i].value);
-    kv.commit(table, prompt, count);
-    kv.release(table, prompt, count);
-    kv.close(table);
-    kv.check_integrity();
-    tier.begin_step();
-    do_moves(tier, storage, &states);
-    return count - found;
-  }
-  void copy(const std::vector<BlockCopy>& copies) {
-    for (const BlockCopy& each : copies) {
-      if (each.of == BlockCopy::Of::kState) {
-        states.copy_state(each.source.value, each.destination.value);
-      } else {
-        storage.copy_block(each.source.value, each.destination.value);
-      }
-    }
-  }
-
-  FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
-  StateMemory states{2};
-  KvCache kv{6, 4, true, content_hash, "", 2};
-  LowerTier tier;
-};
-
-std::vector<TokenId> longer(std::vector<TokenId> tokens, int count, int seed) {
-  for (const TokenId token : made_tokens(count, seed))
-    tokens.push_back(token);
-  return tokens;
-}
-
-}  // namespace
 
 TEST_CASE("a recurrent state that gave way comes back from host memory with the blocks before it", "[tier][state]") {
   HostTier host(1 << 20);

@@ -1,0 +1,68 @@
+// SlotOrders: how an operator's wish to save, restore or erase a slot gets to the engine. Any thread adds, the engine's
+// takes. SlotRecords: the conversations that slots stand for: each has the tokens of the last request that ended in it;
+// Engine thread only. Invariants: an order's callback is called once, on any thread, and does not block; as many slots
+// as sequences may run; a slot is a name for tokens alone: it holds no blocks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/kv/chain_file.h"
+
+namespace quire {
+
+struct SlotOrder {
+  enum class What { kSave, kRestore, kErase };
+  What what = What::kSave;
+  std::int32_t slot = 0;
+  std::int64_t max_bytes = 0;  // of kSave: the most that it may take
+  KeptChain chain{};           // of kRestore
+  // With the tokens that it is about; of kSave with their bytes.
+  std::function<void(Result<KeptChain>)> done = nullptr;
+};
+
+class SlotOrders {
+ public:
+  void add(SlotOrder order);
+  std::vector<SlotOrder> take();
+  // Refuses what is there, and all that comes.
+  void close(const Error& error);
+
+ private:
+  std::mutex mutex_;
+  std::vector<SlotOrder> orders_;
+  std::optional<Error> closed_;
+};
+
+class SlotRecords {
+ public:
+  struct Record {
+    std::string salt;
+    std::vector<TokenId> tokens;
+    std::uint64_t used = 0;  // when; 0: never
+  };
+
+  explicit SlotRecords(std::int32_t num_slots) : records_(static_cast<std::size_t>(num_slots)) {}
+
+  bool contains(std::int32_t slot) const { return slot >= 0 && slot < std::ssize(records_); }
+  const Record& at(std::int32_t slot) const { return records_[static_cast<std::size_t>(slot)]; }
+  // A request has ended with these tokens: in the slot that it named, else in the one whose conversation it continued,
+  // else in the one that was used least recently.
+  void note(std::int32_t wanted, const std::string& salt, std::span<const TokenId> tokens);
+  void set(std::int32_t slot, std::string salt, std::vector<TokenId> tokens);
+  void erase(std::int32_t slot) { records_[static_cast<std::size_t>(slot)] = {}; }
+
+ private:
+  std::size_t slot_for(const std::string& salt, std::span<const TokenId> tokens) const;
+
+  std::vector<Record> records_;
+  std::uint64_t now_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,246 @@
+#include "core/kv/chain_transfer.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+Error no_room() {
+  return Error{ErrorKind::kUnavailable,
+               "The KV cache has no room for the slot now. Please retry later.",
+               "kv_cache_full",
+               {},
+               std::chrono::seconds(1)};
+}
+
+tl::unexpected<Error> nothing_cached() {
+  return failure(ErrorKind::kConflict, "Nothing of the slot's conversation is in the cache", "slot_is_empty");
+}
+
+}  // namespace
+
+void ChainTransfer::save(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, Done done) {
+  max_bytes_ = max_bytes;
+  is_held_ = false;
+  begin({.salt = std::move(salt), .tokens = std::move(tokens)}, true, std::move(done));
+}
+
+void ChainTransfer::restore(KeptChain chain, Done done) {
+  begin(std::move(chain), false, std::move(done));
+  if (!is_moving()) return;
+  if (const auto checked = check_sizes(); !checked) give_up(checked.error());
+}
+
+void ChainTransfer::begin(KeptChain chain, bool saves, Done done) {
+  QUIRE_CHECK(!is_moving(), "one chain moves at a time");
+  chain_ = std::move(chain);
+  saves_ = saves;
+  done_ = std::move(done);
+  num_in_flight_ = 0;
+  ++number_;
+  table_ = {};
+  try {
+    kv_.open(table_, chain_.salt);
+    kv_.reserve(table_, std::ssize(chain_.tokens));
+  } catch (const std::bad_alloc&) {
+    give_up(out_of_memory());
+  }
+}
+
+void ChainTransfer::end(Result<KeptChain> result) {
+  if (table_.is_open) {
+    kv_.release(table_, chain_.tokens, std::int64_t{table_.num_entered} * kv_.block_size());
+    kv_.close(table_);
+  }
+  chain_ = {};
+  std::exchange(done_, nullptr)(std::move(result));
+}
+
+void ChainTransfer::give_up(Error error) {
+  if (is_moving()) end(tl::make_unexpected(std::move(error)));
+}
+
+std::int64_t ChainTransfer::first_with_extra(std::int64_t num_blocks) const {
+  if (extra_bytes_ == 0) return num_blocks;
+  return kv_.has_window() ? kv_.first_kept(num_blocks * kv_.block_size()) : num_blocks - 1;
+}
+
+bool ChainTransfer::has_extra(PrefixNode node) const {
+  if (extra_bytes_ == 0) return true;
+  return kv_.has_window() ? kv_.has_part(node) : kv_.has_state_after(node);
+}
+
+std::span<const TokenId> ChainTransfer::block_tokens(std::int64_t index) const {
+  const auto block_size = static_cast<std::size_t>(kv_.block_size());
+  return std::span(chain_.tokens).subspan(static_cast<std::size_t>(index) * block_size, block_size);
+}
+
+// The node behind the table's present one.
+PrefixNode ChainTransfer::child(std::int64_t index) {
+  return kv_.mutable_index().find(table_.node, kv_.key_at(table_, chain_.tokens, index), block_tokens(index));
+}
+
+// Blocks from the beginning on, up to where a sequence can go on.
+std::int64_t ChainTransfer::num_in_pool() {
+  const PrefixIndex& index = kv_.mutable_index();
+  PrefixNode node = table_.root;
+  std::int64_t first_whole = 0;  // from here on all extras are there
+  std::int64_t num_found = 0;
+  for (std::int64_t i = 0; (i + 1) * kv_.block_size() <= std::ssize(chain_.tokens); ++i) {
+    node = index.find(node, kv_.key_at(table_, chain_.tokens, i), block_tokens(i));
+    if (node == kNoNode || index.block(node) == kNoBlock) break;
+    if (!has_extra(node)) first_whole = i + 1;
+    if (first_whole <= first_with_extra(i + 1)) num_found = i + 1;
+  }
+  return num_found;
+}
+
+Result<void> ChainTransfer::hold_saved() {
+  const std::int64_t num_found = num_in_pool();
+  if (num_found == 0) return nothing_cached();
+  const std::int64_t first_extra = first_with_extra(num_found);
+  const std::int64_t num_bytes = num_found * block_bytes_ + (num_found - first_extra) * extra_bytes_;
+  if (num_bytes > max_bytes_) {
+    return failure(ErrorKind::kTooLarge, "The slot has " + std::to_string(num_bytes) + " bytes, more than may be saved",
+                   "slot_too_large");
+  }
+  chain_.tokens.resize(static_cast<std::size_t>(num_found * kv_.block_size()));
+  chain_.payloads.resize(static_cast<std::size_t>(num_found));
+  for (std::int64_t i = 0; i < num_found; ++i) {
+    const KvCache::Taken taken = kv_.take(table_, child(i), kv_.has_window() && i >= first_extra);
+    if (taken.block == kNoBlock) return tl::make_unexpected(no_room());
+  }
+  num_left_ = num_found;
+  is_held_ = true;
+  return {};
+}
+
+Result<void> ChainTransfer::check_sizes() const {
+  const std::int64_t num_blocks = std::ssize(chain_.payloads);
+  bool fits = num_blocks > 0 && std::ssize(chain_.tokens) == num_blocks * kv_.block_size();
+  const std::int64_t first_extra = first_with_extra(num_blocks);
+  for (std::int64_t i = 0; i < num_blocks; ++i) {
+    const std::int64_t wanted = block_bytes_ + (i >= first_extra ? extra_bytes_ : 0);
+    fits = fits && std::ssize(*chain_.payloads[static_cast<std::size_t>(i)]) == wanted;
+  }
+  if (fits) return {};
+  return invalid("The saved slot has another layout than this model's cache", "filename", "slot_mismatch");
+}
+
+bool ChainTransfer::add_moves(std::vector<BlockMove>& moves, std::int64_t& bytes_in, std::int64_t& bytes_out) {
+  if (!is_moving() || table_.is_restoring) return false;
+  try {
+    if (!saves_) return add_loads(moves, bytes_in);
+    if (!is_held_) {
+      if (const auto held = hold_saved(); !held) {
+        give_up(held.error());
+        return false;
+      }
+    }
+    add_saves(moves, bytes_out);
+  } catch (const std::bad_alloc&) {
+    give_up(out_of_memory());
+  }
+  return is_moving() && saves_ && num_left_ > 0;
+}
+
+// The last block first: the state behind it, which the table does not hold, may leave later.
+void ChainTransfer::add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes) {
+  PrefixIndex& index = kv_.mutable_index();
+  const std::int64_t first_extra = first_with_extra(std::ssize(chain_.payloads));
+  while (num_left_ > 0 && bytes >= block_bytes_) {
+    const std::int64_t i = num_left_ - 1;
+    const bool with_extra = i >= first_extra;
+    const BlockId block = table_.blocks[static_cast<std::size_t>(i)];
+    const PrefixNode node = index.node_of(block);
+    const std::int64_t num_bytes = block_bytes_ + (with_extra ? extra_bytes_ : 0);
+    auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
+    moves.push_back({.kind = BlockMove::Kind::kOffload,
+                     .node = node,
+                     .block = block,
+                     .state = with_extra && !kv_.has_window() ? index.snapshot(node) : kNoState,
+                     .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
+                     .bytes = content,
+                     .unfilled = content.get(),
+                     .chain = number_});
+    chain_.payloads[static_cast<std::size_t>(i)] = std::move(content);
+    ++num_in_flight_;
+    --num_left_;
+    bytes -= num_bytes;
+  }
+}
+
+bool ChainTransfer::add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes) {
+  while (table_.num_entered < num_blocks() && bytes >= block_bytes_) {
+    if (!load_next(moves, bytes)) {
+      give_up(no_room());
+      return false;
+    }
+  }
+  if (num_in_flight_ == 0 && table_.num_entered == num_blocks()) end_if_done();
+  return is_moving() && table_.num_entered < num_blocks();
+}
+
+// False without room: some is left to those who run.
+bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes) {
+  PrefixIndex& index = kv_.mutable_index();
+  const std::int64_t i = table_.num_entered;
+  const bool with_extra = i >= first_with_extra(num_blocks());
+  const bool with_part = with_extra && kv_.has_window();
+  PrefixNode node = child(i);
+  const bool is_there = node != kNoNode && index.block(node) != kNoBlock;
+  if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
+  if (with_part && kv_.available().parts <= kv_.capacity().parts / 16) return false;
+  moves.reserve(moves.size() + 2 + static_cast<std::size_t>(kv_.states().num_states()));
+  if (node == kNoNode) node = index.insert(table_.node, kv_.key_at(table_, chain_.tokens, i), block_tokens(i));
+  const KvCache::Taken taken = kv_.take(table_, node, with_part);
+  if (taken.block == kNoBlock) {
+    index.forget_unused(node);
+    return false;
+  }
+  BlockMove load{.kind = BlockMove::Kind::kLoad,
+                 .node = node,
+                 .block = taken.is_new ? taken.block : kNoBlock,
+                 .part = taken.new_part,
+                 .bytes = chain_.payloads[static_cast<std::size_t>(i)],
+                 .chain = number_};
+  if (with_extra && !kv_.has_window() && !kv_.has_state_after(node)) load_extra(moves, load, node);
+  if (load.block == kNoBlock && load.part == kNoPart && load.state == kNoState) return true;
+  bytes -= std::ssize(*load.bytes);
+  moves.push_back(std::move(load));
+  ++num_in_flight_;
+  return true;
+}
+
+// States that the next step's copies begin with are copied before one is loaded.
+void ChainTransfer::load_extra(std::vector<BlockMove>& moves, BlockMove& load, PrefixNode node) {
+  std::vector<BlockCopy> copies;
+  copies.reserve(static_cast<std::size_t>(kv_.states().num_states()));
+  kv_.take_due_copies(copies);
+  for (const BlockCopy& copy : copies) {
+    moves.push_back({.kind = BlockMove::Kind::kCopyState,
+                     .state = StateId{copy.destination.value},
+                     .source = StateId{copy.source.value}});
+  }
+  load.state = kv_.keep_state_after(node);
+}
+
+void ChainTransfer::note_done(const BlockMove& move) {
+  if (move.chain == number_) --num_in_flight_;
+}
+
+void ChainTransfer::end_if_done() {
+  if (!is_moving() || num_in_flight_ > 0) return;
+  if (saves_ ? !is_held_ || num_left_ > 0 : table_.num_entered < num_blocks()) return;
+  KeptChain chain{.salt = chain_.salt, .tokens = chain_.tokens};
+  if (saves_) chain.payloads = std::move(chain_.payloads);
+  end(std::move(chain));
+}
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// LowerTier: what is written to the disk at an engine's end and while it is idle, and the chains of saved slots.
+#include <algorithm>
+#include <utility>
+
+#include "core/kv/lower_tier.h"
+
+namespace quire {
+
+bool LowerTier::persist_some(std::int64_t num_blocks) {
+  bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
+  const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
+  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_ && has_disk_room(); ++next_to_persist_) {
+    const PrefixNode node = index_.node_of(BlockId{static_cast<std::int32_t>(next_to_persist_)});
+    if (node != kNoNode) keep_below(node);
+  }
+  receive();
+  if (next_to_persist_ < kv_.pool().num_blocks()) return true;
+  next_to_persist_ = 0;
+  return false;
+}
+
+bool LowerTier::wait_for_room(Clock::time_point until) {
+  if (disk_ == nullptr || Clock::now() >= until) return false;
+  if (has_disk_room()) return true;
+  const bool in_time = disk_->wait_idle(until);
+  receive();
+  return in_time && has_disk_room();
+}
+
+void LowerTier::end_persisting(Clock::time_point until) {
+  if (disk_ != nullptr && !disk_->wait_idle(until)) disk_->drop_writes();
+}
+
+void LowerTier::save_chain(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes,
+                           ChainTransfer::Done done) {
+  chain_.save(std::move(salt), std::move(tokens), max_bytes, std::move(done));
+  if (!chain_.is_moving()) return;
+  is_moving_ = true;
+  restore(chain_.table(), chain_.tokens(), std::ssize(chain_.tokens()), 0.0);
+}
+
+void LowerTier::restore_chain(KeptChain chain, ChainTransfer::Done done) {
+  chain_.restore(std::move(chain), std::move(done));
+  is_moving_ = is_moving_ || chain_.is_moving();
+}
+
+}  // namespace quire
