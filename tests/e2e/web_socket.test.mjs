@@ -1,8 +1,9 @@
 // The Responses API over a WebSocket, through the package `openai` and the package `ws` alone, and what a hostile client
 // sends.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +28,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 const greedy = { type: "response.create", model: "quire-demo", temperature: 0 };
 const question = "What is a KV block?";
 
@@ -182,8 +184,8 @@ function random(seed) {
   };
 }
 
-async function upgraded() {
-  const { hostname, port } = new URL(server.url);
+async function upgraded(there = server) {
+  const { hostname, port } = new URL(there.url);
   const socket = connect(Number(port), hostname);
   await once(socket, "connect");
   socket.on("error", () => {});
@@ -228,4 +230,95 @@ test("a drain closes open connections with 1001, after what they are being answe
   assert.match((await answered).at(-1).type, /^response\.(completed|incomplete)$/);
   assert.deepEqual(await codes, [1001, 1001]);
   await stopped;
+});
+
+// A server of its own with these lines of configuration.
+async function start_with(lines, name) {
+  const config = join(folder, name);
+  writeFileSync(config, lines, { mode: 0o600 });
+  const other = await QuireServer.start(["--config", config]);
+  after(() => other.kill());
+  return other;
+}
+
+async function open_at(other, options = {}) {
+  const socket = new WebSocket(`${other.url.replace("http", "ws")}/v1/responses`, options);
+  await once(socket, "open");
+  return socket;
+}
+
+function resident_bytes(other) {
+  return 1024 * Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${other.pid}/status`, "utf8"))[1]);
+}
+
+test("a client that does not read is cut off, and what it did not read is not kept for it", async () => {
+  const other = await start_with("server: {timeout: {write: 1s}}\n", "slow.yaml");
+  const reader = await open_at(other);
+  await turn(reader, { ...greedy, input: question, max_output_tokens: 8 });
+  const before = resident_bytes(other);
+  // Each answer repeats the client's labels three times: 24 KiB to be read.
+  const labels = Object.fromEntries(Array.from({ length: 16 }, (_, i) => [`label${i}`, "x".repeat(500)]));
+  const message = JSON.stringify({ ...greedy, input: "x", max_output_tokens: 1, metadata: labels, store: false });
+  const slow = await Promise.all(Array.from({ length: 4 }, async () => {
+    const socket = await open_at(other);
+    socket.on("error", () => {});
+    socket.pause();
+    for (let i = 0; i < 1000; ++i) socket.send(message);
+    return socket;
+  }));
+  // One connection is the reader's, one the metrics' own.
+  await other.metric_becomes("quire:http_connections", (value) => value <= 2);
+  assert.ok(resident_bytes(other) - before < 64 * 1024 * 1024, "what was sent to them is not held");
+  const events = await turn(reader, { ...greedy, input: question, max_output_tokens: 8 });
+  assert.match(events.at(-1).type, /^response\.(completed|incomplete)$/);
+  for (const socket of slow) socket.terminate();
+  reader.close();
+  await other.stop();
+});
+
+test("a connection whose client answers no ping is closed; one that only has nothing to say stays", async () => {
+  const other = await start_with("server: {timeout: {idle: 400ms}}\n", "idle.yaml");
+  const quiet = await open_at(other);
+  const gone = await upgraded(other);
+  const pinged = once(quiet, "ping");
+  gone.resume();
+  await once(gone, "close");
+  await pinged;
+  const events = await turn(quiet, { ...greedy, input: question, max_output_tokens: 4 });
+  assert.match(events.at(-1).type, /^response\.(completed|incomplete)$/);
+  quiet.close();
+  await other.stop();
+});
+
+test("a connection that was open for its longest time refuses the next message, and is closed", async () => {
+  assert.match(readFileSync(join(process.env.QUIRE_SOURCE, "config/quire.yaml"), "utf8"), /^ {4}socket: 3600s$/m);
+  const other = await start_with("server: {timeout: {socket: 1ms}}\n", "age.yaml");
+  const socket = await open_at(other);
+  const over = closed(socket);
+  let last = null;
+  while (last?.type !== "error") last = (await turn(socket, { ...greedy, input: "x", max_output_tokens: 1 })).at(-1);
+  assert.equal(last.error.code, "websocket_connection_limit_reached");
+  assert.equal(await over, 1000);
+  await other.stop();
+});
+
+test("a key that a reload takes away is refused on the connections that it opened", async () => {
+  const keys = (names) => `security:\n  keys:\n${names.map((name) => `    - {name: ${name}, sha256: ${sha256(`${name}-secret-key`)}}\n`).join("")}`;
+  const other = await start_with(keys(["alice", "bob"]), "keys.yaml");
+  const sockets = {};
+  for (const name of ["alice", "bob"])
+    sockets[name] = await open_at(other, { headers: { Authorization: `Bearer ${name}-secret-key` } });
+  const ask = { ...greedy, input: question, max_output_tokens: 4 };
+  for (const socket of Object.values(sockets))
+    assert.match((await turn(socket, ask)).at(-1).type, /^response\.(completed|incomplete)$/);
+  writeFileSync(join(folder, "keys.yaml"), keys(["bob"]), { mode: 0o600 });
+  other.signal("SIGHUP");
+  await other.logged((line) => /reloaded:/.test(line));
+  const [refused] = await turn(sockets.alice, ask);
+  assert.equal(refused.type, "error");
+  assert.equal(refused.status, 401);
+  assert.equal(refused.error.code, "invalid_api_key");
+  assert.match((await turn(sockets.bob, ask)).at(-1).type, /^response\.(completed|incomplete)$/);
+  for (const socket of Object.values(sockets)) socket.close();
+  await other.stop();
 });
