@@ -1,11 +1,15 @@
 // Coding agents, unmodified, in a scripted session each: it reads a file, edits it and finishes; every request is
 // answered, and each turn's prompt comes from the prefix cache but for what is new.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from "@openai/agents";
 import { getModel, stream } from "@mariozechner/pi-ai";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
 import { AgentSession, tool_call } from "./agent_session.mjs";
 
@@ -112,26 +116,44 @@ test("OpenAI Agents SDK", () => with_session(
     check_turns(await session.requests("/v1/responses"));
   }));
 
-test("pi-ai", () => with_session(
+// An MCP server with a shell that works in the session's folder, and a client of it.
+async function shell_over_mcp(session) {
+  const server = new McpServer({ name: "shell", version: "1.0.0" });
+  server.registerTool("shell", { description: "Runs a command", inputSchema: { command: z.string() } }, ({ command }) => ({
+    content: [{ type: "text", text: execFileSync("/bin/sh", ["-c", command], { cwd: session.work, encoding: "utf8" }) }],
+  }));
+  const client = new Client({ name: "agent", version: "1.0.0" });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await Promise.all([server.connect(theirs), client.connect(ours)]);
+  return client;
+}
+
+test("pi-ai with a tool of an MCP server", () => with_session(
   script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
   async (session) => {
     const model = {
       ...getModel("openai", "gpt-4o-mini"), id: "quire-long", name: "quire-long", api: "openai-completions", provider: "quire",
       baseUrl: session.url, reasoning: false,
     };
+    const mcp = await shell_over_mcp(session);
+    const { tools } = await mcp.listTools();
     const context = {
       systemPrompt: rules, messages: [{ role: "user", content: task, timestamp: 1 }],
-      tools: [{ name: "shell", description: "Runs a command", parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] } }],
+      tools: tools.map(({ name, description, inputSchema }) => ({ name, description, parameters: inputSchema })),
     };
-    for (const output of ["helo wurld", "mended-it"]) {
+    for (const wanted of ["helo wurld\n", "mended-it\n"]) {
       const message = await stream(model, context, { apiKey: "none" }).result();
       const call = message.content.find(({ type }) => type === "toolCall");
       assert.equal(call?.name, "shell", JSON.stringify(message));
+      const { content } = await mcp.callTool({ name: call.name, arguments: call.arguments });
+      assert.equal(content[0].text, wanted);
       context.messages.push(message, {
-        role: "toolResult", toolCallId: call.id, toolName: "shell", content: [{ type: "text", text: output }], isError: false, timestamp: 1,
+        role: "toolResult", toolCallId: call.id, toolName: "shell", content, isError: false, timestamp: 1,
       });
     }
     const last = await stream(model, context, { apiKey: "none" }).result();
     assert.equal(last.content.find(({ type }) => type === "text").text, "The file is mended.");
+    assert.equal(session.file(), "hello world\n");
+    await mcp.close();
     check_turns(await session.requests("/v1/chat/completions"));
   }));
