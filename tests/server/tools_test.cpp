@@ -225,7 +225,7 @@ TEST_CASE("a history in OpenAI's first form of tools is taken") {
   CHECK(Json::parse(reply.body)["error"]["param"] == "messages[1].function_call");
 }
 
-TEST_CASE("calls are held under auto where their beginning can be told from other text") {
+TEST_CASE("calls are held under auto where they begin unlike other text") {
   const auto plain = [](const char* format) {
     TestServer server(says("x"), test_options(),
                       [format](ServedModel& model) { model.tool_format = *find_tool_format(format); });
