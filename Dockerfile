@@ -11,6 +11,26 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make &&
 COPY . .
 RUN make build && strip build/release/quire && deploy/container/collect-rootfs.sh build/release/quire /rootfs
 
+# The same with the CUDA backend: docker build --target cuda -t quire:cuda . && docker run --gpus all -p 8080:8080 quire:cuda
+# It serves on the processor where there is no GPU.
+FROM build AS build-cuda
+ARG CUDA=13-0
+ARG CUDA_REPOSITORY=https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64
+RUN deploy/install-packages.sh ca-certificates curl && curl -fsSLo /tmp/keyring.deb ${CUDA_REPOSITORY}/cuda-keyring_1.1-1_all.deb \
+  && dpkg -i /tmp/keyring.deb && apt-get update -qq \
+  && apt-get install -y -qq --no-install-recommends cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA}
+RUN make build-cuda && strip build/cuda/quire && deploy/container/collect-rootfs.sh build/cuda/quire /rootfs-cuda
+
+FROM scratch AS cuda
+COPY --from=build-cuda /rootfs-cuda/ /
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+USER 65532:65532
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["/usr/bin/quire", "probe", "http://127.0.0.1:8080/readyz"]
+ENTRYPOINT ["/usr/bin/quire", "serve", "--host", "0.0.0.0"]
+CMD ["--model", "/usr/share/quire/quire-demo.gguf"]
+
 FROM scratch
 COPY --from=build /rootfs/ /
 USER 65532:65532

@@ -17,7 +17,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz packages test-packages \
+.PHONY: run test build build-cuda lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+  packages test-packages \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short clean
 
@@ -28,6 +29,11 @@ run: build
 build: packages
 	@test -f build/release/build.ninja || cmake --preset release
 	@$(NINJA) -C build/release quire
+
+# With the CUDA backend: needs nvcc of CUDA 13. The binary serves on machines without a GPU too.
+build-cuda: packages
+	@test -f build/cuda/build.ninja || cmake --preset cuda
+	@$(NINJA) -C build/cuda quire
 
 # In the order in which a mistake shows soonest.
 test: test-packages lint check

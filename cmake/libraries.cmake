@@ -42,8 +42,11 @@ else()
 endif()
 quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/|${foreign}" LINK Threads::Threads ${NUMA_LIBRARY})
 include(${PROJECT_SOURCE_DIR}/kernels/isa_flags.cmake)
+# An archive member of its own, which a binary with a GPU leaves out.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/no_gpu.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+quire_library(quire_gpu FOLDERS kernels/gpu LINK quire_kernels)
 # The GPU backend over the emulator: linked into test programs, never into quire.
-quire_library(quire_emulated FOLDERS kernels/gpu kernels/emulated LINK quire_kernels)
+quire_library(quire_emulated FOLDERS kernels/emulated LINK quire_gpu)
 quire_library(quire_base FOLDERS core/base LINK quire_kernels spdlog::spdlog)
 quire_library(quire_grammar FOLDERS core/grammar LINK quire_base PkgConfig::UTF8PROC)
 quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgConfig::UTF8PROC)

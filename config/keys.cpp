@@ -362,10 +362,15 @@ Keys backend_keys() {
   for (const IsaLevel& level : cpu_isa_levels())
     levels.push_back(level.name);
   return {
-      types::text_choice({"backend.device",
-                          "The device that computes; auto: a GPU if the build and the machine have one",
-                          {"--device"}},
-                         [](Config & c) -> auto& { return c.serve.backend.device; }, {"auto", "cpu", "cuda"}),
+      types::known_text(
+          {"backend.device",
+           "The device that computes; auto: the first GPU if the build and the machine have one",
+           {"--device"}},
+          [](Config & c) -> auto& { return c.serve.backend.device; }, "auto, cpu, cuda (the first GPU) or cuda:N",
+          {"auto", "cpu", "cuda", "cuda:0"}, is_device_name),
+      types::number(
+          {"backend.cuda.memory", "The share of a GPU's free memory that models may take"},
+          [](Config & c) -> auto& { return c.serve.backend.cuda.memory; }, 0.01, 1.0),
       types::text_choice(
           {"backend.cpu.isa", "The instruction set of the kernels; auto: the best that the processor has", {"--isa"}},
           [](Config & c) -> auto& { return c.serve.backend.cpu.isa; }, levels),

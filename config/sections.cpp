@@ -23,6 +23,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"engine", "The engine loop."},
       {"queue", "Limits of the waiting queue; a request that would exceed one is refused immediately."},
       {"backend", "The hardware."},
+      {"backend.cuda", "Compute on a GPU."},
       {"backend.cpu", "Compute on the processor."},
       {"drain", "Shutdown after SIGTERM or SIGINT."},
       {"log", "The log on standard error."},

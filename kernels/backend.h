@@ -139,10 +139,31 @@ struct AttentionBatch {
   bool causal = true;  // false: a row sees all of its sequence's context, in Backend::attention
 };
 
+// Operations that a backend may lack. A model that needs them is refused when it is loaded.
+enum class Ability : std::uint8_t {
+  kGraph,            // GraphOps, but for those named below
+  kMaskedAttention,  // windows, chunks, soft caps, sinks, slopes, values in keys, attention in both directions
+  kExperts,          // route, experts
+  kHeadLinear,
+  kStreams,     // mix_streams, add_to_streams, match_length, keep_excess
+  kAdapters,    // load_linear_beside while steps run
+  kHostMemory,  // the host reads what upload() made
+};
+
+// Memory that a backend has to itself, beside the machine's.
+struct BackendMemory {
+  std::string name;  // "GPU 0 (NVIDIA H200)"
+  std::uint64_t available = 0;
+};
+
+// What the host reads of a step's results; each has a place of its own there.
+enum class HostResult : std::uint8_t { kLogits, kHidden, kLabels };
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu/avx512"
+  virtual bool has(Ability /*ability*/) const { return true; }
 
   // --- loading -----------------------------------------------------------------------------------------------------
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,
@@ -199,6 +220,9 @@ class Backend {
   // the smallest piece worth a thread.
   virtual void parallel_for(std::int64_t count, std::int64_t grain,
                             const std::function<void(std::int64_t begin, std::int64_t end)>& body) = 0;
+  // Where the host reads x, dense, once synchronize() has returned, until the next call for the same result. The host
+  // may write there. The CPU's is x itself.
+  virtual MatrixView on_host(MatrixView x, HostResult /*result*/) { return x; }
   // Makes what the operations wrote visible to the host (a no-op on the CPU).
   virtual void synchronize() = 0;
 };

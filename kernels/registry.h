@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -15,9 +17,14 @@ struct CpuOptions {
   bool pin = true;           // pin compute threads to cores
 };
 
+struct CudaOptions {
+  double memory = 0.9;  // share of the GPU's free memory that models may take
+};
+
 struct BackendOptions {
-  std::string device = "auto";  // auto, cpu, cuda
-  CpuOptions cpu;
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  CpuOptions cpu = {};
+  CudaOptions cuda = {};
 };
 
 struct IsaLevel {
@@ -27,7 +34,12 @@ struct IsaLevel {
 
 std::vector<IsaLevel> cpu_isa_levels();  // ascending
 
+bool is_device_name(std::string_view name);
+
 // Throws std::runtime_error with one clear line where the options name what this machine has not.
 std::unique_ptr<Backend> create_backend(const BackendOptions& options);
+
+// Of the GPU that create_backend would choose, what models may still take; none: it would choose the CPU.
+std::optional<BackendMemory> own_memory(const BackendOptions& options);
 
 }  // namespace quire

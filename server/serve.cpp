@@ -171,7 +171,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
   hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
-  LiveModels models(open_hosts(options.backend), [] { return machine_memory(); });
+  LiveModels models(open_hosts(options.backend), [backend = options.backend] { return device_memory(backend); });
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());

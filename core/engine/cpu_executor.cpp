@@ -56,6 +56,9 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
     with_storages.state_storage = states_.get();
     with_storages.window_storage = window_storage_.get();
     computed_ = model_.forward(with_storages, *storage_);
+    computed_.logits = backend_.on_host(computed_.logits, HostResult::kLogits);
+    computed_.hidden = backend_.on_host(computed_.hidden, HostResult::kHidden);
+    computed_.labels = backend_.on_host(computed_.labels, HostResult::kLabels);
     note_computed(plan, arrays);
   } catch (const DeviceError&) {
     failure_ = std::current_exception();

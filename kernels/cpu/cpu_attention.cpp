@@ -1,24 +1,12 @@
 #include "kernels/cpu/cpu_attention.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 
 #include "kernels/check.h"
 
 namespace quire {
 namespace {
-
-// Slopes of heads fall by equal factors (arXiv 2108.12409).
-float alibi_slope(float largest_exponent, std::int64_t head, std::int64_t num_heads) {
-  const auto power = std::bit_floor(static_cast<std::uint64_t>(num_heads));
-  const auto whole = static_cast<double>(power);
-  const double base = std::pow(2.0, -static_cast<double>(largest_exponent) / whole);
-  const double half = std::pow(2.0, -static_cast<double>(largest_exponent) / 2.0 / whole);
-  const auto h = static_cast<double>(head);
-  return static_cast<float>(h < whole ? std::pow(base, h + 1.0) : std::pow(half, 2.0 * (h - whole) + 1.0));
-}
 
 // Tiles [begin, end) of an item.
 struct TileRange {

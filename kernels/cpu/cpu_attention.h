@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "kernels/attention_mask.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/memory.h"
@@ -132,13 +133,5 @@ class AttentionRunner {
   Scratch states_;
   Scratch totals_memory_;
 };
-
-// Tokens [begin, end) of a context.
-struct TokenRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
 
 }  // namespace quire

@@ -38,17 +38,6 @@ std::int64_t rows_of_items(std::int64_t queries, std::int64_t group, std::int64_
 
 }  // namespace
 
-TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context) {
-  TokenRange seen{0, options.causal ? position + 1 : context};
-  if (options.window > 0) {
-    const std::int64_t reach = options.causal ? options.window - 1 : options.window / 2;
-    seen.begin = std::max<std::int64_t>(0, position - reach);
-    if (!options.causal) seen.end = std::min(context, position + reach + 1);
-  }
-  if (options.chunk > 0) seen.begin = std::max(seen.begin, position / options.chunk * options.chunk);
-  return seen;
-}
-
 void AttentionRunner::plan(const Call& call, const AttentionBatch& batch) {
   const AttentionOptions& options = *call.options;
   items_.clear();

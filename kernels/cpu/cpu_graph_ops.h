@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/routing.h"
 
 namespace quire {
 
@@ -21,15 +22,6 @@ class CpuGraphOps final : public GraphOps {
         linear_(linear),
         attention_(attention),
         route_rooms_(static_cast<std::size_t>(pool.size())) {}
-
-  // What routing one row needs beside its results.
-  struct RouteRoom {
-    std::vector<float> gates;   // [experts]
-    std::vector<float> scores;  // [experts]
-    std::vector<float> of_group;
-    std::vector<std::int32_t> kept;
-    std::vector<char> is_taken;
-  };
 
   void layer_norm(MatrixView x, const float* weight, const float* bias, float eps, MatrixView out) override;
   void activate(const ActivationArgs& args, MatrixView gate, MatrixView up, MatrixView out) override;

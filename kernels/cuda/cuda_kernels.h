@@ -1,17 +1,11 @@
-// The kernels compiled by nvcc, a file for each family: what CUDA launches for a name. Immutable facts; any thread.
+// What nvcc compiles for each kernel, and how a family's file lists them. Immutable facts; any thread.
 #pragma once
 
-#include <vector>
-
+#include "kernels/cuda/cuda_kernel.h"
 #include "kernels/cuda/cuda_thread.h"
-#include "kernels/gpu/device.h"
 #include "kernels/gpu/kernel_list.h"
 
 namespace quire::gpu {
-
-struct CudaKernel : Kernel {
-  const void* function = nullptr;
-};
 
 template <class K>
 __global__ void __launch_bounds__(K::kThreads) kernel_entry(const __grid_constant__ typename K::Args args) {
@@ -36,10 +30,5 @@ struct CudaKernelTable {
     out.push_back(kernel);
   }
 };
-
-void add_linear_skinny_kernels(std::vector<CudaKernel>& out);
-void add_linear_wide_kernels(std::vector<CudaKernel>& out);
-void add_row_kernels(std::vector<CudaKernel>& out);
-void add_attention_kernels(std::vector<CudaKernel>& out);
 
 }  // namespace quire::gpu

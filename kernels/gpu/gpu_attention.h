@@ -16,10 +16,11 @@ class GpuAttention {
 
   void store(GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v);
   void run(const GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
-           std::int64_t num_heads, float scale, MatrixView out);
+           const AttentionOptions& options, MatrixView out);
 
  private:
-  void plan(const AttentionBatch& batch);
+  void plan(const AttentionBatch& batch, const AttentionOptions& options);
+  const float* slopes(const AttentionOptions& options);
 
   Device& device_;
   StepUploads& uploads_;
@@ -28,6 +29,7 @@ class GpuAttention {
   const Kernel& merge_;
   std::vector<AttendItem> items_;
   std::vector<MergeItem> rows_;
+  std::vector<float> slopes_;
   DeviceMemory partials_;
 };
 

@@ -8,8 +8,10 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/gpu_attention.h"
+#include "kernels/gpu/gpu_graph_ops.h"
 #include "kernels/gpu/gpu_kv.h"
 #include "kernels/gpu/gpu_linear.h"
+#include "kernels/gpu/host_results.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "kernels/gpu/step_uploads.h"
@@ -61,11 +63,17 @@ class GpuBackend final : public Backend {
         gather_(device_->kernel("gather")),
         pool_(options.threads, {}),
         uploads_(*device_),
+        results_(*device_),
         linear_(*device_),
-        attention_(*device_, uploads_) {}
+        attention_(*device_, uploads_),
+        graph_(*device_, uploads_, linear_, attention_) {}
   ~GpuBackend() override;
 
   std::string name() const override { return name_; }
+  bool has(Ability ability) const override {
+    return ability == Ability::kGraph || ability == Ability::kMaskedAttention || ability == Ability::kHeadLinear ||
+           ability == Ability::kExperts;
+  }
 
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return std::make_unique<GpuLinear>(*device_, parts, bias);
@@ -105,12 +113,14 @@ class GpuBackend final : public Backend {
   }
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  std::int64_t num_heads, float scale, MatrixView out) override {
-    QUIRE_CHECK(batch.causal, "attention on the GPU is causal");
-    attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, num_heads, scale, out);
+    const AttentionOptions options{.num_heads = num_heads, .scale = scale, .causal = batch.causal};
+    attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, options, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  GraphOps* graph() override { return &graph_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
+  MatrixView on_host(MatrixView x, HostResult result) override { return results_.copy(x, result); }
   void synchronize() override;
 
  private:
@@ -126,8 +136,10 @@ class GpuBackend final : public Backend {
   std::vector<float> cosines_;
   std::vector<float> sines_;
   StepUploads uploads_;
+  HostResults results_;
   GpuLinearRunner linear_;
   GpuAttention attention_;
+  GpuGraphOps graph_;
 };
 
 // What is enqueued must not outlive the memory that it uses; wait() has thrown its error already.

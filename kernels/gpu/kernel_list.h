@@ -5,6 +5,8 @@
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/attention.h"
 #include "kernels/gpu/kernels/embed.h"
+#include "kernels/gpu/kernels/experts.h"
+#include "kernels/gpu/kernels/graph_rows.h"
 #include "kernels/gpu/kernels/linear_f32.h"
 #include "kernels/gpu/kernels/linear_skinny.h"
 #include "kernels/gpu/kernels/linear_wide.h"
@@ -54,6 +56,9 @@ void visit_rows(const Visit& visit) {
   visit("head_norm", Instance<HeadNorm>());
   visit("rope", Instance<Rope>());
   visit("gather", Instance<Gather>());
+  visit("row_math", Instance<RowMath>());
+  visit("layer_norm", Instance<LayerNorm>());
+  visit("combine_choices", Instance<CombineChoices>());
   visit("copy_bytes", Instance<CopyBytes>());
   visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
   visit("linear_f32 F16", Instance<LinearFloat<DType::kF16>>());

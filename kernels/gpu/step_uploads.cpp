@@ -1,6 +1,7 @@
 #include "kernels/gpu/step_uploads.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace quire::gpu {
 namespace {
@@ -17,6 +18,21 @@ StepUploads::~StepUploads() {
 void StepUploads::reset() {
   for (Chunk& chunk : chunks_)
     chunk.used = 0;
+  sent_.clear();
+}
+
+const std::byte* StepUploads::put_bytes(std::span<const std::byte> values) {
+  const auto found = std::ranges::find_if(sent_, [&](const Sent& sent) {
+    return sent.bytes == values.size() && std::memcmp(sent.place.host, values.data(), values.size()) == 0;
+  });
+  if (found != sent_.end() && !values.empty()) return found->place.device;
+  const Place place = take(values.size());
+  if (values.empty()) return place.device;
+  std::memcpy(place.host, values.data(), values.size());
+  device_.copy_to_device(place.device, place.host, values.size(), Stream::kCompute);
+  if (sent_.size() == kRemembered) sent_.erase(sent_.begin());
+  sent_.push_back({place, values.size()});
+  return place.device;
 }
 
 StepUploads::Place StepUploads::take(std::size_t bytes) {

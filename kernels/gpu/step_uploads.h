@@ -3,7 +3,6 @@
 // was enqueued is done.
 #pragma once
 
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -18,13 +17,10 @@ class StepUploads {
   StepUploads& operator=(const StepUploads&) = delete;
   ~StepUploads();
 
-  // Where the values lie on the device for what is enqueued from here on.
+  // Where the values lie on the device for what is enqueued from here on. What every layer takes is sent once.
   template <class T>
   const T* put(std::span<const T> values) {
-    const Place place = take(values.size_bytes());
-    std::memcpy(place.host, values.data(), values.size_bytes());
-    if (!values.empty()) device_.copy_to_device(place.device, place.host, values.size_bytes(), Stream::kCompute);
-    return reinterpret_cast<const T*>(place.device);
+    return reinterpret_cast<const T*>(put_bytes(std::as_bytes(values)));
   }
   void reset();
 
@@ -33,15 +29,23 @@ class StepUploads {
     std::byte* host;
     std::byte* device;
   };
+  struct Sent {
+    Place place;
+    std::size_t bytes;
+  };
   struct Chunk {
     std::byte* host;
     DeviceMemory device;
     std::size_t used;
   };
+  static constexpr std::size_t kRemembered = 8;
+
+  const std::byte* put_bytes(std::span<const std::byte> values);
   Place take(std::size_t bytes);
 
   Device& device_;
   std::vector<Chunk> chunks_;
+  std::vector<Sent> sent_;  // the last ones since reset()
 };
 
 }  // namespace quire::gpu

@@ -34,7 +34,7 @@ struct InspectArguments {
 void inspect(const InspectArguments& arguments) {
   require_model_path(arguments.path);
   const auto backend = create_backend(arguments.backend);
-  const MachineMemory machine = machine_memory();
+  const MachineMemory machine = device_memory(arguments.backend);
   if (arguments.as_json) {
     return fmt::print("{}",
                       inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine));

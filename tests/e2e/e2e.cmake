@@ -50,6 +50,14 @@ foreach(script ${e2e_tests})
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best;QUIRE_DEFERRED_DEPTH=${depth}")
 endforeach()
 
+# A daemon with an emulated GPU.
+add_executable(quire_on_emulated ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
+set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
+target_link_libraries(quire_on_emulated PRIVATE quire_config quire_server quire_emulated)
+set_property(TEST e2e_gpu e2e_deferred_gpu APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_FILE:quire_on_emulated>")
+# ThreadSanitizer does not follow the emulator's fibres.
+set_tests_properties(e2e_gpu PROPERTIES LABELS e2e)
+
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.
 add_executable(quire_scripted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/agents/scripted_executor_for.cpp)
 set_target_properties(quire_scripted PROPERTIES OUTPUT_NAME quire-scripted)

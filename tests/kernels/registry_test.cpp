@@ -64,6 +64,17 @@ TEST_CASE("options that cannot be honoured are refused by name") {
   CHECK_THAT(error_of(no_threads), Catch::Contains("threads"));
 }
 
+TEST_CASE("without a GPU the device auto is the processor, and cuda or cuda:N say what is missing") {
+  for (const char* name : {"auto", "cpu", "cuda", "cuda:0", "cuda:15"})
+    CHECK(is_device_name(name));
+  for (const char* name : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999999999"})
+    CHECK_FALSE(is_device_name(name));
+  BackendOptions cuda;
+  cuda.device = "cuda:1";
+  CHECK(error_of(cuda) == "backend.device is \"cuda:1\", and this build has no CUDA backend");
+  CHECK_FALSE(own_memory({}));
+}
+
 TEST_CASE("a cgroup's cpu.max gives whole processors") {
   CHECK(parse_cpu_max("200000 100000\n") == 2);
   CHECK(parse_cpu_max("150000 100000\n") == 1);

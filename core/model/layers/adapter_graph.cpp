@@ -36,6 +36,8 @@ void Transformer::add_low_rank(Slot slot, std::span<const LowRank> changes, cons
 }
 
 void Transformer::allow_adapters(std::int64_t max_rank) {
+  if (!backend_.has(Ability::kAdapters))
+    throw StartupError(backend_.name() + " does not compute adapters: set backend.device to cpu");
   widths_[kLowRank] = max_rank;
   widths_[kHeadLowRank] = max_rank;
 }

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/result.h"
 #include "core/model/architectures/kv_groups.h"
+#include "core/model/layers/abilities.h"
 #include "core/model/layers/checkpoint.h"
 #include "core/model/layers/packed_cache.h"
 #include "core/model/layers/transformer.h"
@@ -114,6 +115,7 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                                           const PackedCacheOptions& cache) const {
   const Checkpoint& checkpoint = *checkpoint_;
+  require_abilities(checkpoint.spec, backend);
   std::uint64_t total = 0;
   for_each_matrix(checkpoint.weights, [&](const WeightSource& matrix) { total += source_bytes(matrix); });
   std::uint64_t done = 0;

@@ -76,4 +76,9 @@ MachineMemory machine_memory(const std::filesystem::path& root) {
   }
 }
 
+MachineMemory device_memory(const BackendOptions& options) {
+  if (const auto own = own_memory(options)) return {.available = own->available, .limited_by = own->name};
+  return machine_memory();
+}
+
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include "core/base/result.h"
 #include "core/kv/kv_options.h"
 #include "core/model/layers/loaded_model.h"
+#include "kernels/registry.h"
 
 namespace quire {
 
@@ -22,6 +23,8 @@ struct MachineMemory {
 // memory.high. Throws StartupError where /proc/meminfo cannot be read. `root`: where /proc and /sys are found, for
 // tests.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");
+// The same of what create_backend would make: a GPU's memory where it has its own.
+MachineMemory device_memory(const BackendOptions& options);
 
 // The configured sizes do not fit into memory; the line says how much each takes.
 class MemoryShortage : public StartupError {

@@ -1,10 +1,10 @@
-// Causal paged attention by f32 multiply-adds: attend computes one row of one K/V head over one partition of 256 tokens
-// by absolute position, merge adds a row's partitions up in order. Softmax is to base 2. The order of every sum is that
-// of the CPU level avx512, so that both give the same bits.
-// Invariant: what lies behind the tokens that a row sees may be anything and reaches no result.
+// Paged attention by f32 multiply-adds: attend computes one row of one K/V head over one partition of 256 tokens by
+// absolute position, merge adds a row's partitions up in order. Softmax is to base 2. The order of every sum is that
+// of the CPU level avx512, so that both give the same bits, but where V lies in K.
+// Invariant: what lies beside the tokens that a row sees may be anything and reaches no result.
 #pragma once
 
-#include "kernels/gpu/kernels/elementary.h"
+#include "kernels/gpu/kernels/graph_rows.h"
 #include "kernels/gpu/kernels/kv_cache.h"
 
 namespace quire::gpu {
@@ -16,7 +16,9 @@ struct AttendItem {
   std::int32_t row;
   std::int32_t first_block;  // of the sequence, in the block tables
   std::int32_t partition;
-  std::int32_t seen;  // tokens of the context that the row sees
+  std::int32_t begin;  // the row sees tokens [begin, end) of the context
+  std::int32_t end;
+  std::int32_t position;  // of the row
 };
 
 // Of one row: its partitions are items [first_item, first_item + count).
@@ -34,14 +36,21 @@ struct AttentionArgs {
   std::int64_t q_stride = 0;
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;
+  std::int64_t value_dim = 0;
+  bool value_in_key = false;  // V is the first value_dim elements of K
   float scale = 1.0f;
-  float* partials = nullptr;  // [item][head]: maximum, sum, weighted [value_dim]
+  float softcap = 0.0f;           // 0: none
+  const float* slopes = nullptr;  // [num_heads] what a score loses with each token of distance; null: nothing
+  const float* sinks = nullptr;   // [num_heads] one more score, without a value; null: none
+  float* partials = nullptr;      // [item][head]: maximum, sum, weighted [value_dim]
   float* out = nullptr;
   std::int64_t out_stride = 0;
 };
 
+inline constexpr float kToBase2 = 1.44269504f;
+
 QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
-  return args.partials + (item * args.num_heads + head) * (args.kv.value_dim + 2);
+  return args.partials + (item * args.num_heads + head) * (args.value_dim + 2);
 }
 
 // Grid: x items, y K/V heads.
@@ -74,11 +83,22 @@ struct Attend {
     float sum = 0.0f;
     for (std::int64_t d = 0; d < kv.key_dim; ++d)
       sum = __builtin_fmaf(kv_value<kType>(t, key, d), query[d], sum);
-    float factor = args.scale * 1.44269504f;  // to base 2
+    float factor = args.scale * kToBase2;
     if constexpr (kType == KvType::kI8) {
       factor = factor * reinterpret_cast<const float*>(keys + kv.block_size * kv.key_dim)[inside];
     }
     return sum * factor;
+  }
+
+  static QUIRE_DEVICE float capped(const Args& args, const AttendItem& item, std::int64_t head, std::int64_t token,
+                                   float score) {
+    if (args.softcap > 0.0f) {
+      const float cap = args.softcap * kToBase2;
+      score = tanh_of(score / cap) * cap;
+    }
+    if (args.slopes == nullptr || args.slopes[head] == 0.0f) return score;
+    const std::int64_t distance = token < item.position ? item.position - token : token - item.position;
+    return score - args.slopes[head] * kToBase2 * static_cast<float>(distance);
   }
 
   template <class Thread>
@@ -97,10 +117,10 @@ struct Attend {
 
   // Sixteen chains over the tokens, then a tree of them: in the first warp.
   template <class Thread>
-  static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int count) {
+  static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int from, int count) {
     float sum = 0.0f;
     for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains)
-      sum = sum + shared.scores[i];
+      sum = i < from ? sum : sum + shared.scores[i];
     for (int distance = kChains / 2; distance > 0; distance /= 2)
       sum = sum + t.shuffle_xor(sum, distance);
     return sum;
@@ -109,17 +129,20 @@ struct Attend {
   // Element d of the values that the scores weigh.
   template <class Thread>
   static QUIRE_DEVICE float weigh(Thread& t, const Args& args, const AttendItem& item, const Shared& shared,
-                                  std::int64_t begin, int count, std::int64_t d) {
+                                  std::int64_t begin, int from, int count, std::int64_t d) {
     const KvLayerView& kv = args.kv;
+    const std::int64_t offset =
+        args.value_in_key ? t.block_y() * kv.key_bytes : kv.value_offset + t.block_y() * kv.value_bytes;
+    const std::int64_t dim = args.value_in_key ? kv.key_dim : kv.value_dim;
     float sum = 0.0f;
-    for (int i = 0; i < count; ++i) {
+    for (int i = from; i < count; ++i) {
       const std::int64_t inside = (begin + i) % kv.block_size;
-      const std::byte* values = block_of(args, item, begin + i) + kv.value_offset + t.block_y() * kv.value_bytes;
+      const std::byte* values = block_of(args, item, begin + i) + offset;
       float weight = shared.scores[i];
       if constexpr (kType == KvType::kI8) {
-        weight = weight * reinterpret_cast<const float*>(values + kv.block_size * kv.value_dim)[inside];
+        weight = weight * reinterpret_cast<const float*>(values + kv.block_size * dim)[inside];
       }
-      sum = __builtin_fmaf(weight, kv_value<kType>(t, values + inside * kv.value_dim * kBytes, d), sum);
+      sum = __builtin_fmaf(weight, kv_value<kType>(t, values + inside * dim * kBytes, d), sum);
     }
     return sum;
   }
@@ -129,29 +152,30 @@ struct Attend {
     auto& shared = *reinterpret_cast<Shared*>(t.shared());
     const AttendItem item = args.items[t.block_x()];
     const std::int64_t begin = std::int64_t{item.partition} * kPartitionTokens;
-    const int count = static_cast<int>(item.seen - begin < kPartitionTokens ? item.seen - begin : kPartitionTokens);
+    const int from = item.begin > begin ? static_cast<int>(item.begin - begin) : 0;
+    const int count = static_cast<int>(item.end - begin < kPartitionTokens ? item.end - begin : kPartitionTokens);
     const std::int64_t group = args.num_heads / args.num_kv_heads;
     for (std::int64_t head = t.block_y() * group; head < (t.block_y() + 1) * group; ++head) {
       const float* query = args.q + item.row * args.q_stride + head * args.kv.key_dim;
       float mine = -__builtin_inff();
-      for (int i = t.index(); i < count; i += kThreads) {
-        shared.scores[i] = score(t, args, item, query, begin + i);
+      for (int i = from + t.index(); i < count; i += kThreads) {
+        shared.scores[i] = capped(args, item, head, begin + i, score(t, args, item, query, begin + i));
         mine = mine > shared.scores[i] ? mine : shared.scores[i];
       }
       const float maximum = largest(t, shared, mine);
-      for (int i = t.index(); i < count; i += kThreads)
+      for (int i = from + t.index(); i < count; i += kThreads)
         shared.scores[i] = exp2_of(shared.scores[i] - maximum);
       t.sync_block();
       float* partial = partial_of(args, t.block_x(), head);
       if (t.warp() == 0) {
-        const float sum = sum_of_scores(t, shared, count);
+        const float sum = sum_of_scores(t, shared, from, count);
         if (t.lane() == 0) {
           partial[0] = maximum;
           partial[1] = sum;
         }
       }
-      for (std::int64_t d = t.index(); d < args.kv.value_dim; d += kThreads)
-        partial[2 + d] = weigh(t, args, item, shared, begin, count, d);
+      for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads)
+        partial[2 + d] = weigh(t, args, item, shared, begin, from, count, d);
       t.sync_block();  // the next head's scores come to where these are
     }
   }
@@ -169,13 +193,14 @@ struct MergePartitions {
     const std::int64_t head = t.block_y() * (kThreads / kWarpLanes) + t.warp();
     if (head >= args.num_heads) return;  // the whole warp
     const MergeItem item = args.rows[row];
-    const std::int64_t dim = args.kv.value_dim;
+    const std::int64_t dim = args.value_dim;
+    const bool has_sink = args.sinks != nullptr;
     for (std::int64_t d = t.lane(); d < dim; d += kWarpLanes) {
       const float* first = partial_of(args, item.first_item, head);
-      float maximum = first[0];
-      float sum = first[1];
-      float weighted = first[2 + d];
-      for (std::int32_t i = 1; i < item.count; ++i) {
+      float maximum = has_sink ? args.sinks[head] * kToBase2 : first[0];
+      float sum = has_sink ? 1.0f : first[1];
+      float weighted = has_sink ? 0.0f : first[2 + d];
+      for (std::int32_t i = has_sink ? 0 : 1; i < item.count; ++i) {
         const float* part = partial_of(args, item.first_item + i, head);
         const float larger = maximum > part[0] ? maximum : part[0];
         const float keep = exp2_of(maximum - larger);

@@ -1,0 +1,21 @@
+// What a query sees of its sequence's context, and how heads weigh distance: the same on every backend. Any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/graph_ops.h"
+
+namespace quire {
+
+struct TokenRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Of the query at `position` of a context of so many tokens.
+TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
+
+// Slopes of heads fall by equal factors (arXiv 2108.12409).
+float alibi_slope(float largest_exponent, std::int64_t head, std::int64_t num_heads);
+
+}  // namespace quire

@@ -1,0 +1,211 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace quire::gpu {
+namespace {
+
+constexpr int kSharedWithoutAsking = 48 << 10;
+
+std::string text_of(cudaError_t error) {
+  return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
+}
+
+}  // namespace
+
+GpuFacts read_facts(int number) {
+  GpuFacts facts{.needed_version = CUDART_VERSION, .number = number};
+  if (cudaDriverGetVersion(&facts.driver_version) != cudaSuccess) facts.driver_version = 0;
+  cudaError_t error = cudaGetDeviceCount(&facts.num_gpus);
+  if (error != cudaSuccess) {
+    facts.num_gpus = 0;
+    if (error != cudaErrorNoDevice) facts.error = text_of(error);
+    return facts;
+  }
+  if (number >= facts.num_gpus) return facts;
+  cudaDeviceProp properties{};
+  error = cudaGetDeviceProperties(&properties, number);
+  if (error == cudaSuccess) {
+    facts.name = properties.name;
+    facts.capability = 10 * properties.major + properties.minor;
+    error = cudaSetDevice(number);
+  }
+  if (error != cudaSuccess) facts.error = text_of(error);
+  cudaGetLastError();  // what is reported here is not reported again
+  return facts;
+}
+
+CudaDevice::CudaDevice(int number) : number_(number) {
+  const GpuFacts facts = read_facts(number);
+  if (const std::string reason = why_not(facts); !reason.empty()) throw DeviceError(reason);
+  name_ = gpu_label(facts);
+  add_row_kernels(kernels_);
+  add_attention_kernels(kernels_);
+  add_linear_skinny_kernels(kernels_);
+  add_linear_wide_kernels(kernels_);
+  for (const CudaKernel& kernel : kernels_)
+    by_name_.emplace(kernel.name, &kernel);
+  for (cudaStream_t& each : streams_)
+    note(cudaStreamCreateWithFlags(&each, cudaStreamNonBlocking), "making a stream");
+  prepare_kernels();
+  throw_error();
+}
+
+// A kernel that the GPU cannot run (a build without code for it) is found here, not in a step.
+void CudaDevice::prepare_kernels() {
+  for (const CudaKernel& kernel : kernels_) {
+    cudaFuncAttributes attributes{};
+    note(cudaFuncGetAttributes(&attributes, kernel.function), "loading the kernel " + kernel.name);
+    if (kernel.shared_bytes > kSharedWithoutAsking)
+      note(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes),
+           "loading the kernel " + kernel.name);
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  enter();
+  for (const cudaEvent_t each : events_)
+    cudaEventDestroy(each);
+  for (const cudaStream_t each : streams_) {
+    if (each != nullptr) cudaStreamDestroy(each);
+  }
+}
+
+void CudaDevice::enter() const {
+  thread_local int chosen = -1;
+  if (std::exchange(chosen, number_) != number_) cudaSetDevice(number_);
+}
+
+// The first error is the cause of those after it.
+void CudaDevice::note(cudaError_t error, std::string_view during) {
+  if (error == cudaSuccess) return;
+  if (error_.empty()) error_ = name_ + " failed in " + std::string(during) + ": " + text_of(error);
+  cudaGetLastError();
+}
+
+void CudaDevice::throw_error() const {
+  if (!error_.empty()) throw DeviceError(error_);
+}
+
+std::size_t CudaDevice::free_memory() const {
+  enter();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+std::size_t CudaDevice::total_memory() const {
+  enter();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? total : 0;
+}
+
+std::byte* CudaDevice::allocate(std::size_t bytes, std::string_view what) {
+  enter();
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaSuccess) return static_cast<std::byte*>(memory);
+  cudaGetLastError();
+  throw DeviceError(name_ + " has no " + std::to_string(bytes) + " bytes for " + std::string(what) + ", " +
+                    std::to_string(free_memory()) + " are free: " + text_of(error));
+}
+
+void CudaDevice::free(std::byte* memory) {
+  enter();
+  note(cudaFree(memory), "freeing memory");
+}
+
+std::byte* CudaDevice::allocate_host(std::size_t bytes) {
+  enter();
+  void* memory = nullptr;
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+  if (error == cudaSuccess) return static_cast<std::byte*>(memory);
+  cudaGetLastError();
+  throw DeviceError("the machine has no " + std::to_string(bytes) + " bytes of pinned memory for " + name_ + ": " +
+                    text_of(error));
+}
+
+void CudaDevice::free_host(std::byte* memory) {
+  enter();
+  note(cudaFreeHost(memory), "freeing pinned memory");
+}
+
+void CudaDevice::copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream which) {
+  enter();
+  note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream(which)), "a copy to the GPU");
+}
+
+void CudaDevice::copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, Stream which) {
+  enter();
+  note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream(which)), "a copy from the GPU");
+}
+
+void CudaDevice::fill(std::byte* to, std::byte value, std::size_t bytes, Stream which) {
+  enter();
+  note(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream(which)), "filling memory");
+}
+
+const Kernel& CudaDevice::kernel(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  QUIRE_CHECK(found != by_name_.end(), "no kernel of that name");
+  return *found->second;
+}
+
+void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream which) {
+  QUIRE_CHECK(args_bytes == kernel.args_bytes, "arguments of another kernel");
+  QUIRE_CHECK(grid.x >= 1 && grid.x < (std::int64_t{1} << 31) && grid.y >= 1 && grid.y < 65536, "grid out of range");
+  enter();
+  void* arguments[] = {const_cast<void*>(args)};
+  const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+  note(cudaLaunchKernel(static_cast<const CudaKernel&>(kernel).function, blocks,
+                        dim3(static_cast<unsigned>(kernel.threads)), arguments,
+                        static_cast<std::size_t>(kernel.shared_bytes), stream(which)),
+       "launching " + kernel.name);
+}
+
+Event CudaDevice::create_event() {
+  enter();
+  cudaEvent_t made = nullptr;
+  note(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+  events_.push_back(made);
+  return static_cast<Event>(events_.size()) - 1;
+}
+
+void CudaDevice::record(Event which, Stream on) {
+  enter();
+  note(cudaEventRecord(event(which), stream(on)), "recording an event");
+}
+
+void CudaDevice::wait(Stream on, Event which) {
+  enter();
+  note(cudaStreamWaitEvent(stream(on), event(which), 0), "waiting for an event");
+}
+
+bool CudaDevice::done(Event which) {
+  enter();
+  const cudaError_t error = cudaEventQuery(event(which));
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  note(error, "what was enqueued");
+  return true;
+}
+
+void CudaDevice::synchronize(Event which) {
+  enter();
+  note(cudaEventSynchronize(event(which)), "what was enqueued");
+  throw_error();
+}
+
+void CudaDevice::synchronize() {
+  enter();
+  for (const cudaStream_t each : streams_)
+    note(cudaStreamSynchronize(each), "what was enqueued");
+  throw_error();
+}
+
+}  // namespace quire::gpu

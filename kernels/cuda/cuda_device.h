@@ -1,0 +1,65 @@
+// CudaDevice: a Device over the CUDA runtime, which is linked statically. One thread at a time; each thread that comes
+// chooses the GPU for itself. Invariant: the first error that the runtime reports stays, and is thrown by every
+// synchronize() from then on.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cuda_kernel.h"
+#include "kernels/gpu/gpu_facts.h"
+
+namespace quire::gpu {
+
+// Of GPU `number`; needs no driver.
+GpuFacts read_facts(int number);
+
+class CudaDevice final : public Device {
+ public:
+  // Throws DeviceError where the GPU cannot be used.
+  explicit CudaDevice(int number);
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override;
+
+  std::string name() const override { return name_; }
+  std::size_t total_memory() const override;
+  std::size_t free_memory() const override;
+  std::byte* allocate(std::size_t bytes, std::string_view what) override;
+  void free(std::byte* memory) override;
+  std::byte* allocate_host(std::size_t bytes) override;
+  void free_host(std::byte* memory) override;
+  void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
+  void copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
+  void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) override;
+  const Kernel& kernel(std::string_view name) const override;
+  void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
+  Event create_event() override;
+  void record(Event event, Stream stream) override;
+  void wait(Stream stream, Event event) override;
+  bool done(Event event) override;
+  void synchronize(Event event) override;
+  void synchronize() override;
+
+ private:
+  void enter() const;
+  void prepare_kernels();
+  void note(cudaError_t error, std::string_view during);
+  void throw_error() const;
+  cudaStream_t stream(Stream which) const { return streams_.at(static_cast<std::size_t>(which)); }
+  cudaEvent_t event(Event which) const { return events_.at(static_cast<std::size_t>(which)); }
+
+  int number_;
+  std::string name_;
+  std::vector<CudaKernel> kernels_;
+  std::map<std::string, const CudaKernel*, std::less<>> by_name_;
+  std::array<cudaStream_t, kNumStreams> streams_{};
+  std::vector<cudaEvent_t> events_;
+  std::string error_;
+};
+
+}  // namespace quire::gpu

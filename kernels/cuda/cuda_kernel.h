@@ -1,0 +1,20 @@
+// The kernels compiled by nvcc, as the runtime launches them: lists that the device is made with. Read by g++ too.
+// Immutable facts; any thread.
+#pragma once
+
+#include <vector>
+
+#include "kernels/gpu/device.h"
+
+namespace quire::gpu {
+
+struct CudaKernel : Kernel {
+  const void* function = nullptr;
+};
+
+void add_linear_skinny_kernels(std::vector<CudaKernel>& out);
+void add_linear_wide_kernels(std::vector<CudaKernel>& out);
+void add_row_kernels(std::vector<CudaKernel>& out);
+void add_attention_kernels(std::vector<CudaKernel>& out);
+
+}  // namespace quire::gpu

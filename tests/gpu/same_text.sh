@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# same_text.sh QUIRE [MODEL]: greedy texts on the GPU equal those on the processor, one after the other and all at once.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+quire=$1
+model=${2:-deploy/demo-model/quire-demo.gguf}
+work=$(mktemp -d)
+pid=
+trap '[[ -z $pid ]] || kill "$pid"; rm -rf "$work"' EXIT
+
+ask() { # ask FILE PROMPT
+  curl -sS --max-time 60 "$url/v1/completions" -H 'Content-Type: application/json' \
+    -d "{\"prompt\": \"$2\", \"max_tokens\": 48, \"temperature\": 0, \"ignore_eos\": true}" |
+    python3 -c 'import json, sys; print(repr(json.load(sys.stdin)["choices"][0]["text"]))' > "$1"
+}
+
+# all FOLDER alone|together: sixteen prompts.
+all() {
+  mkdir -p "$work/$1"
+  local prompt="Once upon a time" i
+  for i in {1..16}; do
+    prompt+=" the river was cold and the boat was small"
+    if [[ $2 == together ]]; then ask "$work/$1/$i" "$prompt" & else ask "$work/$1/$i" "$prompt"; fi
+  done
+  [[ $2 == alone ]] || wait $(jobs -p | grep -v "^$pid$")
+}
+
+serve() {
+  "$quire" serve "$model" --port 0 --max-model-len 2048 "$@" 2> "$work/log" &
+  pid=$!
+  if ! grep -qm1 " is ready after " <(tail -n +1 -f --pid="$pid" "$work/log"); then
+    cat "$work/log"
+    exit 1
+  fi
+  url=http://127.0.0.1:$(sed -n 's/.*listening on .*:\([0-9]*\).*/\1/p' "$work/log" | head -1)
+}
+
+stop() {
+  kill "$pid"
+  wait "$pid" || true
+  pid=
+}
+
+serve --device cpu --isa scalar
+all processor alone
+stop
+serve --device cuda
+all alone alone
+all together together
+stop
+cat "$work/alone/1"
+diff -r "$work/alone" "$work/together" && echo "on the GPU: the same texts alone and together"
+if diff -r "$work/processor" "$work/alone"; then echo "the same texts on the GPU and on the processor"; else exit 1; fi

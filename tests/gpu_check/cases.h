@@ -1,0 +1,20 @@
+// Operations of the GPU backend on random data of fixed seeds, whose results two devices must agree on to the bit.
+// Immutable after construction; each case runs on a backend of its own thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace quire::test {
+
+struct DeviceCase {
+  std::string name;
+  std::function<std::vector<float>(Backend&)> run;
+};
+
+std::vector<DeviceCase> device_cases();
+
+}  // namespace quire::test

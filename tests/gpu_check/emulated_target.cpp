@@ -1,0 +1,11 @@
+// Another order of threads, blocks and streams than the one that it is compared with.
+#include "kernels/emulated/emulated_device.h"
+#include "tests/gpu_check/target.h"
+
+namespace quire::test {
+
+std::unique_ptr<gpu::Device> target_device() {
+  return std::make_unique<gpu::EmulatedDevice>(gpu::EmulatedDeviceOptions{.seed = 5});
+}
+
+}  // namespace quire::test

@@ -1,0 +1,13 @@
+// The device that is checked against the emulator: of two definitions, the program is linked with one. One thread.
+#pragma once
+
+#include <memory>
+
+#include "kernels/gpu/device.h"
+
+namespace quire::test {
+
+// Throws DeviceError, one line, where there is none.
+std::unique_ptr<gpu::Device> target_device();
+
+}  // namespace quire::test
