@@ -266,10 +266,13 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "prompt_lookup: draft what followed the last tokens where they stood before. Not on GPUs",
+           "prompt_lookup: draft what followed the last tokens where they stood before; mtp: by the block of a qwen35 "
+           "GGUF file that predicts further tokens. Not on GPUs",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
-          {{"none", SpeculationMethod::kNone}, {"prompt_lookup", SpeculationMethod::kPromptLookup}}),
+          {{"none", SpeculationMethod::kNone},
+           {"prompt_lookup", SpeculationMethod::kPromptLookup},
+           {"mtp", SpeculationMethod::kNextTokens}}),
       types::integer<std::int32_t>(
           {"speculation.max_tokens", "Drafts of a sequence in a step; fewer where they are wrong or cost too much"},
           [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; }, {1, kMostDraftsOfSequence}),

@@ -52,13 +52,23 @@ std::string version_of(const std::filesystem::path& path) {
   return version;
 }
 
+bool wants_next_tokens(const HostedModelSpec& spec) {
+  return spec.engine.speculation.method == SpeculationMethod::kNextTokens;
+}
+
 // A model's files, mapped and checked, and the backend that will compute it.
 class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
       : spec_(spec),
-        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len)),
-        backend_(create_backend(backend)) {}
+        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len, wants_next_tokens(spec))),
+        backend_(create_backend(backend)) {
+    const ModelInfo& info = loaded_->info();
+    if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
+      throw StartupError(spec.model.path.string() +
+                         ": has no block that predicts further tokens, which speculation.method: mtp drafts with; take "
+                         "prompt_lookup or none");
+  }
 
   MemoryNeeds needs() const override {
     const SchedulerOptions& scheduler = spec_.engine.scheduler;

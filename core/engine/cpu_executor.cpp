@@ -1,6 +1,7 @@
 #include "core/engine/cpu_executor.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -13,6 +14,29 @@ namespace {
 
 std::span<float> row_of(const MatrixView& matrix, std::int64_t row) {
   return {matrix.data + row * matrix.stride, static_cast<std::size_t>(matrix.cols)};
+}
+
+constexpr float kLikelyLead = 1.5F;  // of the best logit over the second, of a draft that is likely
+
+// Whether the row's best token stands out.
+bool has_clear_best(std::span<const float> logits) {
+  float best = -std::numeric_limits<float>::infinity();
+  float second = best;
+  for (const float logit : logits) {
+    if (logit <= second) continue;
+    second = std::min(best, logit);
+    best = std::max(best, logit);
+  }
+  return best - second >= kLikelyLead;
+}
+
+SampleRow row_for(const DrawRow& draw, std::span<float> logits, bool is_shared) {
+  return {.logits = logits,
+          .is_shared = is_shared,
+          .state = draw.state,
+          .tokens = draw.tokens,
+          .num_prompt_tokens = draw.num_prompt_tokens,
+          .mask = draw.mask};
 }
 
 constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
@@ -35,13 +59,15 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStora
   output_.tokens.reserve(max_draws);
   output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));
   rows_.reserve(max_draws);
+  drafted_.reserve(static_cast<std::size_t>(limits.max_sequences));
 }
 
 // Moves and copies take no memory on the host: what else is thrown than a device's error comes after them.
 Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
-  failure_ = nullptr;
+  failure_ = std::exchange(draft_failure_, nullptr);
   output_.clear();
   computed_ = {};
+  if (failure_ != nullptr) return *this;
   try {
     output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get(), window_storage_.get());
     for (const BlockCopy& copy : plan.transfers.copies) {
@@ -90,6 +116,27 @@ void CpuExecutor::draw(const DrawBatch& batch) {
   sample(batch.draws);
 }
 
+DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRow> draws) {
+  drafted_.clear();
+  rows_.clear();
+  try {
+    const MatrixView logits = model_.draft(arrays, *storage_);
+    backend_.synchronize();
+    for (const DrawRow& draw : draws) {
+      const std::span<float> row = row_of(logits, draw.logit_row);
+      drafted_.push_back({.token = std::nullopt, .is_likely = has_clear_best(row)});
+      rows_.push_back(row_for(draw, row, false));
+    }
+  } catch (const DeviceError&) {
+    draft_failure_ = std::current_exception();
+    return {};
+  }
+  sampler_.sample(rows_);
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    drafted_[i].token = rows_[i].drawn.token;
+  return {.tokens = drafted_};
+}
+
 // Before drawing overwrites the logits.
 void CpuExecutor::score(std::span<const ScoreRow> scores) {
   try {
@@ -116,12 +163,7 @@ void CpuExecutor::sample(std::span<const DrawRow> draws) {
     const DrawRow& draw = draws[i];
     const bool is_shared = (i > 0 && draws[i - 1].logit_row == draw.logit_row) ||
                            (i + 1 < draws.size() && draws[i + 1].logit_row == draw.logit_row);
-    rows_.push_back({.logits = row_of(computed_.logits, draw.logit_row),
-                     .is_shared = is_shared,
-                     .state = draw.state,
-                     .tokens = draw.tokens,
-                     .num_prompt_tokens = draw.num_prompt_tokens,
-                     .mask = draw.mask});
+    rows_.push_back(row_for(draw, row_of(computed_.logits, draw.logit_row), is_shared));
   }
   sampler_.sample(rows_);
   output_.tokens.resize(draws.size());

@@ -25,6 +25,7 @@ class CpuExecutor final : public Executor, private Ticket {
 
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override;
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
   KvStorage* window_storage() override { return window_storage_.get(); }
@@ -48,6 +49,8 @@ class CpuExecutor final : public Executor, private Ticket {
   StepOutput output_;
   std::vector<SampleRow> rows_;
   std::exception_ptr failure_;  // of the device, for wait() to report
+  std::vector<DraftedToken> drafted_;
+  std::exception_ptr draft_failure_;  // for the next step's wait()
 };
 
 // As executor_for().

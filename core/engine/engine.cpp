@@ -85,7 +85,12 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                       executor_->storage().block_bytes(), extra_bytes(*executor_)),
           num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
-      steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)} {
+      steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)},
+      draft_input_(kv_.block_size(), options.scheduler.max_num_seqs,
+                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())) {
+  for (auto* generations : {&drafted_, &in_round_})
+    generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
+  draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
   kv_.set_retained_share(options.kv_cache.retained_share);
   const KvCacheOptions& tiers = options.kv_cache;
   if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);

@@ -24,8 +24,13 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   if (request.sampling.follows_draws()) return;  // rows of one step are drawn side by side
   Drafting& drafting = generation.drafting;
   drafting.max_tokens = std::clamp(speculation.max_tokens, 0, kMostDraftsOfSequence);
-  drafting.drafter = options_.make_drafter ? options_.make_drafter(request, generation.choice)
-                                           : std::make_unique<PromptLookup>(generation.most_tokens());
+  if (options_.make_drafter) {
+    drafting.drafter = options_.make_drafter(request, generation.choice);
+  } else if (speculation.method == SpeculationMethod::kNextTokens) {
+    drafting.in_rounds = executor_->model().has_next_tokens();
+  } else {
+    drafting.drafter = std::make_unique<PromptLookup>(generation.most_tokens());
+  }
   generation.drafts.reserve(kMostDraftsOfSequence);
   drafting.proposed.reserve(kMostDraftsOfSequence);
 }
@@ -33,8 +38,9 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
 // False where there are none.
 bool Engine::Impl::propose_drafts() {
   std::int64_t read_budget = kReadInStep;
-  bool has_drafts = false;
+  bool has_drafts = propose_in_rounds();
   for (Sequence* sequence : scheduler_.running()) {
+    if (Generation::of(*sequence).drafting.in_rounds) continue;
     // What a wrong draft makes a recurrent model compute again settles first, lest it grows.
     if (executor_->states() != nullptr && sequence->num_remaining() > 1) {
       sequence->drafts.clear();
@@ -140,7 +146,7 @@ void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
 
 // The token after the last known one, and one after each draft that was right; what the grammar forces in between is
 // there by then.
-void Engine::Impl::take_draws(const StepPart& part, StepOutput& output) {
+void Engine::Impl::take_draws(const Step& step, const StepPart& part, StepOutput& output) {
   Generation& generation = *part.generation;
   std::size_t draw = *part.draw;
   const std::size_t end = draw + part.num_draws;
@@ -149,6 +155,7 @@ void Engine::Impl::take_draws(const StepPart& part, StepOutput& output) {
     if (generation.num_tokens() != part.end + i) break;
     generation.take(output.tokens[draw++], end_of_generation_);
   }
+  note_hidden_row(step, part);
   // A grammar that gave up on its text may have forced less than its drafts had.
   const std::int64_t most_computed = generation.num_tokens() - (generation.finish ? 0 : 1);
   if (part.num_drafts > 0) generation.num_computed = std::min(generation.num_computed, most_computed);

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/draft/draft_price.h"
+#include "core/engine/draft_input.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
@@ -109,7 +111,8 @@ class Engine::Impl {
   bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
   void commit(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
   bool fork(Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
-  void commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  void commit_part(const Step& step, StepPart& part, std::int64_t num_computed, StepOutput& output)
+      QUIRE_REQUIRES(kEngineThread);
   void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
   void finish_entries(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
   void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
@@ -130,7 +133,13 @@ class Engine::Impl {
   std::int64_t num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const
       QUIRE_REQUIRES(kEngineThread);
   void note_verified(const StepPart& part, std::int64_t num_rows) QUIRE_REQUIRES(kEngineThread);
-  void take_draws(const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  void take_draws(const Step& step, const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+
+  // engine_rounds.cpp
+  bool propose_in_rounds() QUIRE_REQUIRES(kEngineThread);
+  void begin_rounds() QUIRE_REQUIRES(kEngineThread);
+  bool draft_round(bool is_first) QUIRE_REQUIRES(kEngineThread);
+  void note_hidden_row(const Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
@@ -158,6 +167,14 @@ class Engine::Impl {
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
   std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
   std::deque<SlotOrder> waiting_orders_ QUIRE_GUARDED_BY(kEngineThread);
+
+  // Of rounds of drafting.
+  DraftInput draft_input_ QUIRE_GUARDED_BY(kEngineThread);
+  DraftPrice draft_price_ QUIRE_GUARDED_BY(kEngineThread);
+  std::vector<Generation*> drafted_ QUIRE_GUARDED_BY(kEngineThread);
+  std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // of them, those that go on
+  std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
+  std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   StepMeter meter_ QUIRE_GUARDED_BY(kEngineThread);

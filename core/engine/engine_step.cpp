@@ -92,6 +92,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
 // False where the host could not: there is no such step, and its requests have ended with that error.
 bool Engine::Impl::submit(Step& step) {
   meter_.note_submitted(step.record);
+  ++num_passes_;
   step.input.clear();
   step.parts.clear();
   for (const StepEntry& entry : step.plan.entries) {
@@ -282,14 +283,14 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
     const std::int32_t num_before = generation.num_generated;
-    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(part, num_computed, output); });
+    guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { commit_part(step, part, num_computed, output); });
     stats_.generation_tokens += static_cast<std::uint64_t>(generation.num_generated - num_before);
     part.has_news = part.has_news || generation.finish.has_value();
   }
   meter_.count(stats_, num_tokens);
 }
 
-void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOutput& output) {
+void Engine::Impl::commit_part(const Step& step, StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
   if (generation.request->reports_progress) part.has_news = generation.note_progress(part.begin, num_computed);
@@ -315,7 +316,7 @@ void Engine::Impl::commit_part(StepPart& part, std::int64_t num_computed, StepOu
   }
   if (!part.is_complete || generation.finish) return;
   if (part.draw) {
-    take_draws(part, output);
+    take_draws(step, part, output);
     part.has_news = true;
   } else if (part.is_last && !generation.draws()) {
     generation.finish_prompt();

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -56,12 +57,30 @@ class Ticket {
   virtual StepOutput& wait() QUIRE_REQUIRES(kEngineThread) = 0;
 };
 
+// What a round of drafting yields for one sequence.
+struct DraftedToken {
+  std::optional<TokenId> token{};  // absent: nothing is allowed
+  bool is_likely = false;          // in the drafter's own judgement
+};
+
+struct DraftOutput {
+  std::span<const DraftedToken> tokens{};
+  double seconds = 0.0;  // that the device says it took; 0: as long as the call
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::int64_t depth() const = 0;  // steps that may be in flight at once: 1 or 2
   // The ticket is valid until the next but one step is submitted.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
+
+  // One round of drafting between two steps, where model().has_next_tokens(): draws one token for each of the arrays'
+  // sequences, in their order. Valid until the next call. Empty where the device failed, which the next ticket reports.
+  virtual DraftOutput draft(const DraftArrays& /*arrays*/, std::span<const DrawRow> /*draws*/)
+      QUIRE_REQUIRES(kEngineThread) {
+    return {};
+  }
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;

@@ -28,12 +28,19 @@ struct LiveRequest;
 
 // What a generation remembers of its drafts; all of it keeps its memory from step to step.
 struct Drafting {
-  std::unique_ptr<Drafter> drafter;  // null: it is not drafted
+  std::unique_ptr<Drafter> drafter;  // null: it is not drafted, or in rounds
+  bool in_rounds = false;            // by the model, for all sequences at once
   std::int32_t max_tokens = 0;       // in one step
   std::array<DraftRecord, kNumDraftStrengths> records{DraftRecord(0.4), DraftRecord(0.8)};
   DraftStrength strength = DraftStrength::kWeak;  // of the drafts at hand
   std::uint32_t forced = 0;                       // bit i: the grammar forces draft i after those before it
   std::vector<TokenId> proposed;
+
+  // Of rounds: where the hidden state before the last token is, among the rows of the pass of that number or, within a
+  // step, of the round before.
+  std::int32_t hidden_row = -1;
+  std::uint64_t pass = 0;
+  std::size_t most_proposed = 0;
 
   // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
   std::unique_ptr<GrammarState> grammar;
@@ -59,6 +66,13 @@ struct Generation : Sequence {
   // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where
   // drafting does not pay now. read_budget: of Drafter::propose(). What goes wrong only ends drafting.
   void propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation);
+  // The same in rounds. begin_round() is whether it takes part in them, with at most so many drafts; each round
+  // proposes one token, add_proposed() is whether it takes part in the next one.
+  bool begin_rounds();
+  bool add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation);
+  void end_rounds(std::span<const TokenId> end_of_generation);
+  // How likely all that is proposed is right, and the next draft too.
+  double reach() const;
   // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the
   // next draft (false: it cannot), and fills the mask of the token after the first `num_tokens`.
   void begin_lookahead();
@@ -111,6 +125,8 @@ struct Generation : Sequence {
   bool is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const;
   bool forbids(TokenId token) const;
   bool can_draft() const;
+  bool has_due_record() const;
+  std::int64_t most_drafts() const;
   bool draws_forced() const { return request->sampling.num_logprobs.has_value(); }
   void keep_allowed_drafts(std::size_t most, std::span<const TokenId> end_of_generation);
   bool keep_draft(TokenId token, std::span<const TokenId> end_of_generation);

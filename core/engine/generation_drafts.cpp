@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "core/engine/generation.h"
@@ -26,15 +27,61 @@ bool Generation::can_draft() const {
          live->num_unforked == 0;
 }
 
+bool Generation::has_due_record() const {
+  return std::ranges::any_of(drafting.records, [&](const DraftRecord& record) { return record.is_due(num_tokens()); });
+}
+
+// The draw after the last draft is a token, too.
+std::int64_t Generation::most_drafts() const {
+  const std::int64_t num_left = request->sampling.max_tokens - num_generated - 1;
+  return can_draft() ? std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens) : 0;
+}
+
+bool Generation::begin_rounds() {
+  drafts.clear();
+  drafting.forced = 0;
+  drafting.proposed.clear();
+  drafting.strength = DraftStrength::kStrong;
+  const DraftRecord& record = drafting.records[static_cast<std::size_t>(drafting.strength)];
+  draft_rate = record.rate();
+  drafting.most_proposed =
+      record.is_due(num_tokens()) ? useful_drafts(static_cast<std::size_t>(record.most(most_drafts())), draft_rate) : 0;
+  return drafting.most_proposed > 0;
+}
+
+// Behind a token that is not likely none is. Proposed tokens are among `tokens` until the rounds end.
+bool Generation::add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation) {
+  if (drafting.proposed.size() >= drafting.most_proposed || is_stop_token(token, end_of_generation)) return false;
+  drafting.proposed.push_back(token);
+  tokens.push_back(token);
+  return is_likely && drafting.proposed.size() < drafting.most_proposed;
+}
+
+double Generation::reach() const {
+  return std::pow(draft_rate, static_cast<double>(drafting.proposed.size() + 1));
+}
+
+void Generation::end_rounds(std::span<const TokenId> end_of_generation) {
+  const auto num_known = num_tokens() - static_cast<std::int64_t>(drafting.proposed.size());
+  forget_tokens_after(num_known);
+  if (drafting.proposed.empty())
+    return drafting.records[static_cast<std::size_t>(drafting.strength)].note_unused(num_known);
+  try {
+    keep_allowed_drafts(drafting.most_proposed, end_of_generation);
+  } catch (const std::exception&) {
+    drafts.clear();
+    drafting.in_rounds = false;
+  }
+  forget_tokens_after(num_known);
+}
+
 void Generation::propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation) {
   drafts.clear();
   drafting.forced = 0;
   const auto is_due = [&](const DraftRecord& record) { return record.is_due(num_tokens()); };
-  if (drafting.drafter == nullptr || std::ranges::none_of(drafting.records, is_due)) return;
+  if (drafting.drafter == nullptr || !has_due_record()) return;
   const std::int64_t num_known = num_tokens();
-  // The draw after the last draft is a token, too.
-  const std::int64_t num_left = request->sampling.max_tokens - num_generated - 1;
-  const std::int64_t most = can_draft() ? std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens) : 0;
+  const std::int64_t most = most_drafts();
   try {
     const DraftStrength strength =
         drafting.drafter->propose(tokens, static_cast<std::size_t>(most), read_budget, drafting.proposed);

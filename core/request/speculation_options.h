@@ -8,6 +8,7 @@ namespace quire {
 
 enum class SpeculationMethod : std::uint8_t {
   kNone,
+  kNextTokens,    // the model's own block that predicts the token after next (MTP)
   kPromptLookup,  // what followed the last tokens when they stood in the prompt or the answer before
 };
 

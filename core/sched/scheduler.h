@@ -24,6 +24,25 @@
 
 namespace quire {
 
+// What drafting may take before a step: each round as long as it yields more tokens for its time than the step does
+// without it.
+class DraftBudget {
+ public:
+  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft.
+  DraftBudget(double seconds, double num_streams, double row)
+      : seconds_(seconds), num_tokens_(num_streams), row_(row) {}
+
+  // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
+  // not pay.
+  bool take(double num_expected, std::int64_t num_sequences, double round);
+
+ private:
+  double seconds_;
+  double num_tokens_;
+  double row_;
+  int num_unpriced_ = 0;
+};
+
 class Scheduler {
  public:
   // kv must outlive the scheduler. max_model_len of the options is cut to what the pool holds.
@@ -41,6 +60,11 @@ class Scheduler {
   std::span<Sequence* const> next_to_start();
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
+  // Takes blocks for drafts behind the last token of a running sequence that is drafted in rounds, before the plan is
+  // made: for at most so many, and without preempting; returns for how many.
+  std::int64_t take_room_for_drafts(Sequence& sequence, std::int64_t most);
+  // Of the next plan, as far as it is known before it is made.
+  DraftBudget draft_budget() const;
   // The plan was computed, as `output` says. Called before new tokens are appended. Where its time is known later,
   // observe() reports it.
   void commit(StepPlan& plan, const StepOutput& output);

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "core/sched/scheduler.h"
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -72,6 +74,39 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
     drafted_.push_back({i, sequence.draft_rate, price.stream + ktokens * price.stream_ktoken});
   }
   std::make_heap(drafted_.begin(), drafted_.end());
+}
+
+// As place_draft(): a block that is shared is not written to before the plan's copies.
+std::int64_t Scheduler::take_room_for_drafts(Sequence& sequence, std::int64_t most) {
+  const auto tail = static_cast<std::size_t>(sequence.num_computed / kv_.block_size());
+  const std::vector<BlockId>& blocks = sequence.table.blocks;
+  if (tail < blocks.size() && kv_.pool().num_references(blocks[tail]) > 1) return 0;
+  const std::int64_t num_held = std::ssize(blocks) * kv_.block_size() - sequence.num_tokens();
+  if (num_held >= most) return most;
+  if (!KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
+    return std::max<std::int64_t>(num_held, 0);
+  std::vector<BlockCopy> none;
+  const bool has_grown = kv_.grow(sequence.table, sequence.num_computed, sequence.num_tokens() + most, none);
+  QUIRE_CHECK(none.empty(), "a block of one sequence is not copied");
+  return has_grown ? most : std::max<std::int64_t>(num_held, 0);
+}
+
+DraftBudget Scheduler::draft_budget() const {
+  const StepPrice price = cost_.price();
+  StepTerms terms;
+  for (const Sequence* sequence : running_) {
+    if (sequence->streams()) terms.add_stream(sequence->num_computed);
+  }
+  return {cost_.known() ? cost_.seconds(terms) : 0.0, terms.num_streams, price.stream};
+}
+
+bool DraftBudget::take(double num_expected, std::int64_t num_sequences, double round) {
+  if (seconds_ == 0.0 || round == 0.0) return num_unpriced_++ < kUnpricedOfSequence;
+  const double seconds = round + static_cast<double>(num_sequences) * row_;
+  if (num_expected * seconds_ <= kMargin * num_tokens_ * seconds) return false;
+  seconds_ += seconds;
+  num_tokens_ += num_expected;
+  return true;
 }
 
 // False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is

@@ -1,6 +1,6 @@
-// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong]... Each figure is the decode rate with
-// drafts over that without, the median of engines that take turns, beside what it must be. The texts are the same by
-// construction; the program stops where they are not.
+// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong|mtp]... Each figure is the decode rate
+// with drafts over that without, the median of engines that take turns, beside what it must be. The texts are the same
+// by construction; the program stops where they are not.
 #include <functional>
 #include <optional>
 #include <random>
@@ -64,12 +64,24 @@ std::vector<TokenId> quoting_text(const std::vector<TokenId>& prompt, std::size_
 
 struct Scene {
   int num_streams = 1;
+  int first_stream = 0;
   int num_prompt_tokens = 64;
   int num_tokens = 256;
   bool quotes = false;
+  bool asks = false;  // questions of the demo models' kind
   SpeculationOptions speculation{};
   DrafterFactory make_drafter{};
 };
+
+constexpr const char* kQuestions[] = {"What is continuous batching, and why is it useful?", "What is a KV cache?",
+                                      "Tell me about paged attention.", "Why is prefill slower for long prompts?",
+                                      "Hello! Who are you?"};
+
+std::vector<TokenId> prompt_of(const BenchModel& model, const Scene& scene, int stream) {
+  if (!scene.asks) return model.tokens(scene.num_prompt_tokens, stream);
+  return model.encode(std::string("<|im_start|>user\n") + kQuestions[static_cast<std::size_t>(stream) % 5] +
+                      "<|im_end|>\n<|im_start|>assistant\n");
+}
 
 struct Measured {
   double seconds = 0.0;  // from the last first token on
@@ -88,7 +100,7 @@ Measured run(BenchModel& model, const Scene& scene, bool drafted) {
   BenchEngine engine(model, 32 * 40 + 200, options);
   std::vector<std::shared_ptr<TimingSink>> sinks;
   for (int i = 0; i < scene.num_streams; ++i) {
-    std::vector<TokenId> prompt = model.tokens(scene.num_prompt_tokens, i);
+    std::vector<TokenId> prompt = prompt_of(model, scene, scene.first_stream + i);
     std::shared_ptr<const Grammar> grammar;
     if (scene.quotes) {
       const auto length = static_cast<std::size_t>(scene.num_tokens);
@@ -109,9 +121,10 @@ Measured run(BenchModel& model, const Scene& scene, bool drafted) {
   return measured;
 }
 
-void measure(BenchModel& model, const std::string& what, Scene scene, double least,
+// plain: what the rate without drafts is measured on.
+void measure(BenchModel& plain, BenchModel& model, const std::string& what, Scene scene, double least,
              std::optional<std::uint32_t> percent = std::nullopt) {
-  const Measured first = run(model, scene, false);
+  const Measured first = run(plain, scene, false);
   test::KnownTexts texts;
   for (std::size_t i = 0; i < first.texts.size(); ++i)
     texts[{std::to_string(i), 0}] = first.texts[i];
@@ -122,7 +135,7 @@ void measure(BenchModel& model, const std::string& what, Scene scene, double lea
   double rate = 0.0;
   EngineStats stats;
   for (int round = 0; round < kRounds; ++round) {
-    const Measured without = run(model, scene, false);
+    const Measured without = run(plain, scene, false);
     const Measured with = run(model, scene, true);
     if (with.texts != first.texts || without.texts != first.texts) {
       std::fprintf(stderr, "%s: the texts differ\n", what.c_str());
@@ -140,21 +153,33 @@ void measure(BenchModel& model, const std::string& what, Scene scene, double lea
 }
 
 void measure_lookup(BenchModel& model) {
-  measure(model, "prompt lookup, answers that quote, 1 stream",
+  measure(model, model, "prompt lookup, answers that quote, 1 stream",
           {.num_prompt_tokens = 1024, .quotes = true, .speculation = {SpeculationMethod::kPromptLookup, 8}}, 2.0);
 }
 
 void measure_oracle(BenchModel& model) {
   for (const auto& [num_streams, least] : {std::pair(1, 1.9), std::pair(4, 1.4), std::pair(8, 1.0)}) {
-    measure(model, "oracle of 70 %, 4 drafted, " + std::to_string(num_streams) + " streams",
+    measure(model, model, "oracle of 70 %, 4 drafted, " + std::to_string(num_streams) + " streams",
             {.num_streams = num_streams, .speculation = {SpeculationMethod::kPromptLookup, 4}}, least, 70);
   }
 }
 
 void measure_wrong(BenchModel& model) {
   for (const int num_streams : {1, 8, 32}) {
-    measure(model, "drafts that are all wrong, 8 drafted, " + std::to_string(num_streams) + " streams",
+    measure(model, model, "drafts that are all wrong, 8 drafted, " + std::to_string(num_streams) + " streams",
             {.num_streams = num_streams, .speculation = {SpeculationMethod::kPromptLookup, 8}}, 0.97, 0);
+  }
+}
+
+// One stream of each question: short answers that the demo hybrid was trained on.
+void measure_mtp(BenchModel& plain, const char* path) {
+  BenchModel model(path, true);
+  if (!model.model->has_next_tokens()) return;
+  for (int question = 0; question < 5; ++question) {
+    measure(
+        plain, model, std::string("MTP block, 1 stream, '") + kQuestions[question] + "'",
+        {.first_stream = question, .num_tokens = 160, .asks = true, .speculation = {SpeculationMethod::kNextTokens, 4}},
+        1.4);
   }
 }
 
@@ -162,9 +187,11 @@ void measure_wrong(BenchModel& model) {
 
 int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void(BenchModel&)>>> all = {
-      {"lookup", measure_lookup}, {"oracle", measure_oracle}, {"wrong", measure_wrong}};
+      {"lookup", measure_lookup}, {"oracle", measure_oracle}, {"wrong", measure_wrong}, {"mtp", [&](BenchModel& model) {
+                                                                                           measure_mtp(model, argv[1]);
+                                                                                         }}};
   if (argc < 2) {
-    std::fprintf(stderr, "bench_draft MODEL [lookup|oracle|wrong]...\n");
+    std::fprintf(stderr, "bench_draft MODEL [lookup|oracle|wrong|mtp]...\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -48,9 +48,12 @@ class TimingSink final : public OutputSink {
 // A model in memory; engines of different settings take turns on it.
 class BenchModel {
  public:
-  explicit BenchModel(const std::filesystem::path& path)
-      : loaded_(open_model(path)), backend(create_backend({})), model(loaded_->build(*backend, [](auto, auto) {})) {}
+  explicit BenchModel(const std::filesystem::path& path, bool next_tokens = false)
+      : loaded_(open_model(path, true, 0, next_tokens)),
+        backend(create_backend({})),
+        model(loaded_->build(*backend, [](auto, auto) {})) {}
 
+  std::vector<TokenId> encode(const std::string& text) const { return loaded_->tokenizer()->encode(text, true, true); }
   std::vector<TokenId> tokens(int count, int seed) const {
     std::vector<TokenId> made;
     auto state = static_cast<std::uint32_t>(seed) * 2654435761U + 12345U;

@@ -1,5 +1,7 @@
 // Drafted tokens: a daemon with prompt lookup says what one without says, in fewer steps, and counts them.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { QuireServer } from "./server_process.mjs";
 
@@ -78,4 +80,37 @@ test("a request turns drafts on and off", async () => {
     assert.equal(response.status, 400, JSON.stringify(config));
     assert.equal((await response.json()).error.param, param);
   }
+});
+
+test("the block of a qwen35 file drafts: the same answers, logprobs too", async () => {
+  const model = join(process.env.QUIRE_SOURCE, "deploy/demo-model/families/quire-hybrid.gguf");
+  const servers = [];
+  for (const method of ["none", "mtp"]) servers.push(await QuireServer.start(["--seed", "1", "--speculation", method], { model }));
+  const [without, own] = servers;
+  try {
+    const prompt = "<|im_start|>user\nWhat is continuous batching?<|im_end|>\n<|im_start|>assistant\n";
+    for (const [i, body] of bodies.entries()) {
+      const whole = { prompt, ...body };
+      assert.deepEqual(await ask(own, whole), await ask(without, whole), `request ${i}`);
+    }
+    const metrics = await own.metrics();
+    // How many follows from the time that this machine takes.
+    assert.ok(metrics[kAccepted] > 0, `${metrics[kAccepted]} accepted`);
+    await ask(own, { prompt, temperature: 0, speculative_config: "off" });
+    assert.equal((await own.metrics())["vllm:spec_decode_num_drafts_total"], metrics["vllm:spec_decode_num_drafts_total"]);
+    await ask(own, { prompt, temperature: 0, speculative_config: { method: "mtp", num_speculative_tokens: 1 } });
+    const body = { prompt, max_tokens: 4, speculative_config: { method: "mtp", num_speculative_tokens: 2 } };
+    const response = await without.post("/v1/completions", body);
+    assert.equal(response.status, 400);
+    assert.match((await response.json()).error.message, /speculation\.method/);
+  } finally {
+    for (const server of servers) await server.stop();
+  }
+});
+
+test("a model without such a block is refused in one line", () => {
+  const flags = ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--speculation", "mtp"];
+  const { status, stderr } = spawnSync(process.env.QUIRE_BINARY, flags, { encoding: "utf8", timeout: 60_000 });
+  assert.equal(status, 2);
+  assert.match(stderr, /has no block that predicts further tokens/);
 });

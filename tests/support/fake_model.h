@@ -93,6 +93,8 @@ class FakeModel : public Model {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
     hidden_.reserve(static_cast<std::size_t>(max_rows * hidden_size()));
     labels_.reserve(static_cast<std::size_t>(max_rows * num_labels()));
+    drafted_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
+    draft_rows_.reserve(static_cast<std::size_t>(max_logit_rows));
   }
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
@@ -123,6 +125,26 @@ class FakeModel : public Model {
             .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
             .labels = made_rows(arrays, storage, arrays.label_rows, end, num_labels(), labels_)};
   }
+  bool has_next_tokens() const override { return right_drafts_percent >= 0; }
+  // Writes where the pass after it does, and knows so many of its logits.
+  MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override {
+    auto& storage = dynamic_cast<FakeStorage&>(kv);
+    draft_rows_.clear();
+    for (std::size_t row = 0; row < arrays.token_ids.size(); ++row) {
+      storage.tokens[static_cast<std::size_t>(arrays.attention.slots[row])] = arrays.token_ids[row];
+      draft_rows_.push_back(static_cast<std::int32_t>(row));
+    }
+    StepArrays as_step;
+    as_step.positions = arrays.positions;
+    as_step.attention = arrays.attention;
+    const MatrixView made = made_rows(as_step, storage, draft_rows_, std::ssize(draft_rows_), vocab_, drafted_);
+    for (float& logit : drafted_) {
+      if (static_cast<int>(mix(static_cast<std::uint64_t>(++num_drafted_logits_ / vocab_)) % 100) >=
+          right_drafts_percent)
+        logit = -logit;
+    }
+    return made;
+  }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }
   std::int64_t num_labels() const override { return 3; }
@@ -136,6 +158,7 @@ class FakeModel : public Model {
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
   std::function<void()> before_slice;
+  int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
@@ -193,6 +216,9 @@ class FakeModel : public Model {
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<float> labels_;
+  std::vector<float> drafted_;
+  std::vector<std::int32_t> draft_rows_;
+  std::int64_t num_drafted_logits_ = 0;
 };
 
 }  // namespace quire::test

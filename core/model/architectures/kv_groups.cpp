@@ -89,10 +89,10 @@ std::vector<KvGroupSpec> kv_groups_of(const ModelSpec& spec) {
   };
   const std::vector<std::int64_t> windows = kept_windows(spec);
   const std::vector<StatePlace> states = state_places(spec);
-  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    const LayerSpec& layer = spec.layers[i];
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const LayerSpec& layer = spec.layer(static_cast<std::int64_t>(i));
     const bool keeps = attends(layer) && layer.attention.kv_source < 0;
-    if (keeps || layer.mixer == Mixer::kLatent) add(group_of(layer, windows[i]));
+    if (keeps || layer.mixer == Mixer::kLatent) add(group_of(layer, i < windows.size() ? windows[i] : 0));
     const std::int64_t floats = states[i].conv_floats + states[i].floats;
     if (floats > 0) add({.kind = KvGroupKind::kState, .num_layers = 1, .state_floats = floats});
   }

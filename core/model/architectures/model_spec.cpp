@@ -99,8 +99,8 @@ void check_spec(const ModelSpec& spec, const std::string& where) {
                 "dense modules that change the embedding's length are not supported");
   check.require(spec.num_streams == 1 || spec.per_layer_size > 0,
                 "residual streams without an embedding for each layer are not supported");
-  std::int64_t index = 0;
-  for (const LayerSpec& layer : spec.layers) {
+  for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
+    const LayerSpec& layer = spec.layer(index);
     const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
     if (attends) check_attention(layer.attention, index, check);
     if (layer.mixer == Mixer::kLatent) check_latent(layer.latent, layer.attention.num_heads, check);
@@ -115,7 +115,6 @@ void check_spec(const ModelSpec& spec, const std::string& where) {
     if (ffn.kind == Kind::kDense || ffn.kind == Kind::kBoth)
       check.in_range("the feed-forward length", ffn.size, 1, 1 << 22);
     if (ffn.kind == Kind::kExperts || ffn.kind == Kind::kBoth) check_experts(ffn, check);
-    ++index;
   }
 }
 
@@ -173,6 +172,8 @@ std::vector<StatePlace> state_places(const ModelSpec& spec) {
     offset += place.conv_floats + place.floats;
     places.push_back(place);
   }
+  if (spec.next_tokens)
+    places.push_back({.offset = offset, .conv_floats = conv_state_floats(spec.config.hidden_size, 2)});
   return places;
 }
 
@@ -199,11 +200,12 @@ KvLayerShape cached_heads(const LayerSpec& layer) {
 
 KvLayout kv_layout_of(const ModelSpec& spec) {
   KvLayout layout;
-  layout.num_layers = spec.config.num_layers;
+  layout.num_layers = spec.num_blocks();
   layout.num_kv_heads = spec.config.num_kv_heads;
   layout.head_dim = (spec.config.head_dim + 7) / 8 * 8;
   bool is_uniform = layout.head_dim > 0;
-  for (const LayerSpec& layer : spec.layers) {
+  for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
+    const LayerSpec& layer = spec.layer(index);
     const AttentionSpec& attention = layer.attention;
     KvLayerShape shape;
     const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;

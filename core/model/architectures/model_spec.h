@@ -172,6 +172,15 @@ struct ModelSpec {
   Nonlinearity classifier_activation = Nonlinearity::kTanh;  // behind its dense product
   bool scores_mean = false;  // the classifier sees the mean of all rows, not one of them
   double delta_eps = 0.0;    // of the delta nets' L2 norm
+  // The block behind the layers that predicts the token after next (MTP), where it is wanted; it keeps its K and V as
+  // one layer more, and its hidden state in the recurrent state.
+  std::optional<LayerSpec> next_tokens;
+
+  // Number config.num_layers is the block.
+  const LayerSpec& layer(std::int64_t index) const {
+    return index < config.num_layers ? layers.at(static_cast<std::size_t>(index)) : next_tokens.value();
+  }
+  std::int64_t num_blocks() const { return config.num_layers + (next_tokens ? 1 : 0); }
 };
 
 class TensorTable;
@@ -190,6 +199,7 @@ struct StatePlace {
   std::int64_t conv_floats = 0;
   std::int64_t floats = 0;  // behind those of the convolution
 };
+// One for each layer, then one for the block that predicts further tokens.
 std::vector<StatePlace> state_places(const ModelSpec& spec);
 std::int64_t state_floats(const ModelSpec& spec);
 KvLayout kv_layout_of(const ModelSpec& spec);

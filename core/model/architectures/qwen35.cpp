@@ -4,7 +4,8 @@
 namespace quire {
 
 void read_qwen35(SpecReader& reader, ModelSpec& spec) {
-  reader.drop_next_token_layers(spec);
+  const bool keeps_next_tokens = reader.keeps_next_token_layer();
+  if (!keeps_next_tokens) reader.drop_next_token_layers(spec);
   const bool is_next = reader.architecture() == "qwen3next";
   const std::int64_t interval = reader.integer("full_attention_interval").value_or(4);
   if (interval < 1) reader.fail("'full_attention_interval' is not positive");
@@ -24,7 +25,8 @@ void read_qwen35(SpecReader& reader, ModelSpec& spec) {
     const bool has_array = reader.is_array("attention.recurrent_layers");
     const bool is_recurrent =
         has_array ? reader.flag("attention.recurrent_layers", i).value_or(false) : (i + 1) % interval != 0;
-    if (is_recurrent) {
+    const bool is_next_token_layer = keeps_next_tokens && i + 1 == spec.config.num_layers;
+    if (is_recurrent && !is_next_token_layer) {
       layer.mixer = Mixer::kDeltaNet;
       layer.recurrent = net;
       layer.recurrent.fused_ba = reader.has_tensor(i, "ssm_ba.weight");
@@ -36,6 +38,7 @@ void read_qwen35(SpecReader& reader, ModelSpec& spec) {
   spec.delta_eps = spec.config.rms_eps;
   reader.read_experts(spec);
   renormalise_experts(spec);
+  if (keeps_next_tokens) reader.take_next_token_layer(spec);
 }
 
 }  // namespace quire

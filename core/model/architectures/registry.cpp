@@ -159,7 +159,7 @@ std::span<const Architecture> architectures() {
   return kArchitectures;
 }
 
-ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t served_context) {
+ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes& wishes) {
   const auto name = file.get_string("general.architecture");
   if (!name) throw StartupError(fmt::format("{}: the metadata key 'general.architecture' is missing", tensors.where()));
   const Architecture& row = find_architecture(*name, tensors.where());
@@ -167,7 +167,7 @@ ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t ser
     throw StartupError(fmt::format("{}: has no tensors (a vocabulary only)", tensors.where()));
   for (const char* tower : {"v.", "a.", "mm."})
     tensors.ignore(tower, "a vision or audio tower");
-  SpecReader reader(file, tensors, std::string(*name), served_context);
+  SpecReader reader(file, tensors, std::string(*name), wishes);
   ModelSpec spec = reader.read_plain(row.rope);
   row.read(reader, spec);
   if (reader.flag("exact_gelu").value_or(false)) use_exact_gelu(spec);

@@ -24,8 +24,8 @@ std::span<const Architecture> architectures();
 std::size_t spelling_distance(std::string_view a, std::string_view b);
 
 // Reads the spec of a GGUF file. Throws StartupError, one line: an architecture that is not known, with the nearest one
-// that is; a key that is missing, wrong or not understood. `served_context`: see SpecReader.
-ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, std::int64_t served_context = 0);
+// that is; a key that is missing, wrong or not understood.
+ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes& wishes = {});
 
 // The families, by file.
 void read_llama(SpecReader& reader, ModelSpec& spec);

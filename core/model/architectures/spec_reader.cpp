@@ -66,13 +66,12 @@ bool is_uniform(const std::vector<T>& values) {
 
 }  // namespace
 
-SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture,
-                       std::int64_t served_context)
+SpecReader::SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture, const SpecWishes& wishes)
     : file_(file),
       tensors_(tensors),
       architecture_(std::move(architecture)),
       prefix_(architecture_ + "."),
-      served_context_(served_context) {}
+      wishes_(wishes) {}
 
 void SpecReader::fail(const std::string& what) const {
   throw StartupError(fmt::format("{}: {}", tensors_.where(), what));

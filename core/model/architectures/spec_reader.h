@@ -17,6 +17,14 @@ namespace quire {
 // What messages call the layers that predict further tokens.
 inline constexpr const char* kNextTokenLayers = "layers that predict further tokens (MTP)";
 
+// How a file is to be read.
+struct SpecWishes {
+  // Tokens of the longest sequence that will be computed, where that is less than what the file says; 0: as the file
+  // says.
+  std::int64_t served_context = 0;
+  bool next_tokens = false;  // the block that predicts the token after next, where the file has one
+};
+
 class SpecReader {
  public:
   // Codes of expert_gating_func.
@@ -24,9 +32,8 @@ class SpecReader {
   static constexpr std::int64_t kSigmoidGating = 2;
   static constexpr std::int64_t kSoftmaxOfChosenGating = 3;
 
-  // `architecture` is the keys' prefix. Both must outlive this. `served_context`: tokens of the longest sequence that
-  // will be computed, where that is less than what the file says; 0: as the file says.
-  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture, std::int64_t served_context);
+  // `architecture` is the keys' prefix. Both must outlive this.
+  SpecReader(const GgufFile& file, TensorTable& tensors, std::string architecture, const SpecWishes& wishes);
 
   [[noreturn]] void fail(const std::string& what) const;
   const std::string& architecture() const { return architecture_; }
@@ -75,6 +82,10 @@ class SpecReader {
   static int add_rope(ModelSpec& spec, const RopeConfig& rope);
   // The number of layers beside the trunk that predict further tokens; their tensors are left out.
   void drop_next_token_layers(ModelSpec& spec);
+  // Whether the file has one of them and it is wanted: then it is the last of the layers, until it is taken out of
+  // them.
+  bool keeps_next_token_layer() const;
+  void take_next_token_layer(ModelSpec& spec) const;
 
   // `ignored`: keys, separated by spaces, that this architecture's files carry without effect.
   void refuse_unread(std::string_view ignored) const;
@@ -92,7 +103,7 @@ class SpecReader {
   TensorTable& tensors_;
   std::string architecture_;
   std::string prefix_;
-  std::int64_t served_context_;
+  const SpecWishes wishes_;
   mutable std::set<std::string, std::less<>> read_;
 };
 

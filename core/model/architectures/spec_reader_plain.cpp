@@ -101,7 +101,8 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
 // computes one thing.
 void SpecReader::read_rope_factors(RopeConfig& rope, std::int64_t max_context) {
   const double original = number("rope.scaling.original_context_length").value_or(0.0);
-  const std::int64_t context = served_context_ > 0 ? std::min(served_context_, max_context) : max_context;
+  const std::int64_t served = wishes_.served_context;
+  const std::int64_t context = served > 0 ? std::min(served, max_context) : max_context;
   const bool is_long = original > 0.0 && static_cast<double>(context) > original;
   const auto longer = tensors_.take_vector("rope_factors_long.weight", rope.rotary_dim / 2);
   const auto shorter = tensors_.take_vector("rope_factors_short.weight", rope.rotary_dim / 2);
@@ -231,6 +232,20 @@ void SpecReader::drop_next_token_layers(ModelSpec& spec) {
     tensors_.ignore(fmt::format("blk.{}.", layer), kNextTokenLayers);
   spec.config.num_layers -= count;
   spec.layers.resize(static_cast<std::size_t>(spec.config.num_layers));
+}
+
+bool SpecReader::keeps_next_token_layer() const {
+  return wishes_.next_tokens && integer("nextn_predict_layers").value_or(0) == 1 && !is_translated();
+}
+
+void SpecReader::take_next_token_layer(ModelSpec& spec) const {
+  if (spec.config.num_layers < 2) fail("'nextn_predict_layers' leaves no layer");
+  for (const char* own : {"embed_tokens", "shared_head_head"})
+    tensors_.ignore(fmt::format("blk.{}.nextn.{}.", spec.config.num_layers - 1, own),
+                    "an MTP block's own embedding or head");
+  spec.next_tokens = spec.layers.back();
+  spec.layers.pop_back();
+  --spec.config.num_layers;
 }
 
 }  // namespace quire

@@ -117,6 +117,10 @@ constexpr std::array<RoleInfo, kNumWeightRoles> kRoles{{
     {"laurel_l", "laurel.linear_left"},
     {"laurel_r", "laurel.linear_right"},
     {"laurel_post_norm", "laurel.post_laurel_norm"},
+    {"nextn.eh_proj", ""},
+    {"nextn.enorm", ""},
+    {"nextn.hnorm", ""},
+    {"nextn.shared_head_norm", ""},
 }};
 
 class Needs {
@@ -125,6 +129,7 @@ class Needs {
 
   std::vector<WeightNeed> of_model();
   std::vector<WeightNeed> of_layer(const LayerSpec& layer);
+  std::vector<WeightNeed> of_next_tokens();
 
  private:
   void vector(Role role, std::int64_t size, bool is_optional = false) {
@@ -400,6 +405,14 @@ std::vector<WeightNeed> Needs::of_layer(const LayerSpec& layer) {
   return std::move(out_);
 }
 
+std::vector<WeightNeed> Needs::of_next_tokens() {
+  alone(Role::kNextInput, hidden_, 2 * hidden_);
+  vector(Role::kNextTokenNorm, hidden_);
+  vector(Role::kNextHiddenNorm, hidden_);
+  vector(Role::kNextOutputNorm, hidden_, true);
+  return of_layer(*spec_.next_tokens);
+}
+
 }  // namespace
 
 const RoleInfo& role_info(WeightRole role) {
@@ -414,6 +427,7 @@ std::string gguf_name(WeightRole role, std::int64_t layer) {
 
 std::vector<WeightNeed> weight_needs(const ModelSpec& spec, std::int64_t layer) {
   if (layer < 0) return Needs(spec).of_model();
+  if (layer == spec.config.num_layers && spec.next_tokens) return Needs(spec).of_next_tokens();
   return Needs(spec).of_layer(spec.layers.at(static_cast<std::size_t>(layer)));
 }
 

@@ -121,6 +121,11 @@ enum class WeightRole : std::uint8_t {
   kLaurelLeft,
   kLaurelRight,
   kLaurelNorm,
+  // Of the block that predicts the token after next.
+  kNextInput,
+  kNextTokenNorm,
+  kNextHiddenNorm,
+  kNextOutputNorm,
   kNoRole
 };
 inline constexpr int kNumWeightRoles = static_cast<int>(WeightRole::kNoRole);
@@ -155,7 +160,7 @@ struct WeightNeed {
   std::int64_t gate_rows = 0;  // rows come as [gate_rows | gate_rows] for each head: all first halves go first
 };
 
-// In the order of files. layer -1: of the model.
+// In the order of files. layer -1: of the model; one behind the last: of the block that predicts further tokens.
 std::vector<WeightNeed> weight_needs(const ModelSpec& spec, std::int64_t layer);
 
 }  // namespace quire

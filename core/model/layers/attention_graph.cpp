@@ -9,9 +9,8 @@ namespace quire {
 
 using Role = WeightRole;
 
-void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+Transformer::Projected Transformer::project(const Layer& layer, const ProductInput& in, std::int64_t rows) {
   const AttentionSpec& attention = layer.spec.attention;
-  const std::int64_t rows = out.rows;
   const std::int64_t query_size = attention.num_heads * attention.key_dim;
   const std::int64_t gate_size = attention.gate == OutputGate::kInQuery ? query_size : 0;
   const bool has_kv = attention.kv_source < 0;
@@ -21,8 +20,6 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   const MatrixView q = columns(qkv, 0, query_size);
   const MatrixView k = columns(qkv, query_size + gate_size, key_size);
   const MatrixView v = columns(qkv, query_size + gate_size + key_size, value_size);
-  const MatrixView attended = room(kAttended, rows, attention.num_heads * attention.value_dim);
-
   const bool copies_value = has_kv && attention.value_is_key;
   multiply(layer, Role::kQuery, in, columns(qkv, 0, qkv.cols - (copies_value ? value_size : 0)), false);
   if (attention.clamp != 0.0) graph().clamp(qkv, static_cast<float>(attention.clamp));
@@ -33,9 +30,16 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   rotate(layer, q, k);
   if (attention.norm_after_rope) norm_queries_and_keys(layer, q, k);
   if (attention.temperature != 0.0) scale_by_temperature(layer, q);
-  store_and_attend(layer, q, k, v, attended);
+  return {.q = q, .k = k, .v = v, .gate = columns(qkv, query_size, gate_size)};
+}
+
+void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
+  const AttentionSpec& attention = layer.spec.attention;
+  const Projected from = project(layer, in, out.rows);
+  const MatrixView attended = room(kAttended, out.rows, attention.num_heads * attention.value_dim);
+  store_and_attend(layer, from.q, from.k, from.v, attended);
   if (attention.value_scale != 1.0) graph().scale(attended, static_cast<float>(attention.value_scale));
-  if (gate_size > 0) graph().gate(Nonlinearity::kSigmoid, columns(qkv, query_size, gate_size), attended);
+  if (from.gate.cols > 0) graph().gate(Nonlinearity::kSigmoid, from.gate, attended);
   gate_output(layer, in, attended);
   if (attention.output_norm) backend_.rms_norm(attended, layer.weights.vector(Role::kAttentionSubNorm), eps_, attended);
   multiply(layer, Role::kAttentionOutput, attended, out, accumulate);
@@ -68,19 +72,23 @@ void Transformer::narrow(MatrixView heads, std::int64_t count, MatrixView out) {
     graph().copy(columns(heads, head * from, to), columns(out, head * to, to));
 }
 
+void Transformer::store(const Layer& layer, MatrixView k, MatrixView v) {
+  const AttentionSpec& attention = layer.spec.attention;
+  if (attention.kv_source >= 0) return;
+  const KvLayerShape cached = cached_heads(layer.spec);
+  if (cached.key_dim == attention.key_dim && cached.value_dim == attention.value_dim)
+    return backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch, k, v);
+  backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch,
+                    widened(kWideKey, k, attention.num_kv_heads, cached.key_dim),
+                    widened(kWideValue, v, attention.num_kv_heads, cached.value_dim));
+}
+
 void Transformer::store_and_attend(const Layer& layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out) {
   const AttentionSpec& attention = layer.spec.attention;
-  const bool has_kv = attention.kv_source < 0;
   const KvLayerShape cached = cached_heads(layer.spec);
-  if (cached.key_dim == attention.key_dim && cached.value_dim == attention.value_dim) {
-    if (has_kv) backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch, k, v);
+  store(layer, k, v);
+  if (cached.key_dim == attention.key_dim && cached.value_dim == attention.value_dim)
     return run_attention(layer, q, out);
-  }
-  if (has_kv) {
-    backend_.store_kv(kept(layer).kv, kv_layer(layer.index), kept(layer).batch,
-                      widened(kWideKey, k, attention.num_kv_heads, cached.key_dim),
-                      widened(kWideValue, v, attention.num_kv_heads, cached.value_dim));
-  }
   const MatrixView attended = room(kWideAttended, out.rows, attention.num_heads * cached.value_dim);
   run_attention(layer, widened(kWideQuery, q, attention.num_heads, cached.key_dim), attended);
   narrow(attended, attention.num_heads, out);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/model/architectures/model_config.h"
+#include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/layers/weight_sources.h"
@@ -30,12 +31,12 @@ struct Checkpoint {
   std::function<void(std::span<const std::byte>)> release;
 };
 
-// Each throws StartupError with one line that begins with the path (`where`). `served_context`: see open_model.
+// Each throws StartupError with one line that begins with the path (`where`).
 Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text = true,
-                                std::int64_t served_context = 0);
+                                const SpecWishes& wishes = {});
 Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where,
-                                bool with_text = true, std::int64_t served_context = 0);
+                                bool with_text = true, const SpecWishes& wishes = {});
 Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text = true,
-                              std::int64_t served_context = 0);
+                              const SpecWishes& wishes = {});
 
 }  // namespace quire

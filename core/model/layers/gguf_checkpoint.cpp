@@ -60,10 +60,10 @@ GenerationDefaults read_generation(const GgufFile& file) {
 }  // namespace
 
 Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where, bool with_text,
-                                std::int64_t served_context) {
+                                const SpecWishes& wishes) {
   Checkpoint out;
   TensorTable tensors = tensor_table(*file, where);
-  out.spec = read_spec(*file, tensors, served_context);
+  out.spec = read_spec(*file, tensors, wishes);
   out.weights = collect_weights(out.spec, tensors);
   const ModelConfig& config = out.spec.config;
   out.parts_left_out.assign(tensors.parts_left_out().begin(), tensors.parts_left_out().end());
@@ -82,8 +82,8 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
   return out;
 }
 
-Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text, std::int64_t served_context) {
-  return make_gguf_checkpoint(open_gguf(path), path.string(), with_text, served_context);
+Checkpoint read_gguf_checkpoint(const std::filesystem::path& path, bool with_text, const SpecWishes& wishes) {
+  return make_gguf_checkpoint(open_gguf(path), path.string(), with_text, wishes);
 }
 
 }  // namespace quire

@@ -130,7 +130,7 @@ std::string model_name(const std::filesystem::path& directory, const nlohmann::j
 
 }  // namespace
 
-Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text, std::int64_t served_context) {
+Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_text, const SpecWishes& wishes) {
   const std::string where = directory.string();
   const auto config_path = directory / "config.json";
   const auto config = read_json_file(config_path);
@@ -158,7 +158,7 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
     const JsonObject object(text, config_path.string());
     const auto metadata = translate_hf_config(text, object, *family, tensors);
     translate_hf_tensors(object, *family, tensors);
-    out.spec = read_spec(*metadata, tensors, served_context);
+    out.spec = read_spec(*metadata, tensors, wishes);
     refuse_unknown_hf_keys(text, object);
     if (family->swaps_halves) {
       for (RopeConfig& rope : out.spec.ropes)

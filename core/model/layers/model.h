@@ -58,6 +58,20 @@ struct ModelOutput {
   MatrixView labels;       // [label_rows, num_labels]
 };
 
+// One round of drafting: the tokens after which some sequences are to go on, one behind the other. Rows of a sequence
+// are consecutive; what follows its last row is predicted. Their K and V are kept at the slots that these tokens have.
+struct DraftArrays {
+  std::span<const std::int32_t> token_ids{};  // [rows]
+  std::span<const std::int32_t> positions{};  // [rows]
+  AttentionBatch attention{};
+  // [rows] where the hidden state before each token is: in the first round among the last pass's logit rows, then among
+  // the rows of the round before.
+  std::span<const std::int32_t> hidden_rows{};
+  bool is_first = true;
+
+  std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -72,6 +86,11 @@ class Model {
   }
   // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
   virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
+
+  // The logits of what follows each row, as the block that predicts the token after next has them: valid until the next
+  // call of either. Each row is its own sequence's only one. Between two passes; at most as many rows as logit rows.
+  virtual MatrixView draft(const DraftArrays& /*arrays*/, KvStorage& /*kv*/) { return {}; }
+  virtual bool has_next_tokens() const { return false; }  // draft() predicts
 
   virtual bool is_causal() const { return true; }  // false: a sequence is computed whole, in one step
   virtual bool has_head() const { return true; }   // false: no logits

@@ -36,6 +36,10 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
     widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim, layer.recurrent.inner_size});
   ones_ = backend.upload(std::vector<float>(at(widest), 1.0F));
   zeros_ = backend.upload(std::vector<float>(at(widest), 0.0F));
+  if (!spec.next_tokens) return;
+  std::vector<float> taps(at(2 * spec.config.hidden_size), 0.0F);
+  std::fill_n(taps.begin(), spec.config.hidden_size, 1.0F);
+  shift_ = backend.upload(taps);
 }
 
 GraphOps& Transformer::graph() const {
@@ -106,58 +110,64 @@ void Transformer::fit_model(const ModelSpec& spec, Widths& out) {
     fit(kStreamFactors, spec.num_streams * (spec.num_streams + 1));
     fit(kActivated, spec.laurel_rank);
   }
+  if (spec.next_tokens) {
+    fit(kNextHidden, hidden);
+    fit(kNextJoined, 2 * hidden);
+    fit(kNext, hidden);
+  }
 }
 
 Transformer::Widths Transformer::widths(const ModelSpec& spec) {
   Widths out{};
+  fit_model(spec, out);
+  for (std::int64_t layer = 0; layer < spec.num_blocks(); ++layer)
+    fit_layer(spec, spec.layer(layer), out);
+  return out;
+}
+
+void Transformer::fit_layer(const ModelSpec& spec, const LayerSpec& layer, Widths& out) {
   const std::int64_t hidden = spec.config.hidden_size;
   const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
-  fit_model(spec, out);
-  const bool is_plain = Transformer::is_plain(spec);
-  for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& attention = layer.attention;
-    const FeedForwardSpec& ffn = layer.feed_forward;
-    const RecurrentSpec& net = layer.recurrent;
-    const std::int64_t query = attention.num_heads * attention.key_dim;
-    const std::int64_t gate = attention.gate == OutputGate::kInQuery ? query : 0;
-    fit(kQkv, query + gate + attention.num_kv_heads * (attention.key_dim + attention.value_dim));
-    fit(kAttended, attention.num_heads * attention.value_dim);
-    fit(kGateUp, 2 * ffn.size);
-    fit_wide_heads(layer, out);
-    if (is_plain) continue;
-    for (const Slot slot : {kInput, kNormed, kBranch, kBranch2})
-      fit(slot, hidden);
-    fit(kActivated, std::max({ffn.size, ffn.shared_size, spec.per_layer_size, attention.num_heads,
-                              attention.gate == OutputGate::kFull ? attention.num_heads * attention.value_dim : 0}));
-    fit(kGateUp, 2 * std::max(ffn.shared_size, spec.per_layer_size));
-    if (ffn.num_experts > 0) {
-      const std::int64_t chosen = ffn.route.num_chosen;
-      const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
-      fit(kRouter, ffn.num_experts);
-      fit(kExpertIn, std::max(2 * std::max(width, hidden), ffn.weight_input ? chosen * hidden : 0));
-      fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
-      fit(kExpertOut, chosen * width);
-    }
-    if (layer.mixer == Mixer::kLatent) {
-      const LatentSpec& latent = layer.latent;
-      const std::int64_t heads = attention.num_heads;
-      const std::int64_t row_dim = cached_heads(layer).key_dim;
-      fit(kQkv, latent.query_rank + row_dim);
-      fit(kQuery, heads * (latent.nope_dim + latent.rope_dim + row_dim));
-      fit(kAttended, heads * (latent.kv_rank + latent.value_dim));
-    }
-    const std::int64_t keys = net.key_heads * net.key_dim;
-    const std::int64_t values = net.value_heads * net.value_dim;
-    fit(kMixed,
-        std::max({2 * keys + 2 * values + 2 * net.value_heads, 5 * values + 2 * net.value_dim + net.value_heads,
-                  2 * net.inner_size + 2 * net.num_groups * net.key_dim + net.value_heads, 3 * net.inner_size}));
-    fit(kAttended, std::max(3 * values, net.inner_size));
-    if (layer.mixer == Mixer::kMamba) {
-      fit(kQkv, net.step_rank + 2 * net.key_dim);
-      fit(kAttended, 2 * net.inner_size);
-    }
+  const AttentionSpec& attention = layer.attention;
+  const FeedForwardSpec& ffn = layer.feed_forward;
+  const RecurrentSpec& net = layer.recurrent;
+  const std::int64_t query = attention.num_heads * attention.key_dim;
+  const std::int64_t gate = attention.gate == OutputGate::kInQuery ? query : 0;
+  fit(kQkv, query + gate + attention.num_kv_heads * (attention.key_dim + attention.value_dim));
+  fit(kAttended, attention.num_heads * attention.value_dim);
+  fit(kGateUp, 2 * ffn.size);
+  fit_wide_heads(layer, out);
+  if (is_plain(spec)) return;
+  for (const Slot slot : {kInput, kNormed, kBranch, kBranch2})
+    fit(slot, hidden);
+  fit(kActivated, std::max({ffn.size, ffn.shared_size, spec.per_layer_size, attention.num_heads,
+                            attention.gate == OutputGate::kFull ? attention.num_heads * attention.value_dim : 0}));
+  fit(kGateUp, 2 * std::max(ffn.shared_size, spec.per_layer_size));
+  if (ffn.num_experts > 0) {
+    const std::int64_t chosen = ffn.route.num_chosen;
+    const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
+    fit(kRouter, ffn.num_experts);
+    fit(kExpertIn, std::max(2 * std::max(width, hidden), ffn.weight_input ? chosen * hidden : 0));
+    fit(kExpertGateUp, chosen * 2 * ffn.expert_size);
+    fit(kExpertOut, chosen * width);
   }
-  return out;
+  if (layer.mixer == Mixer::kLatent) {
+    const LatentSpec& latent = layer.latent;
+    const std::int64_t heads = attention.num_heads;
+    const std::int64_t row_dim = cached_heads(layer).key_dim;
+    fit(kQkv, latent.query_rank + row_dim);
+    fit(kQuery, heads * (latent.nope_dim + latent.rope_dim + row_dim));
+    fit(kAttended, heads * (latent.kv_rank + latent.value_dim));
+  }
+  const std::int64_t keys = net.key_heads * net.key_dim;
+  const std::int64_t values = net.value_heads * net.value_dim;
+  fit(kMixed, std::max({2 * keys + 2 * values + 2 * net.value_heads, 5 * values + 2 * net.value_dim + net.value_heads,
+                        2 * net.inner_size + 2 * net.num_groups * net.key_dim + net.value_heads, 3 * net.inner_size}));
+  fit(kAttended, std::max(3 * values, net.inner_size));
+  if (layer.mixer == Mixer::kMamba) {
+    fit(kQkv, net.step_rank + 2 * net.key_dim);
+    fit(kAttended, 2 * net.inner_size);
+  }
 }
 
 // Heads that the cache keeps wider than they are.
@@ -239,6 +249,7 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     if (spec_.num_streams > 1) split_streams(slice, x);
     is_cut = !compute_layers(arrays, slice, x);
     if (is_cut) break;
+    if (spec_.next_tokens) store_next(arrays, slice, x);
     if (slice.streams.data != nullptr) merge_streams(slice, x);
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
     hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
@@ -249,6 +260,7 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     begin = slice.end;
     if (is_interrupted(arrays)) break;
   }
+  last_head_input_ = head_input;
   ModelOutput out{.num_rows = begin,
                   .cut_slice = is_cut,
                   .logits = compute_logits(arrays, head_input),

@@ -29,6 +29,8 @@ class Transformer final : public Model {
   void allow_adapters(std::int64_t max_rank) override;
   std::shared_ptr<const Adapter> load_adapter(const std::filesystem::path& path) const override;
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
+  MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override;
+  bool has_next_tokens() const override { return spec_.next_tokens.has_value(); }
 
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
@@ -73,6 +75,9 @@ class Transformer final : public Model {
     kCos,
     kSin,
     kLowRank,
+    kNextHidden,
+    kNextJoined,
+    kNext,
     kHeadInput,  // of the rows whose logits are wanted, before the last norm
     kHidden,
     kLabelInput,
@@ -85,6 +90,7 @@ class Transformer final : public Model {
   using Widths = std::array<std::int64_t, kNumSlots>;  // floats for each row
   static Widths widths(const ModelSpec& spec);
   static void fit_model(const ModelSpec& spec, Widths& out);
+  static void fit_layer(const ModelSpec& spec, const LayerSpec& layer, Widths& out);
   static void fit_wide_heads(const LayerSpec& layer, Widths& out);
   static bool is_plain(const ModelSpec& spec);
 
@@ -160,10 +166,19 @@ class Transformer final : public Model {
   // What a branch computes from its input: added to `out`, or written there.
   void mix(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void attend(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  // Of an attention layer's input, normed and rotated; what it does not have has no columns.
+  struct Projected {
+    MatrixView q;
+    MatrixView k;
+    MatrixView v;
+    MatrixView gate;
+  };
+  Projected project(const Layer& layer, const ProductInput& in, std::int64_t rows);
   void gate_output(const Layer& layer, const ProductInput& in, MatrixView attended);
   // Heads of a size that the cache does not take are copied into wider ones, zero behind their elements.
   MatrixView widened(Slot slot, MatrixView heads, std::int64_t count, std::int64_t to);
   void narrow(MatrixView heads, std::int64_t count, MatrixView out);
+  void store(const Layer& layer, MatrixView k, MatrixView v);
   void store_and_attend(const Layer& layer, MatrixView q, MatrixView k, MatrixView v, MatrixView out);
   void norm_queries_and_keys(const Layer& layer, MatrixView q, MatrixView k);
   void norm_heads(const Layer& layer, WeightRole role, MatrixView heads, std::int64_t count);
@@ -176,6 +191,10 @@ class Transformer final : public Model {
   void run_short_conv(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void run_mamba(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void run_mamba2(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
+  // The block that predicts the token after next: its input from the tokens and the hidden states before them.
+  void join_next(std::span<const std::int32_t> ids, MatrixView hidden, MatrixView out);
+  // Its K and V of all rows of the slice, whose hidden states before the last norm are x.
+  void store_next(const StepArrays& arrays, const Slice& slice, MatrixView x);
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
@@ -218,6 +237,7 @@ class Transformer final : public Model {
   const std::vector<std::int64_t> kept_windows_;
   std::unique_ptr<Buffer> ones_;   // the weight of norms without one
   std::unique_ptr<Buffer> zeros_;  // as many
+  std::unique_ptr<Buffer> shift_;  // the taps of a convolution whose result is the row before; null: no MTP block
   float eps_;
   Widths widths_;
   std::int64_t most_slice_rows(std::int64_t num_rows) const;
@@ -231,6 +251,8 @@ class Transformer final : public Model {
   std::vector<std::int32_t> expert_ids_;
   std::vector<float> expert_weights_;
   std::vector<float> row_factors_;
+  MatrixView last_head_input_;  // of the last pass: its logit rows before the last norm
+  MatrixView last_drafted_;     // of the last round of drafting: its rows behind the block's norm
 };
 
 }  // namespace quire

@@ -241,7 +241,7 @@ WeightSources collect_weights(const ModelSpec& spec, TensorTable& tensors) {
   WeightSources out;
   Collector collector(spec, tensors, out);
   collector.collect(-1, out.model);
-  for (std::int64_t layer = 0; layer < spec.config.num_layers; ++layer)
+  for (std::int64_t layer = 0; layer < spec.num_blocks(); ++layer)
     collector.collect(layer, out.layers.emplace_back());
   return out;
 }

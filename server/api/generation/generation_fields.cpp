@@ -187,7 +187,7 @@ void read_routing(FieldReader& reader, GenerationFields& fields) {
 }
 
 // "off", or vLLM's object. Drafting changes no answer: a draft model that is not there is refused all the same.
-void read_speculation(FieldReader& reader, GenerationFields& fields) {
+void read_speculation(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   const Json* config = reader.find("speculative_config");
   if (config == nullptr) return;
   SpeculationOptions& speculation = fields.speculation.emplace();
@@ -195,10 +195,18 @@ void read_speculation(FieldReader& reader, GenerationFields& fields) {
   if (!reader.is_object("speculative_config", *config)) return;
   FieldReader inner(*config, "speculative_config.");
   for (const char* name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
-    inner.refuse(name, "drafts are those of the method 'ngram', whose length follows from how often they are right");
-  const auto method = inner.word("method", {"ngram", "prompt_lookup", "none", "off"});
+    inner.refuse(name,
+                 "a request chooses among the methods that the server has; how much is drafted follows from how "
+                 "often it is right");
+  const auto method = inner.word("method", {"ngram", "prompt_lookup", "mtp", "none", "off"});
   if (!method && !inner.error()) inner.missing("method");
   if (method == "ngram" || method == "prompt_lookup") speculation.method = SpeculationMethod::kPromptLookup;
+  if (method == "mtp") {
+    speculation.method = SpeculationMethod::kNextTokens;
+    if (!model.info.has_next_tokens)
+      inner.fail("method",
+                 "the model is not served with a block that predicts further tokens (speculation.method: mtp)");
+  }
   set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
   if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);
 }
@@ -288,7 +296,7 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_stream(reader, fields);
   read_routing(reader, fields);
   read_truncation(reader, fields);
-  read_speculation(reader, fields);
+  read_speculation(reader, fields, model);
   fields.return_token_ids = reader.boolean("return_token_ids", false);
   fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
   refuse_known(reader);

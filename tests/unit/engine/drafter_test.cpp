@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "core/draft/draft_price.h"
 #include "core/draft/draft_record.h"
 #include "core/draft/prompt_lookup.h"
 #include "core/draft/suffix_automaton.h"
@@ -177,4 +178,25 @@ TEST_CASE("drafts that are not worth their time are looked for again after a pau
   DraftRecord strong(0.8);
   strong.note_unused(100);
   CHECK(strong.is_due(101));
+}
+
+TEST_CASE("the price of a round is learned for each number of sequences, and tried again where it was too high",
+          "[engine][draft]") {
+  DraftPrice price;
+  CHECK(price.seconds(1) == 0.0);
+  for (const double seconds : {9.0, 1.0, 2.0})
+    price.observe(1, seconds);
+  CHECK(price.seconds(1) == 1.0);  // the first ones are cold
+  CHECK(price.seconds(8) == 1.0);
+  for (int i = 0; i < 3; ++i)
+    price.observe(8, 4.0);
+  CHECK(price.seconds(8) == 4.0);
+  CHECK(price.seconds(2) == 1.0);
+  price.observe(1, 1000.0);
+  CHECK(price.seconds(1) == 1.125);
+  for (int i = 0; i < 400; ++i)
+    price.note_refused(8);
+  CHECK(price.seconds(8) < 1.0);
+  price.observe(8, 0.0);
+  CHECK(price.seconds(8) < 1.0);
 }

@@ -140,7 +140,12 @@ class Life {
       if (!options.deferred_seed || options.interrupt_seed)
         options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
       constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
-      if (!one_in(4)) engine.make_drafter = OracleDrafter::factory(texts_, kPercents[random_() % 3], 62);
+      if (one_in(3)) {
+        engine.speculation.method = SpeculationMethod::kNextTokens;
+        options.right_drafts_percent = static_cast<int>(kPercents[random_() % 3]);
+      } else if (!one_in(4)) {
+        engine.make_drafter = OracleDrafter::factory(texts_, kPercents[random_() % 3], 62);
+      }
     }
     return options;
   }

@@ -95,8 +95,9 @@ struct HarnessOptions {
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
-  std::optional<StepPrice> price = {};                                   // that steps take; absent: the machine's time
-  OnSubmit on_submit = {};                                               // sees each step; what it throws fails there
+  int right_drafts_percent = -1;        // of the model's own; below zero: it makes none
+  std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
+  OnSubmit on_submit = {};              // sees each step; what it throws fails there
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -144,7 +145,9 @@ class Harness {
                                                   .head_dim = 1}),
                              options.engine, options.deferred_seed, options.interrupt_seed, options.price,
                              options.on_submit),
-               options.eos, options.engine) {}
+               options.eos, options.engine) {
+    model.right_drafts_percent = options.right_drafts_percent;
+  }
 
   std::shared_ptr<KeepingSink> submit(Request request) {
     if (request.id.empty()) request.id = "r" + std::to_string(++num_submitted_);

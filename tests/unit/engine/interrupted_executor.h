@@ -25,6 +25,10 @@ class InterruptedExecutor final : public Executor {
     cut.interrupt = &interrupt_;
     return executor_->submit(plan, cut);
   }
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    kEngineThread.assume();
+    return executor_->draft(arrays, draws);
+  }
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
   KvStorage* window_storage() override { return executor_->window_storage(); }

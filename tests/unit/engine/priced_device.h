@@ -22,6 +22,11 @@ class PricedDevice final : public Executor, private Ticket {
     ticket_ = &device_->submit(plan, arrays);
     return *this;
   }
+  // A tenth of a step's fixed price.
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    kEngineThread.assume();
+    return {.tokens = device_->draft(arrays, draws).tokens, .seconds = price_.fixed / 10.0};
+  }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
   KvStorage* window_storage() override { return device_->window_storage(); }

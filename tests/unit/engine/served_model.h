@@ -19,16 +19,19 @@ namespace quire::test {
 inline constexpr const char* kStories = "weights/stories260K-gguf/stories260K.gguf";
 
 struct ServedModel {
-  ServedModel(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options)
-      : loaded(open_model(path)),
+  // price: that steps take; absent: the machine's time.
+  ServedModel(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options,
+              const std::optional<StepPrice>& price = {})
+      : loaded(open_model(path, true, 0, options.speculation.method == SpeculationMethod::kNextTokens)),
         backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
         model(loaded->build(*backend, [](auto, auto) {})) {
     KvLayout layout = options.num_window_parts > 0 ? model->kv_split().full : model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = 16;
     layout.dtype = KvDType::kF16;
-    engine = std::make_unique<Engine>(make_executor(*model, *backend, backend->allocate_kv(layout), options),
-                                      std::vector<TokenId>{}, options);
+    engine = std::make_unique<Engine>(
+        make_executor(*model, *backend, backend->allocate_kv(layout), options, default_deferred_seed(), {}, price),
+        std::vector<TokenId>{}, options);
   }
 
   std::shared_ptr<KeepingSink> submit(Request request) {

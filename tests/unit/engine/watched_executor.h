@@ -24,6 +24,10 @@ class WatchedExecutor final : public Executor {
     on_submit_(plan, arrays);
     return executor_->submit(plan, arrays);
   }
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    kEngineThread.assume();
+    return executor_->draft(arrays, draws);
+  }
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
   KvStorage* window_storage() override { return executor_->window_storage(); }

@@ -97,7 +97,7 @@ TEST_CASE("The scalar reference gives the logits that another engine gives", "[m
     const ExamReference exam = read_exam(entry.path() / "reference.json");
     if (exam.is_embedding) continue;
     const auto file = GgufFile::open(entry.path() / "model.gguf");
-    const Checkpoint checkpoint = make_gguf_checkpoint(file, name, false, exam.context);
+    const Checkpoint checkpoint = make_gguf_checkpoint(file, name, false, {.served_context = exam.context});
     const ExamPrompt& prompt = exam.prompts.at(1);
     const SpecReference::Rows logits = SpecReference(checkpoint.spec, *file).logits(prompt.ids);
     double worst = 0.0;

@@ -22,7 +22,7 @@ struct Trained {
   explicit Trained(const std::string& family)
       : path(trained(family)),
         file(GgufFile::open(path)),
-        spec(make_gguf_checkpoint(file, path.string(), false, 0).spec),
+        spec(make_gguf_checkpoint(file, path.string(), false).spec),
         reference(spec, *file),
         model(open_model(path)) {}
 

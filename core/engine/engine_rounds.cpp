@@ -1,0 +1,95 @@
+// Drafts that the model makes itself: rounds between two steps, one token for each sequence that takes part.
+#include <algorithm>
+#include <chrono>
+
+#include "core/engine/engine_impl.h"
+
+namespace quire {
+
+namespace {
+
+// Rows that a wrong draft makes a recurrent model compute again: beyond so many they are settled without drafts first.
+constexpr std::int64_t kMostUnsettled = 8;
+constexpr std::int64_t kMostInRound = 64;  // sequences; with more the step itself reads its weights for as many rows
+
+}  // namespace
+
+// The sequences whose last token was drawn in the pass before, and that have blocks for a draft at least.
+void Engine::Impl::begin_rounds() {
+  drafted_.clear();
+  const std::int64_t most = std::min<std::int64_t>(kMostInRound, options_.scheduler.max_num_batched_tokens);
+  for (Sequence* sequence : scheduler_.running()) {
+    Generation& generation = Generation::of(*sequence);
+    if (!generation.drafting.in_rounds) continue;
+    sequence->drafts.clear();
+    if (generation.drafting.pass != num_passes_ || std::ssize(drafted_) == most) continue;
+    if (sequence->num_remaining() > kMostUnsettled || !generation.begin_rounds()) continue;
+    Drafting& drafting = generation.drafting;
+    const auto wanted = static_cast<std::int64_t>(drafting.most_proposed);
+    drafting.most_proposed = static_cast<std::size_t>(scheduler_.take_room_for_drafts(*sequence, wanted));
+    if (drafting.most_proposed > 0) drafted_.push_back(&generation);
+  }
+}
+
+bool Engine::Impl::propose_in_rounds() {
+  begin_rounds();
+  in_round_.assign(drafted_.begin(), drafted_.end());
+  DraftBudget budget = scheduler_.draft_budget();
+  for (bool is_first = true; !in_round_.empty(); is_first = false) {
+    const auto num_sequences = static_cast<std::int64_t>(in_round_.size());
+    double num_expected = 0.0;
+    for (const Generation* generation : in_round_)
+      num_expected += generation->reach();
+    if (!budget.take(num_expected, num_sequences, draft_price_.seconds(num_sequences))) {
+      if (is_first) draft_price_.note_refused(num_sequences);
+      break;
+    }
+    bool works = false;
+    const SharedError error = attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+      works = draft_round(is_first);
+      return {};
+    });
+    if (!works || error != nullptr) break;
+  }
+  for (Generation* generation : drafted_)
+    generation->end_rounds(end_of_generation_);
+  return std::ranges::any_of(drafted_, [](const Generation* generation) { return !generation->drafts.empty(); });
+}
+
+// False where the device failed.
+bool Engine::Impl::draft_round(bool is_first) {
+  const Clock::time_point began = Clock::now();
+  draft_input_.clear(is_first);
+  draft_draws_.clear();
+  for (Generation* generation : in_round_) {
+    draft_draws_.push_back({.logit_row = std::ssize(draft_draws_),
+                            .state = &generation->sampler,
+                            .tokens = generation->tokens,
+                            .num_prompt_tokens = generation->num_prompt_tokens});
+    draft_input_.add(*generation, generation->num_tokens() - 1, generation->drafting.hidden_row);
+  }
+  const auto [drawn, seconds] = executor_->draft(draft_input_.arrays(), draft_draws_);
+  if (drawn.empty()) return false;
+  std::size_t num_left = 0;
+  for (std::size_t i = 0; i < in_round_.size(); ++i) {
+    Generation& generation = *in_round_[i];
+    generation.drafting.hidden_row = static_cast<std::int32_t>(i);
+    const DraftedToken& next = drawn[i];
+    if (next.token && generation.add_proposed(*next.token, next.is_likely, end_of_generation_))
+      in_round_[num_left++] = &generation;
+  }
+  const double measured = std::chrono::duration<double>(Clock::now() - began).count();
+  draft_price_.observe(draft_input_.num_sequences(), seconds > 0.0 ? seconds : measured);
+  in_round_.resize(num_left);
+  return true;
+}
+
+// The row whose token was drawn last is the one before it, unless a grammar forced more.
+void Engine::Impl::note_hidden_row(const Step& step, const StepPart& part) {
+  Generation& generation = *part.generation;
+  if (!generation.drafting.in_rounds || generation.num_tokens() != part.end + part.num_accepted + 1) return;
+  generation.drafting.hidden_row = static_cast<std::int32_t>(step.draws[*part.draw].logit_row + part.num_accepted);
+  generation.drafting.pass = num_passes_;
+}
+
+}  // namespace quire
