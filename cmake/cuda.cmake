@@ -8,15 +8,16 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 enable_language(CUDA)
+# CMake 3.25 does not know nvcc 13's flag.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 find_package(CUDAToolkit 13 REQUIRED)
 
 file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
 add_library(quire_cuda_kernels STATIC ${cuda_kernels})
-set_target_properties(quire_cuda_kernels PROPERTIES UNITY_BUILD OFF)
-# CMake 3.25 does not know this compiler's flag for C++20, which it would take from here.
-set_property(TARGET quire_cuda_kernels PROPERTY CXX_STANDARD)
+set_target_properties(quire_cuda_kernels PROPERTIES UNITY_BUILD OFF CUDA_STANDARD 20)
 target_include_directories(quire_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR})
-target_compile_options(quire_cuda_kernels PRIVATE -std=c++20 --expt-relaxed-constexpr -fmad=false -Xfatbin=-compress-all)
+target_compile_options(quire_cuda_kernels PRIVATE --expt-relaxed-constexpr -fmad=false -Xfatbin=-compress-all)
 
 add_library(quire_cuda STATIC ${PROJECT_SOURCE_DIR}/kernels/cuda/cuda_device.cpp)
 target_include_directories(quire_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
