@@ -97,6 +97,8 @@ void require_abilities(const ModelSpec& spec, Backend& backend) {
   for (const LayerSpec& layer : spec.layers) {
     if (lacking == nullptr) lacking = lacking_layer(layer, spec, backend);
   }
+  const bool predicts = spec.next_tokens.has_value() && backend.recurrent() == nullptr;
+  if (lacking == nullptr && predicts) lacking = "blocks that predict further tokens";
   if (lacking == nullptr) return;
   throw StartupError(fmt::format("{} does not compute {}, which {} has: set backend.device to cpu", backend.name(),
                                  lacking, spec.config.architecture));
