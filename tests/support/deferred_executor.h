@@ -38,6 +38,11 @@ class DeferredExecutor final : public Executor {
     complete_some();
     return slot;
   }
+  // Of depth one: no step is in flight then.
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    if (!work_.empty()) throw std::logic_error("drafts beside a step in flight");
+    return device_->draft(arrays, draws);
+  }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
   KvStorage* window_storage() override { return window_storage_ ? &*window_storage_ : nullptr; }
