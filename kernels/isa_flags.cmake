@@ -19,10 +19,6 @@ function(quire_isa level)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/isa_${level}*.cpp)
   foreach(source ${sources})
     set(optimize ${QUIRE_ISA_OPTIMIZE})
-    # Sixteen lanes in a loop: -O3 unrolls them before it vectorizes, for minutes, and the code is no faster.
-    if(level STREQUAL "scalar" AND optimize STREQUAL "-O3")
-      set(optimize -O2 -ftree-vectorize -fvect-cost-model=dynamic)
-    endif()
     # One level stands for all, which are made of the same templates: instrumented they take most of the build's time.
     if(QUIRE_SANITIZE STREQUAL "address" AND NOT source MATCHES "/isa_avx2\\.cpp$")
       list(APPEND optimize -fno-sanitize=all)
