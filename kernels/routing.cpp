@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "kernels/check.h"
 
 namespace quire {
 namespace {
@@ -99,6 +103,35 @@ void route_row(std::span<const float> logits, const RouteOptions& options, std::
     weights[n] *= options.scale;
     if (options.expert_scale != nullptr) weights[n] *= options.expert_scale[ids[n]];
   }
+}
+
+void ExpertOrder::group(std::span<const std::int32_t> ids, std::int64_t num_chosen) {
+  const auto expert_of = [&](std::int32_t choice) { return ids[static_cast<std::size_t>(choice)]; };
+  choices.resize(ids.size());
+  std::iota(choices.begin(), choices.end(), 0);
+  std::ranges::sort(choices, {}, [&](std::int32_t choice) { return std::pair(expert_of(choice), choice); });
+  sources.resize(ids.size());
+  places.resize(ids.size());
+  rows.clear();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto place = static_cast<std::int64_t>(i);
+    const auto expert = static_cast<std::size_t>(expert_of(choices[i]));
+    sources[i] = static_cast<std::int32_t>(choices[i] / num_chosen);
+    places[static_cast<std::size_t>(choices[i])] = static_cast<std::int32_t>(i);
+    if (rows.empty() || rows.back().expert != expert) rows.push_back({expert, place, place});
+    ++rows.back().end;
+  }
+}
+
+void check_route_shapes(const MatrixView& logits, const RouteOptions& options, std::span<const std::int32_t> ids,
+                        std::span<const float> weights) {
+  QUIRE_CHECK(std::ssize(ids) == logits.rows * options.num_chosen && ids.size() == weights.size() &&
+                  options.num_chosen <= logits.cols,
+              "route: shapes do not fit");
+}
+
+bool is_swiglu(const ExpertArgs& args) {
+  return args.gated && args.activation.kind == Nonlinearity::kSilu && args.activation.limit == 0.0f;
 }
 
 }  // namespace quire

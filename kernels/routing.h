@@ -1,4 +1,5 @@
-// Routing of one row to experts, on the host: the same arithmetic for every backend. Any thread.
+// Routing of one row to experts, and the order in which experts compute their rows, on the host: the same arithmetic
+// and order for every backend. Any thread; one at a time for an ExpertOrder.
 #pragma once
 
 #include <cstdint>
@@ -21,5 +22,29 @@ struct RouteRoom {
 // ids, weights: [options.num_chosen], in the order of the choice. The options' arrays lie in the host's memory.
 void route_row(std::span<const float> logits, const RouteOptions& options, std::int32_t* ids, float* weights,
                RouteRoom& room);
+
+// Choices ordered by expert, those of one expert in the order of their rows.
+struct ExpertOrder {
+  // The choices of one expert: a range of that order.
+  struct Rows {
+    std::size_t expert;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  std::vector<std::int32_t> choices;
+  std::vector<std::int32_t> sources;  // the row of each
+  std::vector<std::int32_t> places;   // by choice, its place in that order
+  std::vector<Rows> rows;             // of experts that have any
+
+  // ids: num_chosen for each row. What was there before is replaced.
+  void group(std::span<const std::int32_t> ids, std::int64_t num_chosen);
+};
+
+// Ends the program where they do not fit.
+void check_route_shapes(const MatrixView& logits, const RouteOptions& options, std::span<const std::int32_t> ids,
+                        std::span<const float> weights);
+
+// Whether the experts' nonlinearity is the plain SwiGLU, which is a part of the product behind it.
+bool is_swiglu(const ExpertArgs& args);
 
 }  // namespace quire

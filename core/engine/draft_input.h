@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/layers/model.h"
+#include "core/engine/step_input.h"
 #include "core/sched/sequence.h"
 
 namespace quire {
@@ -19,19 +19,13 @@ class DraftInput {
   // hidden_row: see DraftArrays.
   void add(const Sequence& sequence, std::int64_t begin, std::int32_t hidden_row);
 
-  std::int64_t num_sequences() const { return static_cast<std::int64_t>(context_len_.size()); }
+  std::int64_t num_sequences() const { return rows_.num_sequences(); }
   DraftArrays arrays() const;  // until the next clear()
 
  private:
   const std::int32_t block_size_;
   bool is_first_ = true;
-  std::vector<std::int32_t> token_ids_;
-  std::vector<std::int32_t> positions_;
-  std::vector<std::int32_t> slots_;
-  std::vector<std::int32_t> query_start_;
-  std::vector<std::int32_t> context_len_;
-  std::vector<std::int32_t> block_table_start_;
-  std::vector<std::int32_t> block_tables_;
+  SequenceRows rows_;
   std::vector<std::int32_t> hidden_rows_;
 };
 

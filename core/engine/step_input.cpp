@@ -19,53 +19,72 @@ std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_
 
 }  // namespace
 
-StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
-                     std::int64_t max_table_blocks, const WindowPool* parts)
-    : block_size_(block_size), parts_(parts) {
-  for (auto* rows : {&token_ids_, &positions_, &slots_, &logit_rows_, &hidden_rows_, &label_rows_})
+SequenceRows::SequenceRows(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
+                           std::int64_t max_table_blocks)
+    : block_size_(block_size) {
+  for (auto* rows : {&token_ids_, &positions_, &slots_})
     rows->reserve(static_cast<std::size_t>(max_rows));
-  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_, &states_}) {
+  for (auto* sequences : {&query_start_, &context_len_, &block_table_start_})
     sequences->reserve(static_cast<std::size_t>(max_sequences) + 1);
-  }
-  adapters_.reserve(static_cast<std::size_t>(max_sequences));
-  token_types_.reserve(static_cast<std::size_t>(max_rows));
   block_tables_.reserve(static_cast<std::size_t>(std::min(max_table_blocks, kMostBlocksReserved)));
-  if (parts_ != nullptr) {
-    window_slots_.reserve(static_cast<std::size_t>(max_rows));
-    window_tables_.reserve(block_tables_.capacity());
-  }
   clear();
 }
 
-void StepInput::clear() {
-  for (auto* array : {&token_ids_, &positions_, &context_len_, &block_tables_, &slots_, &states_, &logit_rows_,
-                      &hidden_rows_, &label_rows_, &window_tables_, &window_slots_})
+void SequenceRows::clear() {
+  for (auto* array : {&token_ids_, &positions_, &slots_, &context_len_, &block_tables_})
     array->clear();
-  token_types_.clear();
-  adapters_.clear();
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
 }
 
-std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place) {
-  const Sequence& sequence = *entry.sequence;
-  const std::vector<BlockId>& blocks = sequence.table.blocks;
-  const auto first_row = static_cast<std::int32_t>(token_ids_.size());
-  const std::int64_t end = sequence.num_computed + entry.num_tokens;
-  const std::int64_t second_text = sequence.request->second_text;
-  for (std::int64_t position = sequence.num_computed; position < end; ++position) {
-    token_ids_.push_back(token_at(entry, position, pending_place));
-    positions_.push_back(static_cast<std::int32_t>(position));
-    token_types_.push_back(second_text > 0 && position >= second_text ? 1 : 0);
-    const std::int32_t block = blocks[static_cast<std::size_t>(position / block_size_)].value;
-    slots_.push_back(block * block_size_ + static_cast<std::int32_t>(position % block_size_));
-  }
+void SequenceRows::end_sequence(std::span<const BlockId> blocks, std::int64_t end) {
   query_start_.push_back(static_cast<std::int32_t>(token_ids_.size()));
   context_len_.push_back(static_cast<std::int32_t>(end));
   const std::int64_t num_blocks = (end + block_size_ - 1) / block_size_;
   for (std::int64_t i = 0; i < num_blocks; ++i)
     block_tables_.push_back(blocks[static_cast<std::size_t>(i)].value);
   block_table_start_.push_back(static_cast<std::int32_t>(block_tables_.size()));
+}
+
+AttentionBatch SequenceRows::attention() const {
+  return {.query_start = query_start_,
+          .context_len = context_len_,
+          .block_table_start = block_table_start_,
+          .block_tables = block_tables_,
+          .slots = slots_};
+}
+
+StepInput::StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
+                     std::int64_t max_table_blocks, const WindowPool* parts)
+    : block_size_(block_size), parts_(parts), rows_(block_size, max_rows, max_sequences, max_table_blocks) {
+  for (auto* rows : {&logit_rows_, &hidden_rows_, &label_rows_})
+    rows->reserve(static_cast<std::size_t>(max_rows));
+  states_.reserve(static_cast<std::size_t>(max_sequences) + 1);
+  adapters_.reserve(static_cast<std::size_t>(max_sequences));
+  token_types_.reserve(static_cast<std::size_t>(max_rows));
+  if (parts_ != nullptr) {
+    window_slots_.reserve(static_cast<std::size_t>(max_rows));
+    window_tables_.reserve(rows_.table_capacity());
+  }
+}
+
+void StepInput::clear() {
+  rows_.clear();
+  for (auto* array : {&states_, &logit_rows_, &hidden_rows_, &label_rows_, &window_tables_, &window_slots_})
+    array->clear();
+  token_types_.clear();
+  adapters_.clear();
+}
+
+std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place) {
+  const Sequence& sequence = *entry.sequence;
+  const std::int64_t first_row = rows_.num_rows();
+  const std::int64_t end = sequence.num_computed + entry.num_tokens;
+  rows_.add(sequence.table.blocks, sequence.num_computed, end,
+            [&](std::int64_t position) { return token_at(entry, position, pending_place); });
+  const std::int64_t second_text = sequence.request->second_text;
+  for (std::int64_t position = sequence.num_computed; position < end; ++position)
+    token_types_.push_back(second_text > 0 && position >= second_text ? 1 : 0);
   if (parts_ != nullptr) add_parts(sequence.table, sequence.num_computed, end);
   adapters_.push_back(sequence.request->adapter.get());
   states_.push_back(sequence.table.state.value);
@@ -74,7 +93,7 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
                                                                            : label_rows_;
   const auto first_index = static_cast<std::int64_t>(rows.size());
   for (std::int64_t row = wanted.first; row < wanted.first + wanted.count; ++row) {
-    rows.push_back(first_row + static_cast<std::int32_t>(row));
+    rows.push_back(static_cast<std::int32_t>(first_row + row));
   }
   return first_index;
 }
@@ -97,21 +116,17 @@ void StepInput::add_parts(const BlockTable& table, std::int64_t begin, std::int6
 }
 
 StepArrays StepInput::arrays() const {
-  return {.token_ids = token_ids_,
-          .positions = positions_,
-          .attention = {.query_start = query_start_,
-                        .context_len = context_len_,
-                        .block_table_start = block_table_start_,
-                        .block_tables = block_tables_,
-                        .slots = slots_},
+  const AttentionBatch attention = rows_.attention();
+  AttentionBatch window = attention;
+  window.block_tables = window_tables_;
+  window.slots = window_slots_;
+  return {.token_ids = rows_.token_ids(),
+          .positions = rows_.positions(),
+          .attention = attention,
           .adapters = adapters_,
           .token_types = token_types_,
           .states = states_,
-          .window = {.query_start = query_start_,
-                     .context_len = context_len_,
-                     .block_table_start = block_table_start_,
-                     .block_tables = window_tables_,
-                     .slots = window_slots_},
+          .window = window,
           .logit_rows = logit_rows_,
           .hidden_rows = hidden_rows_,
           .label_rows = label_rows_};

@@ -1,14 +1,56 @@
-// StepInput: builds the flat arrays of a step from its plan's entries, once per step. Engine thread only.
-// The arrays keep their capacity from step to step.
+// SequenceRows: the flat arrays of consecutive rows of several sequences. StepInput: builds those of a step from its
+// plan's entries, once per step. Engine thread only. The arrays keep their capacity from step to step.
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <span>
 #include <vector>
 
 #include "core/model/layers/model.h"
 #include "core/sched/step_plan.h"
 
 namespace quire {
+
+class SequenceRows {
+ public:
+  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together.
+  SequenceRows(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
+               std::int64_t max_table_blocks);
+
+  void clear();
+  // The rows [begin, end) of a sequence that has these blocks; token_at(position): the id of each.
+  template <class TokenAt>
+  void add(std::span<const BlockId> blocks, std::int64_t begin, std::int64_t end, const TokenAt& token_at) {
+    for (std::int64_t position = begin; position < end; ++position) {
+      token_ids_.push_back(token_at(position));
+      positions_.push_back(static_cast<std::int32_t>(position));
+      const std::int32_t block = blocks[static_cast<std::size_t>(position / block_size_)].value;
+      slots_.push_back(block * block_size_ + static_cast<std::int32_t>(position % block_size_));
+    }
+    end_sequence(blocks, end);
+  }
+
+  std::int64_t num_rows() const { return std::ssize(token_ids_); }
+  std::int64_t num_sequences() const { return std::ssize(context_len_); }
+  std::size_t table_capacity() const { return block_tables_.capacity(); }
+  // Until the next clear().
+  std::span<const std::int32_t> token_ids() const { return token_ids_; }
+  std::span<const std::int32_t> positions() const { return positions_; }
+  AttentionBatch attention() const;
+
+ private:
+  void end_sequence(std::span<const BlockId> blocks, std::int64_t end);
+
+  const std::int32_t block_size_;
+  std::vector<std::int32_t> token_ids_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> slots_;
+  std::vector<std::int32_t> query_start_;
+  std::vector<std::int32_t> context_len_;
+  std::vector<std::int32_t> block_table_start_;
+  std::vector<std::int32_t> block_tables_;
+};
 
 // The consecutive rows of one entry whose logits, hidden states or classifier scores are wanted.
 struct WantedRows {
@@ -20,8 +62,7 @@ struct WantedRows {
 
 class StepInput {
  public:
-  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together. parts: of blocks,
-  // for layers with a window; null: these keep as much as the others.
+  // Room as SequenceRows. parts: of blocks, for layers with a window; null: these keep as much as the others.
   StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
             const WindowPool* parts = nullptr);
 
@@ -37,14 +78,8 @@ class StepInput {
 
   const std::int32_t block_size_;
   const WindowPool* const parts_;
-  std::vector<std::int32_t> token_ids_;
-  std::vector<std::int32_t> positions_;
-  std::vector<std::int32_t> query_start_;
-  std::vector<std::int32_t> context_len_;
-  std::vector<std::int32_t> block_table_start_;
-  std::vector<std::int32_t> block_tables_;
-  std::vector<std::int32_t> slots_;
-  std::vector<std::int32_t> window_tables_;  // as block_tables_ and slots_, of parts
+  SequenceRows rows_;
+  std::vector<std::int32_t> window_tables_;  // as the rows' tables and slots, of parts
   std::vector<std::int32_t> window_slots_;
   std::vector<const Adapter*> adapters_;
   std::vector<std::int32_t> states_;

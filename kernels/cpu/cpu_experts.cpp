@@ -1,6 +1,5 @@
 // Routing rows to experts, and the experts' feed-forwards as one operation over rows that are ordered by expert.
 #include <algorithm>
-#include <numeric>
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_graph_ops.h"
@@ -16,9 +15,7 @@ constexpr std::int64_t kRouteGrain = 16384;  // comparisons that are worth a thr
 
 void CpuGraphOps::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
                         std::span<float> weights) {
-  QUIRE_CHECK(std::ssize(ids) == logits.rows * options.num_chosen && ids.size() == weights.size() &&
-                  options.num_chosen <= logits.cols,
-              "route: shapes do not fit");
+  check_route_shapes(logits, options, ids, weights);
   const std::int64_t step = std::max<std::int64_t>(1, kRouteGrain / (logits.cols * (options.num_chosen + 8)));
   pool_.run((logits.rows + step - 1) / step, [&](int worker, std::int64_t piece) {
     RouteRoom& room = route_rooms_[static_cast<std::size_t>(worker)];
@@ -32,25 +29,6 @@ void CpuGraphOps::route(MatrixView logits, const RouteOptions& options, std::spa
 
 // --- feed-forwards ---------------------------------------------------------------------------------------------------
 
-// Choices to the order of their experts, those of one expert in the order of their rows.
-void CpuGraphOps::group_by_expert(std::span<const std::int32_t> ids, std::int64_t num_chosen) {
-  const auto expert_of = [&](std::int32_t choice) { return ids[static_cast<std::size_t>(choice)]; };
-  order_.resize(ids.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::ranges::sort(order_, {}, [&](std::int32_t choice) { return std::pair(expert_of(choice), choice); });
-  sources_.resize(ids.size());
-  places_.resize(ids.size());
-  expert_rows_.clear();
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    const auto place = static_cast<std::int64_t>(i);
-    const auto expert = static_cast<std::size_t>(expert_of(order_[i]));
-    sources_[i] = static_cast<std::int32_t>(order_[i] / num_chosen);
-    places_[static_cast<std::size_t>(order_[i])] = static_cast<std::int32_t>(i);
-    if (expert_rows_.empty() || expert_rows_.back().expert != expert) expert_rows_.push_back({expert, place, place});
-    ++expert_rows_.back().end;
-  }
-}
-
 void CpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
                           MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) {
   const auto num_choices = std::ssize(ids);
@@ -58,28 +36,29 @@ void CpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> 
                   x.rows == out.rows && results.cols == out.cols,
               "experts: shapes do not fit");
   if (x.rows == 0) return;
-  group_by_expert(ids, num_choices / x.rows);
-  const auto part = [](MatrixView view, const ExpertRows& rows) {
+  order_.group(ids, num_choices / x.rows);
+  const auto part = [](MatrixView view, const ExpertOrder::Rows& rows) {
     return MatrixView{row_of(view, rows.begin), rows.end - rows.begin, view.cols, view.stride};
   };
   const auto packed = [](const std::unique_ptr<Linear>& linear) { return static_cast<const CpuLinear*>(linear.get()); };
   jobs_.clear();
-  for (const ExpertRows& rows : expert_rows_) {
-    const auto sources = std::span(sources_).subspan(static_cast<std::size_t>(rows.begin),
-                                                     static_cast<std::size_t>(rows.end - rows.begin));
+  for (const ExpertOrder::Rows& rows : order_.rows) {
+    const auto sources =
+        std::span(order_.sources)
+            .subspan(static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end - rows.begin));
     jobs_.push_back({packed(args.gate_up[rows.expert]), x, sources, part(gate_up, rows)});
   }
   linear_.run_jobs(jobs_, false);
   const std::int64_t width = args.gated ? gate_up.cols / 2 : gate_up.cols;
   const MatrixView activated{gate_up.data, num_choices, width, gate_up.stride};
-  const bool is_swiglu = args.gated && args.activation.kind == Nonlinearity::kSilu && args.activation.limit == 0.0f;
-  if (!is_swiglu) {
+  const bool swiglu = is_swiglu(args);
+  if (!swiglu) {
     const MatrixView up{gate_up.data + width, num_choices, width, gate_up.stride};
     activate(args.activation, activated, args.gated ? up : MatrixView{}, activated);
   }
   jobs_.clear();
-  for (const ExpertRows& rows : expert_rows_) {
-    const ProductInput in = is_swiglu ? gated(part(gate_up, rows)) : ProductInput(part(activated, rows));
+  for (const ExpertOrder::Rows& rows : order_.rows) {
+    const ProductInput in = swiglu ? gated(part(gate_up, rows)) : ProductInput(part(activated, rows));
     jobs_.push_back({.weights = packed(args.down[rows.expert]), .x = in, .out = part(results, rows)});
   }
   linear_.run_jobs(jobs_, false);
@@ -92,7 +71,7 @@ void CpuGraphOps::combine(MatrixView results, std::span<const float> weights, Ma
     float* to = row_of(out, row);
     for (std::int64_t j = 0; j < each; ++j) {
       const auto choice = static_cast<std::size_t>(row * each + j);
-      const float* from = row_of(results, places_[choice]);
+      const float* from = row_of(results, order_.places[choice]);
       const float weight = weights[choice];
       if (j == 0) {
         kernels_.scale(from, weight, out.cols, to);

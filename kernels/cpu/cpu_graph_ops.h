@@ -56,24 +56,14 @@ class CpuGraphOps final : public GraphOps {
         body(row);
     });
   }
-  // The rows of one expert among those that are ordered by expert.
-  struct ExpertRows {
-    std::size_t expert;
-    std::int64_t begin;
-    std::int64_t end;
-  };
-  void group_by_expert(std::span<const std::int32_t> ids, std::int64_t num_chosen);
   void combine(MatrixView results, std::span<const float> weights, MatrixView out);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   LinearRunner& linear_;
   AttentionRunner& attention_;
-  std::vector<RouteRoom> route_rooms_;   // of each worker
-  std::vector<std::int32_t> order_;      // choices, ordered by expert
-  std::vector<std::int32_t> sources_;    // the row of each
-  std::vector<std::int32_t> places_;     // of each choice in that order
-  std::vector<ExpertRows> expert_rows_;  // of experts that have any
+  std::vector<RouteRoom> route_rooms_;  // of each worker
+  ExpertOrder order_;
   std::vector<LinearJob> jobs_;
 };
 

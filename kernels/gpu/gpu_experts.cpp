@@ -1,8 +1,5 @@
 #include "kernels/gpu/gpu_experts.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "kernels/check.h"
 #include "kernels/gpu/kernels/experts.h"
 #include "kernels/gpu/kernels/row_ops.h"
@@ -31,54 +28,36 @@ void GpuExperts::reserve(DeviceMemory& memory, std::int64_t floats) {
   memory = DeviceMemory(device_, bytes, "rows of experts");
 }
 
-std::vector<float> GpuExperts::read(MatrixView x) {
+// Once the device has been waited for, `out` has the values.
+void GpuExperts::enqueue_read(MatrixView x, std::vector<float>& out) {
   reserve(dense_, x.rows * x.cols);
   const GatherArgs copies{
       .x = x.data, .x_stride = x.stride, .cols = x.cols, .out = dense_.as<float>(), .out_stride = x.cols};
   device_.launch(gather_, {.x = x.rows}, copies);
-  std::vector<float> out(static_cast<std::size_t>(x.rows * x.cols));
+  out.resize(static_cast<std::size_t>(x.rows * x.cols));
   device_.copy_to_host(reinterpret_cast<std::byte*>(out.data()), dense_.data(), out.size() * sizeof(float),
                        Stream::kCompute);
-  device_.synchronize();
-  return out;
 }
 
 void GpuExperts::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
                        std::span<float> weights) {
-  QUIRE_CHECK(std::ssize(ids) == logits.rows * options.num_chosen && ids.size() == weights.size() &&
-                  options.num_chosen <= logits.cols,
-              "route: shapes do not fit");
+  check_route_shapes(logits, options, ids, weights);
   if (logits.rows == 0) return;
-  const std::vector<float> values = read(logits);
   RouteOptions host = options;
+  std::vector<float> values;
   std::vector<float> bias;
   std::vector<float> scales;
   const auto row_at = [&](const float* at) { return MatrixView{const_cast<float*>(at), 1, logits.cols, logits.cols}; };
-  if (options.choice_bias != nullptr) host.choice_bias = (bias = read(row_at(options.choice_bias))).data();
-  if (options.expert_scale != nullptr) host.expert_scale = (scales = read(row_at(options.expert_scale))).data();
+  enqueue_read(logits, values);
+  if (options.choice_bias != nullptr) enqueue_read(row_at(options.choice_bias), bias);
+  if (options.expert_scale != nullptr) enqueue_read(row_at(options.expert_scale), scales);
+  device_.synchronize();
+  if (options.choice_bias != nullptr) host.choice_bias = bias.data();
+  if (options.expert_scale != nullptr) host.expert_scale = scales.data();
   for (std::int64_t row = 0; row < logits.rows; ++row) {
     const std::int64_t at = row * options.num_chosen;
     route_row({values.data() + row * logits.cols, static_cast<std::size_t>(logits.cols)}, host, ids.data() + at,
               weights.data() + at, room_);
-  }
-}
-
-// Choices to the order of their experts, those of one expert in the order of their rows.
-void GpuExperts::group_by_expert(std::span<const std::int32_t> ids, std::int64_t num_chosen) {
-  const auto expert_of = [&](std::int32_t choice) { return ids[static_cast<std::size_t>(choice)]; };
-  order_.resize(ids.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::ranges::sort(order_, {}, [&](std::int32_t choice) { return std::pair(expert_of(choice), choice); });
-  sources_.resize(ids.size());
-  places_.resize(ids.size());
-  expert_rows_.clear();
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    const auto place = static_cast<std::int64_t>(i);
-    const auto expert = static_cast<std::size_t>(expert_of(order_[i]));
-    sources_[i] = static_cast<std::int32_t>(order_[i] / num_chosen);
-    places_[static_cast<std::size_t>(order_[i])] = static_cast<std::int32_t>(i);
-    if (expert_rows_.empty() || expert_rows_.back().expert != expert) expert_rows_.push_back({expert, place, place});
-    ++expert_rows_.back().end;
   }
 }
 
@@ -87,20 +66,20 @@ void GpuExperts::multiply_gathered(const ExpertArgs& args, MatrixView x, MatrixV
   const MatrixView gathered{gathered_.as<float>(), gate_up.rows, x.cols, x.cols};
   const GatherArgs copies{.x = x.data,
                           .x_stride = x.stride,
-                          .rows = uploads_.put(std::span<const std::int32_t>(sources_)),
+                          .rows = uploads_.put(std::span<const std::int32_t>(order_.sources)),
                           .cols = x.cols,
                           .out = gathered.data,
                           .out_stride = gathered.stride};
   device_.launch(gather_, {.x = gathered.rows}, copies);
-  for (const ExpertRows& rows : expert_rows_)
+  for (const ExpertOrder::Rows& rows : order_.rows)
     linear_.run(static_cast<const GpuLinear&>(*args.gate_up[rows.expert]), rows_from(gathered, rows.begin, rows.end),
                 rows_from(gate_up, rows.begin, rows.end), false);
 }
 
-void GpuExperts::multiply_down(const ExpertArgs& args, MatrixView in, bool is_swiglu, MatrixView results) {
-  for (const ExpertRows& rows : expert_rows_) {
+void GpuExperts::multiply_down(const ExpertArgs& args, MatrixView in, bool swiglu, MatrixView results) {
+  for (const ExpertOrder::Rows& rows : order_.rows) {
     const MatrixView part = rows_from(in, rows.begin, rows.end);
-    linear_.run(static_cast<const GpuLinear&>(*args.down[rows.expert]), is_swiglu ? gated(part) : ProductInput(part),
+    linear_.run(static_cast<const GpuLinear&>(*args.down[rows.expert]), swiglu ? gated(part) : ProductInput(part),
                 rows_from(results, rows.begin, rows.end), false);
   }
 }
@@ -108,7 +87,7 @@ void GpuExperts::multiply_down(const ExpertArgs& args, MatrixView in, bool is_sw
 void GpuExperts::combine(MatrixView results, std::span<const float> weights, MatrixView out) {
   const CombineArgs args{.results = results.data,
                          .results_stride = results.stride,
-                         .places = uploads_.put(std::span<const std::int32_t>(places_)),
+                         .places = uploads_.put(std::span<const std::int32_t>(order_.places)),
                          .weights = uploads_.put(weights),
                          .each = results.rows / out.rows,
                          .cols = out.cols,
