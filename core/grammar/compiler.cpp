@@ -67,7 +67,8 @@ std::string key_of(const GrammarSpec& spec) {
   add(spec.suffix);
   add(spec.opening);
   add(spec.opening_rules);
-  for (const bool flag : {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact})
+  for (const bool flag :
+       {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact, spec.opening_anywhere})
     key += flag ? '1' : '0';
   return key;
 }

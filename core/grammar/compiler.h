@@ -51,9 +51,11 @@ struct GrammarSpec {
   bool parallel = true;   // more than one tag allowed
   bool stops = false;     // the text ends with its first tag; with free_text
   // With free_text: a text that begins with a match of this regular expression, none of which begins another, has
-  // behind it, and to its end, the form of these GBNF rules. Empty: there is no such beginning.
+  // behind it, and to its end, the form of these GBNF rules. Empty: there is no such beginning. With opening_anywhere a
+  // match is one more trigger: it may stand anywhere, and free text may follow what has the rules' form.
   std::string opening;
   std::string opening_rules;
+  bool opening_anywhere = false;
   std::string separator;  // between tags where there is no free text
   std::string prefix;     // before the first tag and
   std::string suffix;     // after the last one, where there is no free text

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What users notice of a batch, and what a batch gets beside users.
 
-    batch_beside_streams.py QUIRE MODEL.gguf [--requests 1000] [--streams 8] [--tokens 96] [--pause 1.5] [--seconds 24] [--rounds 4]
+    batch_beside_streams.py QUIRE MODEL.gguf [--requests 1000] [--streams 8] [--tokens 96] [--pause 1.5] [--seconds 24] [--settle 8] [--rounds 4]
 
-Users stream answers one after another, with a pause between two. First alone, then beside a batch, in turns; at the end the batch alone.
+Users stream answers one after another, with a pause between two. First alone, then beside a batch that has run for the settling time, in turns;
+at the end the batch alone. Choose a pause that leaves a part of the machine: on a slow one a longer pause, more seconds and a longer settling.
 Prints the time between tokens and to the first token of users alone and beside the batch with their ratios, the share of the wall time in which
 the engine computed beside the batch, and the batch's tokens a second beside users against those that it has alone in the time that users leave.
-Ends with PASS or FAIL of both bounds, which is the exit code too. Takes less than four minutes; the machine must be quiet.
+Ends with PASS or FAIL of both bounds, which is the exit code too. Takes about four minutes; the machine must be quiet.
 """
 
 import argparse
@@ -130,6 +131,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--pause", type=float, default=1.5)
     parser.add_argument("--seconds", type=float, default=24.0)
+    parser.add_argument("--settle", type=float, default=8.0, help="seconds that a batch runs alone before users come")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--flags", default="", help="further flags of quire serve, divided by spaces")
     options = parser.parse_args()
@@ -146,6 +148,7 @@ def main():
             batch = start_batch(server, options.requests, options.batch_tokens, f"round {round_number}")
             while state(server, batch)["status"] == "validating":
                 time.sleep(0.05)
+            time.sleep(options.settle)
             before = server.counts()
             beside.run(options.seconds)
             after = server.counts()

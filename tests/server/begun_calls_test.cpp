@@ -92,7 +92,7 @@ std::vector<std::string> pieces_of(const ToolFormat& format) {
   // These are special tokens, which no grammar allows inside a text.
   std::erase_if(pieces, [](const std::string& piece) {
     return (piece.find("<|") != std::string::npos && piece.find("|>") != std::string::npos) ||
-           piece.find("[TOOL_CALLS]") != std::string::npos;
+           piece.find("<｜") != std::string::npos || piece.find("[TOOL_CALLS]") != std::string::npos;
   });
   return pieces;
 }
@@ -138,14 +138,32 @@ std::shared_ptr<const Grammar> grammar_of(const GrammarCompiler& compiler, const
   return *grammar;
 }
 
-void check_calls(const ParsedOutput& parsed) {
+void check_calls(const ParsedOutput& parsed, const ToolFormat& format) {
   REQUIRE_FALSE(parsed.tool_calls.empty());
   for (const ParsedToolCall& call : parsed.tool_calls) {
-    CHECK(std::find(kNames.begin(), kNames.end(), call.name) != kNames.end());
+    const bool is_answer =
+        std::find(format.answer_names.begin(), format.answer_names.end(), call.name) != format.answer_names.end();
+    CHECK((is_answer || std::find(kNames.begin(), kNames.end(), call.name) != kNames.end()));
     const auto arguments = parse_json(without_exponents(call.arguments));
     CHECK((arguments && arguments->is_object()));
   }
 }
+
+// Whether a whole text passes the grammar of a format's calls.
+class TakesText {
+ public:
+  explicit TakesText(const GrammarCompiler& compiler) : compiler_(compiler) {}
+  bool operator()(const char* format, const std::string& text, bool parallel = true) const {
+    const auto spec = begun_calls_spec(*find_tool_format(format), kNames, parallel);
+    REQUIRE(spec);
+    const auto grammar = grammar_of(compiler_, *spec);
+    Writer writer(*grammar);
+    return writer.write(text) && writer.may_end();
+  }
+
+ private:
+  const GrammarCompiler& compiler_;
+};
 
 // A text that is a call from its first character on.
 std::string opening_of(const ToolFormat& format, std::mt19937& random) {
@@ -180,14 +198,17 @@ TEST_CASE("a call that began parses in every format, whatever is written after i
       if (!writer.may_end()) continue;
       ++num_whole;
       // Some formats' calls count only where they begin the output, unless they are read as they come.
-      check_calls(read(format, writer.text(), format.begins_output || format.bare_anywhere || round % 2 == 0));
+      check_calls(read(format, writer.text(), format.begins_output || format.bare_anywhere || round % 2 == 0), format);
     }
     INFO(name);
     CHECK(num_whole >= 20);
   }
   for (const char* const name :
-       {"hermes", "qwen3_coder", "glm45", "minimax_m2", "deepseek_v32", "seed_oss", "kimi_k3", "gemma4",
-        "functiongemma", "harmony", "mistral", "mistral_list", "olmo3", "lfm2", "lfm2.5", "llama4_pythonic"}) {
+       {"jamba",   "minimax",      "apriel",        "apriel_thinker", "nemotron_v2",  "firefunction",
+        "granite", "hunyuan_a13b", "apertus",       "phi4_mini_json", "command_r7b",  "command_r",
+        "hermes",  "qwen3_coder",  "glm45",         "minimax_m2",     "deepseek_v32", "seed_oss",
+        "kimi_k3", "gemma4",       "functiongemma", "harmony",        "mistral",      "mistral_list",
+        "olmo3",   "lfm2",         "lfm2.5",        "llama4_pythonic"}) {
     INFO(name);
     CHECK(held.count(name) == 1);
   }
@@ -196,14 +217,7 @@ TEST_CASE("a call that began parses in every format, whatever is written after i
 TEST_CASE("a call as its format writes it passes the grammar, with text before and after") {
   FakeEngine engine(says(""));
   const auto model = fake_model(engine.queue());
-  const auto takes = [&](const char* format, const std::string& text, bool parallel = true) {
-    INFO(format << ": " << text);
-    const auto spec = begun_calls_spec(*find_tool_format(format), kNames, parallel);
-    REQUIRE(spec);
-    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
-    Writer writer(*grammar);
-    return writer.write(text) && writer.may_end();
-  };
+  const TakesText takes(*model->grammar_compiler);
   const std::string qwen =
       "<tool_call>\n<function=add>\n<parameter=a>\n1 < 2 </x>\nlines\n</parameter>\n</function>\n</tool_call>";
   CHECK(takes("qwen3_coder", "I add. <tool_ca " + qwen));
@@ -221,7 +235,7 @@ TEST_CASE("a call as its format writes it passes the grammar, with text before a
   CHECK_FALSE(takes("gemma4", "<|tool_call>call:add{a:one}<tool_call|>"));
 }
 
-TEST_CASE("a text that begins as calls without marks do is held to them, and no other text is") {
+TEST_CASE("calls without marks are held where the format reads them, and no other text is") {
   FakeEngine engine(says(""));
   const auto model = fake_model(engine.queue());
   std::set<std::string> held;
@@ -237,6 +251,7 @@ TEST_CASE("a text that begins as calls without marks do is held to them, and no 
     int num_whole = 0;
     for (int round = 0; round < 100; ++round) {
       Writer writer(*grammar);
+      if (spec->opening_anywhere && round % 3 == 0) REQUIRE(writer.write("I call {it}, [now] "));
       REQUIRE(writer.write(opening_of(format, random)));
       CHECK_FALSE(writer.may_end());
       for (int i = 0; i < 30; ++i)
@@ -245,7 +260,7 @@ TEST_CASE("a text that begins as calls without marks do is held to them, and no 
       if (!writer.may_end()) continue;
       INFO(writer.text());
       ++num_whole;
-      check_calls(read(format, writer.text(), round % 2 == 0));
+      check_calls(read(format, writer.text(), format.bare_anywhere || round % 2 == 0), format);
     }
     CHECK(num_whole >= 20);
     for (const char* const free : {"[1, 2] is a list", "{\"a\": 1} is an object", "I add [add] and more", "[adder(",
@@ -261,16 +276,18 @@ TEST_CASE("a text that begins as calls without marks do is held to them, and no 
   CHECK_FALSE(begun_calls_spec(*find_tool_format("hermes"), {}, true));
 }
 
+TEST_CASE("every format that has calls is held, but those whose calls begin as other text does") {
+  std::set<std::string> free;
+  for (const std::string_view name : tool_format_names()) {
+    if (!begun_calls_spec(*find_tool_format(name), kNames, true)) free.emplace(name);
+  }
+  CHECK(free == std::set<std::string>{"none"});
+}
+
 TEST_CASE("calls as models write them pass the grammars of lists and of Mistral's marks") {
   FakeEngine engine(says(""));
   const auto model = fake_model(engine.queue());
-  const auto takes = [&](const char* format, const std::string& text, bool parallel = true) {
-    const auto spec = begun_calls_spec(*find_tool_format(format), kNames, parallel);
-    REQUIRE(spec);
-    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
-    Writer writer(*grammar);
-    return writer.write(text) && writer.may_end();
-  };
+  const TakesText takes(*model->grammar_compiler);
   CHECK(takes("pythonic", "[add(a=1, b='x'), get_time()]"));
   CHECK_FALSE(takes("pythonic", "[add(a=1, b='x'), get_time()]", false));
   CHECK_FALSE(takes("pythonic", "[add(a=1)] and text"));
@@ -287,7 +304,45 @@ TEST_CASE("calls as models write them pass the grammars of lists and of Mistral'
   CHECK_FALSE(takes("mistral", "[TOOL_CALLS]add[ARGS]{\"a\": "));
   CHECK(takes("llama3_json", "{\"name\": \"add\", \"parameters\": {\"a\": 1}}"));
   CHECK_FALSE(takes("llama3_json", "{\"name\": \"add\", \"parameters\": 1}"));
+  CHECK(takes("lfm2.5", "I look. [add(a=1), get()] [a](b) [get()]"));
+  CHECK_FALSE(takes("lfm2.5", "I look. [add(1)]"));
   CHECK(takes("xlam", "[{\"name\": \"add\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": {}}]"));
+}
+
+TEST_CASE("lists of calls behind a mark pass as models write them, and the mark's word in other text stays free") {
+  FakeEngine engine(says(""));
+  const auto model = fake_model(engine.queue());
+  const TakesText takes(*model->grammar_compiler);
+  const std::string add = "{\"name\": \"add\", \"arguments\": {\"a\": 1}}";
+  const std::string get = "{\"name\": \"get\", \"arguments\": {}}";
+  CHECK(takes("jamba", "Sure. <tool_calls>[\n    " + add + ",\n    " + get + "\n]</tool_calls>"));
+  CHECK_FALSE(takes("jamba", "<tool_calls>[" + add + ", " + get + "]</tool_calls>", false));
+  CHECK_FALSE(takes("jamba", "<tool_calls>" + add + "</tool_calls>"));
+  CHECK_FALSE(takes("jamba", "<tool_calls>[" + add + "]"));
+  CHECK_FALSE(takes("jamba", "<tool_calls>[{\"name\": \"sub\", \"arguments\": {}}]</tool_calls>"));
+  CHECK(takes("nemotron_v2", "<TOOLCALL>[" + add + "]</TOOLCALL>"));
+  CHECK(takes("nemotron_v2", "<TOOLCALL>" + add + "</TOOLCALL>"));
+  CHECK(takes("granite", "<|tool_call|>[" + add + "]"));
+  CHECK_FALSE(takes("granite", "<|tool_call|>[" + add + "] and more"));
+  CHECK(takes("apertus", "<|tools_prefix|>[{\"add\": {\"a\": 1}}, {\"get\": {}}]<|tools_suffix|> done"));
+  CHECK(takes("phi4_mini_json", "functools[" + add + "]"));
+  CHECK(takes("phi4_mini_json", "import functools\nfunctools.reduce(f, [1, 2])"));
+  CHECK(takes("firefunction", "I call functools[" + add + ", " + get + "]"));
+  CHECK_FALSE(takes("firefunction", " functools[1]"));
+  const std::string deepseek =
+      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 1}\n```<｜tool▁call▁end｜>";
+  CHECK(takes("deepseek_v3", "<｜tool▁calls▁begin｜>" + deepseek + "\n" + deepseek + "<｜tool▁calls▁end｜>"));
+  CHECK_FALSE(takes("deepseek_v3", "<｜tool▁calls▁begin｜>" + deepseek));
+  CHECK(takes("deepseek_v31",
+              "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"));
+  const std::string kimi = "<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|>";
+  CHECK(takes("kimi_k2", "I add.<|tool_calls_section_begin|>" + kimi + kimi + "<|tool_calls_section_end|>"));
+  CHECK_FALSE(takes("kimi_k2", "<|tool_calls_section_begin|>" + kimi + kimi + "<|tool_calls_section_end|>", false));
+  const std::string cohere = "{\"tool_name\": \"add\", \"parameters\": {\"a\": 1}}";
+  CHECK(takes("command_r", "Action: ```json\n[\n    " + cohere + "\n]```"));
+  CHECK(takes("command_r", "Action:```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]```\nHello"));
+  CHECK_FALSE(takes("command_r", "Action: ```json\n[{\"tool_name\": \"sub\", \"parameters\": {}}]```"));
+  CHECK(takes("command_r7b", "<|START_ACTION|>[{\"tool_call_id\": \"0\", " + cohere.substr(1) + "]<|END_ACTION|>"));
 }
 
 // A value as JSON, and as Python writes it in one of its many ways.
@@ -361,13 +416,13 @@ Value any_value(std::mt19937& random, int depth) {
   return whole;
 }
 
-struct Calls {
+struct WrittenCalls {
   std::string text;
   std::vector<std::pair<std::string, Json>> expected;
 };
 
-Calls any_calls(std::mt19937& random) {
-  Calls calls{"[" + space(random), {}};
+WrittenCalls any_calls(std::mt19937& random) {
+  WrittenCalls calls{"[" + space(random), {}};
   const auto num_calls = 1 + random() % 3;
   const auto num_arguments = random() % 4;
   for (std::size_t i = 0; i < num_calls; ++i) {
@@ -396,7 +451,7 @@ TEST_CASE("Python-form calls are read as what they say, whole and in pieces, and
   const auto grammar = grammar_of(*model->grammar_compiler, *begun_calls_spec(format, kNames, true));
   std::mt19937 random(5);
   for (int round = 0; round < 400; ++round) {
-    const Calls calls = any_calls(random);
+    const WrittenCalls calls = any_calls(random);
     INFO(calls.text);
     Writer writer(*grammar);
     CHECK((writer.write(calls.text) && writer.may_end()));

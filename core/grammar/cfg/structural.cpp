@@ -87,32 +87,25 @@ class Structure {
     return spec_.required ? all : make_repeat(all, 0, 1);
   }
 
+  // What ends free text, and all that may follow it.
+  struct Trigger {
+    Expr text;
+    Expr after;
+  };
+
   // A text that opens as calls do is calls; any other one is free until its first trigger.
   Expr free() const {
-    if (spec_.opening.empty()) return free_from(nullptr);
+    if (spec_.opening.empty() || spec_.opening_anywhere) return free_from(nullptr);
     const Dfa unopened = complement(build_full(make_concat({opening_.front(), everything()}), budget_));
     const Expr other = triggers_.empty() ? make_automaton(std::make_shared<Dfa>(unopened)) : free_from(&unopened);
     return make_alternate({make_concat(opening_), other});
   }
 
-  // unopened: the texts that may stand up to the first trigger; null: any.
-  Expr free_from(const Dfa* unopened) const {
-    std::vector<Expr> literals;
-    for (const std::string& trigger : triggers_) {
-      if (trigger.empty()) throw Refusal("a trigger must not be empty");
-      literals.push_back(make_literal(trigger));
-    }
-    const Expr any_trigger = make_alternate(literals);
-    // Texts in which no trigger ends before the last character.
-    const Dfa early =
-        build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
-    const Dfa untriggered = complement(build_full(make_concat({everything(), any_trigger, everything()}), budget_));
-    std::vector<Expr> units;
-    std::vector<Expr> first_units;
+  std::vector<Trigger> all_triggers() const {
+    std::vector<Trigger> all;
     std::vector<bool> reached(spec_.tags.size(), false);
     for (const std::string& trigger : triggers_) {
-      const Dfa ends = build_full(make_concat({everything(), make_literal(trigger)}), budget_);
-      const Dfa until = intersect(ends, complement(early), budget_);
+      if (trigger.empty()) throw Refusal("a trigger must not be empty");
       std::vector<Expr> after;
       for (std::size_t i = 0; i < spec_.tags.size(); ++i) {
         if (!spec_.tags[i].begin.starts_with(trigger)) continue;
@@ -120,15 +113,37 @@ class Structure {
         after.push_back(tag(i, trigger.size()));
       }
       if (after.empty()) throw Refusal("the trigger " + trigger + " begins no tag");
-      units.push_back(make_concat({make_automaton(std::make_shared<Dfa>(until)), make_alternate(after)}));
-      if (unopened == nullptr) continue;
-      const Expr first = make_automaton(std::make_shared<Dfa>(intersect(until, *unopened, budget_)));
-      first_units.push_back(make_concat({first, make_alternate(after)}));
+      all.push_back({make_literal(trigger), make_alternate(after)});
     }
     const auto lost = std::find(reached.begin(), reached.end(), false);
     if (lost != reached.end()) {
       throw Refusal("the tag " + spec_.tags[static_cast<std::size_t>(lost - reached.begin())].begin +
                     " has no trigger");
+    }
+    if (spec_.opening_anywhere) all.push_back({opening_.front(), opening_.back()});
+    return all;
+  }
+
+  // unopened: the texts that may stand up to the first trigger; null: any.
+  Expr free_from(const Dfa* unopened) const {
+    const std::vector<Trigger> triggers = all_triggers();
+    std::vector<Expr> texts;
+    for (const Trigger& trigger : triggers)
+      texts.push_back(trigger.text);
+    const Expr any_trigger = make_alternate(texts);
+    // Texts in which no trigger ends before the last character.
+    const Dfa early =
+        build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
+    const Dfa untriggered = complement(build_full(make_concat({everything(), any_trigger, everything()}), budget_));
+    std::vector<Expr> units;
+    std::vector<Expr> first_units;
+    for (const Trigger& trigger : triggers) {
+      const Dfa ends = build_full(make_concat({everything(), trigger.text}), budget_);
+      const Dfa until = intersect(ends, complement(early), budget_);
+      units.push_back(make_concat({make_automaton(std::make_shared<Dfa>(until)), trigger.after}));
+      if (unopened == nullptr) continue;
+      const Expr first = make_automaton(std::make_shared<Dfa>(intersect(until, *unopened, budget_)));
+      first_units.push_back(make_concat({first, trigger.after}));
     }
     const Expr unit = make_alternate(units);
     const Expr rest = make_automaton(std::make_shared<Dfa>(untriggered));

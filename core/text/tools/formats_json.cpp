@@ -182,6 +182,7 @@ FormatEntry command_r_plus() {
   FormatEntry entry = listed("command_r", {"Action: ```json", "Action:```json", "Action:\n```json"}, {"```"},
                              "Action: ```json\n[", "]```");
   ToolFormat& format = entry.format;
+  format.answer_names = {"directly_answer", "directly-answer"};
   format.name_key = "tool_name";
   format.arguments_key = "parameters";
   format.dropped = {"<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>"};

@@ -49,12 +49,13 @@ struct ToolFormat {
   std::string_view name_key = "name";  // kJson
   std::string_view arguments_key = "arguments";
   std::string_view id_key = "id";
-  bool name_is_key = false;         // kJson: {"name": {arguments}}
-  bool single_objects = false;      // kJson, not eager: a list is no call
-  bool lists_only = false;          // kJson, not eager: an object outside a list is no call
-  bool empty_list_is_call = false;  // kJson, not eager: an empty list stands for no content either
-  bool needs_arguments = false;     // kJson, not eager: an object without arguments is no call
-  bool skips_to_json = false;       // kJson: text between the start and the list is passed over
+  bool name_is_key = false;                         // kJson: {"name": {arguments}}
+  bool single_objects = false;                      // kJson, not eager: a list is no call
+  bool lists_only = false;                          // kJson, not eager: an object outside a list is no call
+  bool empty_list_is_call = false;                  // kJson, not eager: an empty list stands for no content either
+  bool needs_arguments = false;                     // kJson, not eager: an object without arguments is no call
+  bool skips_to_json = false;                       // kJson: text between the start and the list is passed over
+  std::vector<std::string_view> answer_names = {};  // kJson: a call of such a name says that the model answers itself
 
   bool name_may_touch = false;      // kNamedJson: the arguments' brace may follow the name without name_end
   bool name_is_id = false;          // kNamedJson: "functions.name:0" is the call's id, with its name in it

@@ -1,6 +1,7 @@
 #include "server/api/conversation/begun_calls.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace quire {
 
@@ -37,6 +38,16 @@ std::string alternatives(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     text += (text.empty() ? "\"" : " | \"") + name + "\"";
   return text;
+}
+
+// The text as a literal of GBNF.
+std::string literal(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return quoted + "\" ";
 }
 
 bool is_plain(const std::string& name) {
@@ -95,14 +106,12 @@ void add_tagged(const ToolFormat& format, const std::vector<std::string>& names,
 // Between the quotes of the format, whose first character is kept out of the text as a whole.
 void add_braced(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
-  std::string quote;
-  for (const char c : format.string_quote)
-    quote += c == '"' ? std::string("\\\"") : std::string(1, c);
-  tag.rules = "root ::= \"" + std::string(format.name_begin) + "\" (" + alternatives(names) + ") object\n" +
+  const std::string quote = literal(format.string_quote);
+  tag.rules = "root ::= " + literal(format.name_begin) + "(" + alternatives(names) + ") object\n" +
               "object ::= \"{\" (pair (\",\" pair)*)? \"}\"\n" + "pair ::= [A-Za-z_] [A-Za-z0-9_-]* \":\" value\n" +
               "value ::= text | number | \"true\" | \"false\" | \"null\" | list | object\n" +
-              "list ::= \"[\" (value (\",\" value)*)? \"]\"\n" + "text ::= \"" + quote + "\" [^<]* \"" + quote +
-              "\"\n" + "number ::= \"-\"? (\"0\" | [1-9] [0-9]*) (\".\" [0-9]+)?\n";
+              "list ::= \"[\" (value (\",\" value)*)? \"]\"\n" + "text ::= " + quote + "[^<]* " + quote + "\n" +
+              "number ::= \"-\"? (\"0\" | [1-9] [0-9]*) (\".\" [0-9]+)?\n";
   spec.triggers.push_back(tag.begin);
   spec.tags.push_back(std::move(tag));
 }
@@ -113,7 +122,8 @@ std::string python_calls(const std::vector<std::string>& names, bool parallel) {
          alternatives(names) + ") ws \"(\" arguments\n" + std::string(kPythonCall);
 }
 
-// Between the format's marks, in brackets or not; and, where calls may do without marks, at the text's beginning.
+// Between the format's marks, in brackets or not; and, where calls may do without marks, in brackets at the text's
+// beginning or anywhere.
 void add_pythonic(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   const std::string calls = python_calls(names, spec.parallel);
   const std::string end = first_of(format.ends);
@@ -125,9 +135,11 @@ void add_pythonic(const ToolFormat& format, const std::vector<std::string>& name
   }
   spec.stops = format.ends_output;
   if (!format.bare_at_begin && !format.bare_anywhere) return;
+  spec.opening_anywhere = format.bare_anywhere;
   const std::string more = spec.parallel ? "ws (\",\" ws call ws)*" : "ws";
-  spec.opening = R"([ \t\r\n]*\[[ \n]{0,16})" + any_name(names) + R"([ \n]{0,16}\()";
-  spec.opening_rules = "root ::= arguments " + more + " \"]\" ws\n" + calls;
+  const std::string before = format.bare_anywhere ? "" : R"([ \t\r\n]*)";
+  spec.opening = before + R"(\[[ \n]{0,16})" + any_name(names) + R"([ \n]{0,16}\()";
+  spec.opening_rules = "root ::= arguments " + more + " \"]\"" + (format.bare_anywhere ? "\n" : " ws\n") + calls;
 }
 
 // Mistral's: a name and its arguments behind each mark, or a list of objects behind the first.
@@ -146,13 +158,55 @@ void add_mistral(const ToolFormat& format, const std::vector<std::string>& names
   spec.tags.push_back(std::move(tag));
 }
 
+// "\"name\" ws \":\" ws ": a key of an object up to its value.
+std::string json_key(std::string_view name) {
+  return "\"\\\"" + std::string(name) + "\\\"\" ws \":\" ws ";
+}
+
+// A list of objects behind each mark, or, where the format takes it, one object.
+void add_listed_json(const ToolFormat& format, std::vector<std::string> names, GrammarSpec& spec) {
+  names.insert(names.end(), format.answer_names.begin(), format.answer_names.end());
+  const std::string name = "\"\\\"\" (" + alternatives(names) + ") \"\\\"\" ws ";
+  const std::string id = json_key(format.id_key) + "id ws ";
+  const std::string item = format.name_is_key
+                               ? "\"{\" ws " + name + "\":\" ws object ws \"}\""
+                               : "\"{\" ws (" + id + "\",\" ws)? " + json_key(format.name_key) + name + "\",\" ws " +
+                                     json_key(format.arguments_key) + "object ws (\",\" ws " + id + ")? \"}\"";
+  const std::string items = "item ws " + std::string(spec.parallel ? "(\",\" ws item ws)* " : "");
+  // A mark that is a word of ordinary text begins a call only with the list's bracket.
+  const std::string mark(format.frame.before.substr(format.frame.before.find_first_not_of(' ')));
+  const bool is_word =
+      std::isalpha(static_cast<unsigned char>(format.starts.back().front())) != 0 && format.ends.empty();
+  for (const std::string_view start : format.starts) {
+    StructuralTag tag{is_word ? mark : std::string(start), "", first_of(format.ends)};
+    const std::string list = is_word ? "ws " + items + "\"]\"" : "ws \"[\" ws " + items + "\"]\" ws";
+    tag.rules = "root ::= " + list + (is_word || format.lists_only ? "\n" : " | ws item ws\n") + "item ::= " + item +
+                "\nid ::= text | \"0\" | [1-9] [0-9]{0,8}\n" + std::string(kJsonObject);
+    spec.triggers.push_back(tag.begin);
+    spec.tags.push_back(std::move(tag));
+    if (is_word) break;
+  }
+  spec.stops = format.ends_output;
+}
+
+// A section of calls, each with its marks, its name and its arguments.
+void add_section(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
+  StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
+  const std::string name = format.name_is_id ? "\"functions.\" (" + alternatives(names) + ") \":\" [0-9]{1,4} "
+                                             : '(' + alternatives(names) + ") ";
+  const std::string fence = format.fence.empty() ? "" : "(" + literal(format.fence) + "ws)? ";
+  tag.rules = "root ::= ws call " + std::string(spec.parallel ? "(ws call)* " : "") + "ws\n" +
+              "call ::= " + literal(format.name_begin) + name + literal(format.name_end) + "ws object ws " + fence +
+              literal(format.call_end) + "\n" + std::string(kJsonObject);
+  spec.triggers.push_back(tag.begin);
+  spec.tags.push_back(std::move(tag));
+}
+
 // JSON that begins the text: an object with a tool's name, or a list of such.
 void add_bare_json(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   const bool is_list = format.frame.before.starts_with("[");
-  const std::string key = "\"\\\"" + std::string(format.arguments_key) + "\\\"\"";
-  const std::string rest = "ws \",\" ws " + key + " ws \":\" ws object ws \"}\" ws ";
-  const std::string item =
-      "\"{\" ws \"\\\"name\\\"\" ws \":\" ws \"\\\"\" (" + alternatives(names) + ") \"\\\"\" " + rest;
+  const std::string rest = "ws \",\" ws " + json_key(format.arguments_key) + "object ws \"}\" ws ";
+  const std::string item = "\"{\" ws " + json_key("name") + "\"\\\"\" (" + alternatives(names) + ") \"\\\"\" " + rest;
   const std::string between = is_list ? "\",\" ws " : "\";\"? ws ";
   const std::string more = spec.parallel ? "(" + between + item + ")* " : "";
   spec.opening = std::string(R"([ \t\r\n]*)") + (is_list ? R"(\[[ \n]{0,16})" : "") +
@@ -184,6 +238,10 @@ std::optional<GrammarSpec> begun_calls_spec(const ToolFormat& format, const std:
     add_pythonic(format, names, spec);
   } else if (format.syntax == CallSyntax::kJson && format.bare_at_begin) {
     add_bare_json(format, names, spec);
+  } else if (format.syntax == CallSyntax::kJson && format.frame.before.ends_with('[')) {
+    add_listed_json(format, names, spec);
+  } else if (format.syntax == CallSyntax::kNamedJson && !format.frame.before.empty()) {
+    add_section(format, names, spec);
   } else if (format.json_calls() && is_marked) {
     add_json(format, names, spec);
   } else if (format.syntax == CallSyntax::kTagged && is_marked) {
