@@ -93,11 +93,12 @@ class Engine::Impl {
   void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
   void receive_slot_orders() QUIRE_REQUIRES(kEngineThread);
   bool has_slot_order() const QUIRE_REQUIRES(kEngineThread) {
-    return !waiting_orders_.empty() && !lower_tier_->is_moving_chain();
+    return slots_ != nullptr && !lower_tier_->is_moving_chain() && slot_orders.has_any();
   }
   void begin(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
-  void save(SlotOrder order, const SlotRecords::Record& record) QUIRE_REQUIRES(kEngineThread);
+  void save(const SlotOrder& order, const SlotRecords::Record& record) QUIRE_REQUIRES(kEngineThread);
   void restore(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
+  Result<KeptChain> noted(std::int32_t slot, Result<KeptChain> restored) QUIRE_REQUIRES(kEngineThread);
 
   // engine_step.cpp, in the order of a step
   bool plan(Step& step, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
@@ -166,7 +167,6 @@ class Engine::Impl {
   std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
   std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
-  std::deque<SlotOrder> waiting_orders_ QUIRE_GUARDED_BY(kEngineThread);
 
   // Of rounds of drafting.
   DraftInput draft_input_ QUIRE_GUARDED_BY(kEngineThread);

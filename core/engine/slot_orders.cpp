@@ -12,12 +12,20 @@ void SlotOrders::add(SlotOrder order) {
     refused = closed_;
     if (!refused) orders_.push_back(std::move(order));
   }
-  if (refused) order.done(tl::make_unexpected(*std::move(refused)));
+  if (refused) (*order.done)(tl::make_unexpected(*std::move(refused)));
 }
 
-std::vector<SlotOrder> SlotOrders::take() {
+bool SlotOrders::has_any() const {
   const std::lock_guard lock(mutex_);
-  return std::exchange(orders_, {});
+  return !orders_.empty();
+}
+
+std::optional<SlotOrder> SlotOrders::take_first() {
+  const std::lock_guard lock(mutex_);
+  if (orders_.empty()) return std::nullopt;
+  std::optional<SlotOrder> order = std::move(orders_.front());
+  orders_.erase(orders_.begin());
+  return order;
 }
 
 void SlotOrders::close(const Error& error) {
@@ -28,7 +36,7 @@ void SlotOrders::close(const Error& error) {
     refused.swap(orders_);
   }
   for (const SlotOrder& order : refused)
-    order.done(tl::make_unexpected(error));
+    (*order.done)(tl::make_unexpected(error));
 }
 
 void SlotRecords::note(std::int32_t wanted, const std::string& salt, std::span<const TokenId> tokens) {

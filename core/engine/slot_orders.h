@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -23,19 +24,20 @@ struct SlotOrder {
   std::int32_t slot = 0;
   std::int64_t max_bytes = 0;  // of kSave: the most that it may take
   KeptChain chain{};           // of kRestore
-  // With the tokens that it is about; of kSave with their bytes.
-  std::function<void(Result<KeptChain>)> done = nullptr;
+  // Called with the tokens that it is about; of kSave with their bytes. Shared, so that no memory is needed to call it.
+  std::shared_ptr<const std::function<void(Result<KeptChain>)>> done = nullptr;
 };
 
 class SlotOrders {
  public:
   void add(SlotOrder order);
-  std::vector<SlotOrder> take();
+  bool has_any() const;
+  std::optional<SlotOrder> take_first();
   // Refuses what is there, and all that comes.
   void close(const Error& error);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<SlotOrder> orders_;
   std::optional<Error> closed_;
 };

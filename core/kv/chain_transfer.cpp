@@ -53,17 +53,24 @@ void ChainTransfer::begin(KeptChain chain, bool saves, Done done) {
   }
 }
 
-void ChainTransfer::end(Result<KeptChain> result) {
+// Takes no memory.
+void ChainTransfer::end(const Error* error) {
   if (table_.is_open) {
     kv_.release(table_, chain_.tokens, std::int64_t{table_.num_entered} * kv_.block_size());
     kv_.close(table_);
   }
-  chain_ = {};
-  std::exchange(done_, nullptr)(std::move(result));
+  KeptChain chain = std::exchange(chain_, {});
+  if (!saves_) chain.payloads.clear();
+  const Done done = std::exchange(done_, nullptr);
+  if (error == nullptr) {
+    done(std::move(chain));
+  } else {
+    done(tl::make_unexpected(*error));
+  }
 }
 
-void ChainTransfer::give_up(Error error) {
-  if (is_moving()) end(tl::make_unexpected(std::move(error)));
+void ChainTransfer::give_up(const Error& error) {
+  if (is_moving()) end(&error);
 }
 
 std::int64_t ChainTransfer::first_with_extra(std::int64_t num_blocks) const {
@@ -238,9 +245,7 @@ void ChainTransfer::note_done(const BlockMove& move) {
 void ChainTransfer::end_if_done() {
   if (!is_moving() || num_in_flight_ > 0) return;
   if (saves_ ? !is_held_ || num_left_ > 0 : table_.num_entered < num_blocks()) return;
-  KeptChain chain{.salt = chain_.salt, .tokens = chain_.tokens};
-  if (saves_) chain.payloads = std::move(chain_.payloads);
-  end(std::move(chain));
+  end(nullptr);
 }
 
 }  // namespace quire

@@ -41,12 +41,12 @@ class ChainTransfer {
   // After all moves of a step were noted.
   void end_if_done();
   // Ends with this error, where one moves.
-  void give_up(Error error);
+  void give_up(const Error& error);
   bool holds_blocks() const { return !table_.blocks.empty(); }
 
  private:
   void begin(KeptChain chain, bool saves, Done done);
-  void end(Result<KeptChain> result);
+  void end(const Error* error);
   std::int64_t num_blocks() const { return kv_.blocks_for(std::ssize(chain_.tokens)); }
   std::int64_t first_with_extra(std::int64_t num_blocks) const;
   bool has_extra(PrefixNode node) const;

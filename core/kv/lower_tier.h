@@ -90,7 +90,7 @@ class LowerTier : public KvCacheListener {
   void save_chain(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, ChainTransfer::Done done);
   void restore_chain(KeptChain chain, ChainTransfer::Done done);
   bool is_moving_chain() const { return chain_.is_moving(); }
-  void give_up_chain(Error error) { chain_.give_up(std::move(error)); }
+  void give_up_chain(const Error& error) { chain_.give_up(error); }
 
  private:
   struct Restore {

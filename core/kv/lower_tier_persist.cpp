@@ -1,5 +1,6 @@
 // LowerTier: what is written to the disk at an engine's end and while it is idle, and the chains of saved slots.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/kv/lower_tier.h"
@@ -36,7 +37,11 @@ void LowerTier::save_chain(std::string salt, std::vector<TokenId> tokens, std::i
   chain_.save(std::move(salt), std::move(tokens), max_bytes, std::move(done));
   if (!chain_.is_moving()) return;
   is_moving_ = true;
-  restore(chain_.table(), chain_.tokens(), std::ssize(chain_.tokens()), 0.0);
+  try {
+    restore(chain_.table(), chain_.tokens(), std::ssize(chain_.tokens()), 0.0);
+  } catch (const std::bad_alloc&) {
+    chain_.give_up(out_of_memory());
+  }
 }
 
 void LowerTier::restore_chain(KeptChain chain, ChainTransfer::Done done) {

@@ -114,11 +114,12 @@ Result<void> read_file(SlotTask& task) {
 void order_slot(const std::shared_ptr<SlotTask>& task, const std::function<void(std::optional<Error>)>& done) {
   SlotOrder order{
       .what = task->what, .slot = task->slot, .max_bytes = task->max_bytes, .chain = std::move(task->chain)};
-  order.done = [task, done](Result<KeptChain> result) {
+  const auto report = [task, done](Result<KeptChain> result) {
     if (result) task->chain = *std::move(result);
     task->has_ended = true;
     done(result ? std::nullopt : std::optional<Error>(result.error()));
   };
+  order.done = std::make_shared<const std::function<void(Result<KeptChain>)>>(report);
   if (const auto running = task->running.lock()) {
     running->order_slot(std::move(order));
   } else {

@@ -41,7 +41,7 @@ class RunningModel {
   virtual EngineView::Reading view() { return {}; }
   // Saves, restores or erases a slot. As SlotOrder says.
   virtual void order_slot(SlotOrder order) {
-    order.done(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
+    (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
   }
   // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;
