@@ -1,17 +1,23 @@
 #include "server/http/page_files.h"
 
+#include <fmt/core.h>
+#include <openssl/evp.h>
 #include <zlib.h>
 
+#include <array>
+
 #include "kernels/check.h"
+#include "server/api/common/base64.h"
 #include "server/web/assets.h"
 
 namespace quire {
 
 namespace {
 
-// Nothing is loaded from another site, the page has no inline script or style, and no other site may frame it.
+// Nothing is loaded from another site, the page has no inline style and no inline script but the one with this hash,
+// and no other site may frame it.
 constexpr const char* kContentPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 std::string_view content_type(std::string_view name) {
@@ -41,6 +47,27 @@ std::string whole_text(std::string_view bytes) {
   return text;
 }
 
+// Of the page's one inline script: its SHA-256 as base64.
+std::string script_hash(std::string_view page) {
+  constexpr std::string_view kBegin = "<script>";
+  const std::size_t begin = page.find(kBegin);
+  const std::size_t end = page.find("</script>", begin);
+  QUIRE_CHECK(begin != std::string_view::npos && end != std::string_view::npos, "the page has its script");
+  const std::string_view script = page.substr(begin + kBegin.size(), end - begin - kBegin.size());
+  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
+  unsigned size = 0;
+  const int status = EVP_Digest(script.data(), script.size(), hash.data(), &size, EVP_sha256(), nullptr);
+  QUIRE_CHECK(status == 1, "OpenSSL has SHA-256");
+  return encode_base64({reinterpret_cast<const char*>(hash.data()), size});
+}
+
+std::string content_policy() {
+  const auto page = web::find_asset("index.html");
+  QUIRE_CHECK(page, "the page is embedded");
+  return fmt::format(kContentPolicy,
+                     script_hash(page->compressed ? whole_text(page->bytes) : std::string(page->bytes)));
+}
+
 }  // namespace
 
 Response page_file(const RequestHead& head) {
@@ -48,13 +75,11 @@ Response page_file(const RequestHead& head) {
   const std::string_view path = head.path;
   const auto asset = web::find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
   if (!asset) return error_response(404, "not_found", "The page has no file of this name");
+  static const std::string policy = content_policy();
   Response response{200, std::string(content_type(asset->name)), ""};
-  response.fields = {{"Content-Security-Policy", kContentPolicy},
-                     {"X-Content-Type-Options", "nosniff"},
-                     {"Referrer-Policy", "no-referrer"},
-                     {"Cache-Control", "no-cache"},
-                     {"Vary", "Accept-Encoding"},
-                     {"ETag", std::string(asset->etag)}};
+  response.fields = {{"Content-Security-Policy", policy}, {"X-Content-Type-Options", "nosniff"},
+                     {"Referrer-Policy", "no-referrer"},  {"Cache-Control", "no-cache"},
+                     {"Vary", "Accept-Encoding"},         {"ETag", std::string(asset->etag)}};
   if (head.field("if-none-match").find(asset->etag) != std::string_view::npos) {
     response.status = 304;
     return response;

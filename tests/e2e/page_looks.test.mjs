@@ -136,3 +136,22 @@ async function raw(url, headers) {
     }).on("error", reject).end();
   });
 }
+
+test("nothing but the head stands before the first paint, and no other inline script may run", { skip }, async (context) => {
+  const { server, page, complaints } = await open(context, {});
+  const answer = await fetch(server.url);
+  const html = await answer.text();
+  assert.doesNotMatch(html, /<script[^>]+src=|modulepreload/);
+  assert.equal(html.match(/<script>/g).length, 1);
+  assert.equal(html.match(/rel="stylesheet"/g).length, 1);
+  assert.match(html, /<div id="view-chat"[^>]* hidden>/);
+  assert.match(answer.headers.get("content-security-policy"), /script-src 'self' 'sha256-[A-Za-z0-9+/]{43}='; style-src 'self';/);
+  assert.ok(await page.isVisible("#prompt"));
+  assert.deepEqual(complaints, []);
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "window.injected = true";
+    document.body.append(script);
+  });
+  assert.equal(await page.evaluate(() => window.injected), undefined);
+});
