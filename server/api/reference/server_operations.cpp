@@ -6,6 +6,8 @@ namespace {
 
 constexpr const FieldTable* const kLoadBody[] = {&kLoadFields};
 constexpr const FieldTable* const kReplaceBody[] = {&kReplaceFields};
+constexpr const FieldTable* const kLoadAdapterBody[] = {&kLoadAdapterFields};
+constexpr const FieldTable* const kUnloadAdapterBody[] = {&kUnloadAdapterFields};
 constexpr const FieldTable* const kPullBody[] = {&kPullFields};
 constexpr const FieldTable* const kRemoveBody[] = {&kRemoveFields};
 constexpr const FieldTable* const kModelNameBody[] = {&kModelNameFields};
@@ -100,6 +102,23 @@ constexpr OperationRow kServerRows[] = {
      .tag = "Admin",
      .body = kReplaceBody,
      .members = "name, state, success",
+     .audience = Audience::kAdmin},
+    {.method = "POST",
+     .paths = "/v1/load_lora_adapter",
+     .text = "loads a LoRA adapter while its model serves, where model.adapter_updates allows it; the answer is a line "
+             "of text, as vLLM's",
+     .tag = "Admin",
+     .body = kLoadAdapterBody,
+     .required = "lora_name, lora_path",
+     .answer = AnswerForm::kText,
+     .audience = Audience::kAdmin},
+    {.method = "POST",
+     .paths = "/v1/unload_lora_adapter",
+     .text = "takes a LoRA adapter out of service; running requests keep it",
+     .tag = "Admin",
+     .body = kUnloadAdapterBody,
+     .required = "lora_name",
+     .answer = AnswerForm::kText,
      .audience = Audience::kAdmin},
     {.method = "POST",
      .paths = "/admin/models/pull",
