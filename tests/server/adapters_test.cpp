@@ -216,6 +216,16 @@ TEST_CASE("a name of an adapter belongs to no model and no other adapter") {
   CHECK_THROWS_WITH(
       models.start({spec_with({"two=/x"}), fake_spec("two", "second")}, EngineOptions{}, [] { return false; }),
       Catch::Contains("belongs to two"));
+  // Nor by a reload, where an admin loaded the adapter meanwhile.
+  CHECK(outcome_of([&](auto done) {
+          server.models().load_adapter("one", {.name = "new", .path = "/x", .is_configured = false}, false, done);
+        }) == std::nullopt);
+  HostedModelSpec renamed = fake_spec("two", "second");
+  renamed.aliases = {"new"};
+  CHECK_THROWS_WITH(server.models().reconfigure({spec_with({"sql=/srv/models/abcde"}), renamed}, EngineOptions{}),
+                    Catch::Contains("belongs to two"));
+  renamed.aliases = {"newer"};
+  server.models().reconfigure({spec_with({"sql=/srv/models/abcde"}), renamed}, EngineOptions{});
   // A model's aliases are its own.
   HttpClient client(server.port());
   CHECK(Json::parse(client.get("/v1/models/one").body)["aliases"] == Json::array());
