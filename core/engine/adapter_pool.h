@@ -1,7 +1,8 @@
 // AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. Those that were asked for least
 // recently leave it first; what is asked for again is read again, on the pool's thread. Any thread. Invariants: the
-// adapters in memory and those that are being read take at most `max_bytes`; an adapter in use is never given up, and
-// counts until its last user is gone; a name stands for the same weights until it is replaced.
+// adapters in memory and those that are being read take at most `max_bytes` (one that is read for the first time counts
+// by its file's size until then); an adapter in use is never given up, and counts until its last user is gone; a name
+// stands for the same weights until it is replaced.
 #pragma once
 
 #include <condition_variable>

@@ -43,6 +43,18 @@ const char* verb(What what) {
   return "";
 }
 
+Json adapters_json(const ModelReport& report) {
+  AdapterPool* const pool = report.entry.running ? report.entry.running->adapters() : nullptr;
+  const std::vector<std::string> in_memory = pool != nullptr ? pool->stats().in_memory : std::vector<std::string>();
+  Json list = Json::array();
+  for (const AdapterPath& adapter : report.adapters) {
+    list.push_back({{"name", adapter.name},
+                    {"path", printable(adapter.path.string())},
+                    {"in_memory", std::ranges::find(in_memory, adapter.name) != in_memory.end()}});
+  }
+  return list;
+}
+
 Json report_json(const ModelReport& report) {
   Json json{{"name", report.entry.name},
             {"aliases", report.entry.aliases},
@@ -51,6 +63,7 @@ Json report_json(const ModelReport& report) {
             {"memory_bytes", report.memory},
             {"sleep_after", std::chrono::duration<double>(report.sleep_after).count()},
             {"replacing", report.replacing}};
+  if (!report.adapters.empty()) json["adapters"] = adapters_json(report);
   if (!report.entry.failure.empty()) json["failure"] = report.entry.failure;
   if (report.entry.canary_share > 0.0) json["canary_share"] = report.entry.canary_share;
   if (report.entry.max_model_len > 0) json["max_model_len"] = report.entry.max_model_len;

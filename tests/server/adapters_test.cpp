@@ -29,6 +29,7 @@ class AdapterServer {
   HttpReply unload(const std::string& name) {
     return admin_.post("/v1/unload_lora_adapter", dump_json(Json{{"lora_name", name}}));
   }
+  HttpReply get(const std::string& path) { return admin_.get(path); }
   std::string says(const std::string& model, const Json& more = Json::object()) {
     Json body{{"model", model}, {"prompt", "x"}, {"max_tokens", 5}};
     body.update(more);
@@ -153,6 +154,10 @@ TEST_CASE("adapters beyond their memory come back from their files, and those in
     for (const char* name : {"a", "b", "c", "d"})
       CHECK(server.says(name) == std::string(5, *name));
   }
+  const Json listed = Json::parse(server.get("/admin/models").body)["data"][0]["adapters"];
+  REQUIRE(listed.size() == 4);
+  CHECK(listed[0] == Json{{"name", "a"}, {"path", "/srv/models/aaaaa"}, {"in_memory", false}});
+  CHECK(listed[3]["in_memory"] == true);
   CHECK(server.metrics().find("quire:adapter_bytes{model_name=\"one\"} 20971520") != std::string::npos);
   CHECK(server.metrics().find("quire:adapter_memory_bytes{model_name=\"one\"} 20971520") != std::string::npos);
   FakeEngine& engine = server.server.fakes.engine("/srv/models/first");
@@ -183,6 +188,39 @@ TEST_CASE("adapters beyond their memory come back from their files, and those in
   server.server.fakes.remove_adapter("/srv/models/ccccc");
   CHECK(server.says("c") == "adapter_failed");
   CHECK(server.says("d") == "ddddd");
+}
+
+TEST_CASE("requests that wait for an adapter keep their places in the queue, which refuses more of them") {
+  AdapterServer server(spec_with({"a=/srv/models/aaaaa", "b=/srv/models/bbbbb"}, 10 * kMegabyte));
+  QueueOptions bounds;
+  bounds.max_queued_requests = 3;
+  server.server.served("one")->queue->reconfigure(bounds, {});
+  FakeEngine& engine = server.server.fakes.engine("/srv/models/first");
+  engine.hold(true);
+  HttpClient user(server.server.port());
+  user.send(posted_completion(completion("a", 5)));
+  engine.wait_live(1);
+  HttpClient plain(server.server.port());  // the fake engine keeps its last request
+  plain.send(posted_completion(completion("one", 5)));
+  engine.wait_live(2);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server.server.port()));
+    clients.back()->send(posted_completion(completion("b", 5)));
+  }
+  while (server.metrics().find(R"(quire:refusals_total{code="server_overloaded"})") == std::string::npos) {
+  }
+  engine.hold(false);
+  CHECK(text_of(user.receive()) == "aaaaa");
+  CHECK(text_of(plain.receive()) == "/srv/");
+  int num_served = 0;
+  for (const auto& client : clients) {
+    const HttpReply reply = client->receive();
+    CHECK((reply.status == 200 || reply.status == 503));
+    if (reply.status == 200) ++num_served;
+  }
+  CHECK(num_served >= 1);
+  CHECK(num_served < 5);
 }
 
 TEST_CASE("a model that slept has its adapters again, and is woken by their names") {
