@@ -34,6 +34,19 @@ std::vector<ConfigKey> model_keys() {
            "NAME; requests of several adapters and of none share each step",
            {"--adapters", "--lora-modules"}},
           [](Config & c) -> auto& { return c.serve.model.adapters; }),
+      types::size({"model.adapter_memory",
+                   "The most memory that a model's adapters take, counted in the memory plan of a model that has any. "
+                   "Those asked for least recently leave it first and are read again from their files when a request "
+                   "asks for them; one in use stays",
+                   {"--adapter-memory"}},
+                  [](Config & c) -> auto& { return c.serve.model.adapter_memory; },
+                  {1, std::numeric_limits<std::int64_t>::max()}),
+      types::boolean(
+          {"model.adapter_updates",
+           "Allow /v1/load_lora_adapter and /v1/unload_lora_adapter, with an admin key or on the admin listener, as "
+           "vLLM's VLLM_ALLOW_RUNTIME_LORA_UPDATING does",
+           {"--adapter-updates"}},
+          [](Config & c) -> auto& { return c.serve.model.adapter_updates; }),
       types::path(
           {"model.chat_template",
            "A Jinja file to use instead of the model's own chat template",
@@ -62,7 +75,8 @@ std::vector<ConfigKey> models_keys() {
           {"models",
            "Several models instead of one: each entry has 'name' and 'path' or 'hf', and may override the sections "
            "below with "
-           "'aliases', 'adapters', 'chat_template', 'tool_format', 'packed_cache', 'max_model_len', 'max_num_seqs', "
+           "'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
+           "'packed_cache', 'max_model_len', 'max_num_seqs', "
            "'kv_dtype', "
            "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "

@@ -108,6 +108,15 @@ constexpr Member kMembers[] = {
     {"adapters", "NAME=PATH, or a list of them",
      [](Entry& e, const Value& v) { return take_texts(e.model.adapters, v, is_adapter_path); },
      [](const Entry& e) { return shown_texts(e.model.adapters); }},
+    {"adapter_memory", "a size above 0 such as 512MiB or 4GiB",
+     [](Entry& e, const Value& v) { return take(e.model.adapter_memory, read_size(v)) && e.model.adapter_memory > 0; },
+     [](const Entry& e) {
+       const bool is_default = e.model.adapter_memory == kDefaultAdapterMemory;
+       return is_default ? std::string(kAbsent) : show_size(e.model.adapter_memory);
+     }},
+    {"adapter_updates", "true or false",
+     [](Entry& e, const Value& v) { return take(e.model.adapter_updates, read_boolean(v)); },
+     [](const Entry& e) { return std::string(e.model.adapter_updates ? "true" : kAbsent); }},
     {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
     {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,

@@ -18,6 +18,10 @@ void connect_models(ServerState& state, LiveModels& models) {
         return models.replace(name, order.model.model.path, order.in_place, std::move(done));
     }
   };
+  state.admin.order_adapter = [&models](const AdapterOrder& order, LiveModels::Done done) {
+    if (order.unloads) return models.unload_adapter(order.adapter.name, std::move(done));
+    models.load_adapter(order.model, order.adapter, order.in_place, std::move(done));
+  };
   state.waker.longest_wait = [&models](const std::string& name) { return models.longest_wait(name); };
 }
 

@@ -72,7 +72,9 @@ class OpenedHost final : public OpenedModel {
 
   MemoryNeeds needs() const override {
     const SchedulerOptions& scheduler = spec_.engine.scheduler;
-    const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len};
+    const auto adapters = spec_.takes_adapters() ? static_cast<std::uint64_t>(spec_.model.adapter_memory) : 0;
+    const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len,
+                               adapters};
     return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits);
   }
 
@@ -111,7 +113,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
     log::info("loading weights: {}%", 100 * done / total);
   };
   model_ = loaded_->build(*backend_, progress, {spec.model.packed_cache, version});
-  load_adapters(spec.model.adapters);
+  load_adapters(spec);
   KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
@@ -138,16 +140,30 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine_->start();
 }
 
-void ModelHost::load_adapters(const std::vector<std::string>& adapters) {
-  if (adapters.empty()) return;
-  model_->allow_adapters(kMostAdapterRank);
-  for (const std::string& text : adapters) {
-    const auto wanted = adapter_path_of(text);
-    if (!wanted) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
-    adapters_.push_back({wanted->name, model_->load_adapter(wanted->path)});
-    log::info("adapter {}: {} of rank {}, {:.1f} MiB", wanted->name, wanted->path.string(),
-              adapters_.back().adapter->rank(), static_cast<double>(adapters_.back().adapter->bytes()) / (1 << 20));
+// What an admin loaded later is there again after a sleep; its file is read once it is asked for.
+void ModelHost::load_adapters(const HostedModelSpec& spec) {
+  for (const std::string& text : spec.model.adapters) {
+    if (!adapter_path_of(text)) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
   }
+  if (!spec.takes_adapters()) return;
+  model_->allow_adapters(kMostAdapterRank);
+  adapters_ = std::make_shared<AdapterPool>(
+      static_cast<std::uint64_t>(spec.model.adapter_memory),
+      [model = model_.get()](const std::filesystem::path& path) { return model->load_adapter(path); });
+  for (const AdapterPath& wanted : spec.adapters) {
+    if (!wanted.is_configured) {
+      adapters_->add_unread(wanted.name, wanted.path);
+      continue;
+    }
+    const std::int64_t rank = adapters_->add(wanted.name, wanted.path);
+    log::info("adapter {}: {} of rank {}", wanted.name, wanted.path.string(), rank);
+  }
+}
+
+// What waits for an adapter is called back first: its request waits for the model instead, or is refused.
+void ModelHost::stop() {
+  if (adapters_) adapters_->stop();
+  if (engine_) engine_->stop();
 }
 
 std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) const {

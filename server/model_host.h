@@ -31,18 +31,20 @@ class ModelHost final : public RunningModel {
     engine_->reconfigure(options.queue, options.scheduler.key_weights);
   }
   void order_slot(SlotOrder order) override { engine_->order_slot(std::move(order)); }
-  void stop() override { engine_->stop(); }
+  AdapterPool* adapters() override { return adapters_.get(); }
+  void stop() override;
+  ~ModelHost() override { stop(); }
 
  private:
   // Before the engine is made. Throws StartupError.
-  void load_adapters(const std::vector<std::string>& adapters);
+  void load_adapters(const HostedModelSpec& spec);
 
   std::shared_ptr<const LoadedModel> loaded_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
-  std::vector<NamedAdapter> adapters_;
+  std::shared_ptr<AdapterPool> adapters_;  // null: it takes none
   CacheConfig cache_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t created_ = 0;  // Unix seconds

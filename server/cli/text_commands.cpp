@@ -28,6 +28,7 @@ struct InspectArguments {
   std::string path;
   BackendOptions backend;
   InspectOptions shown;
+  std::uint64_t adapter_bytes = 0;
   bool as_json = false;
 };
 
@@ -35,12 +36,12 @@ void inspect(const InspectArguments& arguments) {
   require_model_path(arguments.path);
   const auto backend = create_backend(arguments.backend);
   const MachineMemory machine = device_memory(arguments.backend);
+  ServingLimits limits;
+  limits.adapter_bytes = arguments.adapter_bytes;
   if (arguments.as_json) {
-    return fmt::print("{}",
-                      inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine));
+    return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine));
   }
-  fmt::print("{}",
-             inspect_model(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine, arguments.shown));
+  fmt::print("{}", inspect_model(arguments.path, *backend, KvCacheOptions{}, limits, machine, arguments.shown));
 }
 
 }  // namespace
@@ -59,6 +60,10 @@ void add_inspect(CLI::App& app) {
       ->required();
   inspect_command->add_flag("--metadata", arguments->shown.metadata, "List all keys of the file's metadata");
   inspect_command->add_flag("--tensors", arguments->shown.tensors, "List all tensors with type, shape and size");
+  inspect_command
+      ->add_option("--adapter-memory", arguments->adapter_bytes, "Plan for a model with so much memory for adapters")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false));
   inspect_command->add_flag("--json", arguments->as_json, "Print all of it as a JSON object");
   add_cpu_flags(*inspect_command, arguments->backend.cpu);
   inspect_command->callback([arguments] { inspect(*arguments); });

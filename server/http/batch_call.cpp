@@ -70,12 +70,13 @@ class LineCall {
   using Read = Result<std::unique_ptr<Operation>>;
 
   asio::awaitable<Read> read_call_of_line() {
+    SleepingModel asleep;  // until the line was read again: its adapter stays in memory
     while (true) {
       Result<ParsedCall> read = co_await read_once();
       if (!read) co_return tl::make_unexpected(read.error());
       if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
-      const std::string model = std::get<SleepingModel>(*read).name;
-      const std::optional<Error> error = co_await wake(model);
+      asleep = std::get<SleepingModel>(*std::move(read));
+      const std::optional<Error> error = co_await wake(asleep);
       if (error) co_return tl::make_unexpected(*error);
     }
   }
@@ -94,11 +95,15 @@ class LineCall {
     co_return co_await run_by<Result<ParsedCall>>(post, read);
   }
 
-  asio::awaitable<std::optional<Error>> wake(const std::string& model) {
+  asio::awaitable<std::optional<Error>> wake(const SleepingModel& asleep) {
     const auto mailbox = std::make_shared<Mailbox>(executor_);
     control_.set_mailbox(mailbox);
-    state_.waker.wake(model, call_.key_name, static_cast<std::int64_t>(call_.body.size()),
-                      [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); });
+    const ModelWaker::Done done = [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); };
+    if (asleep.adapter != nullptr) {
+      asleep.adapter->begin(done);
+    } else {
+      state_.waker.wake(asleep.name, call_.key_name, static_cast<std::int64_t>(call_.body.size()), done);
+    }
     Mailbox::Batch batch = co_await mailbox->take();
     control_.set_mailbox(nullptr);
     if (control_.interrupted()) co_return shutting_down();

@@ -43,6 +43,18 @@ const char* verb(What what) {
   return "";
 }
 
+Json adapters_json(const ModelReport& report) {
+  AdapterPool* const pool = report.entry.running ? report.entry.running->adapters() : nullptr;
+  const std::vector<std::string> in_memory = pool != nullptr ? pool->stats().in_memory : std::vector<std::string>();
+  Json list = Json::array();
+  for (const AdapterPath& adapter : report.adapters) {
+    list.push_back({{"name", adapter.name},
+                    {"path", printable(adapter.path.string())},
+                    {"in_memory", std::ranges::find(in_memory, adapter.name) != in_memory.end()}});
+  }
+  return list;
+}
+
 Json report_json(const ModelReport& report) {
   Json json{{"name", report.entry.name},
             {"aliases", report.entry.aliases},
@@ -51,6 +63,7 @@ Json report_json(const ModelReport& report) {
             {"memory_bytes", report.memory},
             {"sleep_after", std::chrono::duration<double>(report.sleep_after).count()},
             {"replacing", report.replacing}};
+  if (!report.adapters.empty()) json["adapters"] = adapters_json(report);
   if (!report.entry.failure.empty()) json["failure"] = report.entry.failure;
   if (report.entry.canary_share > 0.0) json["canary_share"] = report.entry.canary_share;
   if (report.entry.max_model_len > 0) json["max_model_len"] = report.entry.max_model_len;
@@ -122,26 +135,29 @@ Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
 }
 
 // An admin key names files that this process reads: only those that an operator put among the models.
-Result<void> check_paths(const ServerState& state, const ModelOptions& model) {
-  std::vector<std::filesystem::path> roots;
+std::vector<std::filesystem::path> allowed_folders(const ServerState& state) {
   const auto settings = state.settings();
-  if (!settings->options.model_root.empty()) {
-    roots.emplace_back(settings->options.model_root);
-  } else {
-    for (const ModelReport& report : state.admin.models())
-      roots.push_back(std::filesystem::absolute(report.path).lexically_normal().parent_path());
-    const auto hub = hub::find_environment();
-    if (settings->options.pull.enabled && hub) roots.push_back(hub->cache);
+  if (!settings->options.model_root.empty()) return {settings->options.model_root};
+  std::vector<std::filesystem::path> folders;
+  const auto add = [&](const std::filesystem::path& path) {
+    folders.push_back(std::filesystem::absolute(path).lexically_normal().parent_path());
+  };
+  for (const ModelReport& report : state.admin.models()) {
+    add(report.path);
+    for (const AdapterPath& adapter : report.adapters)
+      if (adapter.is_configured) add(adapter.path);
   }
+  const auto hub = hub::find_environment();
+  if (settings->options.pull.enabled && hub) folders.push_back(hub->cache);
+  return folders;
+}
+
+Result<void> check_paths(const ServerState& state, const ModelOptions& model) {
   const std::pair<const char*, const std::filesystem::path*> paths[] = {
       {"path", &model.path}, {"chat_template", &model.chat_template}, {"packed_cache", &model.packed_cache}};
   for (const auto& [name, path] : paths) {
-    const auto holds = [path = path](const std::filesystem::path& root) { return is_below(*path, root); };
-    if (path->empty() || std::any_of(roots.begin(), roots.end(), holds)) continue;
-    return tl::make_unexpected(
-        Error{ErrorKind::kForbidden,
-              std::string("'") + name + "' is outside of server.model_root, or of the configured models' folders",
-              "path_not_allowed", name, std::nullopt});
+    if (path->empty()) continue;
+    if (const auto allowed = check_path(state, name, *path); !allowed) return allowed;
   }
   return {};
 }
@@ -180,15 +196,6 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   return order;
 }
 
-Result<void> refuse_unknown_members(const Json& body, std::span<const std::string_view> known) {
-  for (const auto& [name, value] : body.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return invalid("'" + printable(name) + "' is not known here", printable(name), "unknown_parameter");
-    }
-  }
-  return {};
-}
-
 // Carries the order out: the response waits for its end, or not.
 Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool waits) {
   const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
@@ -224,6 +231,24 @@ Result<AdminTask> give_order(ServerState& state, const Call& call, What what, st
 }
 
 }  // namespace
+
+Result<void> check_path(const ServerState& state, const char* field, const std::filesystem::path& path) {
+  const auto holds = [&](const std::filesystem::path& folder) { return is_below(path, folder); };
+  if (std::ranges::any_of(allowed_folders(state), holds)) return {};
+  return tl::make_unexpected(
+      Error{ErrorKind::kForbidden,
+            std::string("'") + field + "' is outside of server.model_root, or of the configured models' folders",
+            "path_not_allowed", field, std::nullopt});
+}
+
+Result<void> refuse_unknown_members(const Json& body, std::span<const std::string_view> known) {
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return invalid("'" + printable(name) + "' is not known here", printable(name), "unknown_parameter");
+    }
+  }
+  return {};
+}
 
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
   if (std::find(path.begin(), path.end(), "..") != path.end()) return false;

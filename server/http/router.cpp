@@ -17,6 +17,7 @@
 #include "server/api/pooling/rerank.h"
 #include "server/api/responses/conversations.h"
 #include "server/api/responses/responses.h"
+#include "server/http/adapter_handlers.h"
 #include "server/http/admin_handlers.h"
 #include "server/http/model_handlers.h"
 #include "server/http/openapi_handler.h"
@@ -53,6 +54,8 @@ constexpr Route kRoutes[] = {
     {"/admin/models/cache", "GET", &admin_list_cache, Access::kAdmin},
     {"/models/load", "POST", &admin_load_model, Access::kAdmin},
     {"/models/unload", "POST", &admin_unload_model, Access::kAdmin},
+    {"/v1/load_lora_adapter", "POST", &admin_load_adapter, Access::kAdmin},
+    {"/v1/unload_lora_adapter", "POST", &admin_unload_adapter, Access::kAdmin},
     {"/sleep", "POST", &admin_sleep_model, Access::kAdmin},
     {"/wake_up", "POST", &admin_wake_model, Access::kAdmin},
     {"/is_sleeping", "GET", &admin_is_sleeping, Access::kAdmin},
@@ -61,6 +64,8 @@ constexpr Route kRoutes[] = {
     {"/v1/models", "GET", &list_models},
     {"/models", "GET", &list_models},
     {"/v1/models/*", "GET", &get_model},
+    {"/lora-adapters", "GET", &list_adapters},
+    {"/lora-adapters", "POST", &refuse_scales},
     {"/v1/completions", "POST", &parse_completion},
     {"/completions", "POST", &parse_completion},
     {"/completion", "POST", &parse_llama_completion},

@@ -106,7 +106,7 @@ class Session {
   bool takes_place() const;
   std::optional<Error> full_queues() const;
   Result<void> reserve_place(const ModelTable& models, const Call& call);
-  boost::asio::awaitable<WaitResult> wake(const std::string& model, const Call& call, Clock::time_point since);
+  boost::asio::awaitable<WaitResult> wake(const SleepingModel& asleep, const Call& call, Clock::time_point since);
   Result<void> take_prompt_quota(const Operation& operation);
   void note_outcome(const Operation& operation, const OperationDriver::Outcome& outcome);
   boost::asio::awaitable<bool> drive(std::unique_ptr<Operation> operation, const Call& call);

@@ -44,6 +44,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   if (!done) co_return error_response(done.error());
   Response response;
   response.status = task.status;
+  response.content_type = task.content_type;
   response.body = std::move(*done);
   co_return response;
 }

@@ -61,13 +61,14 @@ asio::awaitable<bool> Session::call_api() {
 // Where its model is not ready, the request waits here, before anything of it is made, and is read again.
 asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call) {
   const auto began = Clock::now();
+  SleepingModel asleep;  // until the request was read again: its adapter stays in memory
   while (true) {
     auto read = co_await read_once(call);
     if (!read) co_return std::nullopt;
     if (!*read) co_return tl::make_unexpected(read->error());
     if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&**read)) co_return std::move(*operation);
-    const SleepingModel model = std::get<SleepingModel>(**read);
-    const WaitResult waited = co_await wake(model.name, call, began);
+    asleep = std::get<SleepingModel>(std::move(**read));
+    const WaitResult waited = co_await wake(asleep, call, began);
     if (waited.client_gone) co_return std::nullopt;
     if (waited.error) co_return tl::make_unexpected(*waited.error);
   }
@@ -151,14 +152,16 @@ Result<void> Session::reserve_place(const ModelTable& models, const Call& call) 
   return {};
 }
 
-asio::awaitable<WaitResult> Session::wake(const std::string& model, const Call& call, Clock::time_point since) {
+// A request that waits for an adapter keeps its place in the queue of the model.
+asio::awaitable<WaitResult> Session::wake(const SleepingModel& asleep, const Call& call, Clock::time_point since) {
   const auto bytes = static_cast<std::int64_t>(call.body.size());
   const std::function<void(ModelWaker::Done)> begin = [&](ModelWaker::Done done) {
-    state_.waker.wake(model, call.key_name, bytes, std::move(done));
+    if (asleep.adapter != nullptr) return asleep.adapter->begin(std::move(done));
+    state_.waker.wake(asleep.name, call.key_name, bytes, std::move(done));
   };
-  auto longest = state_.waker.longest_wait(model);
+  auto longest = state_.waker.longest_wait(asleep.name);
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
-  place_ = {};  // it waits in the bounds of the model that sleeps
+  if (asleep.adapter == nullptr) place_ = {};  // it waits in the bounds of the model that sleeps
   co_return co_await wait_for_callback(state_, *transport_, begin, longest);
 }
 

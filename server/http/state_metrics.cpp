@@ -130,6 +130,39 @@ void add_models(std::vector<MetricFamily>& all, const ModelTable& models) {
   if (!caches.metric.empty()) all.push_back(std::move(caches));
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names)
+    out += (out.empty() ? "" : ",") + name;
+  return out;
+}
+
+void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
+  MetricFamily requests =
+      new_family("vllm:lora_requests_info", "The adapters in use and those that requests wait for", FamilyType::Gauge);
+  MetricFamily used = new_family("quire:adapter_bytes", "Memory of adapters", FamilyType::Gauge);
+  MetricFamily most = new_family("quire:adapter_memory_bytes", "The most that adapters may take", FamilyType::Gauge);
+  MetricFamily loads = new_family("quire:adapter_loads_total", "Adapters read from their files", FamilyType::Counter);
+  MetricFamily dropped =
+      new_family("quire:adapters_dropped_total", "Adapters that left the memory to make room", FamilyType::Counter);
+  for (const TableEntry& model : models.entries()) {
+    if (!model.running || model.running->adapters() == nullptr) continue;
+    const AdapterPool::Stats stats = model.running->adapters()->stats();
+    const Labels labels{{"model_name", model.name}};
+    add_metric(requests, static_cast<double>(std::time(nullptr)),
+               {{"max_lora", std::to_string(model.adapters.size())},
+                {"model_name", model.name},
+                {"running_lora_adapters", joined(stats.running)},
+                {"waiting_lora_adapters", joined(stats.waiting)}});
+    add_metric(used, static_cast<double>(stats.used_bytes), labels);
+    add_metric(most, static_cast<double>(stats.max_bytes), labels);
+    add_metric(loads, static_cast<double>(stats.num_loads), labels);
+    add_metric(dropped, static_cast<double>(stats.num_dropped), labels);
+  }
+  for (MetricFamily* family : {&requests, &used, &most, &loads, &dropped})
+    if (!family->metric.empty()) all.push_back(std::move(*family));
+}
+
 void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
   MetricFamily waiting = new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::Gauge);
   MetricFamily time = new_family("quire:text_seconds_total", "Time of the text threads", FamilyType::Counter);
@@ -172,7 +205,10 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(
       single("quire:build_info", "The build that runs", FamilyType::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
   add_process(all);
-  if (const auto table = state.models()) add_models(all, *table);
+  if (const auto table = state.models()) {
+    add_models(all, *table);
+    add_adapters(all, *table);
+  }
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
   if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",

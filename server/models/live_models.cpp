@@ -126,6 +126,9 @@ TableEntry LiveModels::describe(const Entry& entry) const {
   TableEntry row;
   row.name = entry.spec.name;
   row.aliases = entry.spec.aliases;
+  for (const AdapterPath& adapter : entry.spec.adapters) {
+    if (!entry.spec.is_canary) row.adapters.push_back({adapter.name, adapter.path.filename().string()});
+  }
   row.created = entry.created;
   row.state = entry.state;
   row.failure = entry.failure;
@@ -149,8 +152,9 @@ std::vector<ModelReport> LiveModels::report() const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelReport> reports;
   for (const EntryPtr& entry : entries_) {
-    reports.push_back({describe(*entry), entry->spec.model.path, entry->running ? entry->promised : 0,
-                       entry->spec.sleep_after, entry->replacing, entry->spec.is_configured});
+    reports.push_back({describe(*entry), entry->spec.model.path, entry->spec.adapters,
+                       entry->running ? entry->promised : 0, entry->spec.sleep_after, entry->replacing,
+                       entry->spec.is_configured});
   }
   return reports;
 }
@@ -206,6 +210,10 @@ void LiveModels::load(const ModelEntry& model, Done done) {
   if (!same && is_taken(spec, entry.get())) {
     return refuse(Error{ErrorKind::kConflict, "Another model has the name or one of the aliases", "model_name_taken",
                         "name", std::nullopt});
+  }
+  if (const auto twice = repeated_name(spec)) {
+    return refuse(Error{ErrorKind::kInvalidRequest, "The model would have the name '" + *twice + "' twice",
+                        "model_name_taken", "aliases", std::nullopt});
   }
   if (!entry && entries_.size() >= kMostModels) {
     return refuse(Error{ErrorKind::kConflict, "There are " + std::to_string(kMostModels) + " models already",
@@ -359,9 +367,12 @@ void LiveModels::wake_for(const std::string& name, const std::string& key_name, 
 
 std::optional<std::chrono::milliseconds> LiveModels::longest_wait(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  const EntryPtr entry = find(name);
-  if (!entry || entry->spec.engine.queue.max_queue_time_s <= 0.0) return std::nullopt;
-  return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * entry->spec.engine.queue.max_queue_time_s));
+  for (const EntryPtr& entry : entries_) {
+    const double seconds = entry->spec.engine.queue.max_queue_time_s;
+    if (!answers_to(entry->spec, name) || seconds <= 0.0) continue;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
+  }
+  return std::nullopt;
 }
 
 std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {

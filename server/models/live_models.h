@@ -63,6 +63,13 @@ class LiveModels {
   // "model_busy" where the model does not serve or the canary is another file.
   void split(const std::string& name, const std::filesystem::path& path, double share, Done done);
 
+  // Loads an adapter of a model that serves (empty: of the first), for requests that ask for it from then on; with
+  // `in_place` it takes the place of the one of its name. Errors: 400 for a name that is taken and a file that is no
+  // adapter of the model, 403 where the model takes no updates, 507 where those in use leave no room.
+  void load_adapter(const std::string& model, const AdapterPath& adapter, bool in_place, Done done);
+  // Its running requests keep it. Errors: 404.
+  void unload_adapter(const std::string& name, Done done);
+
   // For a request of this key whose model sleeps: wakes the model and calls `done` when it is ready. The requests that
   // wait so have the same limits as the model's queue. Errors: 404, the queue's refusals, 503 "model_failed".
   void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
@@ -148,6 +155,7 @@ class LiveModels {
   void after_drain(const EntryPtr& entry, Outcome& outcome);
   void take_out(const EntryPtr& entry);
   void take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served);
+  std::optional<Error> adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const;
   void begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done);
   void drop_canary(const EntryPtr& canary, Done done, Outcome& outcome);
   void promote(Entry& entry, const EntryPtr& canary, Outcome& outcome);
@@ -159,6 +167,7 @@ class LiveModels {
   void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void bury(Ended& ended);
+  void load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done);
   // The error where it cannot be loaded; nullopt where the load was cancelled, or the process ends.
   std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,

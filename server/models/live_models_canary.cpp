@@ -53,6 +53,7 @@ void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& p
   canary->spec = entry.spec;
   canary->spec.name = canary_name(entry.spec.name);
   canary->spec.aliases.clear();
+  canary->spec.is_canary = true;
   canary->spec.model.path = path;
   canary->spec.sleep_after = std::chrono::milliseconds(0);
   canary->spec.is_configured = false;

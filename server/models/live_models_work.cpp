@@ -50,10 +50,25 @@ bool same_engine(const HostedModelSpec& a, const HostedModelSpec& b) {
          a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
 }
 
+// Throws StartupError where a name would belong to two.
+void check_names(const std::vector<HostedModelSpec>& specs) {
+  for (auto spec = specs.begin(); spec != specs.end(); ++spec) {
+    if (const auto twice = repeated_name(*spec)) {
+      throw StartupError(fmt::format("model '{}': the name '{}' is given twice, as a name, an alias or an adapter",
+                                     spec->name, *twice));
+    }
+    if (std::any_of(specs.begin(), spec, [&](const HostedModelSpec& other) { return share_a_name(other, *spec); })) {
+      throw StartupError(
+          fmt::format("models: the name '{}', or one of its aliases or adapters, belongs to two", spec->name));
+    }
+  }
+}
+
 }  // namespace
 
 void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
                        const std::function<bool()>& interrupted) {
+  check_names(specs);
   std::vector<std::unique_ptr<OpenedModel>> opened;
   for (const HostedModelSpec& spec : specs) {
     if (!spec.preload && !std::filesystem::exists(spec.model.path)) {
@@ -75,9 +90,6 @@ void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& 
       throw StartupError(fmt::format("model '{}': {}", specs[i].name, error.what()));
     }
     const std::lock_guard lock(mutex_);
-    if (is_taken(specs[i], nullptr)) {
-      throw StartupError(fmt::format("models: the name '{}', or one of its aliases, belongs to two", specs[i].name));
-    }
     if (loaded) put(*entry, *std::move(loaded));
     entries_.push_back(entry);
   }
@@ -250,6 +262,7 @@ void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
 void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served) {
   const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
+  entry.spec.adapters = before.adapters;
   entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
   entry.waiting_places->reconfigure(spec.engine.queue, {});
   if (!served) return;
@@ -261,6 +274,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
 void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
+  std::vector<HostedModelSpec> named;  // with the adapters that they have now
   for (const HostedModelSpec& spec : specs) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
       return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);
@@ -283,12 +297,17 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
                       "server runs: a restart is needed",
                       spec.name));
     }
-    if (spec.model.adapters != entry.spec.model.adapters) {
-      throw StartupError(
-          fmt::format("models: '{}' cannot change its adapters while the server runs: a restart is needed", spec.name));
+    if (spec.model.adapters != entry.spec.model.adapters ||
+        spec.model.adapter_memory != entry.spec.model.adapter_memory ||
+        spec.model.adapter_updates != entry.spec.model.adapter_updates) {
+      throw StartupError(fmt::format(
+          "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
     }
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
+    named.push_back(spec);
+    named.back().adapters = entry.spec.adapters;
   }
+  check_names(named);
   for (const EntryPtr& entry : entries_) {
     const bool kept =
         std::any_of(matched.begin(), matched.end(), [&](const auto& each) { return each.first == entry; });

@@ -6,13 +6,18 @@ namespace quire {
 
 namespace {
 
-bool answers_to(const HostedModelSpec& spec, const std::string& name) {
-  return spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+std::vector<std::string> names_of(const HostedModelSpec& spec) {
+  std::vector<std::string> names{spec.name};
+  names.insert(names.end(), spec.aliases.begin(), spec.aliases.end());
+  for (const AdapterPath& adapter : spec.adapters)
+    if (!spec.is_canary) names.push_back(adapter.name);
+  return names;
 }
 
-void add_adapter_names(HostedModelSpec& spec) {
+// What is none is refused when the model is loaded.
+void add_adapters(HostedModelSpec& spec) {
   for (const std::string& text : spec.model.adapters) {
-    if (const auto adapter = adapter_path_of(text)) spec.aliases.push_back(adapter->name);
+    if (auto adapter = adapter_path_of(text)) spec.adapters.push_back(*std::move(adapter));
   }
 }
 
@@ -37,12 +42,23 @@ std::optional<AdapterPath> adapter_path_of(std::string_view text) {
   const std::size_t border = text.find('=');
   if (border == std::string_view::npos || border + 1 == text.size() || !is_model_name(text.substr(0, border)))
     return std::nullopt;
-  return AdapterPath{std::string(text.substr(0, border)), text.substr(border + 1)};
+  return AdapterPath{.name = std::string(text.substr(0, border)), .path = text.substr(border + 1)};
+}
+
+bool answers_to(const HostedModelSpec& spec, std::string_view name) {
+  return std::ranges::any_of(names_of(spec), [&](const std::string& each) { return each == name; });
+}
+
+std::optional<std::string> repeated_name(const HostedModelSpec& spec) {
+  const std::vector<std::string> names = names_of(spec);
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) return *name;
+  }
+  return std::nullopt;
 }
 
 bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b) {
-  return answers_to(b, a.name) || std::any_of(a.aliases.begin(), a.aliases.end(),
-                                              [&](const std::string& alias) { return answers_to(b, alias); });
+  return std::ranges::any_of(names_of(a), [&](const std::string& name) { return answers_to(b, name); });
 }
 
 HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
@@ -50,7 +66,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.name = entry.name;
   spec.aliases = entry.model.alias;
   spec.model = entry.model;
-  add_adapter_names(spec);
+  add_adapters(spec);
   spec.engine = engine;
   spec.engine.kv_cache.memory = entry.kv_memory;
   spec.engine.kv_cache.num_blocks = 0;
@@ -84,7 +100,7 @@ HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& eng
     spec.aliases.assign(model.alias.begin() + 1, model.alias.end());
   }
   spec.model = model;
-  add_adapter_names(spec);
+  add_adapters(spec);
   spec.engine = engine;
   spec.is_only = true;
   return spec;

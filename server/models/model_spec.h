@@ -23,11 +23,17 @@ inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {
     {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
 std::optional<KvDType> kv_dtype_of(std::string_view name);
 
+// Adapters that one model may have, in memory or not.
+inline constexpr std::size_t kMostAdapters = 1024;
+inline constexpr std::int64_t kDefaultAdapterMemory = std::int64_t{512} << 20;
+
 struct ModelOptions {
-  std::filesystem::path path;           // a GGUF file or a Hugging Face directory
-  std::string hf;                       // a hub's repository that `path` is downloaded from; empty: `path` is given
-  std::vector<std::string> alias;       // names it answers to; the first is its own. None: the file's name
-  std::vector<std::string> adapters;    // NAME=PATH: the model under another name, changed by a LoRA adapter
+  std::filesystem::path path;         // a GGUF file or a Hugging Face directory
+  std::string hf;                     // a hub's repository that `path` is downloaded from; empty: `path` is given
+  std::vector<std::string> alias;     // names it answers to; the first is its own. None: the file's name
+  std::vector<std::string> adapters;  // NAME=PATH: the model under another name, changed by a LoRA adapter
+  std::int64_t adapter_memory = kDefaultAdapterMemory;  // bytes that its adapters take at most, others in their files
+  bool adapter_updates = false;                         // an admin may load and unload adapters while it is served
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
@@ -47,9 +53,17 @@ struct ModelEntry {
   bool preload = true;                       // false: the first request loads it
 };
 
+// NAME=PATH: an adapter by the name that clients ask it by.
+struct AdapterPath {
+  std::string name{};
+  std::filesystem::path path{};
+  bool is_configured = true;  // false: it was loaded by an admin's call
+};
+
 struct HostedModelSpec {
   std::string name;
-  std::vector<std::string> aliases;  // answered too
+  std::vector<std::string> aliases;   // answered too
+  std::vector<AdapterPath> adapters;  // at present; model.adapters are those of the configuration
   ModelOptions model;
   EngineOptions engine;        // kv_cache.memory: what the plan gave it; 0: none was made
   std::int64_t kv_memory = 0;  // bytes, as asked for; 0: by share
@@ -58,18 +72,21 @@ struct HostedModelSpec {
   bool preload = true;
   bool is_only = false;       // from the section `model`: its name may change, it is still the same
   bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
+  bool is_canary = false;     // its adapters are asked for by the names of the other version's
+
+  bool takes_adapters() const { return !adapters.empty() || model.adapter_updates; }
 };
 
-// Of NAME=PATH; nothing where it is none.
-struct AdapterPath {
-  std::string name;
-  std::filesystem::path path;
-};
+// Nothing where the text is none.
 std::optional<AdapterPath> adapter_path_of(std::string_view text);
 
 // What a client may write without quoting, and a log line, a path and a metric's label can hold: at most 128 letters,
 // digits and - _ . : / @ +.
 bool is_model_name(std::string_view name);
+// Its name, an alias, or an adapter's name.
+bool answers_to(const HostedModelSpec& spec, std::string_view name);
+// The first name that it has twice; nothing where there is none.
+std::optional<std::string> repeated_name(const HostedModelSpec& spec);
 // Whether both answer to one name.
 bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b);
 // What `entry` asks for, over the general sections' `engine`.

@@ -37,7 +37,8 @@ class RunningModel {
   virtual bool healthy() const = 0;
   virtual CacheConfig cache_config() const { return {}; }
   virtual std::uint64_t weight_bytes() const { return 0; }
-  virtual StepTrace* step_trace() = 0;  // may be null
+  virtual StepTrace* step_trace() = 0;                 // may be null
+  virtual AdapterPool* adapters() { return nullptr; }  // null: it takes none
   virtual EngineView::Reading view() { return {}; }
   // Saves, restores or erases a slot. As SlotOrder says.
   virtual void order_slot(SlotOrder order) {

@@ -27,8 +27,9 @@ struct AdminTask {
   std::chrono::milliseconds wait{0};
   // Starts an operation on another thread: called first, on the session's thread, with the callback for its end.
   std::function<void(std::function<void(std::optional<Error>)> done)> until = nullptr;
-  std::function<Result<std::string>()> finish = nullptr;  // the response's body, JSON
+  std::function<Result<std::string>()> finish = nullptr;  // the response's body
   int status = 200;
+  const char* content_type = "application/json";
   std::optional<PullTask> pull = std::nullopt;  // if set, it makes the response instead
 };
 
@@ -40,10 +41,19 @@ struct ModelOrder {
   std::optional<double> share;  // of a replacement: the new file's share of the traffic, as a canary; absent: all
 };
 
+// An adapter of a model that serves, to be loaded or unloaded.
+struct AdapterOrder {
+  std::string model;  // empty: the first
+  AdapterPath adapter;
+  bool in_place = false;
+  bool unloads = false;  // by its name alone
+};
+
 struct AdminActions {
   std::function<Result<std::string>()> reload;
   // Calls `done` when the operation ends, with the error if it failed.
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;
+  std::function<void(const AdapterOrder& order, std::function<void(std::optional<Error>)> done)> order_adapter;
   std::function<std::vector<ModelReport>()> models;
   hub::PullRunner* pulls = nullptr;  // null: there are none
 };

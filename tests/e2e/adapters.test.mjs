@@ -1,11 +1,11 @@
 // LoRA adapters in a real daemon: asked for by name as a model, beside each other and beside the plain model.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { QuireServer } from "./server_process.mjs";
+import { QuireServer, sse_events } from "./server_process.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "quire-adapters-"));
 const kWidth = 256;
@@ -94,10 +94,73 @@ test("the list of models names each adapter with its parent", async () => {
   assert.equal((await ask("third")).status, 404);
 });
 
+test("adapters come and go while the model serves, in a bounded part of the memory", async () => {
+  // Each takes 32 KiB: two fit.
+  const own = await QuireServer.start(["--alias", "base", "--adapter-updates", "true", "--adapter-memory", "80KiB",
+    "--server.model-root", folder, "--server.admin-listen", "127.0.0.1:0"]);
+  const admin_url = `http://127.0.0.1:${/the admin listener is at .*:(\d+)/.exec(own.log.join("\n"))[1]}`;
+  const order = async (what, body) => {
+    const response = await fetch(`${admin_url}/v1/${what}_lora_adapter`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    });
+    return [response.status, await response.text()];
+  };
+  const complete = async (model, more = {}) => {
+    const response = await fetch(`${own.url}/v1/completions`, {
+      method: "POST", headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ model, prompt: "What is a KV block?", max_tokens: 12, temperature: 0, ...more }),
+    });
+    const body = await response.json();
+    return response.status === 200 ? body.choices[0].text : body.error.code;
+  };
+  const names = ["a", "b", "c", "d"];
+  const paths = Object.fromEntries(names.map((name, i) => [name, write_adapter(`run-time-${name}`, 10 + i)]));
+  for (const name of names)
+    assert.deepEqual(await order("load", { lora_name: name, lora_path: paths[name] }), [200, `Success: LoRA adapter '${name}' added successfully.`]);
+  const texts = {};
+  for (const name of names) texts[name] = await complete(name);
+  assert.equal(new Set(Object.values(texts)).size, 4, JSON.stringify(texts));
+  const asked = Array.from({ length: 24 }, (_, i) => names[(i * 7) % 4]);
+  assert.deepEqual(await Promise.all(asked.map((name) => complete(name))), asked.map((name) => texts[name]));
+  const metrics = await own.metrics();
+  assert.ok(metrics["quire:adapter_bytes"] > 0 && metrics["quire:adapter_bytes"] <= 80 * 1024, JSON.stringify(metrics));
+  assert.ok(metrics["quire:adapters_dropped_total"] >= 4);
+  assert.equal((await order("load", { lora_name: "a", lora_path: paths.b }))[0], 400);
+  assert.equal((await order("load", { lora_name: "x", lora_path: join(folder, "absent.gguf") }))[0], 400);
+
+  // A running request keeps what is unloaded; a new one does not find it.
+  const response = await fetch(`${own.url}/v1/completions`, {
+    method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ model: "a", prompt: "What is a KV block?", max_tokens: 12, temperature: 0, stream: true }),
+  });
+  assert.deepEqual(await order("unload", { lora_name: "a" }), [200, "Success: LoRA adapter 'a' removed successfully."]);
+  let streamed = "";
+  for await (const event of sse_events(response)) streamed += event.choices[0]?.text ?? "";
+  assert.equal(streamed, texts.a);
+  assert.equal(await complete("a"), "model_not_found");
+
+  // A file that is another one when it is read again fails its own requests.
+  write_adapter("run-time-b", 99);
+  for (const name of ["c", "d"]) assert.equal(await complete(name), texts[name]);
+  assert.equal(await complete("b"), "adapter_failed");
+  assert.equal(await complete("base"), await complete("base"));
+  assert.equal((await order("load", { lora_name: "b", lora_path: paths.b, load_inplace: true }))[0], 200);
+  const replaced = await complete("b");
+  assert.ok(!Object.values(texts).includes(replaced), replaced);
+  for (const name of ["c", "d"]) assert.equal(await complete(name), texts[name]);
+  rmSync(paths.b);
+  assert.equal(await complete("b"), "adapter_failed");
+  assert.match(own.log.join("\n"), /adapter b: its file cannot be read any more: .*run-time-b/);
+  await own.stop();
+});
+
 test("an adapter that cannot be used ends the start with one line", () => {
   const start = (value) => spawnSync(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--adapters", value], { encoding: "utf8", timeout: 60_000 });
   const foreign = start(`other=${write_adapter("other", 3, "qwen3")}`);
   assert.equal(foreign.status, 2);
   assert.match(foreign.stderr, /the adapter is for 'qwen3', and the model is 'llama'/);
   assert.match(start("no-path").stderr, /'no-path' is not NAME=PATH/);
+  const twice = spawnSync(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--alias", "base", "--adapters", `base=${write_adapter("named", 4)}`], { encoding: "utf8", timeout: 60_000 });
+  assert.equal(twice.status, 2);
+  assert.match(twice.stderr, /the name 'base' is given twice/);
 });

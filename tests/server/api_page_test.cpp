@@ -26,7 +26,8 @@ struct Place {
 // Pages of administrators act on models, batches need a folder, and what has an id is made first: their own tests have
 // them.
 bool is_asked(std::string_view path) {
-  return !path.starts_with("/admin/") && path != "/v1/batches" && path.find('{') == std::string_view::npos;
+  return !path.starts_with("/admin/") && !path.ends_with("_lora_adapter") && path != "/v1/batches" &&
+         path.find('{') == std::string_view::npos;
 }
 
 std::vector<Place> places() {

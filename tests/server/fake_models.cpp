@@ -2,13 +2,37 @@
 
 namespace quire::test {
 
+namespace {
+
+// A matrix that says that it takes memory.
+class FakeLinear final : public Linear {
+ public:
+  explicit FakeLinear(std::size_t bytes) : bytes_(bytes) {}
+  std::int64_t in_features() const override { return 1; }
+  std::int64_t out_features() const override { return 8; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  const std::size_t bytes_;
+};
+
+}  // namespace
+
 class FakeModels::Running final : public RunningModel {
  public:
-  Running(FakeModels& models, const std::string& path) : models_(models), path_(path), engine_(says_name(path)) {
+  Running(FakeModels& models, const HostedModelSpec& spec)
+      : models_(models), path_(spec.model.path.string()), engine_(says_name(path_)) {
+    if (spec.takes_adapters()) {
+      adapters_ = std::make_shared<AdapterPool>(
+          static_cast<std::uint64_t>(spec.model.adapter_memory),
+          [&models](const std::filesystem::path& path) { return models.read_adapter(path); });
+    }
+    for (const AdapterPath& adapter : spec.adapters)
+      adapters_->add(adapter.name, adapter.path);
     models_.enter(path_, &engine_);
   }
   ~Running() override {
-    engine_.stop();
+    stop();
     models_.leave(&engine_);
   }
   std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override {
@@ -16,6 +40,7 @@ class FakeModels::Running final : public RunningModel {
     auto served = fake_model(const_cast<FakeEngine&>(engine_).queue());
     served->name = spec.name;
     served->aliases = spec.aliases;
+    served->adapters = adapters_;
     return served;
   }
   RequestQueue& queue() override { return engine_.queue(); }
@@ -25,14 +50,19 @@ class FakeModels::Running final : public RunningModel {
   void reconfigure(const EngineOptions& options) override {
     engine_.queue().reconfigure(options.queue, options.scheduler.key_weights);
   }
-  void stop() override { engine_.stop(); }
+  AdapterPool* adapters() override { return adapters_.get(); }
+  void stop() override {
+    if (adapters_) adapters_->stop();
+    engine_.stop();
+  }
 
  private:
   static FakeEngine::Script says_name(const std::string& path) {
     return [path](const Request& request, std::int32_t) {
       std::vector<TokenId> tokens;
+      const std::string text = request.adapter ? request.adapter->content_key() : path;
       while (tokens.size() <= static_cast<std::size_t>(request.sampling.max_tokens)) {
-        for (const TokenId token : bytes(path))
+        for (const TokenId token : bytes(text))
           tokens.push_back(token);
       }
       return tokens;
@@ -43,11 +73,13 @@ class FakeModels::Running final : public RunningModel {
   const std::string path_;
   FakeEngine engine_;
   StepTrace trace_;
+  std::shared_ptr<AdapterPool> adapters_;
 };
 
 class FakeModels::Opened final : public OpenedModel {
  public:
-  Opened(FakeModels& models, std::string path) : models_(models), path_(std::move(path)) {}
+  Opened(FakeModels& models, const HostedModelSpec& spec)
+      : models_(models), spec_(spec), path_(spec.model.path.string()) {}
   MemoryNeeds needs() const override {
     return {.weight_bytes = models_.weight_bytes,
             .activation_bytes = kMegabyte,
@@ -65,20 +97,37 @@ class FakeModels::Opened final : public OpenedModel {
     if (path_ == "broken") throw StartupError("broken: a tensor is cut off");
     ++models_.num_loads_;
     lock.unlock();
-    return std::make_unique<Running>(models_, path_);
+    return std::make_unique<Running>(models_, spec_);
   }
 
  private:
   FakeModels& models_;
-  std::string path_;
+  const HostedModelSpec spec_;
+  const std::string path_;
 };
 
 ModelOpener FakeModels::opener() {
   return [this](const HostedModelSpec& spec) -> std::unique_ptr<OpenedModel> {
     const std::string path = spec.model.path.string();
     if (path == "missing") throw StartupError("missing: there is no such file");
-    return std::make_unique<Opened>(*this, path);
+    return std::make_unique<Opened>(*this, spec);
   };
+}
+
+std::shared_ptr<const Adapter> FakeModels::read_adapter(const std::filesystem::path& path) {
+  const std::lock_guard lock(mutex_);
+  if (absent_.contains(path.string())) throw StartupError(path.string() + ": there is no such file");
+  LowRank change;
+  change.down = std::make_unique<FakeLinear>(kAdapterBytes);
+  change.up = std::make_unique<FakeLinear>(0);
+  Adapter::Group model;
+  model[0].push_back(std::move(change));
+  return std::make_shared<const Adapter>(std::vector<Adapter::Group>(), std::move(model), path.filename().string());
+}
+
+void FakeModels::remove_adapter(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  absent_.insert(path);
 }
 
 void FakeModels::hold_loads() {

@@ -31,6 +31,10 @@ class FakeModels {
   // The engine that was started last from this path. Must be alive.
   FakeEngine& engine(const std::string& path);
 
+  // From now on it cannot be read. Any other path is an adapter of kAdapterBytes, whose answers say its file's name.
+  void remove_adapter(const std::string& path);
+  static constexpr std::uint64_t kAdapterBytes = 10 * kMegabyte;
+
   std::uint64_t weight_bytes = 100 * kMegabyte;
 
  private:
@@ -38,10 +42,12 @@ class FakeModels {
   class Opened;
   void enter(const std::string& path, FakeEngine* engine);
   void leave(FakeEngine* engine);
+  std::shared_ptr<const Adapter> read_adapter(const std::filesystem::path& path);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, FakeEngine*> engines_;
+  std::set<std::string> absent_;
   int num_loads_ = 0;
   int num_begun_ = 0;
   int num_destroyed_ = 0;

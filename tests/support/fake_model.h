@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/layers/adapter.h"
 #include "core/model/layers/model.h"
 #include "kernels/backend.h"
 #include "kernels/device_error.h"
@@ -114,10 +115,14 @@ class FakeModel : public Model {
     most_logit_rows = std::max(most_logit_rows, num_wanted);
     if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw DeviceError("device lost");
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
+    std::size_t sequence = 0;
     for (std::size_t row = 0; std::cmp_less(row, end); ++row) {
-      storage.tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];
+      while (std::cmp_less_equal(batch.query_start[sequence + 1], row))
+        ++sequence;
+      const std::int32_t kept = arrays.token_ids[row] + adapted(arrays, sequence);
+      storage.tokens[static_cast<std::size_t>(batch.slots[row])] = kept;
       if (parts_of(arrays) != nullptr)
-        parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = arrays.token_ids[row];
+        parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = kept;
     }
     return {.num_rows = end,
             .cut_slice = is_cut,
@@ -167,6 +172,15 @@ class FakeModel : public Model {
     return x ^ (x >> 31);
   }
 
+  // What the sequence's adapter changes of its "keys and values" and of its logits: read from the adapter's memory.
+  static std::int32_t adapted(const StepArrays& arrays, std::size_t sequence) {
+    const Adapter* const adapter = arrays.adapters.empty() ? nullptr : arrays.adapters[sequence];
+    std::int32_t change = 0;
+    for (const char c : adapter == nullptr ? std::string() : adapter->content_key())
+      change = (change * 31 + c) % 1'000'003;
+    return change;
+  }
+
   // Of the wanted rows before row `end`.
   MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage, std::span<const std::int32_t> wanted,
                        std::int64_t end, std::int64_t width, std::vector<float>& out) const {
@@ -179,7 +193,8 @@ class FakeModel : public Model {
       while (batch.query_start[sequence + 1] <= row)
         ++sequence;
       const std::int32_t position = arrays.positions[static_cast<std::size_t>(row)];
-      std::uint64_t state = context_hash(storage, batch, sequence, 0, position);
+      std::uint64_t state =
+          context_hash(storage, batch, sequence, 0, position) + static_cast<std::uint64_t>(adapted(arrays, sequence));
       if (window_ > 0) {
         const auto first = static_cast<std::int32_t>(std::max<std::int64_t>(0, position - window_ + 1));
         const FakeStorage* const parts = parts_of(arrays);

@@ -12,6 +12,8 @@
 #include <optional>
 
 #include "core/base/result.h"
+#include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/registry.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/safetensors.h"
@@ -98,10 +100,25 @@ std::string peft_name(Role role, std::int64_t layer) {
   return layer < 0 ? std::string(name) : fmt::format("layers.{}.{}", layer, name);
 }
 
+// Whether rows of queries and keys are halves of a head in Hugging Face's files, and pairs in GGUF's: where those of
+// the architecture have pairs, as llama.cpp's converter makes them, but for families that have pairs in both.
+bool swaps_halves(std::string_view architecture) {
+  const auto known = std::ranges::find(architectures(), architecture, &Architecture::name);
+  if (known == architectures().end() || known->rope != RopeStyle::kInterleaved) return false;
+  return std::ranges::all_of(hf_families(), [&](const HfFamily& family) {
+    return family.architecture != architecture || family.swaps_halves;
+  });
+}
+
 class Reader {
  public:
   Reader(AdapterFile file, const ModelSpec& spec, Backend& backend, std::int64_t max_rank)
       : file_(std::move(file)), spec_(spec), backend_(backend), max_rank_(max_rank) {
+    for (const LayerSpec& layer : spec_.layers) {
+      if (layer.mixer != Mixer::kAttention || layer.attention.rope < 0) continue;
+      rotates_ = true;
+      has_pairs_ = spec_.ropes[static_cast<std::size_t>(layer.attention.rope)].style == RopeStyle::kInterleaved;
+    }
     const double scale = file_.scale(1);
     hash({reinterpret_cast<const char*>(&scale), sizeof scale});
     for (const StoredTensor& tensor : file_.tensors)
@@ -117,8 +134,12 @@ class Reader {
       read_group(static_cast<std::int64_t>(layer), layers[layer]);
     Adapter::Group model;
     read_group(-1, model);
-    if (!pairs_.empty())
-      fail(file_, fmt::format("'{}' is no product of this model that an adapter can change", pairs_.begin()->first));
+    if (!pairs_.empty()) {
+      const std::string& name = pairs_.begin()->first;
+      const bool is_of_experts = name.find(is_gguf() ? "_exps." : ".experts.") != std::string::npos;
+      fail(file_, fmt::format("'{}' is {} that an adapter can change", name,
+                              is_of_experts ? "of experts, and no product" : "no product of this model"));
+    }
     return std::make_shared<const Adapter>(std::move(layers), std::move(model),
                                            fmt::format("{:016x}{:016x}", hash_[0], hash_[1]));
   }
@@ -212,9 +233,8 @@ class Reader {
         {.type = matrix.type, .rows = rows, .cols = cols, .data = matrix.bytes.data(), .scale = scale});
   }
 
-  // Rows of queries and keys in the order in which the model's have them: PEFT's come in halves of a head, a GGUF
-  // file's of some architectures in pairs. Rows of pairs of groups come as the product has them
-  // (WeightNeed::gate_rows).
+  // Rows of queries and keys in the order in which the model's have them. Rows of pairs of groups come as the product
+  // has them (WeightNeed::gate_rows).
   Rows ordered(Rows rows, const WeightNeed& need, std::int64_t layer) const {
     std::vector<std::int64_t> order;
     if (need.gate_rows > 0) {
@@ -224,10 +244,13 @@ class Reader {
             order.push_back(at + i);
         }
       }
-    } else if (!is_gguf() && turns_pairs(need.role, layer)) {
+    } else if (is_turned(need.role, layer)) {
       const std::int64_t head = spec_.layers[static_cast<std::size_t>(layer)].attention.key_dim;
-      for (std::int64_t row = 0; row < need.rows; ++row)
-        order.push_back(row / head * head + row % 2 * (head / 2) + row % head / 2);
+      const std::int64_t half = head / 2;
+      for (std::int64_t row = 0; row < need.rows; ++row) {
+        const std::int64_t at = row % head;
+        order.push_back(row - at + (has_pairs_ ? at % 2 * half + at / 2 : at % half * 2 + at / half));
+      }
     }
     if (order.empty()) return rows;
     Rows out{rows.type, std::vector<std::byte>(rows.bytes.size())};
@@ -238,17 +261,19 @@ class Reader {
     return out;
   }
 
-  bool turns_pairs(Role role, std::int64_t layer) const {
-    if (layer < 0 || (role != Role::kQuery && role != Role::kKey)) return false;
-    const LayerSpec& spec = spec_.layers[static_cast<std::size_t>(layer)];
-    return spec.mixer == Mixer::kAttention && spec.attention.rope >= 0 &&
-           spec_.ropes[static_cast<std::size_t>(spec.attention.rope)].style == RopeStyle::kInterleaved;
+  // A GGUF adapter has pairs, PEFT's halves.
+  bool is_turned(Role role, std::int64_t layer) const {
+    if (layer < 0 || (role != Role::kQuery && role != Role::kKey) || has_pairs_ == is_gguf()) return false;
+    return spec_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::kAttention && rotates_ &&
+           swaps_halves(spec_.config.architecture);
   }
 
   const AdapterFile file_;
   const ModelSpec& spec_;
   Backend& backend_;
   const std::int64_t max_rank_;
+  bool rotates_ = false;               // any layer
+  bool has_pairs_ = false;             // the model's rows of queries and keys
   std::map<std::string, Pair> pairs_;  // not read yet
   std::array<std::uint64_t, 2> hash_{1, 2};
 };

@@ -190,6 +190,7 @@ json plan_to_json(const MemoryPlan& plan, const std::string& backend) {
   return {{"backend", backend},
           {"weight_bytes", plan.needs.weight_bytes},
           {"activation_bytes", plan.needs.activation_bytes},
+          {"adapter_bytes", plan.needs.adapter_bytes},
           {"kv_bytes", plan.kv_bytes()},
           {"state_bytes", plan.states_bytes()},
           {"total_bytes", plan.total_bytes()},

@@ -133,7 +133,8 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::uint64_t MemoryPlan::total_bytes() const {
-  return needs.weight_bytes + needs.activation_bytes + kProcessBytes + kv_bytes() + states_bytes();
+  return needs.weight_bytes + needs.activation_bytes + needs.adapter_bytes + kProcessBytes + kv_bytes() +
+         states_bytes();
 }
 
 std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
@@ -151,24 +152,29 @@ std::string MemoryPlan::describe() const {
       num_window_parts == 0 ? std::string()
                             : fmt::format("of them {} with the part of {} that layers keep which see {} tokens\n",
                                           num_window_parts, format_bytes(needs.window_part_bytes), needs.window_tokens);
+  const std::string adapters =
+      needs.adapter_bytes == 0 ? std::string() : fmt::format(", adapters up to {}", format_bytes(needs.adapter_bytes));
   return fmt::format(
-      "weights {}, activations {}\n"
+      "weights {}, activations {}{}\n"
       "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
       "{}{}in all {} of {} that {} has left",
-      format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), format_bytes(kv_bytes()), num_blocks,
-      block_size, kv_tokens(), num_requests_of(2048), window, states, format_bytes(total_bytes()),
+      format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters, format_bytes(kv_bytes()),
+      num_blocks, block_size, kv_tokens(), num_requests_of(2048), window, states, format_bytes(total_bytes()),
       format_bytes(machine.available), machine.limited_by);
 }
 
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine) {
   check_options(options);
-  const std::uint64_t fixed = needs.weight_bytes + needs.activation_bytes + kProcessBytes + needs.state_bytes;
+  const std::uint64_t fixed =
+      needs.weight_bytes + needs.activation_bytes + needs.adapter_bytes + kProcessBytes + needs.state_bytes;
   if (fixed + needs.kv_block_bytes > machine.available) {
-    throw MemoryShortage(
-        fmt::format("the model does not fit: it needs {} (weights {}, activations {}, process {}) before any "
-                    "KV cache, and {} has {} left",
-                    format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
-                    format_bytes(kProcessBytes), machine.limited_by, format_bytes(machine.available)));
+    throw MemoryShortage(fmt::format(
+        "the model does not fit: it needs {} (weights {}, activations {}{}, process {}) before any "
+        "KV cache, and {} has {} left",
+        format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
+        needs.adapter_bytes == 0 ? std::string()
+                                 : fmt::format(", model.adapter_memory {}", format_bytes(needs.adapter_bytes)),
+        format_bytes(kProcessBytes), machine.limited_by, format_bytes(machine.available)));
   }
   std::uint64_t left = machine.available - fixed + needs.state_bytes;
   MemoryPlan plan{.needs = needs,
@@ -229,7 +235,8 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
           .window_tokens = splits ? split.window : 0,
           .limits = {limits.max_num_seqs, num_rows, model_len},
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
-          .useful_states = kStatesPerSequence * limits.max_num_seqs};
+          .useful_states = kStatesPerSequence * limits.max_num_seqs,
+          .adapter_bytes = limits.adapter_bytes};
 }
 
 }  // namespace quire

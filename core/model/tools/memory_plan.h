@@ -36,7 +36,8 @@ class MemoryShortage : public StartupError {
 struct ServingLimits {
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 2048;
-  std::int64_t max_model_len = 0;  // 0: the model's own context
+  std::int64_t max_model_len = 0;   // 0: the model's own context
+  std::uint64_t adapter_bytes = 0;  // that the model's adapters may take; 0: it takes none
 };
 
 // The plan's inputs in bytes, whatever they were measured from.
@@ -51,6 +52,7 @@ struct MemoryNeeds {
   ServingLimits limits{};               // with the model's own context where max_model_len was 0
   std::uint64_t state_bytes = 0;        // what recurrent layers keep of one sequence; 0: the model has none
   std::int64_t useful_states = 0;       // of sequences that run, and snapshots of what they computed
+  std::uint64_t adapter_bytes = 0;      // that the model's adapters may take; 0: it takes none
 };
 
 struct MemoryPlan {

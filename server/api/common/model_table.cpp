@@ -13,15 +13,46 @@ Error not_served(std::string_view name) {
                std::nullopt};
 }
 
-// The model as it is under the name of one of its adapters.
-std::shared_ptr<const ServedModel> with_adapter(const std::shared_ptr<const ServedModel>& model,
-                                                std::string_view name) {
-  const auto found = std::ranges::find(model->adapters, name, &NamedAdapter::name);
-  if (found == model->adapters.end()) return model;
+// By its name as the model, or by llama-server's `lora`. Null: none.
+const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name, FieldReader& reader) {
+  const NamedAdapter* asked = find_adapter(model, name);
+  const Json* const list = reader.array("lora");
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const std::string path = "lora[" + std::to_string(i) + "]";
+    if (!reader.is_object(path, (*list)[i])) return nullptr;
+    FieldReader item((*list)[i], path + ".");
+    const auto id = item.integer("id", 0, static_cast<std::int64_t>(model.adapters.size()) - 1);
+    const double scale = item.number("scale", 0.0, 1.0).value_or(0.0);
+    take_error(reader, item);
+    if (!id || scale == 0.0) continue;
+    const NamedAdapter& listed = model.adapters[static_cast<std::size_t>(*id)];
+    if (scale != 1.0)
+      reader.fail(path + ".scale", "'" + path + ".scale' must be 0 or 1: an adapter is used as its file has it");
+    if (asked != nullptr && asked != &listed) reader.fail("lora", "'lora' names a second adapter: a request has one");
+    asked = &listed;
+  }
+  return asked;
+}
+
+// The model as it is with its adapter; null: the adapter is not in memory, and `asleep` waits for it.
+Result<std::shared_ptr<const ServedModel>> with_adapter(const std::shared_ptr<const ServedModel>& model,
+                                                        const NamedAdapter& adapter, SleepingModel& asleep) {
+  auto taken = model->adapters != nullptr ? model->adapters->take(adapter.name) : std::nullopt;
+  if (!taken) return tl::make_unexpected(not_served(adapter.name));
+  if (taken->adapter == nullptr) {
+    asleep = {adapter.name, std::move(taken->wait)};
+    return std::shared_ptr<const ServedModel>();
+  }
   auto adapted = std::make_shared<ServedModel>(*model);
-  adapted->name = found->name;
-  adapted->adapter = found->adapter;
+  adapted->name = adapter.name;
+  adapted->adapter = std::move(taken->adapter);
   return adapted;
+}
+
+constexpr std::string_view kTag = ":latest";
+
+bool has_tag(std::string_view name) {
+  return name.size() > kTag.size() && name.ends_with(kTag);
 }
 
 }  // namespace
@@ -39,16 +70,21 @@ const char* model_state_name(ModelState state) {
   return "failed";
 }
 
+const NamedAdapter* find_adapter(const TableEntry& model, std::string_view name) {
+  const auto found = std::ranges::find(model.adapters, name, &NamedAdapter::name);
+  if (found != model.adapters.end()) return &*found;
+  const bool is_own = model.name == name || std::ranges::find(model.aliases, name) != model.aliases.end();
+  return !is_own && has_tag(name) ? find_adapter(model, name.substr(0, name.size() - kTag.size())) : nullptr;
+}
+
 Result<const TableEntry*> ModelTable::entry(std::string_view name) const {
   for (const TableEntry& entry : entries_) {
     if (entry.state == ModelState::kUnloaded) continue;
     const auto& aliases = entry.aliases;
-    if (name.empty() || entry.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) {
-      return &entry;
-    }
+    const bool is_own = name.empty() || entry.name == name || std::ranges::find(aliases, name) != aliases.end();
+    if (is_own || std::ranges::find(entry.adapters, name, &NamedAdapter::name) != entry.adapters.end()) return &entry;
   }
-  constexpr std::string_view kTag = ":latest";
-  if (name.size() > kTag.size() && name.ends_with(kTag)) return entry(name.substr(0, name.size() - kTag.size()));
+  if (has_tag(name)) return entry(name.substr(0, name.size() - kTag.size()));
   return tl::make_unexpected(not_served(name));
 }
 
@@ -84,8 +120,17 @@ Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto found = entry(name);
   if (!found) return tl::make_unexpected(found.error());
+  const NamedAdapter* const adapter = asked_adapter(**found, name, reader);
+  if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!(*found)->served) return SleepingModel{(*found)->name};
-  auto served = with_adapter(version_for(**found, *object, key_name), name);
+  std::shared_ptr<const ServedModel> served = version_for(**found, *object, key_name);
+  if (adapter != nullptr) {
+    SleepingModel asleep;
+    auto adapted = with_adapter(served, *adapter, asleep);
+    if (!adapted) return tl::make_unexpected(adapted.error());
+    if (*adapted == nullptr) return asleep;
+    served = *std::move(adapted);
+  }
   return ModelCall{std::move(object), std::move(reader), std::move(served)};
 }
 

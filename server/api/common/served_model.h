@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/adapter_pool.h"
 #include "core/engine/request_queue.h"
 #include "core/grammar/compiler.h"
 #include "core/model/formats/text_tasks.h"
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"
@@ -17,12 +17,6 @@
 #include "core/text/tools/tool_format.h"
 
 namespace quire {
-
-// An adapter by the name that clients ask it by.
-struct NamedAdapter {
-  std::string name;
-  std::shared_ptr<const Adapter> adapter;
-};
 
 struct ServedModel {
   std::string name;                  // the first is what responses and /v1/models call it
@@ -35,8 +29,8 @@ struct ServedModel {
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
-  TextTasks tasks;  // embedding, judging and classifying texts
-  std::vector<NamedAdapter> adapters;
+  TextTasks tasks;                         // embedding, judging and classifying texts
+  std::shared_ptr<AdapterPool> adapters;   // null: it takes none
   std::shared_ptr<const Adapter> adapter;  // that every request has: this is the model under the adapter's name
   std::int64_t max_model_len = 0;          // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;

@@ -46,11 +46,6 @@ Json model_json(const TableEntry& model) {
   return json;
 }
 
-// Of a model that is ready.
-std::vector<NamedAdapter> adapters_of(const TableEntry& model) {
-  return model.served ? model.served->adapters : std::vector<NamedAdapter>();
-}
-
 // The model under the name of one of its adapters.
 Json adapted_json(const TableEntry& model, const NamedAdapter& adapter) {
   Json json = model_json(model);
@@ -105,7 +100,7 @@ Result<std::unique_ptr<Operation>> list_models(const ModelTable& models, const C
   for (const TableEntry& model : models.entries()) {
     if (model.state == ModelState::kUnloaded) continue;
     body["data"].push_back(model_json(model));
-    for (const NamedAdapter& adapter : adapters_of(model))
+    for (const NamedAdapter& adapter : model.adapters)
       body["data"].push_back(adapted_json(model, adapter));
   }
   return ready(body);
@@ -116,10 +111,30 @@ Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Cal
   const std::string_view name = std::string_view(call.path).substr(at + 8);
   const auto model = models.entry(name);
   if (!model) return tl::make_unexpected(model.error());
-  for (const NamedAdapter& adapter : adapters_of(**model)) {
-    if (adapter.name == name) return ready(adapted_json(**model, adapter));
+  const NamedAdapter* const adapter = find_adapter(**model, name);
+  return ready(adapter != nullptr ? adapted_json(**model, *adapter) : model_json(**model));
+}
+
+Result<std::unique_ptr<Operation>> list_adapters(const ModelTable& models, const Call&) {
+  Json body = Json::array();
+  const auto first = models.entry("");
+  if (!first) return ready(body);
+  for (const NamedAdapter& adapter : (*first)->adapters) {
+    body.push_back({{"id", body.size()},
+                    {"path", adapter.file},
+                    {"name", adapter.name},
+                    {"scale", 0.0},
+                    {"task_name", ""},
+                    {"prompt_prefix", ""}});
   }
-  return ready(model_json(**model));
+  return ready(body);
+}
+
+Result<std::unique_ptr<Operation>> refuse_scales(const ModelTable&, const Call&) {
+  return tl::make_unexpected(Error{ErrorKind::kInvalidRequest,
+                                   "Scales are not set for all requests: each asks for its adapter, by its name as "
+                                   "'model' or with 'lora': [{\"id\": 0, \"scale\": 1}]",
+                                   "unsupported_operation", "", std::nullopt});
 }
 
 Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {

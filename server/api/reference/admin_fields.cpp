@@ -36,6 +36,23 @@ constexpr FieldRow kReplaceRows[] = {
     {"share", number(0, 1), Support::kSupported, "0.1", "of the model's conversations, for the canary NAME@canary"},
 };
 
+constexpr std::string_view kLoadAdapterPaths[] = {"/v1/load_lora_adapter"};
+constexpr FieldRow kLoadAdapterRows[] = {
+    {"lora_name", text(), Support::kSupported, R"("sql")", "required; the name that requests ask for as their model"},
+    {"lora_path", text(), Support::kSupported, R"("/models/sql.gguf")",
+     "required; a GGUF adapter or a PEFT directory in server.model_root, or in a configured model's or adapter's "
+     "folder"},
+    {"load_inplace", boolean(), Support::kSupported, "true",
+     "the adapter takes the place of the one of its name, which running requests keep"},
+    {"model", text(), Support::kSupported, R"("other")", "the model's name; absent: the first model"},
+};
+
+constexpr std::string_view kUnloadAdapterPaths[] = {"/v1/unload_lora_adapter"};
+constexpr FieldRow kUnloadAdapterRows[] = {
+    {"lora_name", text(), Support::kSupported, R"("sql")", "required"},
+    {"lora_int_id", integer(0, kMostInt32), Support::kSupported, "1", "vLLM's; the name alone says which"},
+};
+
 constexpr std::string_view kPullPaths[] = {"/admin/models/pull"};
 constexpr FieldRow kPullRows[] = {
     {"model", text(), Support::kSupported, R"("owner/name:Q8_0")", "OWNER/NAME[@REVISION][:QUANT]; required"},
@@ -80,6 +97,8 @@ constexpr FieldRow kModelNameRows[] = {
 
 const FieldTable kLoadFields{"Loading a model", "", kLoadPaths, kLoadRows};
 const FieldTable kReplaceFields{"Replacing a model", "", kReplacePaths, kReplaceRows};
+const FieldTable kLoadAdapterFields{"Loading an adapter", "", kLoadAdapterPaths, kLoadAdapterRows};
+const FieldTable kUnloadAdapterFields{"Unloading an adapter", "", kUnloadAdapterPaths, kUnloadAdapterRows};
 const FieldTable kPullFields{"Downloading a model", "", kPullPaths, kPullRows};
 const FieldTable kRemoveFields{"Deleting a download", "", kRemovePaths, kRemoveRows};
 const FieldTable kSlotFields{"Saved slots", "", kSlotPaths, kSlotRows};

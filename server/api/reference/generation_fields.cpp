@@ -82,10 +82,13 @@ constexpr FieldRow kGenerationRows[] = {
      "what truncate_prompt_tokens takes away: the prompt's beginning (left) or its end"},
     {"regex", text(), Support::kSupported, R"("a+")", "SGLang's name"},
     {"ebnf", text(), Support::kSupported, R"("root ::= \"a\"")", "SGLang's name"},
+    {"lora", array(), Support::kSupported, "[]",
+     "llama-server's way to ask for an adapter: [{\"id\": ID, \"scale\": 1}], ID as in /lora-adapters; or its name as "
+     "the "
+     "model"},
     {"use_beam_search", only("[false]"), Support::kRefused, "true", "only sampling is served"},
     {"length_penalty", only("[1]"), Support::kRefused, "2", "it belongs to beam search"},
     {"logits_processors", only("[]"), Support::kRefused, R"(["x"])", "code in requests is not run"},
-    {"lora", only("[]"), Support::kRefused, R"("x")", "an adapter is asked for by its name, as the model"},
     {"kv_transfer_params", only("[]"), Support::kRefused, "{}", "disaggregated serving is not available"},
     {"guided_whitespace_pattern", only("[]"), Support::kRefused, R"("x")",
      "runs of white space in JSON are bounded by engine.json_whitespace"},

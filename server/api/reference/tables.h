@@ -31,6 +31,8 @@ extern const FieldTable kOllamaOptions;
 extern const FieldTable kOllamaEmbedFields;
 extern const FieldTable kOllamaEmbeddingFields;
 extern const FieldTable kBatchFields;
+extern const FieldTable kLoadAdapterFields;
+extern const FieldTable kUnloadAdapterFields;
 extern const FieldTable kPullFields;
 extern const FieldTable kRemoveFields;
 extern const FieldTable kLoadFields;

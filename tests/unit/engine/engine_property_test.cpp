@@ -1,10 +1,11 @@
-// Random requests of every kind, in engines of every size, submitted and aborted at random: each must say what the same
-// request says alone. QUIRE_PROPERTY_LIVES sets how many engines, QUIRE_PROPERTY_SEED the first one's seed; that of a
-// failure is printed.
+// Random requests of every kind, with adapters and without, in engines of every size, submitted and aborted at random:
+// each must say what the same request says alone. QUIRE_PROPERTY_LIVES sets how many engines, QUIRE_PROPERTY_SEED the
+// first one's seed; that of a failure is printed.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <random>
 
+#include "core/model/layers/adapter.h"
 #include "tests/support/oracle_drafter.h"
 #include "tests/unit/engine/harness.h"
 
@@ -99,6 +100,10 @@ class Life {
       compare(each);
     if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held without a holder");
     if (harness_.engine.stats().num_parts_used != 0) FAIL("parts are held without a holder");
+    while (harness_.step()) {  // a step in flight keeps what it names
+    }
+    for (const auto& adapter : adapters_)
+      if (!adapter.expired()) FAIL("an adapter is held by a request that ended");
   }
 
   EngineStats stats() const { return harness_.engine.stats(); }
@@ -196,7 +201,16 @@ class Life {
     request.is_background = one_in(3);
     request.key_name = std::string(1, static_cast<char>('a' + below(3)));
     request.cache_salt = one_in(5) ? "salt" : "";
+    if (one_in(2)) request.adapter = made_adapter(below(3));
     return request;
+  }
+
+  // Each request has an adapter of its own in memory, of equal content by number, which ends with the request.
+  std::shared_ptr<const Adapter> made_adapter(int number) {
+    auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(),
+                                                   "an adapter with the hash " + std::to_string(number));
+    adapters_.push_back(adapter);
+    return adapter;
   }
 
   void submit() {
@@ -209,6 +223,7 @@ class Life {
     if (one_in(8)) request.speculation = {SpeculationMethod::kNone};
     if (one_in(8)) request.speculation = {SpeculationMethod::kPromptLookup, 1 + below(5)};
     auto sink = harness_.submit(request);
+    request.adapter.reset();
     served_.push_back({std::move(request), std::move(alone), std::move(sink), std::vector<bool>(num_choices)});
   }
 
@@ -282,6 +297,7 @@ class Life {
   const HarnessOptions options_;
   Harness harness_;
   std::vector<Served> served_;
+  std::vector<std::weak_ptr<const Adapter>> adapters_;
   int num_errors_ = 0;
 };
 

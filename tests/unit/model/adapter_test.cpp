@@ -12,6 +12,7 @@
 #include "core/model/layers/checkpoint.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/model/hf_directory.h"
 #include "tests/unit/model/model_runner.h"
 
 using namespace quire;
@@ -89,10 +90,11 @@ void write_peft(const std::vector<Change>& changes, const std::filesystem::path&
   std::filesystem::create_directories(directory);
   std::ofstream(directory / "adapter_config.json")
       << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 6, "bias": "none", "target_modules": ["q_proj"]})";
-  const std::map<std::string, std::string> names{{"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},
-                                                 {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
-                                                 {"ffn_gate", "mlp.gate_proj"},  {"ffn_up", "mlp.up_proj"},
-                                                 {"ffn_down", "mlp.down_proj"}};
+  const std::map<std::string, std::string> names{
+      {"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},
+      {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
+      {"ffn_gate", "mlp.gate_proj"},  {"ffn_up", "mlp.up_proj"},
+      {"ffn_down", "mlp.down_proj"},  {"ffn_gate_exps", "mlp.experts.3.gate_proj"}};
   std::string header = "{";
   std::string data;
   for (const Change& change : changes) {
@@ -164,6 +166,22 @@ std::string text_of(const GgufFile& file, const char* key) {
   return std::string(file.get_string(key).value());
 }
 
+// Hugging Face's rows of queries and keys are the halves of a head, Llama's GGUF files have pairs.
+std::vector<Change> in_halves(std::vector<Change> changes, const GgufFile& model) {
+  const std::string architecture = text_of(model, "general.architecture");
+  const std::int64_t head = model.get_int(architecture + ".rope.dimension_count").value();
+  for (Change& change : changes) {
+    const bool rotated = change.name.ends_with("attn_q.weight") || change.name.ends_with("attn_k.weight");
+    if (architecture != "llama" || !rotated) continue;
+    const std::vector<float> pairs = change.up;
+    for (std::int64_t row = 0; row < change.outputs; ++row) {
+      const std::int64_t half = row / head * head + row % 2 * (head / 2) + row % head / 2;
+      std::copy_n(pairs.begin() + row * change.rank, change.rank, change.up.begin() + half * change.rank);
+    }
+  }
+  return changes;
+}
+
 }  // namespace
 
 TEST_CASE("An adapter computes what its changes merged into the weights would", "[model][adapter]") {
@@ -232,18 +250,7 @@ TEST_CASE("A PEFT directory has the bits of the same adapter as a GGUF file", "[
   std::vector<Change> changes = changes_of(file, 3, 4);
   std::erase_if(changes, [](const Change& change) { return change.name == "output.weight"; });
   write_adapter(changes, architecture, folder / "adapter.gguf");
-  // Hugging Face's rows of queries and keys are the halves of a head, this architecture's GGUF files have pairs.
-  const std::int64_t head = file->get_int(architecture + ".rope.dimension_count").value();
-  for (Change& change : changes) {
-    const bool rotated = change.name.ends_with("attn_q.weight") || change.name.ends_with("attn_k.weight");
-    if (architecture != "llama" || !rotated) continue;
-    const std::vector<float> pairs = change.up;
-    for (std::int64_t row = 0; row < change.outputs; ++row) {
-      const std::int64_t half = row / head * head + row % 2 * (head / 2) + row % head / 2;
-      std::copy_n(pairs.begin() + row * change.rank, change.rank, change.up.begin() + half * change.rank);
-    }
-  }
-  write_peft(changes, folder / "peft");
+  write_peft(in_halves(changes, *file), folder / "peft");
   const auto model = open_model(folder / "model.gguf", false);
   ModelRunner runner(*model, "scalar");
   runner.model().allow_adapters(16);
@@ -255,6 +262,46 @@ TEST_CASE("A PEFT directory has the bits of the same adapter as a GGUF file", "[
     return runner.append(tokens(20, 3));
   };
   CHECK(logits_with(folder / "peft") == logits_with(folder / "adapter.gguf"));
+}
+
+TEST_CASE("A Hugging Face directory with an adapter of either form computes what its GGUF conversion does",
+          "[model][adapter][hf]") {
+  const std::string shape = GENERATE("tiny-llama", "tiny-qwen2", "tiny-qwen3");
+  CAPTURE(shape);
+  const TemporaryFolder folder;
+  const auto file = write_model(shape, "F32", folder / "model.gguf");
+  write_hf_directory(folder / "model.gguf", find_synth_shape(shape)->config, {}, folder / "hf");
+  const std::string architecture = text_of(*file, "general.architecture");
+  std::vector<Change> changes = changes_of(file, 3, 4);
+  std::erase_if(changes, [](const Change& change) { return change.name == "output.weight"; });
+  write_adapter(changes, architecture, folder / "adapter.gguf");
+  write_peft(in_halves(changes, *file), folder / "peft");
+  const auto logits_with = [&](const char* model, const char* name) {
+    ModelRunner runner(*open_model(folder / model, false), "scalar");
+    runner.model().allow_adapters(16);
+    const auto adapter = runner.model().load_adapter(folder / name);
+    const std::vector<const Adapter*> adapters{adapter.get()};
+    runner.edit = [&](StepArrays& arrays) { arrays.adapters = adapters; };
+    return runner.append(tokens(20, 3));
+  };
+  const Logits wanted = logits_with("model.gguf", "adapter.gguf");
+  CHECK(difference(logits_with("hf", "peft"), wanted) < 1e-5);
+  CHECK(difference(logits_with("hf", "adapter.gguf"), wanted) < 1e-5);
+}
+
+TEST_CASE("An adapter that changes experts is refused by the tensor's name", "[model][adapter]") {
+  const TemporaryFolder folder;
+  const auto file = write_model("tiny-qwen3moe", "F32", folder / "model.gguf");
+  ModelRunner runner(*open_model(folder / "model.gguf"), "scalar");
+  runner.model().allow_adapters(9);
+  Change change{"blk.0.ffn_gate_exps.weight", 4, 4, 1, std::vector<float>(4), std::vector<float>(4)};
+  write_adapter({change}, text_of(*file, "general.architecture"), folder / "adapter.gguf");
+  CHECK_THROWS_WITH(
+      runner.model().load_adapter(folder / "adapter.gguf"),
+      Catch::Contains("'blk.0.ffn_gate_exps.weight' is of experts, and no product that an adapter can change"));
+  write_peft({change}, folder / "peft");
+  CHECK_THROWS_WITH(runner.model().load_adapter(folder / "peft"),
+                    Catch::Contains("'layers.0.mlp.experts.3.gate_proj' is of experts"));
 }
 
 TEST_CASE("An adapter that does not fit the model is refused by name", "[model][adapter]") {

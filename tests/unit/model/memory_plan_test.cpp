@@ -39,6 +39,17 @@ TEST_CASE("The KV pool is what the options say", "[memory]") {
   CHECK(plan_memory(needs(), options, machine(8 * kGiB)).num_blocks == 100);
 }
 
+TEST_CASE("Memory of adapters is counted before the KV pool, and named", "[memory]") {
+  MemoryNeeds with = needs();
+  with.adapter_bytes = 512 * kMiB;
+  const MemoryPlan plan = plan_memory(with, {}, machine(2 * kGiB));
+  CHECK(plan.kv_bytes() < plan_memory(needs(), {}, machine(2 * kGiB)).kv_bytes());
+  CHECK(plan.total_bytes() == kGiB + (512 + 64) * kMiB + kProcessBytes + plan.kv_bytes());
+  CHECK_THAT(plan.describe(), Contains("adapters up to 512.0 MiB"));
+  CHECK_THAT(plan_memory(needs(), {}, machine(2 * kGiB)).describe(), !Contains("adapters"));
+  CHECK_THROWS_WITH(plan_memory(with, {}, machine(kGiB + 700 * kMiB)), Contains("model.adapter_memory 512.0 MiB"));
+}
+
 TEST_CASE("By default the pool holds what can be used, and at most its share of what is left", "[memory]") {
   CHECK(plan_memory(needs(), {}, machine(8 * kGiB)).num_blocks == 1000);
   const MemoryPlan small = plan_memory(needs(), {}, machine(2 * kGiB));

@@ -1,0 +1,155 @@
+// AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. Those that were asked for least
+// recently leave it first; what is asked for again is read again, on the pool's thread. Any thread. Invariants: the
+// adapters in memory and those that are being read take at most `max_bytes` (one that is read for the first time counts
+// by its file's size until then); an adapter in use is never given up, and counts until its last user is gone; a name
+// stands for the same weights until it is replaced.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/model/layers/adapter.h"
+#include "core/request/request.h"
+
+namespace quire {
+
+class AdapterPool;
+
+// The adapters in use leave no room for one more.
+class AdapterShortage : public StartupError {
+ public:
+  using StartupError::StartupError;
+};
+
+// A request's wait for an adapter that is not in memory. Once called back it keeps the adapter there: it lives until
+// the request was read again. After its destruction nothing is called back.
+class AdapterWait {
+ public:
+  using Done = std::function<void(std::optional<Error>)>;
+
+  AdapterWait(std::shared_ptr<AdapterPool> pool, std::string name) : pool_(std::move(pool)), name_(std::move(name)) {}
+  ~AdapterWait();
+  AdapterWait(const AdapterWait&) = delete;
+  AdapterWait& operator=(const AdapterWait&) = delete;
+
+  // Calls back once the adapter can be taken, or cannot be: on the pool's thread, or before this returns. Errors: 503
+  // "adapter_failed" where its file is gone, changed or cannot be used. Called once.
+  void begin(Done done);
+
+ private:
+  friend class AdapterPool;
+  const std::shared_ptr<AdapterPool> pool_;
+  const std::string name_;
+  Done done_;                            // guarded by the pool's mutex until it is called
+  std::shared_ptr<const Adapter> held_;  // the same
+};
+
+class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
+ public:
+  // Reads and packs a file. Throws StartupError. Any thread, and several at once.
+  using Load = std::function<std::shared_ptr<const Adapter>(const std::filesystem::path& path)>;
+
+  AdapterPool(std::uint64_t max_bytes, Load load);
+  ~AdapterPool() { stop(); }
+  AdapterPool(const AdapterPool&) = delete;
+  AdapterPool& operator=(const AdapterPool&) = delete;
+
+  // Reads the file now and adds the adapter, or replaces the one of that name, which its users keep. Throws, and
+  // changes no name then: StartupError where the file cannot be used, AdapterShortage. Returns the adapter's rank.
+  std::int64_t add(const std::string& name, const std::filesystem::path& path);
+  // The same for a file that is read once it is asked for.
+  void add_unread(const std::string& name, const std::filesystem::path& path);
+  // Its users keep it.
+  void remove(const std::string& name);
+
+  // An adapter for a request, which keeps it in memory as long as it has it; or the wait for it.
+  struct Taken {
+    std::shared_ptr<const Adapter> adapter;
+    std::shared_ptr<AdapterWait> wait;
+  };
+  // Nothing: there is no such name.
+  std::optional<Taken> take(const std::string& name);
+  // Ends the thread. What waits then is called back: its request finds out what became of the model. What waits later
+  // gets a 503.
+  void stop();
+
+  struct Stats {
+    std::uint64_t max_bytes = 0;
+    std::uint64_t used_bytes = 0;
+    std::uint64_t num_loads = 0;    // files that were read
+    std::uint64_t num_dropped = 0;  // adapters that left the memory to make room
+    std::vector<std::string> in_memory{};
+    std::vector<std::string> running{};  // of them, those in use
+    std::vector<std::string> waiting{};  // that requests wait for
+  };
+  Stats stats() const;
+
+ private:
+  friend class AdapterWait;
+  // An adapter in memory.
+  struct Resident {
+    std::shared_ptr<const Adapter> adapter;
+    std::uint64_t bytes = 0;
+    std::int64_t num_users = 0;
+    std::int64_t num_holds = 0;  // of them, waits that ended and whose requests were not read again yet
+    bool is_leaving = false;     // a request waits for its room: others wait behind that
+  };
+  using ResidentPtr = std::shared_ptr<Resident>;
+  struct Named {
+    std::uint64_t id = 0;  // of this file under this name
+    std::filesystem::path path{};
+    ResidentPtr resident{};     // null: not in memory
+    std::uint64_t bytes = 0;    // that it takes there
+    std::string content_key{};  // of what was read first; empty: it was never read
+    std::uint64_t asked_at = 0;
+    std::optional<Clock::time_point> failed_at{};
+    std::optional<Error> failure{};
+  };
+  class Lease;
+  using Lock = std::unique_lock<std::mutex>;
+  struct Step;
+
+  // Each requires mutex_.
+  std::shared_ptr<const Adapter> lease(const ResidentPtr& resident, bool is_hold);
+  std::uint64_t used_bytes() const;
+  std::uint64_t bytes_in_use() const;
+  bool make_room(std::uint64_t bytes);
+  void mark_leaving(std::uint64_t bytes);
+  std::vector<Named*> oldest_first();
+  void put(Named& named, std::shared_ptr<const Adapter> adapter);
+  void forget(Named& named);
+  Step next_step();
+  void finish(AdapterWait& wait, Step& step, std::optional<Error> error);
+
+  void read_again(const std::string& name, Lock& lock);
+  void release(const ResidentPtr& resident, bool is_hold);
+  void run();
+
+  const std::uint64_t max_bytes_;
+  const Load load_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Named> named_;
+  std::vector<ResidentPtr> unnamed_;  // removed or replaced, and still used
+  std::uint64_t reserved_ = 0;        // for what is being read
+  std::deque<AdapterWait*> waits_;    // oldest first
+  std::uint64_t num_asked_ = 0;
+  std::uint64_t num_ids_ = 0;
+  std::uint64_t num_loads_ = 0;
+  std::uint64_t num_dropped_ = 0;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quire
