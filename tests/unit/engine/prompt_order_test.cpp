@@ -99,3 +99,42 @@ TEST_CASE("a prompt found in the cache that has no room holds up neither the fir
   CHECK(bypassing.state == Sequence::State::kWaiting);
   CHECK(last.state == Sequence::State::kRunning);
 }
+
+// A device computes rows by fours. Steps that a time bound cuts short end at whole fours; nothing else is held back.
+TEST_CASE("a step that its time cuts short ends at a whole group of rows, but where a prompt ends", "[scheduler]") {
+  const int num_streams = GENERATE(1, 2, 3, 4, 5);
+  SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 1000};
+  options.target_itl_ms = 33.0;
+  Scene scene(options, 10'000);
+  const auto step = [&](bool is_last) {
+    scene.scheduler.schedule(scene.plan, scene.limits);
+    const std::int64_t num_rows = scene.plan.num_prompt_tokens + scene.plan.num_streaming;
+    const std::int64_t num_prompt_tokens = scene.plan.num_prompt_tokens;
+    scene.scheduler.commit(scene.plan, {.seconds = 0.010 + 0.0005 * static_cast<double>(num_prompt_tokens)});
+    for (const StepEntry& entry : scene.plan.entries) {
+      if (entry.sequence->num_remaining() == 0) entry.sequence->tokens.push_back(TokenId{1});
+    }
+    if (!is_last) CHECK(num_rows % 4 == 0);
+    return num_prompt_tokens;
+  };
+  for (int i = 0; i < num_streams; ++i)
+    scene.add(4);
+  step(true);
+  for (int i = 0; i < 30; ++i)
+    step(true);
+  Sequence& prompt = scene.add(3001);
+  for (int i = 0; i < 20; ++i)
+    step(true);  // the prices settle
+  const std::int64_t begin = prompt.num_computed;
+  int num_steps = 0;
+  std::int64_t num_computed = 0;
+  while (prompt.num_remaining() > 60) {
+    num_computed += step(false);
+    ++num_steps;
+  }
+  CHECK(num_computed == prompt.num_computed - begin);
+  CHECK(num_computed >= 42 * num_steps);  // of 46 that fit the time, at most three are left
+  while (prompt.num_generated() == 0)
+    num_computed += step(true);
+  CHECK(num_computed == 3001 - begin);
+}
