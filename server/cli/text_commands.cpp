@@ -28,6 +28,7 @@ struct InspectArguments {
   std::string path;
   BackendOptions backend;
   InspectOptions shown;
+  std::string draft_model;
   bool as_json = false;
 };
 
@@ -36,11 +37,11 @@ void inspect(const InspectArguments& arguments) {
   const auto backend = create_backend(arguments.backend);
   const MachineMemory machine = device_memory(arguments.backend);
   if (arguments.as_json) {
-    return fmt::print("{}",
-                      inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine));
+    return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine,
+                                                  arguments.draft_model));
   }
-  fmt::print("{}",
-             inspect_model(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine, arguments.shown));
+  fmt::print("{}", inspect_model(arguments.path, *backend, KvCacheOptions{}, ServingLimits{}, machine, arguments.shown,
+                                 arguments.draft_model));
 }
 
 }  // namespace
@@ -59,6 +60,8 @@ void add_inspect(CLI::App& app) {
       ->required();
   inspect_command->add_flag("--metadata", arguments->shown.metadata, "List all keys of the file's metadata");
   inspect_command->add_flag("--tensors", arguments->shown.tensors, "List all tensors with type, shape and size");
+  inspect_command->add_option("--draft-model", arguments->draft_model,
+                              "A model that drafts for it, in the memory plan");
   inspect_command->add_flag("--json", arguments->as_json, "Print all of it as a JSON object");
   add_cpu_flags(*inspect_command, arguments->backend.cpu);
   inspect_command->callback([arguments] { inspect(*arguments); });

@@ -283,9 +283,10 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
                       "server runs: a restart is needed",
                       spec.name));
     }
-    if (spec.model.adapters != entry.spec.model.adapters) {
-      throw StartupError(
-          fmt::format("models: '{}' cannot change its adapters while the server runs: a restart is needed", spec.name));
+    if (spec.model.adapters != entry.spec.model.adapters || spec.model.draft_model != entry.spec.model.draft_model) {
+      throw StartupError(fmt::format(
+          "models: '{}' cannot change its adapters or its draft model while the server runs: a restart is needed",
+          spec.name));
     }
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
   }

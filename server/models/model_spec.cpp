@@ -16,6 +16,12 @@ void add_adapter_names(HostedModelSpec& spec) {
   }
 }
 
+// A draft model that is named drafts, unless another method is asked for.
+void choose_drafts(HostedModelSpec& spec) {
+  SpeculationMethod& method = spec.engine.speculation.method;
+  if (!spec.model.draft_model.empty() && method == SpeculationMethod::kNone) method = SpeculationMethod::kDraftModel;
+}
+
 }  // namespace
 
 std::optional<KvDType> kv_dtype_of(std::string_view name) {
@@ -71,6 +77,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.kv_share = entry.kv_share;
   spec.sleep_after = entry.sleep_after;
   spec.preload = entry.preload;
+  choose_drafts(spec);
   return spec;
 }
 
@@ -87,6 +94,7 @@ HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& eng
   add_adapter_names(spec);
   spec.engine = engine;
   spec.is_only = true;
+  choose_drafts(spec);
   return spec;
 }
 

@@ -30,6 +30,7 @@ struct ModelOptions {
   std::vector<std::string> adapters;    // NAME=PATH: the model under another name, changed by a LoRA adapter
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
+  std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
 };
 

@@ -19,7 +19,9 @@ namespace quire::test {
 class FakeStorage : public KvStorage {
  public:
   explicit FakeStorage(const KvLayout& layout)
-      : layout_(layout), tokens(static_cast<std::size_t>(layout.num_blocks * layout.block_size), -1) {}
+      : layout_(layout),
+        tokens(static_cast<std::size_t>(layout.num_blocks * layout.block_size), -1),
+        drafter_tokens(tokens.size(), -2) {}
 
   const KvLayout& layout() const override { return layout_; }
   std::size_t block_bytes() const override {
@@ -27,6 +29,8 @@ class FakeStorage : public KvStorage {
   }
   void copy_block(std::int32_t source, std::int32_t destination) override {
     std::copy_n(block(source), layout_.block_size, block(destination));
+    std::copy_n(drafter_tokens.begin() + source * layout_.block_size, layout_.block_size,
+                drafter_tokens.begin() + destination * layout_.block_size);
   }
   void read_block(std::int32_t id, std::span<std::byte> out) const override {
     const auto* first = reinterpret_cast<const std::byte*>(&tokens[offset(id)]);
@@ -34,6 +38,7 @@ class FakeStorage : public KvStorage {
   }
   void write_block(std::int32_t id, std::span<const std::byte> in) override {
     std::copy_n(in.begin(), in.size(), reinterpret_cast<std::byte*>(&*block(id)));
+    std::fill_n(drafter_tokens.begin() + id * layout_.block_size, layout_.block_size, -3);
   }
 
  private:
@@ -44,7 +49,8 @@ class FakeStorage : public KvStorage {
   }
 
  public:
-  std::vector<std::int32_t> tokens;  // by slot: the "keys and values"
+  std::vector<std::int32_t> tokens;          // by slot: the "keys and values"
+  std::vector<std::int32_t> drafter_tokens;  // those of a drafting model
 };
 
 // Only what the engine itself calls does anything.
@@ -86,15 +92,16 @@ class FakeBackend : public Backend {
 
 class FakeModel : public Model {
  public:
-  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0)
-      : vocab_(vocab), context_(context), window_(window) {}
+  // right_percent: of the model's own drafts; below zero: it makes none.
+  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0,
+                     int right_percent = -1, DraftsBy drafts_by = DraftsBy::kNextTokens)
+      : right_drafts_percent(right_percent), vocab_(vocab), context_(context), window_(window), drafts_by_(drafts_by) {}
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
     hidden_.reserve(static_cast<std::size_t>(max_rows * hidden_size()));
     labels_.reserve(static_cast<std::size_t>(max_rows * num_labels()));
     drafted_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
-    draft_rows_.reserve(static_cast<std::size_t>(max_logit_rows));
   }
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
@@ -125,19 +132,22 @@ class FakeModel : public Model {
             .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
             .labels = made_rows(arrays, storage, arrays.label_rows, end, num_labels(), labels_)};
   }
-  bool has_next_tokens() const override { return right_drafts_percent >= 0; }
-  // Writes where the pass after it does, and knows so many of its logits.
+  DraftsBy drafts_by() const override { return right_drafts_percent >= 0 ? drafts_by_ : DraftsBy::kNothing; }
+  // Writes where the pass after it does, and knows so many of its logits. As a drafting model it must have been given
+  // every row of its sequences.
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
-    draft_rows_.clear();
+    ++num_rounds;
+    num_drafter_rows += arrays.num_rows();
     for (std::size_t row = 0; row < arrays.token_ids.size(); ++row) {
-      storage.tokens[static_cast<std::size_t>(arrays.attention.slots[row])] = arrays.token_ids[row];
-      draft_rows_.push_back(static_cast<std::int32_t>(row));
+      const auto slot = static_cast<std::size_t>(arrays.attention.slots[row]);
+      storage.tokens[slot] = storage.drafter_tokens[slot] = arrays.token_ids[row];
     }
+    if (drafts_by_ == DraftsBy::kModel) count_wrong_rows(arrays.attention, storage);
     StepArrays as_step;
     as_step.positions = arrays.positions;
     as_step.attention = arrays.attention;
-    const MatrixView made = made_rows(as_step, storage, draft_rows_, std::ssize(draft_rows_), vocab_, drafted_);
+    const MatrixView made = made_rows(as_step, storage, arrays.logit_rows, arrays.num_rows(), vocab_, drafted_);
     for (float& logit : drafted_) {
       if (static_cast<int>(mix(static_cast<std::uint64_t>(++num_drafted_logits_ / vocab_)) % 100) >=
           right_drafts_percent)
@@ -158,13 +168,28 @@ class FakeModel : public Model {
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
   std::function<void()> before_slice;
-  int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
+  int right_drafts_percent = -1;
+  std::int64_t num_rounds = 0;        // of drafting
+  std::int64_t num_drafter_rows = 0;  // computed in them
+  std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
     return x ^ (x >> 31);
+  }
+
+  void count_wrong_rows(const AttentionBatch& batch, const FakeStorage& storage) {
+    const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
+    for (std::size_t sequence = 0; sequence < batch.context_len.size(); ++sequence) {
+      const auto first = static_cast<std::size_t>(batch.block_table_start[sequence]);
+      for (std::int32_t p = 0; p < batch.context_len[sequence]; ++p) {
+        const std::int32_t block = batch.block_tables[first + static_cast<std::size_t>(p / block_size)];
+        const auto slot = static_cast<std::size_t>(block * block_size + p % block_size);
+        num_wrong_rows += storage.tokens[slot] != storage.drafter_tokens[slot] ? 1 : 0;
+      }
+    }
   }
 
   // Of the wanted rows before row `end`.
@@ -213,11 +238,11 @@ class FakeModel : public Model {
   std::int64_t vocab_;
   std::int64_t context_;
   std::int64_t window_;
+  DraftsBy drafts_by_;
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<float> labels_;
   std::vector<float> drafted_;
-  std::vector<std::int32_t> draft_rows_;
   std::int64_t num_drafted_logits_ = 0;
 };
 
