@@ -48,20 +48,26 @@ void Engine::Impl::settle_rows(Generation& generation) {
 }
 
 // Leaves those of the drafted sequences of which a first round computes all that is lacking. For others some of it is
-// computed, where that is likely to be worth it: as much as takes about as long as a step.
+// computed, as much as takes about as long as a step, where a round over all of them would be worth its time.
 void Engine::Impl::catch_up(const DraftBudget& budget, Step& step, Turn& turn) {
   double seconds = budget.seconds();
   const bool is_bounded = seconds > 0.0;
+  const auto num_sequences = static_cast<std::int64_t>(drafted_.size());
+  double num_expected = 0.0;
+  for (const Generation* generation : drafted_)
+    num_expected += generation->reach();
+  const bool is_worth = budget.is_worth(num_expected, num_sequences, draft_price_.seconds(num_sequences));
   std::erase_if(drafted_, [&](Generation* generation) QUIRE_REQUIRES(kEngineThread) {
     Drafting& drafting = generation->drafting;
     drafting.rows_begin = drafted_rows_->count(generation->table.blocks, generation->num_known_computed());
     if (!lacks_rows(*generation)) return false;
-    if ((is_bounded && seconds <= 0.0) || !may_catch_up(*generation, budget)) return true;
+    if (!is_worth || (is_bounded && seconds <= 0.0) || !may_catch_up(*generation, budget)) return true;
     if (!turn) take_turn(step, turn);
     seconds -= compute_lacking(*generation, seconds);
     drafting.is_catching_up = lacks_rows(*generation);
     return drafting.is_catching_up;
   });
+  if (!is_worth && drafted_.empty()) draft_price_.note_refused(num_sequences);
 }
 
 // Two sequences must not write the rows of a block that they share in one round.
@@ -73,12 +79,8 @@ bool Engine::Impl::lacks_rows(const Generation& generation) const {
   return num_lacking > 0 && kv_.pool().num_references(generation.table.blocks[block]) > 1;
 }
 
-bool Engine::Impl::may_catch_up(const Generation& generation, const DraftBudget& budget) {
+bool Engine::Impl::may_catch_up(const Generation& generation, const DraftBudget& budget) const {
   if (!generation.drafting.is_catching_up && !catch_up_.may_begin()) return false;
-  if (!budget.is_worth(generation.reach(), 1, draft_price_.seconds(1))) {
-    draft_price_.note_refused(1);
-    return false;
-  }
   const auto num_lacking = static_cast<double>(generation.num_tokens() - generation.drafting.rows_begin);
   const auto num_left = static_cast<double>(generation.request->sampling.max_tokens - generation.num_generated);
   const double rest = num_left * budget.token_seconds();

@@ -133,9 +133,11 @@ void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
   ++stats_.num_drafts;
   stats_.num_draft_tokens += static_cast<std::uint64_t>(num_rows);
   stats_.num_accepted_tokens += static_cast<std::uint64_t>(part.num_accepted);
-  if (generation.drafting.in_rounds)
+  if (generation.drafting.in_rounds) {
+    catch_up_.note_verified(num_rows, part.num_accepted);
     catch_up_.note_drafts(static_cast<double>(part.num_accepted) * token_seconds_,
                           static_cast<double>(num_rows) * row_seconds_);
+  }
   std::int64_t num_free = 0;  // not forced
   std::int64_t num_right = 0;
   for (std::int64_t i = 0; i < num_rows; ++i) {

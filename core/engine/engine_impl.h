@@ -151,7 +151,7 @@ class Engine::Impl {
   void settle_rows(Generation& generation) QUIRE_REQUIRES(kEngineThread);
   void catch_up(const DraftBudget& budget, Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   bool lacks_rows(const Generation& generation) const QUIRE_REQUIRES(kEngineThread);
-  bool may_catch_up(const Generation& generation, const DraftBudget& budget) QUIRE_REQUIRES(kEngineThread);
+  bool may_catch_up(const Generation& generation, const DraftBudget& budget) const QUIRE_REQUIRES(kEngineThread);
   double compute_lacking(Generation& generation, double seconds) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);

@@ -163,9 +163,16 @@ TEST_CASE("catching up costs a share of the time at most where drafts are never 
   CHECK(spent < 0.0102 * 10'000);
   CHECK(catch_up.rows_within(0.1) == CatchUp::kLeastRows);
   CHECK(catch_up.rows_within(2.0) == 100);
-  // What drafts save is there for others.
+  // What drafts save is there for others, and where they are right some are begun in advance.
   catch_up.note_drafts(5.0, 1.0);
   CHECK(catch_up.may_begin());
+  CatchUp trusting;
+  for (int i = 0; i < 20; ++i)
+    trusting.note_verified(4, 4);
+  trusting.note_rows(10, 1.9);
+  CHECK(trusting.may_begin());
+  trusting.note_rows(10, 0.2);
+  CHECK_FALSE(trusting.may_begin());
 }
 
 TEST_CASE("a drafting model has computed every row before it drafts, and yields its tokens in fewer steps",
