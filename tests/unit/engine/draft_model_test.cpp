@@ -188,7 +188,7 @@ TEST_CASE("a drafting model has computed every row before it drafts, and yields 
   CHECK(sink->choices[0].tokens == answer_of(plain, request));
   CHECK(harness.model.num_wrong_rows == 0);
   CHECK(harness.engine.stats().num_accepted_tokens == harness.engine.stats().num_draft_tokens);
-  CHECK(harness.engine.stats().num_accepted_tokens > 60);
+  CHECK(harness.engine.stats().num_accepted_tokens > 50);
   CHECK(num_steps < 75);
   // Each row once, and a few of drafts that were never verified.
   CHECK(harness.model.num_drafter_rows < 300 + 120 + 30);
@@ -224,8 +224,8 @@ TEST_CASE("a drafting model that is never right costs little and stops", "[engin
   harness.run();
   CHECK(harness.engine.stats().num_accepted_tokens == 0);
   CHECK(harness.engine.stats().num_draft_tokens < 40);
-  // Only the first sequence is caught up with: it earned nothing.
-  CHECK(harness.model.num_drafter_rows < 200);
+  // The first sequences earned nothing, so that most are not caught up with.
+  CHECK(harness.model.num_drafter_rows < 64 * 8 / 2);
 }
 
 TEST_CASE("rounds of drafting wait for the engine's turn, as its steps do", "[engine][draft]") {
@@ -343,16 +343,28 @@ TEST_CASE("the memory plan and what inspecting shows count the drafting model", 
 
 TEST_CASE("a drafting model with fewer tokens than the model drafts, and reads the others as some token",
           "[engine][model][draft]") {
-  const auto model = open_model(tiny_model("tiny-smollm3"));
   SynthSpec spec = *find_synth_shape("tiny-smollm3");
   REQUIRE(spec.family);
-  spec.family->keys += " v=480";
+  spec.family->keys += " v=540";
   spec.types = *find_synth_types("Q8_0");
   const TemporaryFolder folder;
-  write_synthetic_gguf(spec, folder / "narrow.gguf", {});
-  const auto narrow = open_model(folder / "narrow.gguf");
-  REQUIRE(narrow->info().vocab_size == 480);
-  CHECK(why_not_drafter(*model, *narrow).empty());
-  const DraftedTexts plain = drafted_texts(tiny_model("tiny-smollm3"), {}, 400, roomy_options());
-  check_same_texts(drafted_texts(tiny_model("tiny-smollm3"), folder / "narrow.gguf", 400, roomy_options()), plain);
+  const std::filesystem::path wide = folder / "wide.gguf";
+  write_synthetic_gguf(spec, wide, {});
+  const std::filesystem::path narrow = tiny_model("tiny-smollm3");
+  REQUIRE(open_model(wide)->info().vocab_size == 540);
+  CHECK(why_not_drafter(*open_model(wide), *open_model(narrow)).empty());
+  const auto texts = [&](const std::filesystem::path& drafter) {
+    EngineOptions options = roomy_options();
+    options.speculation = {drafter.empty() ? SpeculationMethod::kNone : SpeculationMethod::kDraftModel, 4};
+    ServedModel served(wide, 100, options, kDraftedPrice, drafter);
+    Request request = request_of(made_tokens(30, 1, 300), 60);
+    request.prompt.back() = TokenId{535};
+    request.sampling.temperature = 1.5F;
+    request.sampling.seed = 3;
+    const auto sink = served.submit(request);
+    served.run();
+    if (!drafter.empty() && !default_deferred_seed()) CHECK(served.engine->stats().num_draft_tokens > 0);
+    return sink->choices[0].tokens;
+  };
+  CHECK(texts(narrow) == texts({}));
 }
