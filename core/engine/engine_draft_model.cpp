@@ -20,8 +20,7 @@ void Engine::Impl::note_drafted_rows(const StepPlan& plan) {
     if (move.kind == BlockMove::Kind::kLoad && move.block != kNoBlock) drafted_rows_->note_replaced(move.block);
   }
   for (const BlockCopy& copy : plan.transfers.copies) {
-    if (copy.of == BlockCopy::Of::kBlock)
-      drafted_rows_->note_copied(BlockId{copy.source.value}, BlockId{copy.destination.value});
+    if (copy.of == BlockCopy::Of::kBlock) drafted_rows_->note_copied(copy.source, copy.destination);
   }
   for (const StepEntry& entry : plan.entries) {
     const Sequence& sequence = *entry.sequence;

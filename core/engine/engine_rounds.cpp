@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/engine/engine_impl.h"
+#include "core/model/layers/drafted_model.h"
 
 namespace quire {
 
@@ -10,7 +11,8 @@ namespace {
 
 // Rows that a wrong draft makes a recurrent model compute again: beyond so many they are settled without drafts first.
 constexpr std::int64_t kMostUnsettled = 8;
-constexpr std::int64_t kMostInRound = 64;  // sequences; with more the step itself reads its weights for as many rows
+// With more sequences the step itself reads its weights for as many rows.
+constexpr std::int64_t kMostInRound = kMostDraftedSequences;
 
 }  // namespace
 

@@ -40,10 +40,11 @@ DraftedModel::DraftedModel(std::unique_ptr<Model> model, std::unique_ptr<Model> 
 
 void DraftedModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   model_->reserve(max_rows, max_logit_rows);
-  drafter_->reserve(kMostDraftRows, max_logit_rows);
+  const std::int64_t num_predicted = std::min(max_logit_rows, kMostDraftedSequences);
+  drafter_->reserve(kMostDraftRows, num_predicted);
   ids_.reserve(static_cast<std::size_t>(kMostDraftRows));
   if (drafter_->vocab_size() < vocab_size())
-    widened_.resize(static_cast<std::size_t>(max_logit_rows * vocab_size()), -std::numeric_limits<float>::infinity());
+    widened_.resize(static_cast<std::size_t>(num_predicted * vocab_size()), -std::numeric_limits<float>::infinity());
 }
 
 MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {

@@ -16,6 +16,9 @@
 
 namespace quire {
 
+// Of which a round predicts tokens.
+inline constexpr std::int64_t kMostDraftedSequences = 64;
+
 class DraftedModel final : public Model {
  public:
   // The drafter was built to keep its layers behind those of `model`.

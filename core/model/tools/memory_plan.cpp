@@ -221,7 +221,9 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
   const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(layout);
   const std::size_t drafter_weights = drafter == nullptr ? 0 : drafter->weight_bytes(backend);
-  const std::size_t drafter_rows = drafter == nullptr ? 0 : drafter->activation_bytes(kMostDraftRows, num_logit_rows);
+  const std::size_t drafter_rows =
+      drafter == nullptr ? 0
+                         : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences));
   return {.weight_bytes = model.weight_bytes(backend) + drafter_weights,
           .activation_bytes = model.activation_bytes(num_rows, num_logit_rows) + drafter_rows,
           // A model of recurrent layers alone keeps nothing in blocks.
