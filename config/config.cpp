@@ -133,13 +133,18 @@ void check_config(const Config& config) {
   if (!config.serve.model.hf.empty() && !config.serve.model.path.empty()) {
     throw StartupError("model.path (MODEL) and model.hf (--hf) exclude each other: give one of them");
   }
-  if (config.serve.models.empty()) return;
+  if (config.serve.models.empty()) {
+    if (config.serve.engine.speculation.method == SpeculationMethod::kDraftModel &&
+        config.serve.model.draft_model.empty())
+      throw StartupError("speculation.method is draft without speculation.draft_model: name a smaller model's file");
+    return;
+  }
   if (kv_cache.num_blocks != 0) {
     throw StartupError("kv_cache.num_blocks is for one model: with models, give kv_cache.memory or their kv_memory");
   }
   const Config defaults;
   for (const ConfigChange& change : compare_configs(defaults, config)) {
-    if (!change.key.starts_with("model.")) continue;
+    if (!change.key.starts_with("model.") && change.key != "speculation.draft_model") continue;
     throw StartupError(fmt::format("{} and models exclude each other: write it into the model's entry", change.key));
   }
 }

@@ -14,8 +14,6 @@ constexpr std::string_view kHubToken = "set HF_TOKEN in the environment";
 constexpr std::string_view kAlwaysOn = "always on; leave it out";
 constexpr std::string_view kFilePrecision = "weights keep the precision of their file";
 constexpr std::string_view kPerRequest = "sampling is set per request; defaults come from the model's file";
-constexpr std::string_view kNoDraftModel =
-    "draft models are not served; drafts from the text itself: use --speculation";
 constexpr std::string_view kOneProcess = "one process uses one device; run several behind a proxy (fleet.md)";
 
 constexpr std::array kFlags = std::to_array<ForeignFlag>({
@@ -68,9 +66,8 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--max-cpu-loras", "use --adapter-memory"},
     {"--max-lora-rank", "ranks up to 256 are always computed"},
     {"--mmproj", "vision and audio towers are not served"},
-    {"--model-draft", kNoDraftModel},
-    {"-md", kNoDraftModel},
-    {"--speculative-config", kNoDraftModel},
+    {"-md", "use --model-draft"},
+    {"--speculative-config", "use --speculation prompt_lookup or mtp, or --speculation.draft-model FILE"},
     {"--api-key-file", "use security.keys with 'file'"},
     {"--ssl-key-file", "use --server.tls.key"},
     {"--ssl-cert-file", "use --server.tls.certificate"},

@@ -267,15 +267,24 @@ Keys speculation_keys() {
       types::choice<SpeculationMethod>(
           {"speculation.method",
            "prompt_lookup: draft what followed the last tokens where they stood before; mtp: by the block of a qwen35 "
-           "GGUF file that predicts further tokens. Not on GPUs",
+           "GGUF file that predicts further tokens; draft: by draft_model. Not on GPUs",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone},
            {"prompt_lookup", SpeculationMethod::kPromptLookup},
-           {"mtp", SpeculationMethod::kNextTokens}}),
-      types::integer<std::int32_t>(
-          {"speculation.max_tokens", "Drafts of a sequence in a step; fewer where they are wrong or cost too much"},
-          [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; }, {1, kMostDraftsOfSequence}),
+           {"mtp", SpeculationMethod::kNextTokens},
+           {"draft", SpeculationMethod::kDraftModel}}),
+      types::path(
+          {"speculation.draft_model",
+           "A smaller model of the same vocabulary (GGUF file or Hugging Face directory) that drafts; its keys and "
+           "values take room in the KV pool. Where method is none, it becomes draft. In models, it is the entry's",
+           {"--model-draft"}},
+          [](Config & c) -> auto& { return c.serve.model.draft_model; }),
+      types::integer<std::int32_t>({"speculation.max_tokens",
+                                    "Drafts of a sequence in a step; fewer where they are wrong or cost too much",
+                                    {"--draft-max"}},
+                                   [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
+                                   {1, kMostDraftsOfSequence}),
   };
 }
 

@@ -76,7 +76,7 @@ std::vector<ConfigKey> models_keys() {
            "Several models instead of one: each entry has 'name' and 'path' or 'hf', and may override the sections "
            "below with "
            "'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
-           "'packed_cache', 'max_model_len', 'max_num_seqs', "
+           "'draft_model', 'packed_cache', 'max_model_len', 'max_num_seqs', "
            "'kv_dtype', "
            "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "

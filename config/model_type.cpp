@@ -121,6 +121,8 @@ constexpr Member kMembers[] = {
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
     {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,
      [](const Entry& e) { return shown_text(e.model.tool_format); }},
+    {"draft_model", "a path", [](Entry& e, const Value& v) { return take(e.model.draft_model, some_text(v)); },
+     [](const Entry& e) { return shown_text(e.model.draft_model.string()); }},
     {"packed_cache", "a path", [](Entry& e, const Value& v) { return take(e.model.packed_cache, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.packed_cache.string()); }},
     {"max_model_len", "an integer of at least 0",

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/base/log.h"
+#include "core/model/layers/drafted_model.h"
 
 namespace quire {
 
@@ -62,6 +63,7 @@ class OpenedHost final : public OpenedModel {
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
       : spec_(spec),
         loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len, wants_next_tokens(spec))),
+        loaded_drafter_(open_drafter(*loaded_, spec.model.path, spec.model.draft_model)),
         backend_(create_backend(backend)) {
     const ModelInfo& info = loaded_->info();
     if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
@@ -75,7 +77,7 @@ class OpenedHost final : public OpenedModel {
     const auto adapters = spec_.takes_adapters() ? static_cast<std::uint64_t>(spec_.model.adapter_memory) : 0;
     const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len,
                                adapters};
-    return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits);
+    return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
   }
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
@@ -83,12 +85,14 @@ class OpenedHost final : public OpenedModel {
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);
-    return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted);
+    return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted,
+                                       std::move(loaded_drafter_));
   }
 
  private:
   const HostedModelSpec spec_;
   std::shared_ptr<const LoadedModel> loaded_;
+  std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
   std::unique_ptr<Backend> backend_;
 };
 
@@ -103,16 +107,12 @@ ModelOpener open_hosts(const BackendOptions& backend) {
 }
 
 ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
-                     std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted)
-    : loaded_(std::move(loaded)), backend_(std::move(backend)) {
+                     std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
+                     std::shared_ptr<const LoadedModel> loaded_drafter)
+    : loaded_(std::move(loaded)), loaded_drafter_(std::move(loaded_drafter)), backend_(std::move(backend)) {
   const std::string version = version_of(spec.model.path);
-  const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
-    if (interrupted()) throw Interrupted{};
-    if (Clock::now() - told < std::chrono::seconds(1)) return;
-    told = Clock::now();
-    log::info("loading weights: {}%", 100 * done / total);
-  };
-  model_ = loaded_->build(*backend_, progress, {spec.model.packed_cache, version});
+  const std::string drafter_version = loaded_drafter_ == nullptr ? "" : version_of(spec.model.draft_model);
+  model_ = build(spec, version, drafter_version, interrupted);
   load_adapters(spec);
   KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
@@ -120,7 +120,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   layout.dtype = spec.engine.kv_cache.dtype;
   const auto ends = loaded_->tokenizer()->end_of_generation();
   EngineOptions engine = spec.engine;
-  engine.model_version = version;
+  engine.model_version = version + drafter_version;  // a block's bytes are of both
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
@@ -138,6 +138,22 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   weight_bytes_ = plan.needs.weight_bytes;
   created_ = static_cast<std::int64_t>(std::time(nullptr));
   engine_->start();
+}
+
+std::unique_ptr<Model> ModelHost::build(const HostedModelSpec& spec, const std::string& version,
+                                        const std::string& drafter_version,
+                                        const std::function<bool()>& interrupted) const {
+  const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+    if (interrupted()) throw Interrupted{};
+    if (Clock::now() - told < std::chrono::seconds(1)) return;
+    told = Clock::now();
+    log::info("loading weights: {}%", 100 * done / total);
+  };
+  const PackedCacheOptions cache{spec.model.packed_cache, version};
+  if (loaded_drafter_ == nullptr) return loaded_->build(*backend_, progress, cache);
+  log::info("{} drafts for {}", spec.model.draft_model.string(), spec.name);
+  return build_with_drafter(*loaded_, *loaded_drafter_, *backend_, progress, cache,
+                            {spec.model.packed_cache, drafter_version});
 }
 
 // What an admin loaded later is there again after a sleep; its file is read once it is asked for.
@@ -173,6 +189,7 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->created = created_;
   served->info = loaded_->info();
   served->adapters = adapters_;
+  served->has_draft_model = loaded_drafter_ != nullptr;
   served->tokenizer = loaded_->tokenizer();
   served->chat_template = parse_template(spec.model, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);

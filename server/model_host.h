@@ -17,7 +17,8 @@ class ModelHost final : public RunningModel {
  public:
   // Packs the weights and starts the engine. Throws StartupError, and Interrupted once `interrupted` says so.
   ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
-            const MemoryPlan& plan, const std::function<bool()>& interrupted);
+            const MemoryPlan& plan, const std::function<bool()>& interrupted,
+            std::shared_ptr<const LoadedModel> loaded_drafter = nullptr);
 
   std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override;
   RequestQueue& queue() override { return engine_->queue(); }
@@ -36,10 +37,13 @@ class ModelHost final : public RunningModel {
   ~ModelHost() override { stop(); }
 
  private:
+  std::unique_ptr<Model> build(const HostedModelSpec& spec, const std::string& version,
+                               const std::string& drafter_version, const std::function<bool()>& interrupted) const;
   // Before the engine is made. Throws StartupError.
   void load_adapters(const HostedModelSpec& spec);
 
   std::shared_ptr<const LoadedModel> loaded_;
+  std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;

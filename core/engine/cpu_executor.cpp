@@ -129,7 +129,7 @@ DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRo
     }
   } catch (const DeviceError&) {
     draft_failure_ = std::current_exception();
-    return {};
+    return {.has_failed = true};
   }
   sampler_.sample(rows_);
   for (std::size_t i = 0; i < rows_.size(); ++i)

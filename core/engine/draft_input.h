@@ -15,11 +15,13 @@ class DraftInput {
   DraftInput(std::int32_t block_size, std::int64_t max_sequences, std::int64_t max_table_blocks);
 
   void clear(bool is_first);
-  // The sequence's rows from `begin` to its last token, drafts among its tokens included, whose blocks it has.
-  // hidden_row: see DraftArrays.
+  // The sequence's rows from `begin` to its last token, drafts among its tokens included, whose blocks it has. What
+  // follows the last one is predicted. hidden_row: see DraftArrays.
   void add(const Sequence& sequence, std::int64_t begin, std::int32_t hidden_row);
+  // Rows whose K and V alone are wanted.
+  void add_unpredicted(const Sequence& sequence, std::int64_t begin, std::int64_t end);
 
-  std::int64_t num_sequences() const { return rows_.num_sequences(); }
+  std::int64_t num_rows() const { return rows_.num_rows(); }
   DraftArrays arrays() const;  // until the next clear()
 
  private:
@@ -27,6 +29,7 @@ class DraftInput {
   bool is_first_ = true;
   SequenceRows rows_;
   std::vector<std::int32_t> hidden_rows_;
+  std::vector<std::int32_t> logit_rows_;
 };
 
 }  // namespace quire

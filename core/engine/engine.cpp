@@ -91,6 +91,8 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
   for (auto* generations : {&drafted_, &in_round_})
     generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
   draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
+  if (executor_->model().drafts_by() == DraftsBy::kModel)
+    drafted_rows_ = std::make_unique<DraftedRows>(executor_->storage().layout().num_blocks, kv_.block_size());
   kv_.set_retained_share(options.kv_cache.retained_share);
   const KvCacheOptions& tiers = options.kv_cache;
   if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);

@@ -27,18 +27,21 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   if (options_.make_drafter) {
     drafting.drafter = options_.make_drafter(request, generation.choice);
   } else if (speculation.method == SpeculationMethod::kNextTokens) {
-    drafting.in_rounds = executor_->model().has_next_tokens();
+    drafting.in_rounds = executor_->model().drafts_by() == DraftsBy::kNextTokens;
+  } else if (speculation.method == SpeculationMethod::kDraftModel) {
+    drafting.in_rounds = executor_->model().drafts_by() == DraftsBy::kModel;
   } else {
     drafting.drafter = std::make_unique<PromptLookup>(generation.most_tokens());
   }
   generation.drafts.reserve(kMostDraftsOfSequence);
   drafting.proposed.reserve(kMostDraftsOfSequence);
+  if (drafting.in_rounds) drafting.rows.reserve(2 * kMostDraftsOfSequence);
 }
 
 // False where there are none.
-bool Engine::Impl::propose_drafts() {
+bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
   std::int64_t read_budget = kReadInStep;
-  bool has_drafts = propose_in_rounds();
+  bool has_drafts = propose_in_rounds(step, turn);
   for (Sequence* sequence : scheduler_.running()) {
     if (Generation::of(*sequence).drafting.in_rounds) continue;
     // What a wrong draft makes a recurrent model compute again settles first, lest it grows.
@@ -130,6 +133,11 @@ void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
   ++stats_.num_drafts;
   stats_.num_draft_tokens += static_cast<std::uint64_t>(num_rows);
   stats_.num_accepted_tokens += static_cast<std::uint64_t>(part.num_accepted);
+  if (generation.drafting.in_rounds) {
+    catch_up_.note_verified(num_rows, part.num_accepted);
+    catch_up_.note_drafts(static_cast<double>(part.num_accepted) * token_seconds_,
+                          static_cast<double>(num_rows) * row_seconds_);
+  }
   std::int64_t num_free = 0;  // not forced
   std::int64_t num_right = 0;
   for (std::int64_t i = 0; i < num_rows; ++i) {

@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/draft/catch_up.h"
 #include "core/draft/draft_price.h"
+#include "core/draft/drafted_rows.h"
 #include "core/engine/draft_input.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
@@ -66,6 +68,7 @@ class Engine::Impl {
   std::thread thread;
 
  private:
+  using Turn = std::optional<StepTurns::Turn>;  // of a step and the rounds before it, once it is taken
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
 
   // engine.cpp
@@ -101,7 +104,8 @@ class Engine::Impl {
   Result<KeptChain> noted(std::int32_t slot, Result<KeptChain> restored) QUIRE_REQUIRES(kEngineThread);
 
   // engine_step.cpp, in the order of a step
-  bool plan(Step& step, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  bool plan(Step& step, Clock::time_point now, Turn& turn) QUIRE_REQUIRES(kEngineThread);
+  void take_turn(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   bool submit(Step& step) QUIRE_REQUIRES(kEngineThread);
   void end_step(Step& step, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -126,7 +130,7 @@ class Engine::Impl {
   // engine_drafts.cpp
   bool can_draft() const QUIRE_REQUIRES(kEngineThread);
   void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
-  bool propose_drafts() QUIRE_REQUIRES(kEngineThread);
+  bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
   void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
   void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -137,10 +141,19 @@ class Engine::Impl {
   void take_draws(const Step& step, const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
 
   // engine_rounds.cpp
-  bool propose_in_rounds() QUIRE_REQUIRES(kEngineThread);
+  bool propose_in_rounds(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void begin_rounds() QUIRE_REQUIRES(kEngineThread);
+  void take_room_for_rounds() QUIRE_REQUIRES(kEngineThread);
   bool draft_round(bool is_first) QUIRE_REQUIRES(kEngineThread);
   void note_hidden_row(const Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
+
+  // engine_draft_model.cpp
+  void note_drafted_rows(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
+  void settle_rows(Generation& generation) QUIRE_REQUIRES(kEngineThread);
+  void catch_up(const DraftBudget& budget, Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
+  bool lacks_rows(const Generation& generation) const QUIRE_REQUIRES(kEngineThread);
+  bool may_catch_up(const Generation& generation, const DraftBudget& budget) const QUIRE_REQUIRES(kEngineThread);
+  double compute_lacking(Generation& generation, double seconds) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
@@ -174,6 +187,10 @@ class Engine::Impl {
   std::vector<Generation*> drafted_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // of them, those that go on
   std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
+  std::unique_ptr<DraftedRows> drafted_rows_ QUIRE_GUARDED_BY(kEngineThread);  // null: no model drafts
+  CatchUp catch_up_ QUIRE_GUARDED_BY(kEngineThread);
+  double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // of the step before which drafts were made last
+  double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // of verifying one of them
   std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);

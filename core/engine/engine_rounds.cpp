@@ -1,8 +1,9 @@
-// Drafts that the model makes itself: rounds between two steps, one token for each sequence that takes part.
+// Drafts that a model makes: rounds between two steps, one token for each sequence that takes part.
 #include <algorithm>
 #include <chrono>
 
 #include "core/engine/engine_impl.h"
+#include "core/model/layers/drafted_model.h"
 
 namespace quire {
 
@@ -10,40 +11,65 @@ namespace {
 
 // Rows that a wrong draft makes a recurrent model compute again: beyond so many they are settled without drafts first.
 constexpr std::int64_t kMostUnsettled = 8;
-constexpr std::int64_t kMostInRound = 64;  // sequences; with more the step itself reads its weights for as many rows
+// With more sequences the step itself reads its weights for as many rows.
+constexpr std::int64_t kMostInRound = kMostDraftedSequences;
 
 }  // namespace
 
-// The sequences whose last token was drawn in the pass before, and that have blocks for a draft at least.
+// Collects the sequences to draft for. The first row of their rounds is their last token's. The file's block needs the
+// hidden state of the pass before.
 void Engine::Impl::begin_rounds() {
   drafted_.clear();
+  const bool by_model = drafted_rows_ != nullptr;
+  const std::int64_t most_tokens = executor_->model().max_draft_context();
   const std::int64_t most = std::min<std::int64_t>(kMostInRound, options_.scheduler.max_num_batched_tokens);
   for (Sequence* sequence : scheduler_.running()) {
     Generation& generation = Generation::of(*sequence);
-    if (!generation.drafting.in_rounds) continue;
-    sequence->drafts.clear();
-    if (generation.drafting.pass != num_passes_ || std::ssize(drafted_) == most) continue;
-    if (sequence->num_remaining() > kMostUnsettled || !generation.begin_rounds()) continue;
     Drafting& drafting = generation.drafting;
-    const auto wanted = static_cast<std::int64_t>(drafting.most_proposed);
-    drafting.most_proposed = static_cast<std::size_t>(scheduler_.take_room_for_drafts(*sequence, wanted));
+    if (!drafting.in_rounds) continue;
+    sequence->drafts.clear();
+    if (by_model) settle_rows(generation);
+    if ((!by_model && drafting.pass != num_passes_) || std::ssize(drafted_) == most) continue;
+    if (sequence->num_remaining() > kMostUnsettled || !generation.begin_rounds()) continue;
+    const std::int64_t room = std::max<std::int64_t>(most_tokens - sequence->num_tokens(), 0);
+    drafting.most_proposed = std::min(drafting.most_proposed, static_cast<std::size_t>(room));
+    drafting.rows_begin = sequence->num_tokens() - 1;
     if (drafting.most_proposed > 0) drafted_.push_back(&generation);
   }
 }
 
-bool Engine::Impl::propose_in_rounds() {
+// Leaves those that have blocks for a draft at least.
+void Engine::Impl::take_room_for_rounds() {
+  std::erase_if(drafted_, [&](Generation* generation) QUIRE_REQUIRES(kEngineThread) {
+    Drafting& drafting = generation->drafting;
+    const auto wanted = static_cast<std::int64_t>(drafting.most_proposed);
+    drafting.most_proposed = static_cast<std::size_t>(scheduler_.take_room_for_drafts(*generation, wanted));
+    return drafting.most_proposed == 0;
+  });
+}
+
+bool Engine::Impl::propose_in_rounds(Step& step, Turn& turn) {
   begin_rounds();
-  in_round_.assign(drafted_.begin(), drafted_.end());
+  if (drafted_.empty()) return false;
   DraftBudget budget = scheduler_.draft_budget();
+  token_seconds_ = budget.token_seconds();
+  row_seconds_ = budget.row_seconds();
+  if (drafted_rows_ != nullptr) catch_up(budget, step, turn);
+  take_room_for_rounds();
+  in_round_.assign(drafted_.begin(), drafted_.end());
   for (bool is_first = true; !in_round_.empty(); is_first = false) {
     const auto num_sequences = static_cast<std::int64_t>(in_round_.size());
     double num_expected = 0.0;
-    for (const Generation* generation : in_round_)
+    std::int64_t num_rows = 0;
+    for (const Generation* generation : in_round_) {
       num_expected += generation->reach();
-    if (!budget.take(num_expected, num_sequences, draft_price_.seconds(num_sequences))) {
-      if (is_first) draft_price_.note_refused(num_sequences);
+      num_rows += is_first ? generation->num_tokens() - generation->drafting.rows_begin : 1;
+    }
+    if (!budget.take(num_expected, num_sequences, draft_price_.seconds(num_rows))) {
+      if (is_first) draft_price_.note_refused(num_rows);
       break;
     }
+    if (!turn) take_turn(step, turn);
     bool works = false;
     const SharedError error = attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
       works = draft_round(is_first);
@@ -66,20 +92,24 @@ bool Engine::Impl::draft_round(bool is_first) {
                             .state = &generation->sampler,
                             .tokens = generation->tokens,
                             .num_prompt_tokens = generation->num_prompt_tokens});
-    draft_input_.add(*generation, generation->num_tokens() - 1, generation->drafting.hidden_row);
+    const std::int64_t last = generation->num_tokens() - 1;
+    draft_input_.add(*generation, is_first ? generation->drafting.rows_begin : last, generation->drafting.hidden_row);
   }
-  const auto [drawn, seconds] = executor_->draft(draft_input_.arrays(), draft_draws_);
-  if (drawn.empty()) return false;
+  const DraftOutput output = executor_->draft(draft_input_.arrays(), draft_draws_);
+  if (output.has_failed) return false;
   std::size_t num_left = 0;
   for (std::size_t i = 0; i < in_round_.size(); ++i) {
     Generation& generation = *in_round_[i];
     generation.drafting.hidden_row = static_cast<std::int32_t>(i);
-    const DraftedToken& next = drawn[i];
+    if (drafted_rows_ != nullptr) generation.note_round(is_first);
+    const DraftedToken& next = output.tokens[i];
     if (next.token && generation.add_proposed(*next.token, next.is_likely, end_of_generation_))
       in_round_[num_left++] = &generation;
   }
   const double measured = std::chrono::duration<double>(Clock::now() - began).count();
-  draft_price_.observe(draft_input_.num_sequences(), seconds > 0.0 ? seconds : measured);
+  const double seconds = output.seconds > 0.0 ? output.seconds : measured;
+  draft_price_.observe(draft_input_.num_rows(), seconds);
+  catch_up_.note_drafts(0.0, seconds);
   in_round_.resize(num_left);
   return true;
 }

@@ -41,18 +41,15 @@ bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
   Step* const before = std::exchange(in_flight_, nullptr);
   Step& next = steps_[before == steps_.data() ? 1 : 0];
-  const bool has_next = plan(next, now);
+  Turn turn;
+  const bool has_next = plan(next, now, turn);
   if (!has_next && before == nullptr) {
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
     return lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order());
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
-  stats_.awaits_others = options_.turns != nullptr ? 1 : 0;
-  publish();
-  const StepTurns::Turn turn(turns_);
-  if (std::exchange(stats_.awaits_others, 0) != 0) publish();
-  if (has_next) meter_.end_phase(next.record, StepPhase::kTurn);
+  take_turn(next, turn);
   const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && is_submitted) draw(next);
@@ -62,7 +59,18 @@ bool Engine::Impl::step(Clock::time_point now) {
   return true;
 }
 
-bool Engine::Impl::plan(Step& step, Clock::time_point now) {
+// Once for a step and the rounds of drafting before it.
+void Engine::Impl::take_turn(Step& step, Turn& turn) {
+  stats_.awaits_others = options_.turns != nullptr && !turn ? 1 : 0;
+  publish();
+  if (turn) return;
+  meter_.end_phase(step.record, StepPhase::kSchedule);
+  turn.emplace(turns_);
+  if (std::exchange(stats_.awaits_others, 0) != 0) publish();
+  meter_.end_phase(step.record, StepPhase::kTurn);
+}
+
+bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   meter_.begin(step.record);
   move_blocks(now);
   StepLimits step_limits;
@@ -72,7 +80,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
-  const bool has_drafts = can_draft() && propose_drafts();
+  const bool has_drafts = can_draft() && propose_drafts(step, turn);
   scheduler_.schedule(step.plan, step_limits);
   if (has_drafts) note_unused_drafts(step.plan);
   if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
@@ -106,6 +114,7 @@ bool Engine::Impl::submit(Step& step) {
     part.first_index = step.input.add(entry, part.wanted, generation.pending_place);
     step.parts.push_back(part);
   }
+  if (drafted_rows_ != nullptr) note_drafted_rows(step.plan);
   StepArrays arrays = step.input.arrays();
   arrays.slice_rows = step.plan.slice_tokens;
   arrays.cuts_slices = step.plan.cuts_slices;
@@ -247,6 +256,7 @@ bool Engine::Impl::finish(Step& step) {
   if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
   if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
   if (!step.plan.empty()) finish_entries(step, *output);
+  catch_up_.note_step(output->seconds);
   if (latest_ == &step) latest_ = nullptr;
   ++stats_.num_plans;
   step.plan.clear();

@@ -66,6 +66,7 @@ struct DraftedToken {
 struct DraftOutput {
   std::span<const DraftedToken> tokens{};
   double seconds = 0.0;  // that the device says it took; 0: as long as the call
+  bool has_failed = false;
 };
 
 class Executor {
@@ -75,8 +76,8 @@ class Executor {
   // The ticket is valid until the next but one step is submitted.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
 
-  // One round of drafting between two steps, where model().has_next_tokens(): draws one token for each of the arrays'
-  // sequences, in their order. Valid until the next call. Empty where the device failed, which the next ticket reports.
+  // One round of drafting between two steps, as model().drafts_by() says: draws a token behind each wanted row, in
+  // their order. Valid until the next call. Where the device failed the next ticket reports it.
   virtual DraftOutput draft(const DraftArrays& /*arrays*/, std::span<const DrawRow> /*draws*/)
       QUIRE_REQUIRES(kEngineThread) {
     return {};

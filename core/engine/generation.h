@@ -42,6 +42,13 @@ struct Drafting {
   std::uint64_t pass = 0;
   std::size_t most_proposed = 0;
 
+  // Of a drafting model: the first row that it computes in the next round, and in the rounds before the tokens of those
+  // rows, which may have turned out otherwise since.
+  std::int64_t rows_begin = 0;
+  std::vector<TokenId> rows;
+  std::int32_t rows_preemptions = 0;  // of the sequence by then
+  bool is_catching_up = false;        // some rows that it lacked are computed, not all
+
   // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
   std::unique_ptr<GrammarState> grammar;
   std::vector<TokenId> forced_ahead;
@@ -71,6 +78,8 @@ struct Generation : Sequence {
   bool begin_rounds();
   bool add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation);
   void end_rounds(std::span<const TokenId> end_of_generation);
+  // A drafting model has computed the rows from drafting.rows_begin on, or after the first round the last token's.
+  void note_round(bool is_first);
   // How likely all that is proposed is right, and the next draft too.
   double reach() const;
   // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the

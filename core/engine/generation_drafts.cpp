@@ -57,6 +57,12 @@ bool Generation::add_proposed(TokenId token, bool is_likely, std::span<const Tok
   return is_likely && drafting.proposed.size() < drafting.most_proposed;
 }
 
+void Generation::note_round(bool is_first) {
+  if (!is_first) return drafting.rows.push_back(tokens.back());
+  drafting.rows.assign(tokens.begin() + drafting.rows_begin, tokens.end());
+  drafting.rows_preemptions = num_preemptions;
+}
+
 double Generation::reach() const {
   return std::pow(draft_rate, static_cast<double>(drafting.proposed.size() + 1));
 }

@@ -10,6 +10,7 @@ enum class SpeculationMethod : std::uint8_t {
   kNone,
   kNextTokens,    // the model's own block that predicts the token after next (MTP)
   kPromptLookup,  // what followed the last tokens when they stood in the prompt or the answer before
+  kDraftModel,    // a smaller model of the same vocabulary
 };
 
 inline constexpr std::int32_t kMostDraftsOfSequence = 32;  // in one step

@@ -35,6 +35,11 @@ class DraftBudget {
   // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
   // not pay.
   bool take(double num_expected, std::int64_t num_sequences, double round);
+  bool is_worth(double num_expected, std::int64_t num_sequences, double round) const;
+
+  double seconds() const { return seconds_; }
+  double row_seconds() const { return row_; }
+  double token_seconds() const { return num_tokens_ > 0.0 ? seconds_ / num_tokens_ : 0.0; }
 
  private:
   double seconds_;

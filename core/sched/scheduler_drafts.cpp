@@ -101,12 +101,20 @@ DraftBudget Scheduler::draft_budget() const {
 }
 
 bool DraftBudget::take(double num_expected, std::int64_t num_sequences, double round) {
-  if (seconds_ == 0.0 || round == 0.0) return num_unpriced_++ < kUnpricedOfSequence;
-  const double seconds = round + static_cast<double>(num_sequences) * row_;
-  if (num_expected * seconds_ <= kMargin * num_tokens_ * seconds) return false;
-  seconds_ += seconds;
+  if (!is_worth(num_expected, num_sequences, round)) return false;
+  if (seconds_ == 0.0 || round == 0.0) {
+    ++num_unpriced_;
+    return true;
+  }
+  seconds_ += round + static_cast<double>(num_sequences) * row_;
   num_tokens_ += num_expected;
   return true;
+}
+
+bool DraftBudget::is_worth(double num_expected, std::int64_t num_sequences, double round) const {
+  if (seconds_ == 0.0 || round == 0.0) return num_unpriced_ < kUnpricedOfSequence;
+  const double seconds = round + static_cast<double>(num_sequences) * row_;
+  return num_expected * seconds_ > kMargin * num_tokens_ * seconds;
 }
 
 // False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is

@@ -29,6 +29,7 @@ struct InspectArguments {
   BackendOptions backend;
   InspectOptions shown;
   std::uint64_t adapter_bytes = 0;
+  std::string draft_model;
   bool as_json = false;
 };
 
@@ -39,9 +40,11 @@ void inspect(const InspectArguments& arguments) {
   ServingLimits limits;
   limits.adapter_bytes = arguments.adapter_bytes;
   if (arguments.as_json) {
-    return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine));
+    return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine,
+                                                  arguments.draft_model));
   }
-  fmt::print("{}", inspect_model(arguments.path, *backend, KvCacheOptions{}, limits, machine, arguments.shown));
+  fmt::print("{}", inspect_model(arguments.path, *backend, KvCacheOptions{}, limits, machine, arguments.shown,
+                                 arguments.draft_model));
 }
 
 }  // namespace
@@ -64,6 +67,8 @@ void add_inspect(CLI::App& app) {
       ->add_option("--adapter-memory", arguments->adapter_bytes, "Plan for a model with so much memory for adapters")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
+  inspect_command->add_option("--draft-model", arguments->draft_model,
+                              "A model that drafts for it, in the memory plan");
   inspect_command->add_flag("--json", arguments->as_json, "Print all of it as a JSON object");
   add_cpu_flags(*inspect_command, arguments->backend.cpu);
   inspect_command->callback([arguments] { inspect(*arguments); });

@@ -303,6 +303,10 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
       throw StartupError(fmt::format(
           "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
     }
+    if (spec.model.draft_model != entry.spec.model.draft_model) {
+      throw StartupError(fmt::format(
+          "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
+    }
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
     named.push_back(spec);
     named.back().adapters = entry.spec.adapters;

@@ -21,6 +21,12 @@ void add_adapters(HostedModelSpec& spec) {
   }
 }
 
+// A draft model that is named drafts, unless another method is asked for.
+void choose_drafts(HostedModelSpec& spec) {
+  SpeculationMethod& method = spec.engine.speculation.method;
+  if (!spec.model.draft_model.empty() && method == SpeculationMethod::kNone) method = SpeculationMethod::kDraftModel;
+}
+
 }  // namespace
 
 std::optional<KvDType> kv_dtype_of(std::string_view name) {
@@ -87,6 +93,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.kv_share = entry.kv_share;
   spec.sleep_after = entry.sleep_after;
   spec.preload = entry.preload;
+  choose_drafts(spec);
   return spec;
 }
 
@@ -103,6 +110,7 @@ HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& eng
   add_adapters(spec);
   spec.engine = engine;
   spec.is_only = true;
+  choose_drafts(spec);
   return spec;
 }
 

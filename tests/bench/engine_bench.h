@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/model/layers/drafted_model.h"
 #include "core/model/layers/loaded_model.h"
 #include "kernels/registry.h"
 
@@ -48,10 +49,15 @@ class TimingSink final : public OutputSink {
 // A model in memory; engines of different settings take turns on it.
 class BenchModel {
  public:
-  explicit BenchModel(const std::filesystem::path& path, bool next_tokens = false)
+  // drafter: a model that drafts for it; empty: none.
+  explicit BenchModel(const std::filesystem::path& path, bool next_tokens = false,
+                      const std::filesystem::path& drafter = {})
       : loaded_(open_model(path, true, 0, next_tokens)),
+        loaded_drafter_(open_drafter(*loaded_, path, drafter)),
         backend(create_backend({})),
-        model(loaded_->build(*backend, [](auto, auto) {})) {}
+        model(loaded_drafter_ == nullptr
+                  ? loaded_->build(*backend, [](auto, auto) {})
+                  : build_with_drafter(*loaded_, *loaded_drafter_, *backend, [](auto, auto) {})) {}
 
   std::vector<TokenId> encode(const std::string& text) const { return loaded_->tokenizer()->encode(text, true, true); }
   std::vector<TokenId> tokens(int count, int seed) const {
@@ -67,6 +73,7 @@ class BenchModel {
 
  private:
   std::shared_ptr<const LoadedModel> loaded_;
+  std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
 
  public:
   const std::unique_ptr<Backend> backend;

@@ -114,3 +114,50 @@ test("a model without such a block is refused in one line", () => {
   assert.equal(status, 2);
   assert.match(stderr, /has no block that predicts further tokens/);
 });
+
+test("a draft model drafts: the same answers, logprobs too, and requests choose it", async () => {
+  const folder = join(process.env.QUIRE_SOURCE, "deploy/demo-model");
+  const model = join(folder, "families/quire-windowed.gguf");
+  const drafter = join(folder, "families/quire-experts.gguf");
+  const without = await QuireServer.start(["--seed", "1"], { model });
+  const servers = [without];
+  try {
+    for (const file of [model, drafter]) {
+      const flags = ["--seed", "1", "--model-draft", file, "--draft-max", "4", "--kv-cache.num-blocks", "300"];
+      servers.push(await QuireServer.start(flags, { model }));
+    }
+    const prompt = "<|im_start|>user\nWhat is continuous batching?<|im_end|>\n<|im_start|>assistant\n";
+    for (const [i, body] of bodies.entries()) {
+      const expected = await ask(without, { prompt, ...body });
+      for (const server of servers.slice(1)) assert.deepEqual(await ask(server, { prompt, ...body }), expected, `request ${i}`);
+    }
+    // The model itself is always right; how much it drafts follows from the time that this machine takes.
+    const [, own] = servers;
+    const metrics = await own.metrics();
+    assert.ok(metrics[kAccepted] > 0);
+    const num_before = metrics["vllm:spec_decode_num_drafts_total"];
+    await ask(own, { prompt, temperature: 0, speculative_config: "off" });
+    assert.equal((await own.metrics())["vllm:spec_decode_num_drafts_total"], num_before);
+    await ask(own, { prompt, temperature: 0, speculative_config: { method: "draft_model", num_speculative_tokens: 2 } });
+    const response = await without.post("/v1/completions", { prompt, speculative_config: { method: "draft" } });
+    assert.equal(response.status, 400);
+    assert.match((await response.json()).error.message, /speculation\.draft_model/);
+  } finally {
+    for (const server of servers) await server.stop();
+  }
+});
+
+test("a model that cannot draft is refused in one line", () => {
+  const folder = join(process.env.QUIRE_SOURCE, "deploy/demo-model/families");
+  const refusals = [
+    [["--model-draft", join(folder, "quire-hybrid.gguf")], /quire-hybrid\.gguf: cannot draft for .*: its recurrent layers cannot go back/],
+    [["--model-draft", join(folder, "quire-reranker.gguf")], /generates no text/],
+    [["--speculation", "draft"], /speculation\.method is draft without speculation\.draft_model/],
+  ];
+  for (const [flags, line] of refusals) {
+    const args = ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", ...flags];
+    const { status, stderr } = spawnSync(process.env.QUIRE_BINARY, args, { encoding: "utf8", timeout: 60_000 });
+    assert.equal(status, 2, stderr);
+    assert.match(stderr, line);
+  }
+});

@@ -182,7 +182,7 @@ const elsewhere = new Map([
   ...["multiplier", "allowed_length", "penalty_last_n", "sequence_breakers"].flatMap((name) =>
     ["/v1/chat/completions", "/v1/responses"].map((path) => [`${path} dry_${name}`, "as in completions"])),
   ["truncation", "responses.test.mjs"], ["truncate", "encoders.test.mjs"], ["model", "models.test.mjs"],
-  ["prompt_cache_key", "sessions.test.mjs"], ["prompt_cache_retention", "sessions.test.mjs"],
+  ["lora", "../server/adapters_test.cpp"], ["prompt_cache_key", "sessions.test.mjs"], ["prompt_cache_retention", "sessions.test.mjs"],
 ]);
 
 test("every supported row changes the answer", async () => {

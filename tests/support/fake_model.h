@@ -20,7 +20,10 @@ namespace quire::test {
 class FakeStorage : public KvStorage {
  public:
   explicit FakeStorage(const KvLayout& layout)
-      : layout_(layout), tokens(static_cast<std::size_t>(layout.num_blocks * layout.block_size), -1) {}
+      : layout_(layout),
+        tokens(static_cast<std::size_t>(layout.num_blocks * layout.block_size), -1),
+        row_tokens(tokens.size(), -1),
+        drafter_tokens(tokens.size(), -2) {}
 
   const KvLayout& layout() const override { return layout_; }
   std::size_t block_bytes() const override {
@@ -28,6 +31,9 @@ class FakeStorage : public KvStorage {
   }
   void copy_block(std::int32_t source, std::int32_t destination) override {
     std::copy_n(block(source), layout_.block_size, block(destination));
+    for (auto* each : {&row_tokens, &drafter_tokens})
+      std::copy_n(each->begin() + source * layout_.block_size, layout_.block_size,
+                  each->begin() + destination * layout_.block_size);
   }
   void read_block(std::int32_t id, std::span<std::byte> out) const override {
     const auto* first = reinterpret_cast<const std::byte*>(&tokens[offset(id)]);
@@ -35,6 +41,8 @@ class FakeStorage : public KvStorage {
   }
   void write_block(std::int32_t id, std::span<const std::byte> in) override {
     std::copy_n(in.begin(), in.size(), reinterpret_cast<std::byte*>(&*block(id)));
+    std::fill_n(row_tokens.begin() + id * layout_.block_size, layout_.block_size, -1);
+    std::fill_n(drafter_tokens.begin() + id * layout_.block_size, layout_.block_size, -3);
   }
 
  private:
@@ -45,7 +53,9 @@ class FakeStorage : public KvStorage {
   }
 
  public:
-  std::vector<std::int32_t> tokens;  // by slot: the "keys and values"
+  std::vector<std::int32_t> tokens;          // by slot: the "keys and values"
+  std::vector<std::int32_t> row_tokens;      // by slot: of the row that was computed there last, by either model
+  std::vector<std::int32_t> drafter_tokens;  // the "keys and values" of a drafting model, which knows no adapters
 };
 
 // Only what the engine itself calls does anything.
@@ -87,15 +97,16 @@ class FakeBackend : public Backend {
 
 class FakeModel : public Model {
  public:
-  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0)
-      : vocab_(vocab), context_(context), window_(window) {}
+  // right_percent: of the model's own drafts; below zero: it makes none.
+  explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0,
+                     int right_percent = -1, DraftsBy drafts_by = DraftsBy::kNextTokens)
+      : right_drafts_percent(right_percent), vocab_(vocab), context_(context), window_(window), drafts_by_(drafts_by) {}
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
     hidden_.reserve(static_cast<std::size_t>(max_rows * hidden_size()));
     labels_.reserve(static_cast<std::size_t>(max_rows * num_labels()));
     drafted_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
-    draft_rows_.reserve(static_cast<std::size_t>(max_logit_rows));
   }
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
@@ -121,28 +132,35 @@ class FakeModel : public Model {
         ++sequence;
       const std::int32_t kept = arrays.token_ids[row] + adapted(arrays, sequence);
       storage.tokens[static_cast<std::size_t>(batch.slots[row])] = kept;
+      storage.row_tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];
       if (parts_of(arrays) != nullptr)
         parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = kept;
     }
     return {.num_rows = end,
             .cut_slice = is_cut,
-            .logits = made_rows(arrays, storage, arrays.logit_rows, end, vocab_, logits_),
-            .hidden = made_rows(arrays, storage, arrays.hidden_rows, end, hidden_size(), hidden_),
-            .labels = made_rows(arrays, storage, arrays.label_rows, end, num_labels(), labels_)};
+            .logits = made_rows(arrays, storage, storage.tokens, arrays.logit_rows, end, vocab_, logits_),
+            .hidden = made_rows(arrays, storage, storage.tokens, arrays.hidden_rows, end, hidden_size(), hidden_),
+            .labels = made_rows(arrays, storage, storage.tokens, arrays.label_rows, end, num_labels(), labels_)};
   }
-  bool has_next_tokens() const override { return right_drafts_percent >= 0; }
-  // Writes where the pass after it does, and knows so many of its logits.
+  DraftsBy drafts_by() const override { return right_drafts_percent >= 0 ? drafts_by_ : DraftsBy::kNothing; }
+  // Writes where the pass after it does, and knows so many of its logits. As a drafting model it must have been given
+  // every row of its sequences.
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
-    draft_rows_.clear();
+    const bool is_model = drafts_by_ == DraftsBy::kModel;
+    ++num_rounds;
+    num_drafter_rows += arrays.num_rows();
     for (std::size_t row = 0; row < arrays.token_ids.size(); ++row) {
-      storage.tokens[static_cast<std::size_t>(arrays.attention.slots[row])] = arrays.token_ids[row];
-      draft_rows_.push_back(static_cast<std::int32_t>(row));
+      const auto slot = static_cast<std::size_t>(arrays.attention.slots[row]);
+      storage.row_tokens[slot] = arrays.token_ids[row];
+      (is_model ? storage.drafter_tokens : storage.tokens)[slot] = arrays.token_ids[row];
     }
+    if (is_model) count_wrong_rows(arrays.attention, storage);
     StepArrays as_step;
     as_step.positions = arrays.positions;
     as_step.attention = arrays.attention;
-    const MatrixView made = made_rows(as_step, storage, draft_rows_, std::ssize(draft_rows_), vocab_, drafted_);
+    const MatrixView made = made_rows(as_step, storage, is_model ? storage.drafter_tokens : storage.tokens,
+                                      arrays.logit_rows, arrays.num_rows(), vocab_, drafted_);
     for (float& logit : drafted_) {
       if (static_cast<int>(mix(static_cast<std::uint64_t>(++num_drafted_logits_ / vocab_)) % 100) >=
           right_drafts_percent)
@@ -163,7 +181,10 @@ class FakeModel : public Model {
   std::int64_t fail_after_rows = -1;           // then the device fails
   std::vector<std::int64_t> sequences_a_step;  // of each pass
   std::function<void()> before_slice;
-  int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
+  int right_drafts_percent = -1;
+  std::int64_t num_rounds = 0;        // of drafting
+  std::int64_t num_drafter_rows = 0;  // computed in them
+  std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
@@ -181,11 +202,25 @@ class FakeModel : public Model {
     return change;
   }
 
-  // Of the wanted rows before row `end`.
-  MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage, std::span<const std::int32_t> wanted,
-                       std::int64_t end, std::int64_t width, std::vector<float>& out) const {
+  void count_wrong_rows(const AttentionBatch& batch, const FakeStorage& storage) {
+    const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
+    for (std::size_t sequence = 0; sequence < batch.context_len.size(); ++sequence) {
+      const auto first = static_cast<std::size_t>(batch.block_table_start[sequence]);
+      for (std::int32_t p = 0; p < batch.context_len[sequence]; ++p) {
+        const std::int32_t block = batch.block_tables[first + static_cast<std::size_t>(p / block_size)];
+        const auto slot = static_cast<std::size_t>(block * block_size + p % block_size);
+        num_wrong_rows += storage.row_tokens[slot] != storage.drafter_tokens[slot] ? 1 : 0;
+      }
+    }
+  }
+
+  // Of the wanted rows before row `end`; `kept`: by slot, what layers that see all tokens keep of them.
+  MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage, const std::vector<std::int32_t>& kept,
+                       std::span<const std::int32_t> wanted, std::int64_t end, std::int64_t width,
+                       std::vector<float>& out) const {
     out.clear();
     const AttentionBatch& batch = arrays.attention;
+    const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
     std::size_t sequence = 0;
     std::int64_t num_made = 0;
     for (const std::int32_t row : wanted) {
@@ -193,13 +228,13 @@ class FakeModel : public Model {
       while (batch.query_start[sequence + 1] <= row)
         ++sequence;
       const std::int32_t position = arrays.positions[static_cast<std::size_t>(row)];
-      std::uint64_t state =
-          context_hash(storage, batch, sequence, 0, position) + static_cast<std::uint64_t>(adapted(arrays, sequence));
+      std::uint64_t state = context_hash(kept, block_size, batch, sequence, 0, position) +
+                            static_cast<std::uint64_t>(adapted(arrays, sequence));
       if (window_ > 0) {
         const auto first = static_cast<std::int32_t>(std::max<std::int64_t>(0, position - window_ + 1));
         const FakeStorage* const parts = parts_of(arrays);
-        state += context_hash(parts == nullptr ? storage : *parts, parts == nullptr ? batch : arrays.window, sequence,
-                              first, position);
+        state += context_hash(parts == nullptr ? kept : parts->tokens, block_size,
+                              parts == nullptr ? batch : arrays.window, sequence, first, position);
       }
       for (std::int64_t i = 0; i < width; ++i) {
         const std::uint64_t bits = mix(state + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i + 1));
@@ -210,14 +245,14 @@ class FakeModel : public Model {
     return {out.data(), num_made, width, width};
   }
 
-  static std::uint64_t context_hash(const FakeStorage& storage, const AttentionBatch& batch, std::size_t sequence,
-                                    std::int32_t from, std::int32_t position) {
-    const auto block_size = static_cast<std::int32_t>(storage.layout().block_size);
+  static std::uint64_t context_hash(const std::vector<std::int32_t>& kept, std::int32_t block_size,
+                                    const AttentionBatch& batch, std::size_t sequence, std::int32_t from,
+                                    std::int32_t position) {
     const auto first = static_cast<std::size_t>(batch.block_table_start[sequence]);
     std::uint64_t hash = 1;
     for (std::int32_t p = from; p <= position; ++p) {
       const std::int32_t block = batch.block_tables[first + static_cast<std::size_t>(p / block_size)];
-      const std::int32_t token = storage.tokens[static_cast<std::size_t>(block * block_size + p % block_size)];
+      const std::int32_t token = kept[static_cast<std::size_t>(block * block_size + p % block_size)];
       hash = mix(hash * 31 + static_cast<std::uint64_t>(token) + 7);
     }
     return hash;
@@ -228,11 +263,11 @@ class FakeModel : public Model {
   std::int64_t vocab_;
   std::int64_t context_;
   std::int64_t window_;
+  DraftsBy drafts_by_;
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<float> labels_;
   std::vector<float> drafted_;
-  std::vector<std::int32_t> draft_rows_;
   std::int64_t num_drafted_logits_ = 0;
 };
 

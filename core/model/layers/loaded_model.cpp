@@ -114,7 +114,7 @@ std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t nu
 
 std::unique_ptr<Model> LoadedModel::build(Backend& backend,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& progress,
-                                          const PackedCacheOptions& cache) const {
+                                          const PackedCacheOptions& cache, std::int64_t first_kv_layer) const {
   const Checkpoint& checkpoint = *checkpoint_;
   require_abilities(checkpoint.spec, backend);
   std::uint64_t total = 0;
@@ -127,7 +127,8 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
   };
   if (cache.folder.empty() || backend.packing().empty()) {
     PackedModel weights = pack_weights(checkpoint.weights, backend, packed, nullptr, nullptr);
-    return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files);
+    return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files,
+                                         first_kv_layer);
   }
   const PackedCache files(cache.folder, packed_identity(checkpoint.weights, backend.packing(), cache.model_version));
   const auto cached = files.open(checkpoint.weights.num_products());
@@ -138,7 +139,7 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
   // The packed weights must live as long as the model.
   using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const PackedWeights>>;
   return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend,
-                                       std::make_shared<Owners>(checkpoint.files, cached));
+                                       std::make_shared<Owners>(checkpoint.files, cached), first_kv_layer);
 }
 
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,

@@ -62,8 +62,9 @@ class LoadedModel {
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const;
   // Packs all weights, or takes them from the cache of packed weights; `progress` receives bytes done of bytes in all.
+  // first_kv_layer: of the KV storage, the model's first; those before are another model's.
   std::unique_ptr<Model> build(Backend& backend, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
-                               const PackedCacheOptions& cache = {}) const;
+                               const PackedCacheOptions& cache = {}, std::int64_t first_kv_layer = 0) const;
 
  private:
   const std::unique_ptr<const Checkpoint> checkpoint_;

@@ -58,12 +58,25 @@ struct ModelOutput {
   MatrixView labels;       // [label_rows, num_labels]
 };
 
+// What Model::draft() predicts with.
+enum class DraftsBy : std::uint8_t {
+  kNothing,
+  kNextTokens,  // the file's own block that predicts the token after next (MTP)
+  kModel,       // a smaller model of the same vocabulary
+};
+
+// Rows of one round of drafting, beyond which a drafting model takes memory for no more.
+inline constexpr std::int64_t kMostDraftRows = 640;
+
 // One round of drafting: the tokens after which some sequences are to go on, one behind the other. Rows of a sequence
-// are consecutive; what follows its last row is predicted. Their K and V are kept at the slots that these tokens have.
+// are consecutive: one, or of a drafting model all that it has not computed yet. Their K and V are kept at the slots
+// that these tokens have.
 struct DraftArrays {
   std::span<const std::int32_t> token_ids{};  // [rows]
   std::span<const std::int32_t> positions{};  // [rows]
   AttentionBatch attention{};
+  std::span<const std::int32_t>
+      logit_rows{};  // rows whose next token is predicted, each its sequence's last; ascending
   // [rows] where the hidden state before each token is: in the first round among the last pass's logit rows, then among
   // the rows of the round before.
   std::span<const std::int32_t> hidden_rows{};
@@ -87,10 +100,11 @@ class Model {
   // Enqueues the pass. Its results are complete after Backend::synchronize() and valid until the next call.
   virtual ModelOutput forward(const StepArrays& arrays, KvStorage& kv) = 0;
 
-  // The logits of what follows each row, as the block that predicts the token after next has them: valid until the next
-  // call of either. Each row is its own sequence's only one. Between two passes; at most as many rows as logit rows.
+  // The logits of what follows the wanted rows, as drafts_by() has them: valid until the next call of either. Between
+  // two passes. The file's own block takes one row of each sequence, and wants all of them.
   virtual MatrixView draft(const DraftArrays& /*arrays*/, KvStorage& /*kv*/) { return {}; }
-  virtual bool has_next_tokens() const { return false; }  // draft() predicts
+  virtual DraftsBy drafts_by() const { return DraftsBy::kNothing; }
+  virtual std::int64_t max_draft_context() const { return max_context(); }  // no row of draft() stands behind it
 
   virtual bool is_causal() const { return true; }  // false: a sequence is computed whole, in one step
   virtual bool has_head() const { return true; }   // false: no logits

@@ -18,13 +18,14 @@ std::size_t at(std::int64_t index) {
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
-                         std::shared_ptr<const void> sources_owner)
+                         std::shared_ptr<const void> sources_owner, std::int64_t first_kv_layer)
     : spec_(spec),
       weights_(std::move(weights)),
       backend_(backend),
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
       keeps_one_layer_(quire::keeps_one_layer(spec)),
+      first_kv_layer_(first_kv_layer),
       kept_windows_(kept_windows(spec)),
       eps_(static_cast<float>(spec.config.rms_eps)),
       widths_(widths(spec)) {

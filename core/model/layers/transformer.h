@@ -22,15 +22,16 @@ class Transformer final : public Model {
   // that attends in both directions is computed whole.
   static constexpr std::int64_t kMaxRows = 512;
 
-  // `sources_owner` keeps alive what the embedding views.
-  Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner);
+  // `sources_owner` keeps alive what the embedding views. first_kv_layer: of the KV storage, the model's first.
+  Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner,
+              std::int64_t first_kv_layer = 0);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
   void allow_adapters(std::int64_t max_rank) override;
   std::shared_ptr<const Adapter> load_adapter(const std::filesystem::path& path) const override;
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override;
-  bool has_next_tokens() const override { return spec_.next_tokens.has_value(); }
+  DraftsBy drafts_by() const override { return spec_.next_tokens ? DraftsBy::kNextTokens : DraftsBy::kNothing; }
 
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
@@ -225,7 +226,8 @@ class Transformer final : public Model {
     const bool has_parts = slice.window_kv != nullptr && kept_windows_[static_cast<std::size_t>(layer.index)] > 0;
     return has_parts ? Kept{*slice.window_kv, slice.window} : Kept{*slice.kv, slice.attention};
   }
-  std::int64_t kv_layer(std::int64_t layer) const { return keeps_one_layer_ ? 0 : layer; }  // of the KV storage
+  // Of the KV storage.
+  std::int64_t kv_layer(std::int64_t layer) const { return first_kv_layer_ + (keeps_one_layer_ ? 0 : layer); }
 
   ModelSpec spec_;
   PackedModel weights_;
@@ -234,6 +236,7 @@ class Transformer final : public Model {
   std::vector<RopeFrequencies> ropes_;
   std::vector<StatePlace> state_places_;
   const bool keeps_one_layer_;
+  const std::int64_t first_kv_layer_;
   const std::vector<std::int64_t> kept_windows_;
   std::unique_ptr<Buffer> ones_;   // the weight of norms without one
   std::unique_ptr<Buffer> zeros_;  // as many

@@ -13,6 +13,7 @@
 #include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/safetensors.h"
+#include "core/model/layers/drafted_model.h"
 
 namespace quire {
 
@@ -228,12 +229,16 @@ std::string describe_groups(const ModelInfo& info, const Backend& backend, const
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
-                          const ServingLimits& limits, const MachineMemory& machine, const InspectOptions& shown) {
+                          const ServingLimits& limits, const MachineMemory& machine, const InspectOptions& shown,
+                          const std::filesystem::path& drafter) {
   std::string out = describe_contents(path, read_contents(path), shown);
   try {
     const auto model = open_model(path);
     out += "\n" + describe_model(model->info()) + describe_groups(model->info(), backend, options);
-    const MemoryPlan plan = plan_memory(memory_needs(*model, backend, options, limits), options, machine);
+    const auto loaded_drafter = open_drafter(*model, path, drafter);
+    if (loaded_drafter != nullptr) out += "\ndrafts by " + describe_model(loaded_drafter->info());
+    const MemoryPlan plan =
+        plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out += fmt::format("\nmemory plan on {}:\n{}\n", backend.name(), plan.describe());
   } catch (const StartupError& error) {
     out += fmt::format("\ncannot be served: {}\n", error.what());
@@ -243,7 +248,7 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
 
 std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
                                   const KvCacheOptions& options, const ServingLimits& limits,
-                                  const MachineMemory& machine) {
+                                  const MachineMemory& machine, const std::filesystem::path& drafter) {
   const Contents contents = read_contents(path);
   json out = {{"path", path.string()}, {"format", contents.format}, {"bytes", contents.bytes}};
   for (const Entry& entry : contents.metadata)
@@ -256,7 +261,10 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
   try {
     const auto model = open_model(path);
     out["model"] = model_to_json(model->info());
-    const MemoryPlan plan = plan_memory(memory_needs(*model, backend, options, limits), options, machine);
+    const auto loaded_drafter = open_drafter(*model, path, drafter);
+    if (loaded_drafter != nullptr) out["draft_model"] = model_to_json(loaded_drafter->info());
+    const MemoryPlan plan =
+        plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out["plan"] = plan_to_json(plan, backend.name());
   } catch (const StartupError& error) {
     out["refusal"] = error.what();

@@ -7,7 +7,7 @@
 
 #include "core/base/result.h"
 #include "core/kv/window_pool.h"
-#include "core/model/layers/model.h"
+#include "core/model/layers/drafted_model.h"
 
 namespace quire {
 
@@ -205,7 +205,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
 }
 
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
-                         const ServingLimits& limits) {
+                         const ServingLimits& limits, const LoadedModel* drafter) {
   const auto block_bytes = [&](KvLayout layout) {
     layout.num_blocks = 1;
     layout.block_size = options.block_size;
@@ -220,12 +220,18 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
   // A window as long as any sequence frees nothing. The tiers below the pool keep blocks that have bytes.
   const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
-  const KvSplit& split = model.info().kv_split;
+  const ModelInfo& info = model.info();
+  const KvSplit split = drafter == nullptr ? info.kv_split : with_drafter(info.kv_split, drafter->info().kv_layout);
+  const KvLayout layout = drafter == nullptr ? info.kv_layout : with_drafter(info.kv_layout, drafter->info().kv_layout);
   const bool splits = split.window > 0 && split.window < model_len && !(has_tier && block_bytes(split.full) == 0);
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
-  const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(model.info().kv_layout);
-  return {.weight_bytes = model.weight_bytes(backend),
-          .activation_bytes = model.activation_bytes(num_rows, num_logit_rows),
+  const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(layout);
+  const std::size_t drafter_weights = drafter == nullptr ? 0 : drafter->weight_bytes(backend);
+  const std::size_t drafter_rows =
+      drafter == nullptr ? 0
+                         : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences));
+  return {.weight_bytes = model.weight_bytes(backend) + drafter_weights,
+          .activation_bytes = model.activation_bytes(num_rows, num_logit_rows) + drafter_rows,
           // A model of recurrent layers alone keeps nothing in blocks.
           .kv_block_bytes = std::max<std::size_t>(1, whole_bytes),
           .useful_kv_tokens = is_causal ? limits.max_num_seqs * model_len

@@ -90,8 +90,9 @@ inline constexpr std::uint64_t kStateShare = 20;
 // kDefaultKvShare.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
 
+// drafter: a model that drafts for it, whose K and V are in the same blocks; null: none.
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
-                         const ServingLimits& limits);
+                         const ServingLimits& limits, const LoadedModel* drafter = nullptr);
 
 // "1.5 GiB", "640 KiB".
 std::string format_bytes(std::uint64_t bytes);

@@ -31,6 +31,7 @@ struct ServedModel {
   GenerationDefaults defaults;
   TextTasks tasks;                         // embedding, judging and classifying texts
   std::shared_ptr<AdapterPool> adapters;   // null: it takes none
+  bool has_draft_model = false;            // that may draft for it
   std::shared_ptr<const Adapter> adapter;  // that every request has: this is the model under the adapter's name
   std::int64_t max_model_len = 0;          // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;

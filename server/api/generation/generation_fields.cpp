@@ -198,7 +198,7 @@ void read_speculation(FieldReader& reader, GenerationFields& fields, const Serve
     inner.refuse(name,
                  "a request chooses among the methods that the server has; how much is drafted follows from how "
                  "often it is right");
-  const auto method = inner.word("method", {"ngram", "prompt_lookup", "mtp", "none", "off"});
+  const auto method = inner.word("method", {"ngram", "prompt_lookup", "mtp", "draft", "draft_model", "none", "off"});
   if (!method && !inner.error()) inner.missing("method");
   if (method == "ngram" || method == "prompt_lookup") speculation.method = SpeculationMethod::kPromptLookup;
   if (method == "mtp") {
@@ -206,6 +206,11 @@ void read_speculation(FieldReader& reader, GenerationFields& fields, const Serve
     if (!model.info.has_next_tokens)
       inner.fail("method",
                  "the model is not served with a block that predicts further tokens (speculation.method: mtp)");
+  }
+  if (method == "draft" || method == "draft_model") {
+    speculation.method = SpeculationMethod::kDraftModel;
+    if (!model.has_draft_model)
+      inner.fail("method", "the model is not served with a draft model (speculation.draft_model)");
   }
   set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
   if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);

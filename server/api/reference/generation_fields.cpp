@@ -66,9 +66,8 @@ constexpr FieldRow kGenerationRows[] = {
     {"timeout", number(0.001, 86400), Support::kSupported, "60", "seconds; then the request is cut"},
     {"speculative_config", one_of("object|string"), Support::kSupported,
      R"({"method":"ngram","num_speculative_tokens":4})",
-     "ngram (prompt_lookup), mtp where the server drafts so, or none, or the text off; absent: as the server is "
-     "configured. No token of the answer "
-     "depends on it"},
+     "ngram (prompt_lookup), mtp where the server drafts so, draft (draft_model) where it has one, or none, or the "
+     "text off; absent: as the server is configured. No token of the answer depends on it"},
     {"structured_outputs", object(), Support::kSupported, R"({"regex":"a+"})",
      "json, regex, choice, grammar, json_object, structural_tag; disable_any_whitespace: JSON without white space"},
     {"guided_json", one_of("object|string|boolean"), Support::kSupported, R"({"type":"object"})", ""},

@@ -161,7 +161,8 @@ TEST_CASE("several models are read whole or refused by what is wrong with them",
 models:
   - {name: org/big, path: /models/big.gguf, aliases: [gpt-4, other], kv_share: 3, max_model_len: 4096}
   - {name: small, path: /models/small, kv_memory: 64MiB, kv_dtype: i8, sleep_after: 5m, preload: false,
-     max_num_seqs: 8, max_queued_requests: 20, max_queue_time: 30s, tool_format: hermes, packed_cache: /var/packed}
+     max_num_seqs: 8, max_queued_requests: 20, max_queue_time: 30s, tool_format: hermes, packed_cache: /var/packed,
+     draft_model: /models/tiny.gguf}
 kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
 )");
   check_config(config);
@@ -182,6 +183,9 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   CHECK(specs[1].engine.queue.max_queue_time_s == 30.0);
   CHECK(specs[1].sleep_after == std::chrono::minutes(5));
   CHECK(specs[1].model.packed_cache == "/var/packed");
+  CHECK(specs[1].model.draft_model == "/models/tiny.gguf");
+  CHECK(specs[0].engine.speculation.method == SpeculationMethod::kNone);
+  CHECK(specs[1].engine.speculation.method == SpeculationMethod::kDraftModel);
   CHECK_FALSE(specs[1].preload);
   CHECK(render_config(loaded(render_config(config))) == render_config(config));
 

@@ -83,6 +83,20 @@ TEST_CASE("llama-server's and vLLM's flags are taken where they mean the same", 
   CHECK(resolved({"--ctx-size", "64", "m.gguf"}).serve.engine.scheduler.max_model_len == 64);
 }
 
+TEST_CASE("a draft model drafts unless another method is asked for", "[config]") {
+  const auto method = [](std::vector<std::string> arguments) {
+    return model_specs(resolved(std::move(arguments)).serve).front().engine.speculation.method;
+  };
+  CHECK(resolved({"m.gguf", "--model-draft", "s.gguf"}).serve.model.draft_model == "s.gguf");
+  CHECK(resolved({"m.gguf", "--speculation.draft-model", "s.gguf"}).serve.model.draft_model == "s.gguf");
+  CHECK(method({"m.gguf", "--model-draft", "s.gguf"}) == SpeculationMethod::kDraftModel);
+  CHECK(method({"m.gguf", "--model-draft", "s.gguf", "--speculation", "prompt_lookup"}) ==
+        SpeculationMethod::kPromptLookup);
+  CHECK(method({"m.gguf"}) == SpeculationMethod::kNone);
+  CHECK(flag_refusal({"m.gguf", "--speculation", "draft"}).find("without speculation.draft_model") !=
+        std::string::npos);
+}
+
 TEST_CASE("flags that Quire does not have are answered with the setting to use", "[config]") {
   CHECK(flag_refusal({"-ngl", "99"}) == "option '-ngl' is another server's: use --device");
   CHECK(flag_refusal({"--gpu-memory-utilization=0.9"}) ==

@@ -276,7 +276,15 @@ TEST_CASE("a step with drafts, without arrivals and ends, allocates nothing", "[
   options.engine.scheduler.max_num_seqs = 8;
   options.engine.speculation.method = SpeculationMethod::kPromptLookup;
   KnownTexts texts;
-  const bool by_oracle = GENERATE(false, true);
+  const int drafts_by = GENERATE(0, 1, 2);
+  const bool by_oracle = drafts_by == 1;
+  const bool by_model = drafts_by == 2;
+  if (by_model) {
+    options.engine.speculation.method = SpeculationMethod::kDraftModel;
+    options.drafts_by = DraftsBy::kModel;
+    options.right_drafts_percent = 70;
+    options.price = {.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001};
+  }
   const auto grammar = std::make_shared<VerseGrammar>();
   const auto request_number = [&](int i) {
     Request request = request_of(made_tokens(10 + i, i, 60), 3000);
@@ -286,7 +294,7 @@ TEST_CASE("a step with drafts, without arrivals and ends, allocates nothing", "[
     if (i % 4 == 1) request.sampling.repetition_penalty = 1.1F;
     if (i % 4 == 2) request.sampling.dry.multiplier = 0.5F;
     if (i % 4 == 3) request.grammar = grammar;
-    if (!by_oracle) request.sampling.allowed_token_ids = tokens_of({1, 2, 50, 51, 30});
+    if (!by_oracle && !by_model) request.sampling.allowed_token_ids = tokens_of({1, 2, 50, 51, 30});
     return request;
   };
   for (int i = 0; by_oracle && i < 4; ++i)

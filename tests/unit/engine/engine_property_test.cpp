@@ -98,6 +98,7 @@ class Life {
     }
     for (const Served& each : served_)
       compare(each);
+    if (harness_.model.num_wrong_rows != 0) FAIL("a drafting model read rows that it had not computed");
     if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held without a holder");
     if (harness_.engine.stats().num_parts_used != 0) FAIL("parts are held without a holder");
     while (harness_.step()) {  // a step in flight keeps what it names
@@ -108,6 +109,9 @@ class Life {
 
   EngineStats stats() const { return harness_.engine.stats(); }
   int num_errors() const { return num_errors_; }
+  std::int64_t num_model_rounds() const {
+    return options_.drafts_by == DraftsBy::kModel ? harness_.model.num_rounds : 0;
+  }
 
  private:
   struct Served {
@@ -146,7 +150,8 @@ class Life {
         options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
       constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
       if (one_in(3)) {
-        engine.speculation.method = SpeculationMethod::kNextTokens;
+        engine.speculation.method = one_in(2) ? SpeculationMethod::kNextTokens : SpeculationMethod::kDraftModel;
+        if (engine.speculation.method == SpeculationMethod::kDraftModel) options.drafts_by = DraftsBy::kModel;
         options.right_drafts_percent = static_cast<int>(kPercents[random_() % 3]);
       } else if (!one_in(4)) {
         engine.make_drafter = OracleDrafter::factory(texts_, kPercents[random_() % 3], 62);
@@ -315,6 +320,7 @@ TEST_CASE("a request with any fields has the same text alone and beside any othe
   std::uint64_t num_verified = 0;
   std::uint64_t num_accepted = 0;
   int num_errors = 0;
+  std::int64_t num_model_rounds = 0;
   const int first_seed = setting("QUIRE_PROPERTY_SEED", 0);
   for (int seed = first_seed; seed < first_seed + setting("QUIRE_PROPERTY_LIVES", 200); ++seed) {
     INFO("seed " << seed);
@@ -324,6 +330,7 @@ TEST_CASE("a request with any fields has the same text alone and beside any othe
     num_swaps += life.stats().num_swaps;
     num_hits += life.stats().prefix_cache_hits;
     num_errors += life.num_errors();
+    num_model_rounds += life.num_model_rounds();
     num_verified += life.stats().num_draft_tokens;
     num_accepted += life.stats().num_accepted_tokens;
   }
@@ -332,5 +339,6 @@ TEST_CASE("a request with any fields has the same text alone and beside any othe
   CHECK(num_hits > 1000);
   CHECK(num_accepted > 1000);
   CHECK(num_verified > num_accepted + 200);
+  CHECK(num_model_rounds > 500);
   CHECK(num_errors > 10);  // constraints that leave no token: the same error in company
 }

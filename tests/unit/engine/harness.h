@@ -95,7 +95,8 @@ struct HarnessOptions {
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
-  int right_drafts_percent = -1;        // of the model's own; below zero: it makes none
+  int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
+  DraftsBy drafts_by = DraftsBy::kNextTokens;
   std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
   OnSubmit on_submit = {};              // sees each step; what it throws fails there
 };
@@ -135,7 +136,7 @@ inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
 class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
-      : model(options.vocab, 100'000, options.window),
+      : model(options.vocab, 100'000, options.window, options.right_drafts_percent, options.drafts_by),
         depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,
@@ -145,9 +146,7 @@ class Harness {
                                                   .head_dim = 1}),
                              options.engine, options.deferred_seed, options.interrupt_seed, options.price,
                              options.on_submit),
-               options.eos, options.engine) {
-    model.right_drafts_percent = options.right_drafts_percent;
-  }
+               options.eos, options.engine) {}
 
   std::shared_ptr<KeepingSink> submit(Request request) {
     if (request.id.empty()) request.id = "r" + std::to_string(++num_submitted_);

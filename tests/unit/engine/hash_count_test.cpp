@@ -9,27 +9,27 @@ using namespace quire::test;
 
 namespace {
 
-constexpr std::int64_t kMachineBlockSize = 16;  // of a ScheduledMachine
+constexpr std::int64_t kHashedBlockSize = 16;  // of a ScheduledMachine
 
 // By the key of the content. The cache takes a plain function, so that its counts have no other place.
-std::map<std::pair<std::uint64_t, std::uint64_t>, int> times_hashed;
+std::map<std::pair<std::uint64_t, std::uint64_t>, int> num_key_hashes;
 
-ChainKey noting_hash(const ChainKey& parent, std::span<const TokenId> tokens) {
+ChainKey counted_hash(const ChainKey& parent, std::span<const TokenId> tokens) {
   const ChainKey key = content_hash(parent, tokens);
-  ++times_hashed[{key.high, key.low}];
+  ++num_key_hashes[{key.high, key.low}];
   return key;
 }
 
 int num_hash_operations() {
   int sum = 0;
-  for (const auto& [key, count] : times_hashed)
+  for (const auto& [key, count] : num_key_hashes)
     sum += count;
   return sum;
 }
 
 int most_for_one_block() {
   int most = 0;
-  for (const auto& [key, count] : times_hashed)
+  for (const auto& [key, count] : num_key_hashes)
     most = std::max(most, count);
   return most;
 }
@@ -43,8 +43,8 @@ bool all_done(const ScheduledMachine& machine) {
 TEST_CASE("a prompt's block hashes are computed once, however often it is looked at while it waits", "[hashes]") {
   SchedulerOptions options{.max_num_seqs = 4};
   options.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
-  times_hashed.clear();
-  ScheduledMachine machine(options, 100'000, noting_hash);
+  num_key_hashes.clear();
+  ScheduledMachine machine(options, 100'000, counted_hash);
   for (int i = 0; i < 40; ++i)
     machine.add(request_of(made_tokens(200 + 40 * i, i, 50'000), 20));
   while (!all_done(machine) && machine.num_steps < 10'000)
@@ -53,14 +53,14 @@ TEST_CASE("a prompt's block hashes are computed once, however often it is looked
   CHECK(most_for_one_block() == 1);
   int num_blocks = 0;
   for (const Sequence& each : machine.sequences())
-    num_blocks += static_cast<int>(each.num_tokens() / kMachineBlockSize);
+    num_blocks += static_cast<int>(each.num_tokens() / kHashedBlockSize);
   CHECK(num_hash_operations() <= num_blocks);
-  CHECK(num_hash_operations() >= 40 * 200 / kMachineBlockSize);
+  CHECK(num_hash_operations() >= 40 * 200 / kHashedBlockSize);
 }
 
 TEST_CASE("while sequences wait for the prefix that another computes no hash is computed again", "[hashes]") {
-  times_hashed.clear();
-  ScheduledMachine machine({.max_num_seqs = 64}, 100'000, noting_hash);
+  num_key_hashes.clear();
+  ScheduledMachine machine({.max_num_seqs = 64}, 100'000, counted_hash);
   constexpr int kNumEqual = 9;
   for (int i = 0; i < kNumEqual; ++i)
     machine.add(request_of(made_tokens(12'000, 1, 50'000), 20));
@@ -70,7 +70,7 @@ TEST_CASE("while sequences wait for the prefix that another computes no hash is 
     machine.step();
     // The one that computes names its blocks as they become full; each of the others looks at its next block once.
     const std::int64_t computed = machine.sequences()[0].num_computed - computed_before;
-    CHECK(num_hash_operations() - before <= computed / kMachineBlockSize + 1 + (i == 0 ? kNumEqual : 0));
+    CHECK(num_hash_operations() - before <= computed / kHashedBlockSize + 1 + (i == 0 ? kNumEqual : 0));
   }
   while (!all_done(machine) && machine.num_steps < 10'000)
     machine.step();
@@ -79,8 +79,8 @@ TEST_CASE("while sequences wait for the prefix that another computes no hash is 
 }
 
 TEST_CASE("a preempted sequence keeps the hashes of its blocks, and choices share those of their prompt", "[hashes]") {
-  times_hashed.clear();
-  ScheduledMachine machine({.max_num_seqs = 8}, 60, noting_hash);  // too few blocks for all that run
+  num_key_hashes.clear();
+  ScheduledMachine machine({.max_num_seqs = 8}, 60, counted_hash);  // too few blocks for all that run
   for (int i = 0; i < 8; ++i)
     machine.add(request_of(made_tokens(100, i, 50'000), 150));
   for (int i = 0; i < 1500; ++i)
@@ -88,8 +88,8 @@ TEST_CASE("a preempted sequence keeps the hashes of its blocks, and choices shar
   CHECK(machine.num_preemptions() > 3);
   CHECK(most_for_one_block() == 1);
 
-  times_hashed.clear();
-  ScheduledMachine choices({.max_num_seqs = 8}, 1000, noting_hash);
+  num_key_hashes.clear();
+  ScheduledMachine choices({.max_num_seqs = 8}, 1000, counted_hash);
   Request request = request_of(made_tokens(160, 1, 50'000), 4);
   request.num_choices = 8;
   choices.add(request);
@@ -99,8 +99,8 @@ TEST_CASE("a preempted sequence keeps the hashes of its blocks, and choices shar
 }
 
 TEST_CASE("looking for a prompt below the pool computes no hash twice", "[hashes][tier]") {
-  times_hashed.clear();
-  KvCache kv(6, 4, true, noting_hash);
+  num_key_hashes.clear();
+  KvCache kv(6, 4, true, counted_hash);
   FakeStorage storage({.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1});
   HostTier host(1 << 20);
   LowerTier tier(kv, 16, 0, &host, nullptr);
@@ -125,7 +125,7 @@ TEST_CASE("looking for a prompt below the pool computes no hash twice", "[hashes
   serve(prompt);
   serve(made_tokens(24, 2));
   const std::uint64_t restored_before = tier.num_restored();
-  times_hashed.clear();
+  num_key_hashes.clear();
   serve(prompt);
   CHECK(tier.num_restored() > restored_before);
   CHECK(most_for_one_block() == 1);

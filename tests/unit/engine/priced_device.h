@@ -22,10 +22,13 @@ class PricedDevice final : public Executor, private Ticket {
     ticket_ = &device_->submit(plan, arrays);
     return *this;
   }
-  // A tenth of a step's fixed price.
+  // A tenth of a step's fixed price, and of a prompt's for each further row of a sequence.
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     kEngineThread.assume();
-    return {.tokens = device_->draft(arrays, draws).tokens, .seconds = price_.fixed / 10.0};
+    DraftOutput output = device_->draft(arrays, draws);
+    const auto num_further = static_cast<double>(arrays.num_rows() - std::ssize(arrays.attention.context_len));
+    output.seconds = (price_.fixed + num_further * price_.prompt_token) / 10.0;
+    return output;
   }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/model/layers/drafted_model.h"
 #include "core/model/layers/loaded_model.h"
 #include "kernels/registry.h"
 #include "tests/support/material.h"
@@ -19,12 +20,14 @@ namespace quire::test {
 inline constexpr const char* kStories = "weights/stories260K-gguf/stories260K.gguf";
 
 struct ServedModel {
-  // price: that steps take; absent: the machine's time.
+  // price: that steps take; absent: the machine's time. drafter: a model that drafts for it.
   ServedModel(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options,
-              const std::optional<StepPrice>& price = {})
+              const std::optional<StepPrice>& price = {}, const std::filesystem::path& drafter = {})
       : loaded(open_model(path, true, 0, options.speculation.method == SpeculationMethod::kNextTokens)),
         backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
-        model(loaded->build(*backend, [](auto, auto) {})) {
+        loaded_drafter(drafter.empty() ? nullptr : open_model(drafter)),
+        model(loaded_drafter == nullptr ? loaded->build(*backend, [](auto, auto) {})
+                                        : build_with_drafter(*loaded, *loaded_drafter, *backend, [](auto, auto) {})) {
     KvLayout layout = options.num_window_parts > 0 ? model->kv_split().full : model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = 16;
@@ -51,6 +54,7 @@ struct ServedModel {
 
   std::shared_ptr<const LoadedModel> loaded;
   std::unique_ptr<Backend> backend;
+  std::shared_ptr<const LoadedModel> loaded_drafter;
   std::unique_ptr<Model> model;
   std::unique_ptr<Engine> engine;
   int num_submitted = 0;

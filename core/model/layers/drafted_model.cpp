@@ -1,0 +1,127 @@
+#include "core/model/layers/drafted_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace quire {
+
+namespace {
+
+KvLayout joined_layers(const KvLayout& first, const KvLayout& second, bool keeps_second) {
+  KvLayout both = first;
+  both.num_layers = first.num_layers + second.num_layers;
+  both.layers.clear();
+  for (std::int64_t layer = 0; layer < first.num_layers; ++layer)
+    both.layers.push_back(first.shape(layer));
+  for (std::int64_t layer = 0; layer < second.num_layers; ++layer)
+    both.layers.push_back(keeps_second ? second.shape(layer) : KvLayerShape{});
+  return both;
+}
+
+// Tokens at the end that one vocabulary may have and the other not: sizes of one family are padded differently.
+constexpr std::int32_t kMostPadding = 256;
+
+// The first token that is not the same in both; nothing where all are, but for the padding of the larger.
+std::optional<std::int32_t> first_difference(const Tokenizer& a, const Tokenizer& b) {
+  const std::int32_t both = std::min(a.vocab_size(), b.vocab_size());
+  for (std::int32_t id = 0; id < both; ++id) {
+    if (a.token_bytes(TokenId{id}) != b.token_bytes(TokenId{id})) return id;
+  }
+  return std::max(a.vocab_size(), b.vocab_size()) - both > kMostPadding ? std::optional(both) : std::nullopt;
+}
+
+}  // namespace
+
+DraftedModel::DraftedModel(std::unique_ptr<Model> model, std::unique_ptr<Model> drafter, Backend& backend)
+    : model_(std::move(model)), drafter_(std::move(drafter)), backend_(backend) {}
+
+void DraftedModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
+  model_->reserve(max_rows, max_logit_rows);
+  const std::int64_t num_predicted = std::min(max_logit_rows, kMostDraftedSequences);
+  drafter_->reserve(kMostDraftRows, num_predicted);
+  ids_.reserve(static_cast<std::size_t>(kMostDraftRows));
+  if (drafter_->vocab_size() < vocab_size())
+    widened_.resize(static_cast<std::size_t>(num_predicted * vocab_size()), -std::numeric_limits<float>::infinity());
+}
+
+MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {
+  const auto num_ids = static_cast<std::int32_t>(drafter_->vocab_size());
+  ids_.clear();
+  for (const std::int32_t id : arrays.token_ids)
+    ids_.push_back(id < num_ids ? id : 0);
+  StepArrays own;
+  own.token_ids = ids_;
+  own.positions = arrays.positions;
+  own.attention = arrays.attention;
+  own.logit_rows = arrays.logit_rows;
+  MatrixView logits = drafter_->forward(own, kv).logits;
+  const std::int64_t width = vocab_size();
+  if (logits.cols >= width || logits.rows == 0) {
+    logits.cols = std::min(logits.cols, width);
+    return logits;
+  }
+  backend_.synchronize();
+  const MatrixView narrow = backend_.on_host(logits, HostResult::kLogits);
+  for (std::int64_t row = 0; row < narrow.rows; ++row) {
+    float* const out = widened_.data() + row * width;
+    std::copy_n(narrow.data + row * narrow.stride, narrow.cols, out);
+    std::fill(out + narrow.cols, out + width, -std::numeric_limits<float>::infinity());
+  }
+  return {.data = widened_.data(), .rows = narrow.rows, .cols = width, .stride = width};
+}
+
+KvLayout DraftedModel::kv_layout() const {
+  return with_drafter(model_->kv_layout(), drafter_->kv_layout());
+}
+
+KvSplit DraftedModel::kv_split() const {
+  return with_drafter(model_->kv_split(), drafter_->kv_layout());
+}
+
+KvLayout with_drafter(const KvLayout& model, const KvLayout& drafter) {
+  return joined_layers(model, drafter, true);
+}
+
+KvSplit with_drafter(const KvSplit& model, const KvLayout& drafter) {
+  KvSplit split = model;
+  if (split.window == 0) return split;
+  split.full = joined_layers(split.full, drafter, true);
+  split.windowed = joined_layers(split.windowed, drafter, false);
+  return split;
+}
+
+std::string why_not_drafter(const LoadedModel& model, const LoadedModel& drafter) {
+  const ModelInfo& info = drafter.info();
+  if (!model.info().has_head || !model.info().is_causal) return "the model that it is to draft for generates no text";
+  if (!info.has_head || !info.is_causal) return "it generates no text";
+  if (info.state_floats > 0) return "its recurrent layers cannot go back behind a draft that is wrong";
+  const Tokenizer& tokens = *model.tokenizer();
+  const Tokenizer& drafted = *drafter.tokenizer();
+  const std::optional<std::int32_t> different = first_difference(tokens, drafted);
+  if (!different) return "";
+  return fmt::format("its vocabulary is another one: {} tokens, and {} of the model; they differ from token {} on",
+                     drafted.vocab_size(), tokens.vocab_size(), *different);
+}
+
+std::shared_ptr<const LoadedModel> open_drafter(const LoadedModel& model, const std::filesystem::path& path,
+                                                const std::filesystem::path& drafter) {
+  if (drafter.empty()) return nullptr;
+  auto opened = open_model(drafter);
+  const std::string why = why_not_drafter(model, *opened);
+  if (why.empty()) return opened;
+  throw StartupError(fmt::format("{}: cannot draft for {}: {}; leave speculation.draft_model out or name another model",
+                                 drafter.string(), path.string(), why));
+}
+
+std::unique_ptr<Model> build_with_drafter(const LoadedModel& model, const LoadedModel& drafter, Backend& backend,
+                                          const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                                          const PackedCacheOptions& cache, const PackedCacheOptions& drafter_cache) {
+  std::unique_ptr<Model> large = model.build(backend, progress, cache);
+  std::unique_ptr<Model> small = drafter.build(backend, progress, drafter_cache, large->kv_layout().num_layers);
+  return std::make_unique<DraftedModel>(std::move(large), std::move(small), backend);
+}
+
+}  // namespace quire
