@@ -172,7 +172,6 @@ class Scheduler {
   std::int64_t least_chunk(const Sequence& sequence, std::int64_t wanted) const;
   void give(Share& share, std::int64_t num_tokens, double seconds);
   void give_whole(Share& share, std::int64_t num_tokens, double seconds);
-  void end_at_row_group(std::span<Share> prompts, const Share* oldest);
   void place_prompts(StepPlan& plan);
 
   // scheduler_background.cpp: background requests use what others leave.

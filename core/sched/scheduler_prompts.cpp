@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <ranges>
 #include <tuple>
 
 #include "core/sched/importance.h"
@@ -12,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kMinPromptChunk = 16;
 constexpr std::int64_t kMinFurtherChunk = 4;  // of a prompt that gets what others of the step left
-constexpr std::int64_t kRowGroup = 4;         // that every level of the CPU computes together; other devices take more
 constexpr double kOldestPart = 0.25;        // of a step's prompt tokens, so that a long prompt ends whatever else comes
 constexpr double kStreamsPart = 0.75;       // of a step that streams fill, while there are prompts
 constexpr double kLongSliceOfFixed = 20.0;  // seconds of a slice that an arrival may cut, of a step's fixed price
@@ -209,23 +207,6 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   add_to(share, given);
 }
 
-// Devices compute the rows of a step in groups: the last one costs as much in part as whole. What a prompt whose chunk
-// the step's time cut short has in it waits for the next step. oldest: its part is its own; null: it had none.
-void Scheduler::end_at_row_group(std::span<Share> prompts, const Share* oldest) {
-  const std::int64_t num_rows = options_.max_num_batched_tokens - budget_ + num_given_;
-  const std::int64_t excess = num_rows % kRowGroup;
-  if (excess == 0 || num_given_ < kMinPromptChunk || step_seconds_ == kNoLimit) return;
-  for (Share& share : prompts | std::views::reverse) {
-    const bool is_cut = share.num_tokens >= excess + kMinFurtherChunk && wanted_of(share) > 0;
-    if (!is_cut || &share == oldest || share.sequence->has_bound()) continue;
-    share.num_tokens -= excess;
-    num_given_ -= excess;
-    prompt_budget_ += excess;
-    prompt_seconds_ += cost_.prompt_seconds(share.sequence->num_computed + share.num_tokens, excess);
-    return;
-  }
-}
-
 void Scheduler::share_prompts(StepPlan& plan) {
   num_given_ = 0;
   // Those of the background, which are behind all others; without others they share as these do.
@@ -234,7 +215,6 @@ void Scheduler::share_prompts(StepPlan& plan) {
                                              [](const Share& each) { return each.order.priority == kBackgroundLevel; })
                               : shares_.end();
   const std::span<Share> prompts(shares_.begin(), background);
-  const Share* with_part = nullptr;
   if (prompts.size() > 1) {
     const auto oldest = std::min_element(
         prompts.begin(), prompts.end(), [](const Share& a, const Share& b) { return older(*a.sequence, *b.sequence); });
@@ -250,12 +230,10 @@ void Scheduler::share_prompts(StepPlan& plan) {
             std::min(part, static_cast<std::int64_t>(kOldestPart * static_cast<double>(oldest->sequence->max_chunk)));
       give(*oldest, part, prompt_seconds_);
       oldest_credit_ = 0.0;
-      with_part = &*oldest;
     }
   }
   for (Share& share : prompts)
     give(share, prompt_budget_, prompt_seconds_);
-  if (!options_.whole_prompts) end_at_row_group(prompts, with_part);
   for (Share& share : std::span(background, shares_.end()))
     give_background(share);
   plan.interruptible = plan.interruptible && shares_.size() == 1;
