@@ -1,13 +1,11 @@
 #include "server/http/page_files.h"
 
 #include <fmt/core.h>
-#include <openssl/evp.h>
 #include <zlib.h>
-
-#include <array>
 
 #include "kernels/check.h"
 #include "server/api/common/base64.h"
+#include "server/api/common/sha256.h"
 #include "server/web/assets.h"
 
 namespace quire {
@@ -53,12 +51,8 @@ std::string script_hash(std::string_view page) {
   const std::size_t begin = page.find(kBegin);
   const std::size_t end = page.find("</script>", begin);
   QUIRE_CHECK(begin != std::string_view::npos && end != std::string_view::npos, "the page has its script");
-  const std::string_view script = page.substr(begin + kBegin.size(), end - begin - kBegin.size());
-  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
-  unsigned size = 0;
-  const int status = EVP_Digest(script.data(), script.size(), hash.data(), &size, EVP_sha256(), nullptr);
-  QUIRE_CHECK(status == 1, "OpenSSL has SHA-256");
-  return encode_base64({reinterpret_cast<const char*>(hash.data()), size});
+  const Sha256 hash = sha256(page.substr(begin + kBegin.size(), end - begin - kBegin.size()));
+  return encode_base64({reinterpret_cast<const char*>(hash.data()), hash.size()});
 }
 
 std::string content_policy() {

@@ -2,39 +2,28 @@
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
 #include "core/base/result.h"
+#include "server/api/common/sha256.h"
 
 namespace quire {
 
 namespace {
 
-using Hash = std::array<unsigned char, 32>;
-
 constexpr std::size_t kMostKeyBytes = 4096;
 
-Hash sha256(std::string_view text) {
-  Hash hash{};
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1) {
-    throw StartupError("SHA-256 is not available from the cryptographic library");
-  }
-  return hash;
-}
-
-Hash from_hex(const ApiKeyOptions& options) {
+Sha256 from_hex(const ApiKeyOptions& options) {
   const auto digit = [&](char c) -> unsigned {
     if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
     if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
     if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10;
     throw StartupError(fmt::format("security.keys: the sha256 of '{}' must be 64 hexadecimal digits", options.name));
   };
-  Hash hash{};
+  Sha256 hash{};
   for (std::size_t i = 0; i < hash.size(); ++i) {
     // The end of a shorter text reads as '\0', which is no digit.
     const char high = i * 2 < options.sha256.size() ? options.sha256[i * 2] : '\0';
@@ -82,7 +71,7 @@ std::string plain_key(const ApiKeyOptions& options) {
 KeyRing::KeyRing(const std::vector<ApiKeyOptions>& options) {
   keys_.reserve(options.size());
   for (const ApiKeyOptions& each : options) {
-    const Hash hash = each.sha256.empty() ? sha256(plain_key(each)) : from_hex(each);
+    const Sha256 hash = each.sha256.empty() ? sha256(plain_key(each)) : from_hex(each);
     const auto same = std::find_if(keys_.begin(), keys_.end(), [&](const ApiKey& key) { return key.hash == hash; });
     if (same != keys_.end()) {
       throw StartupError(fmt::format("security.keys: '{}' and '{}' are the same key", same->name, each.name));
@@ -92,7 +81,7 @@ KeyRing::KeyRing(const std::vector<ApiKeyOptions>& options) {
 }
 
 const ApiKey* KeyRing::find(std::string_view presented) const {
-  const Hash hash = sha256(presented);
+  const Sha256 hash = sha256(presented);
   const ApiKey* found = nullptr;
   for (const ApiKey& key : keys_) {
     if (CRYPTO_memcmp(key.hash.data(), hash.data(), hash.size()) == 0) found = &key;

@@ -32,12 +32,12 @@ number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]{1,3})?
 ws ::= [ \n]{0,16}
 )GBNF";
 
-// "\"a\" | \"b\"": names have letters, digits and - _ . only.
+// ("a" | "b"): names have letters, digits and - _ . only.
 std::string alternatives(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names)
-    text += (text.empty() ? "\"" : " | \"") + name + "\"";
-  return text;
+    text += (text.empty() ? "(\"" : " | \"") + name + "\"";
+  return text + ") ";
 }
 
 // The text as a literal of GBNF.
@@ -65,6 +65,22 @@ std::string any_name(const std::vector<std::string>& names) {
     }
   }
   return text + ')';
+}
+
+// A key of a JSON object up to its value.
+std::string json_key(std::string_view name) {
+  return literal('"' + std::string(name) + '"') + "ws \":\" ws ";
+}
+
+// A JSON text that is one of the names.
+std::string json_name(const std::vector<std::string>& names) {
+  return literal("\"") + alternatives(names) + literal("\"");
+}
+
+// One more tag, at which free text ends.
+void add_tag(GrammarSpec& spec, StructuralTag tag) {
+  spec.triggers.push_back(tag.begin);
+  spec.tags.push_back(std::move(tag));
 }
 
 std::string first_of(const std::vector<std::string_view>& texts) {
@@ -98,8 +114,7 @@ void add_tagged(const ToolFormat& format, const std::vector<std::string>& names,
     tag.calls->parallel = spec.parallel;
     tag.calls->is_begun = start == format.name_begin;
     if (tag.calls->is_begun) tag.end.clear();
-    spec.triggers.push_back(tag.begin);
-    spec.tags.push_back(std::move(tag));
+    add_tag(spec, std::move(tag));
   }
 }
 
@@ -107,19 +122,18 @@ void add_tagged(const ToolFormat& format, const std::vector<std::string>& names,
 void add_braced(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
   const std::string quote = literal(format.string_quote);
-  tag.rules = "root ::= " + literal(format.name_begin) + "(" + alternatives(names) + ") object\n" +
+  tag.rules = "root ::= " + literal(format.name_begin) + alternatives(names) + "object\n" +
               "object ::= \"{\" (pair (\",\" pair)*)? \"}\"\n" + "pair ::= [A-Za-z_] [A-Za-z0-9_-]* \":\" value\n" +
               "value ::= text | number | \"true\" | \"false\" | \"null\" | list | object\n" +
               "list ::= \"[\" (value (\",\" value)*)? \"]\"\n" + "text ::= " + quote + "[^<]* " + quote + "\n" +
               "number ::= \"-\"? (\"0\" | [1-9] [0-9]*) (\".\" [0-9]+)?\n";
-  spec.triggers.push_back(tag.begin);
-  spec.tags.push_back(std::move(tag));
+  add_tag(spec, std::move(tag));
 }
 
 // One call, or several, each with its name and its arguments in brackets.
 std::string python_calls(const std::vector<std::string>& names, bool parallel) {
-  return "calls ::= call" + std::string(parallel ? " (ws \",\" ws call)*" : "") + " ws\n" + "call ::= (" +
-         alternatives(names) + ") ws \"(\" arguments\n" + std::string(kPythonCall);
+  return "calls ::= call" + std::string(parallel ? " (ws \",\" ws call)*" : "") + " ws\n" +
+         "call ::= " + alternatives(names) + "ws \"(\" arguments\n" + std::string(kPythonCall);
 }
 
 // Between the format's marks, in brackets or not; and, where calls may do without marks, in brackets at the text's
@@ -130,8 +144,7 @@ void add_pythonic(const ToolFormat& format, const std::vector<std::string>& name
   for (const std::string_view start : format.starts) {
     StructuralTag tag{std::string(start), "", end};
     tag.rules = "root ::= ws (\"[\" ws calls \"]\" ws | calls)\n" + calls;
-    spec.triggers.push_back(tag.begin);
-    spec.tags.push_back(std::move(tag));
+    add_tag(spec, std::move(tag));
   }
   spec.stops = format.ends_output;
   if (!format.bare_at_begin && !format.bare_anywhere) return;
@@ -144,29 +157,20 @@ void add_pythonic(const ToolFormat& format, const std::vector<std::string>& name
 
 // Mistral's: a name and its arguments behind each mark, or a list of objects behind the first.
 void add_mistral(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
-  const std::string name = '(' + alternatives(names) + ')';
   StructuralTag tag{std::string(format.starts.front()), "", ""};
   const std::string more = spec.parallel ? "(\",\" ws item ws)* " : "";
-  tag.rules =
-      "root ::= " + name + " (\"" + std::string(format.call_id) + "\" [A-Za-z0-9]{1,64})? \"" +
-      std::string(format.name_end) + "\"? object | ws \"[\" ws item ws " + more + "\"]\"\n" +
-      "item ::= \"{\" ws \"\\\"name\\\"\" ws \":\" ws \"\\\"\" " + name +
-      " \"\\\"\" ws \",\" ws \"\\\"arguments\\\"\" ws " +
-      "\":\" ws object (ws \",\" ws \"\\\"id\\\"\" ws \":\" ws \"\\\"\" [A-Za-z0-9]{1,64} \"\\\"\")? ws \"}\"\n" +
-      std::string(kJsonObject);
-  spec.triggers.push_back(tag.begin);
-  spec.tags.push_back(std::move(tag));
-}
-
-// "\"name\" ws \":\" ws ": a key of an object up to its value.
-std::string json_key(std::string_view name) {
-  return "\"\\\"" + std::string(name) + "\\\"\" ws \":\" ws ";
+  tag.rules = "root ::= " + alternatives(names) + "(" + literal(format.call_id) + "[A-Za-z0-9]{1,64})? (" +
+              literal(format.name_end) + ")? object | ws \"[\" ws item ws " + more + "\"]\"\n" + "item ::= \"{\" ws " +
+              json_key("name") + json_name(names) + "ws \",\" ws " + json_key("arguments") + "object (ws \",\" ws " +
+              json_key("id") + literal("\"") + "[A-Za-z0-9]{1,64} " + literal("\"") + ")? ws \"}\"\n" +
+              std::string(kJsonObject);
+  add_tag(spec, std::move(tag));
 }
 
 // A list of objects behind each mark, or, where the format takes it, one object.
 void add_listed_json(const ToolFormat& format, std::vector<std::string> names, GrammarSpec& spec) {
   names.insert(names.end(), format.answer_names.begin(), format.answer_names.end());
-  const std::string name = "\"\\\"\" (" + alternatives(names) + ") \"\\\"\" ws ";
+  const std::string name = json_name(names) + "ws ";
   const std::string id = json_key(format.id_key) + "id ws ";
   const std::string item = format.name_is_key
                                ? "\"{\" ws " + name + "\":\" ws object ws \"}\""
@@ -182,8 +186,7 @@ void add_listed_json(const ToolFormat& format, std::vector<std::string> names, G
     const std::string list = is_word ? "ws " + items + "\"]\"" : "ws \"[\" ws " + items + "\"]\" ws";
     tag.rules = "root ::= " + list + (is_word || format.lists_only ? "\n" : " | ws item ws\n") + "item ::= " + item +
                 "\nid ::= text | \"0\" | [1-9] [0-9]{0,8}\n" + std::string(kJsonObject);
-    spec.triggers.push_back(tag.begin);
-    spec.tags.push_back(std::move(tag));
+    add_tag(spec, std::move(tag));
     if (is_word) break;
   }
   spec.stops = format.ends_output;
@@ -192,21 +195,20 @@ void add_listed_json(const ToolFormat& format, std::vector<std::string> names, G
 // A section of calls, each with its marks, its name and its arguments.
 void add_section(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   StructuralTag tag{std::string(format.starts.front()), "", first_of(format.ends)};
-  const std::string name = format.name_is_id ? "\"functions.\" (" + alternatives(names) + ") \":\" [0-9]{1,4} "
-                                             : '(' + alternatives(names) + ") ";
+  const std::string name =
+      format.name_is_id ? "\"functions.\" " + alternatives(names) + "\":\" [0-9]{1,4} " : alternatives(names);
   const std::string fence = format.fence.empty() ? "" : "(" + literal(format.fence) + "ws)? ";
   tag.rules = "root ::= ws call " + std::string(spec.parallel ? "(ws call)* " : "") + "ws\n" +
               "call ::= " + literal(format.name_begin) + name + literal(format.name_end) + "ws object ws " + fence +
               literal(format.call_end) + "\n" + std::string(kJsonObject);
-  spec.triggers.push_back(tag.begin);
-  spec.tags.push_back(std::move(tag));
+  add_tag(spec, std::move(tag));
 }
 
 // JSON that begins the text: an object with a tool's name, or a list of such.
 void add_bare_json(const ToolFormat& format, const std::vector<std::string>& names, GrammarSpec& spec) {
   const bool is_list = format.frame.before.starts_with("[");
   const std::string rest = "ws \",\" ws " + json_key(format.arguments_key) + "object ws \"}\" ws ";
-  const std::string item = "\"{\" ws " + json_key("name") + "\"\\\"\" (" + alternatives(names) + ") \"\\\"\" " + rest;
+  const std::string item = "\"{\" ws " + json_key("name") + json_name(names) + rest;
   const std::string between = is_list ? "\",\" ws " : "\";\"? ws ";
   const std::string more = spec.parallel ? "(" + between + item + ")* " : "";
   spec.opening = std::string(R"([ \t\r\n]*)") + (is_list ? R"(\[[ \n]{0,16})" : "") +

@@ -2,12 +2,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
-#include <openssl/evp.h>
 
-#include <array>
 #include <ctime>
 
 #include "core/text/fill_in_the_middle.h"
+#include "server/api/common/sha256.h"
 #include "server/api/conversation/prepared_chat.h"
 
 namespace quire {
@@ -29,12 +28,9 @@ std::string utc_time(std::int64_t unix_seconds) {
 std::string digest_of(const TableEntry& model) {
   const std::string text =
       fmt::format("{} {} {}", model.name, model.created, model.info ? model.info->file_bytes : std::uint64_t{0});
-  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), bytes.data(), &size, EVP_sha256(), nullptr);
   std::string digest;
-  for (unsigned int i = 0; i < size; ++i)
-    digest += fmt::format("{:02x}", bytes[i]);
+  for (const unsigned char byte : sha256(text))
+    digest += fmt::format("{:02x}", byte);
   return digest;
 }
 
