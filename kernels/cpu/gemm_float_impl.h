@@ -47,13 +47,18 @@ template <class W, int kRows, int kPanels>
   const std::byte* w = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
   for (std::int64_t k = 0; k < args.depth; k += W::kDepth) {
     for (int p = 0; p < kPanels; ++p) {
-      for (int v = 0; v < kVecs; ++v) {
-        F weight[W::kDepth];
-        W::load(w + static_cast<std::size_t>(p) * args.panel_bytes, v, weight);
-        for (int i = 0; i < W::kDepth; ++i) {
-          for (int r = 0; r < kRows; ++r) {
-            acc[p][v][r] = Columns::fma(weight[i], Columns::set1(x[i * x_stride + r]), acc[p][v][r]);
-          }
+      F weight[kVecs][W::kDepth];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v)
+        W::load(w + static_cast<std::size_t>(p) * args.panel_bytes, v, weight[v]);
+#pragma GCC unroll 2
+      for (int i = 0; i < W::kDepth; ++i) {
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const F activation = Columns::set1(x[i * x_stride + r]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVecs; ++v)
+            acc[p][v][r] = Columns::fma(weight[v][i], activation, acc[p][v][r]);
         }
       }
     }

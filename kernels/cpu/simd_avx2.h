@@ -17,11 +17,10 @@ struct Simd {
   static constexpr int kLanes = 8;
 #ifdef __AVXVNNI__
   static constexpr bool kCentred8 = false;
-  static constexpr int kGemmVecs = 2;
 #else
   static constexpr bool kCentred8 = true;
-  static constexpr int kGemmVecs = 1;
 #endif
+  static constexpr int kGemmVecs = 2;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 1;
   static constexpr int kSinglePanels = 1;
@@ -229,13 +228,10 @@ struct Simd {
       }
     }
 #else
-    for (int p = 0; p < kPanels; ++p) {
-      const auto panel = [&](int g) { return weights(p, g); };
-      if constexpr (kBits == 8) {
-        dot_signed<kRows>(panel, x, total[p]);
-      } else {
-        dot_narrow<kBits, kBegin, kEnd, kRows>(panel, x, total[p]);
-      }
+    if constexpr (kBits == 8) {
+      dot_signed<kPanels, kRows>(weights, x, total);
+    } else {
+      dot_narrow<kBits, kBegin, kEnd, kPanels, kRows>(weights, x, total);
     }
 #endif
     for (int r = 0; r < kRows; ++r) {
@@ -252,40 +248,70 @@ struct Simd {
     return _mm256_castps_si256(_mm256_set1_ps(bits));
   }
 #ifndef __AVXVNNI__
-  template <int kBits, int kBegin, int kEnd, int kRows, class W>
-  [[gnu::always_inline]] static void dot_narrow(const W& weights, const ActBlock* x, __m256i* total) {
+  // Keeps the order of a loop's additions: reordered, their operands fill more registers than there are.
+  static void in_order(__m256i& sum) {
+    __asm__("" : "+x"(sum));
+  }
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void dot_narrow(const W& weights, const ActBlock* x, __m256i (*total)[kRows]) {
     // Products of pairs fit 16 bits this many times over: 2 * (2^bits - 1) * 127 each.
     constexpr int kPairs = 32767 / (2 * ((1 << kBits) - 1) * 127);
     const __m256i ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int begin = kBegin; begin < kEnd; begin += kPairs) {
-      __m256i pairs[kRows];
+      __m256i pairs[kPanels][kRows];
       constexpr int kMost = kPairs < kEnd - kBegin ? kPairs : kEnd - kBegin;
 #pragma GCC unroll 8
       for (int i = 0; i < kMost; ++i) {
         const int g = begin + i;
-        const __m256i w = weights(g);
+        __m256i w[kPanels];
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p)
+          w[p] = weights(p, g);
+#pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
-          const __m256i products = _mm256_maddubs_epi16(w, four(x[r].quants + 4 * g));
-          pairs[r] = i == 0 ? products : _mm256_add_epi16(pairs[r], products);
+          const __m256i activations = four(x[r].quants + 4 * g);
+#pragma GCC unroll 4
+          for (int p = 0; p < kPanels; ++p) {
+            const __m256i products = _mm256_maddubs_epi16(w[p], activations);
+            pairs[p][r] = i == 0 ? products : _mm256_add_epi16(pairs[p][r], products);
+            in_order(pairs[p][r]);
+          }
         }
       }
-      for (int r = 0; r < kRows; ++r)
-        total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(pairs[r], ones));
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) {
+          total[p][r] = _mm256_add_epi32(total[p][r], _mm256_madd_epi16(pairs[p][r], ones));
+          in_order(total[p][r]);
+        }
+      }
     }
   }
-  // Quants of Q8_0 use all eight bits, where pairs of products would saturate: |w| times x with w's sign cannot.
-  template <int kRows, class W>
-  [[gnu::always_inline]] static void dot_signed(const W& weights, const ActBlock* x, __m256i* total) {
+  // Codes of eight bits, of which 128 is the zero: pairs of their products would saturate, |w| times x with w's sign
+  // cannot.
+  template <int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void dot_signed(const W& weights, const ActBlock* x, __m256i (*total)[kRows]) {
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
-      const __m256i centred = _mm256_xor_si256(weights(g), _mm256_set1_epi8(-128));
-      const __m256i magnitude = _mm256_abs_epi8(centred);
+      __m256i centred[kPanels];
+      __m256i magnitude[kPanels];
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        centred[p] = _mm256_xor_si256(weights(p, g), _mm256_set1_epi8(-128));
+        magnitude[p] = _mm256_abs_epi8(centred[p]);
+      }
+#pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m256i signs = _mm256_sign_epi8(four(x[r].quants + 4 * g), centred);
-        const __m256i pairs = _mm256_maddubs_epi16(magnitude, signs);
-        total[r] = _mm256_add_epi32(total[r], _mm256_madd_epi16(pairs, ones));
+        const __m256i activations = four(x[r].quants + 4 * g);
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) {
+          const __m256i pairs = _mm256_maddubs_epi16(magnitude[p], _mm256_sign_epi8(activations, centred[p]));
+          total[p][r] = _mm256_add_epi32(total[p][r], _mm256_madd_epi16(pairs, ones));
+          in_order(total[p][r]);
+        }
       }
     }
   }
