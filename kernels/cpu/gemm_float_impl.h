@@ -154,17 +154,22 @@ void float_tile(const GemmArgs& args, std::int64_t panel, std::int64_t tile) {
   const std::int64_t valid = left < kRowTile ? left : kRowTile;
   const std::int64_t padded = padded_tile_rows(valid);
   const float* x = args.floats + row * padded_depth(args.depth);
-  if (padded == 1) return float_rows<W, 1, kPanels>(args, panel, x, padded, row, valid);
-  if (padded == 2) return float_rows<W, 2, kPanels>(args, panel, x, padded, row, valid);
   // Many rows need the registers that few rows spend on panels.
   constexpr int kPair = kPanels > Columns::kFloatPanels ? Columns::kFloatPanels : kPanels;
   const std::int64_t step = padded < Columns::kFloatRows ? padded : Columns::kFloatRows;
-  for (std::int64_t r = 0; r < padded; r += step) {
-    for (std::int64_t p = 0; p < kPanels; p += kPair) {
-      if (step == 4) {
-        float_rows<W, 4, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
-      } else {
-        float_rows<W, Columns::kFloatRows, kPair>(args, panel + p, x + r, padded, row + r, valid - r);
+  for (std::int64_t r = 0; r < valid; r += step) {
+    const std::int64_t rest = valid - r;
+    if (rest == 1) {
+      float_rows<W, 1, kPanels>(args, panel, x + r, padded, row + r, rest);
+    } else if (rest == 2) {
+      float_rows<W, 2, kPanels>(args, panel, x + r, padded, row + r, rest);
+    } else {
+      for (std::int64_t p = 0; p < kPanels; p += kPair) {
+        if (step == 4) {
+          float_rows<W, 4, kPair>(args, panel + p, x + r, padded, row + r, rest);
+        } else {
+          float_rows<W, Columns::kFloatRows, kPair>(args, panel + p, x + r, padded, row + r, rest);
+        }
       }
     }
   }

@@ -190,15 +190,17 @@ class RowsProduct {
     };
     for (std::int64_t row = row_begin_; row < row_end_; row += kRowTile) {
       const std::int64_t left = args_.rows - row;
-      const std::int64_t padded = padded_tile_rows(left < kRowTile ? left : kRowTile);
+      const std::int64_t valid = left < kRowTile ? left : kRowTile;
+      const std::int64_t padded = padded_tile_rows(valid);
       const ActBlock* x = args_.blocks + row * num_blocks_ + begin * padded;
-      if (padded == 1) {
-        multiply.template operator()<1>(x, padded, row);
-      } else if (padded == 2) {
-        multiply.template operator()<2>(x, padded, row);
-      } else {
-        for (std::int64_t r = 0; r < padded; r += Columns::kGemmRows)
+      for (std::int64_t r = 0; r < valid; r += Columns::kGemmRows) {
+        if (valid - r == 1) {
+          multiply.template operator()<1>(x + r, padded, row + r);
+        } else if (valid - r == 2) {
+          multiply.template operator()<2>(x + r, padded, row + r);
+        } else {
           multiply.template operator()<Columns::kGemmRows>(x + r, padded, row + r);
+        }
       }
     }
   }
