@@ -131,7 +131,7 @@ constexpr Member kMembers[] = {
     {"max_num_seqs", "an integer of at least 1",
      [](Entry& e, const Value& v) { return take(e.max_num_seqs, count_of_at_least(1, v)); },
      [](const Entry& e) { return shown_count(e.max_num_seqs); }},
-    {"kv_dtype", "one of f16, bf16, f32, i8",
+    {"kv_dtype", "one of f16, bf16, f32, i8, i4",
      [](Entry& e, const Value& v) { return take(e.kv_dtype, kv_dtype_of(some_text(v).value_or(""))); }, show_dtype},
     {"kv_memory", "a size above 0 such as 512MiB or 4GiB", set_memory,
      [](const Entry& e) { return e.kv_memory > 0 ? show_size(e.kv_memory) : std::string(kAbsent); }},

@@ -148,6 +148,7 @@ enum class Ability : std::uint8_t {
   kStreams,     // mix_streams, add_to_streams, match_length, keep_excess
   kAdapters,    // load_linear_beside while steps run
   kHostMemory,  // the host reads what upload() made
+  kInt4Cache,   // KvDType::kI4, but for layers whose V is part of K
 };
 
 // Memory that a backend has to itself, beside the machine's.

@@ -9,7 +9,9 @@
 
 namespace quire {
 
-enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8 };
+enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
+
+inline constexpr std::int64_t kMostInt4HeadDim = 1024;  // of K and of V
 
 enum class KvGroupKind : std::uint8_t {
   kFull,    // K and V of every token

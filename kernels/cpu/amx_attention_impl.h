@@ -380,6 +380,7 @@ void attend_amx(const KvHeadView* kv, const std::int32_t* table, const QueryTile
     case KvElement::kF16: return attend_element(KvF16{});
     case KvElement::kBF16: return attend_element(KvBF16{});
     case KvElement::kI8: return attend_element(KvI8{});
+    case KvElement::kI4: return;  // attend_masked takes it
   }
 }
 

@@ -3,6 +3,7 @@
 // query's result depends on the partition's tokens that it may see; those beyond count as exact zeros.
 #pragma once
 
+#include "kernels/cpu/attention_int4_impl.h"
 #include "kernels/cpu/attention_masked_impl.h"
 
 namespace quire {
@@ -137,6 +138,16 @@ void weigh_columns(const KvHeadView& kv, const Places& places, std::int64_t begi
   }
 }
 
+template <class E, int kCount, int kTokenVecs>
+[[gnu::always_inline]] inline void score(const KvHeadView& kv, const QueryTile& tile, const Place* places,
+                                         float* scores) {
+  if constexpr (E::kGrouped) {
+    score_int4_keys<kCount, kTokenVecs>(kv, tile, places, scores);
+  } else {
+    score_keys<E, kCount, kTokenVecs>(kv, tile, places, scores);
+  }
+}
+
 template <class E, int kCount>
 void weigh_values(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end, const float* scores,
                   float* weighted) {
@@ -146,6 +157,33 @@ void weigh_values(const KvHeadView& kv, const Places& places, std::int64_t begin
     weigh_columns<E, kCount, kWide>(kv, places, begin, end, scores, column, weighted);
   for (; column < kv.padded_dim; column += Simd::kLanes)
     weigh_columns<E, kCount, 1>(kv, places, begin, end, scores, column, weighted);
+}
+
+// The products with V of the heads of attend_tiles.
+template <class E, int kCount>
+void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* tiles, std::int64_t num_heads,
+                 [[maybe_unused]] std::int64_t first_token, const float* scores, const SoftmaxState* out) {
+  constexpr std::int64_t kHeadScores = kQueryTile * kPartition;
+  const std::int64_t step = num_heads > 1 ? kStepVecs : places.num_vecs;
+  if constexpr (E::kGrouped) {
+    const KnownTokens known = known_tokens(tiles[0], places, first_token);
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      begin_int4_sums<kCount>(kv[h], places, known, scores + h * kHeadScores, out[h].weighted);
+    for (std::int64_t i = 0; i < places.num_vecs; i += step) {
+      const std::int64_t end = i + step < places.num_vecs ? i + step : places.num_vecs;
+      for (std::int64_t h = 0; h < num_heads; ++h)
+        weigh_int4_values<kCount>(kv[h], places, known, i, end, scores + h * kHeadScores, out[h].weighted);
+    }
+  } else if (kv[0].value_in_key) {
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      weigh_keys<E, kCount>(kv[h], places, scores + h * kHeadScores, out[h].weighted);
+  } else {
+    for (std::int64_t i = 0; i < places.num_vecs; i += step) {
+      const std::int64_t end = i + step < places.num_vecs ? i + step : places.num_vecs;
+      for (std::int64_t h = 0; h < num_heads; ++h)
+        weigh_values<E, kCount>(kv[h], places, i, end, scores + h * kHeadScores, out[h].weighted);
+    }
+  }
 }
 
 // Whatever the number of heads, the arithmetic of each is the same; with several, they take turns, so that memory is
@@ -163,25 +201,15 @@ void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTi
   std::int64_t i = 0;
   for (; i + kTokenVecs <= num_vecs; i += kTokenVecs) {
     for (std::int64_t h = 0; h < num_heads; ++h)
-      score_keys<E, kCount, kTokenVecs>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
+      score<E, kCount, kTokenVecs>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
   }
   for (; i < num_vecs; ++i) {
     for (std::int64_t h = 0; h < num_heads; ++h)
-      score_keys<E, kCount, 1>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
+      score<E, kCount, 1>(kv[h], tiles[h], places.at + i, scores + h * kHeadScores + i * Simd::kLanes);
   }
   for (std::int64_t h = 0; h < num_heads; ++h)
     soften_tile<E>(kv[h], places, tiles[h], begin, scores + h * kHeadScores, out[h]);
-  if (kv[0].value_in_key) {
-    for (std::int64_t h = 0; h < num_heads; ++h)
-      weigh_keys<E, kCount>(kv[h], places, scores + h * kHeadScores, out[h].weighted);
-    return;
-  }
-  const std::int64_t step = num_heads > 1 ? kStepVecs : num_vecs;
-  for (i = 0; i < num_vecs; i += step) {
-    const std::int64_t end = i + step < num_vecs ? i + step : num_vecs;
-    for (std::int64_t h = 0; h < num_heads; ++h)
-      weigh_values<E, kCount>(kv[h], places, i, end, scores + h * kHeadScores, out[h].weighted);
-  }
+  weigh_heads<E, kCount>(kv, places, tiles, num_heads, begin, scores, out);
 }
 
 template <class E>
@@ -215,6 +243,7 @@ void attend(const KvHeadView* kv, const std::int32_t* table, const QueryTile* ti
     case KvElement::kF16: return attend_element<KvF16>(kv, table, tiles, num_heads, partition, scores, out);
     case KvElement::kBF16: return attend_element<KvBF16>(kv, table, tiles, num_heads, partition, scores, out);
     case KvElement::kI8: return attend_element<KvI8>(kv, table, tiles, num_heads, partition, scores, out);
+    case KvElement::kI4: return attend_element<KvI4>(kv, table, tiles, num_heads, partition, scores, out);
   }
 }
 

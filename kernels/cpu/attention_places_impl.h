@@ -11,6 +11,7 @@ namespace {
 struct KvF32 {
   static constexpr std::int64_t kBytes = 4;
   static constexpr bool kScaled = false;
+  static constexpr bool kGrouped = false;
   [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
     return Simd::load(reinterpret_cast<const float*>(p));
   }
@@ -18,6 +19,7 @@ struct KvF32 {
 struct KvF16 {
   static constexpr std::int64_t kBytes = 2;
   static constexpr bool kScaled = false;
+  static constexpr bool kGrouped = false;
   [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
     return Simd::load_f16(reinterpret_cast<const std::uint16_t*>(p));
   }
@@ -25,6 +27,7 @@ struct KvF16 {
 struct KvBF16 {
   static constexpr std::int64_t kBytes = 2;
   static constexpr bool kScaled = false;
+  static constexpr bool kGrouped = false;
   [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
     return Simd::load_bf16(reinterpret_cast<const std::uint16_t*>(p));
   }
@@ -32,6 +35,7 @@ struct KvBF16 {
 struct KvI8 {
   static constexpr std::int64_t kBytes = 1;
   static constexpr bool kScaled = true;
+  static constexpr bool kGrouped = false;
   [[gnu::always_inline]] static typename Simd::F load(const std::byte* p) {
     return Simd::load_i8(reinterpret_cast<const std::int8_t*>(p));
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "kernels/check.h"
+#include "kernels/cpu/hadamard.h"
 
 namespace quire {
 namespace {
@@ -38,7 +40,9 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
               "attention: shapes do not fit");
   const bool masked = options.window > 0 || options.chunk > 0 || options.softcap > 0.0f || options.sinks != nullptr ||
                       options.alibi > 0.0f || options.value_in_key || value_dim != shape.key_dim;
-  const AttendKernel& kernel = masked ? kernels_.attend_masked : kernels_.attend;
+  const KvDType dtype = kv.layout().dtype;
+  const bool rotated = dtype == KvDType::kI4;
+  const AttendKernel& kernel = masked || rotated ? kernels_.attend_masked : kernels_.attend;
   Call call{.kv = &kv,
             .layer = layer,
             .q = q,
@@ -50,8 +54,10 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
             .group = options.num_heads / shape.num_heads,
             .head_dim = shape.key_dim,
             .value_dim = value_dim,
-            .padded_dim = (value_dim + 15) / 16 * 16,
-            .masked = masked};
+            .padded_dim = padded_value_dim(dtype, value_dim),
+            .packed_dim = shape.key_dim + (rotated ? groups_of(shape.key_dim, kKeyGroup) : 0),
+            .masked = masked,
+            .rotated = rotated};
   // Many heads on one of K and V are work for several threads.
   if (options.value_in_key && call.group % kernel.query_tile == 0) {
     call.groups_each = call.group / kernel.query_tile;
@@ -117,7 +123,7 @@ void AttentionRunner::begin_tile(const Call& call, const Item& item, std::int64_
 }
 
 float* AttentionRunner::queries_at(const Call& call, const Worker& worker, std::int64_t index) const {
-  return worker.queries + index * call.kernel->query_tile * padded_depth(call.head_dim);
+  return worker.queries + index * call.kernel->query_tile * padded_depth(call.packed_dim);
 }
 
 KvHeadView AttentionRunner::view_of(const Call& call, std::int64_t group) const {
@@ -133,12 +139,14 @@ void AttentionRunner::prepare_workers(const Call& call) {
   for (const Item& item : items_)
     tiles = std::max(tiles, item.tiles);
   const std::int64_t scratch = call.kernel->scratch(call.head_dim);
-  const std::int64_t queries = tiles * call.kernel->query_tile * padded_depth(call.head_dim);
+  const std::int64_t queries = tiles * call.kernel->query_tile * padded_depth(call.packed_dim);
   const std::int64_t states = (kTilesTogether + tiles) * state_floats(call);
+  const std::int64_t rotated = call.rotated ? call.kernel->query_tile * padded_depth(call.packed_dim) : 0;
   for (Worker& worker : workers_) {
-    worker.scratch = worker.memory.get<float>(static_cast<std::size_t>(scratch + queries + states));
+    worker.scratch = worker.memory.get<float>(static_cast<std::size_t>(scratch + queries + states + rotated));
     worker.queries = worker.scratch + scratch;
     worker.states = worker.queries + queries;
+    worker.rotated = worker.states + states;
     worker.tiles.resize(static_cast<std::size_t>(tiles));
     if (call.masked) worker.masks.resize(worker.tiles.size());
   }
@@ -167,7 +175,18 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
       __builtin_prefetch(rows[i] + d);
   }
   if (call.masked) set_mask(call, item, group, tile, &worker.masks[static_cast<std::size_t>(index)], &out);
-  call.kernel->pack_queries(rows, out.count, head_dim, out.scale, queries);
+  for (std::int64_t i = 0; call.rotated && i < out.count; ++i)
+    rows[i] = rotate_query(call, rows[i], worker.rotated + i * padded_depth(call.packed_dim));
+  call.kernel->pack_queries(rows, out.count, call.packed_dim, out.scale, queries);
+}
+
+const float* AttentionRunner::rotate_query(const Call& call, const float* query, float* out) {
+  rotate_head(query, call.head_dim, out);
+  for (std::int64_t begin = 0; begin < call.head_dim; begin += kKeyGroup) {
+    const std::int64_t end = std::min(begin + kKeyGroup, call.head_dim);
+    out[call.head_dim + begin / kKeyGroup] = std::accumulate(out + begin, out + end, 0.0f);
+  }
+  return out;
 }
 
 void AttentionRunner::set_mask(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
@@ -199,8 +218,9 @@ void AttentionRunner::end_tile(const Call& call, const Item& item, std::int64_t 
     const std::int64_t head = group * call.group + (first + i) % call.group;
     const float* weighted = state.weighted + i * call.padded_dim;
     if (item.shared_tokens == 0) {
-      kernels_.finish(weighted, state.sum[i], call.value_dim,
-                      call.out.data + row * call.out.stride + head * call.value_dim);
+      float* out = call.out.data + row * call.out.stride + head * call.value_dim;
+      kernels_.finish(weighted, state.sum[i], call.value_dim, out);
+      if (call.rotated) rotate_head(out, call.value_dim, out);
       continue;
     }
     float* total = total_of(call, row, head);

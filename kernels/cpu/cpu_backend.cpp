@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/cpu_state_ops.h"
+#include "kernels/cpu/hadamard.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/thread_pool.h"
@@ -204,10 +205,17 @@ void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatc
       KvHeadView view = storage.head(layer, head);
       const std::int64_t block = place / layout.block_size;
       const std::int64_t offset = place % layout.block_size;
-      kernels_.store_key(view, block, offset, k.data + row * k.stride + head * shape.key_dim);
+      float rotated[kMostInt4HeadDim];
+      const auto stored = [&](const float* vector, std::int64_t dim) {
+        if (layout.dtype != KvDType::kI4) return vector;
+        rotate_head(vector, dim, rotated);
+        return static_cast<const float*>(rotated);
+      };
+      kernels_.store_key(view, block, offset, stored(k.data + row * k.stride + head * shape.key_dim, shape.key_dim));
       if (shape.value_dim == 0) continue;
       view.head_dim = shape.value_dim;
-      kernels_.store_value(view, block, offset, v.data + row * v.stride + head * shape.value_dim);
+      kernels_.store_value(view, block, offset,
+                           stored(v.data + row * v.stride + head * shape.value_dim, shape.value_dim));
     }
   });
 }

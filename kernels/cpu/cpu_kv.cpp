@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_kv.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/check.h"
@@ -7,11 +8,15 @@
 namespace quire {
 namespace {
 
-std::size_t element_size(KvDType dtype) {
+// K or V of one head in a block, scales included. group: of int4.
+std::size_t head_bytes(KvDType dtype, std::int64_t dim, std::int64_t block_size, std::int64_t group) {
+  const auto elements = static_cast<std::size_t>(dim * block_size);
+  const auto tokens = static_cast<std::size_t>(block_size);
   switch (dtype) {
-    case KvDType::kF32: return 4;
-    case KvDType::kI8: return 1;
-    default: return 2;
+    case KvDType::kF32: return 4 * elements;
+    case KvDType::kI8: return elements + tokens * sizeof(float);
+    case KvDType::kI4: return elements / 2 + static_cast<std::size_t>(groups_of(dim, group)) * tokens * 4;
+    default: return 2 * elements;
   }
 }
 
@@ -20,22 +25,28 @@ KvElement element_of(KvDType dtype) {
     case KvDType::kF32: return KvElement::kF32;
     case KvDType::kF16: return KvElement::kF16;
     case KvDType::kBF16: return KvElement::kBF16;
+    case KvDType::kI4: return KvElement::kI4;
     default: return KvElement::kI8;
   }
 }
 
 }  // namespace
 
+std::int64_t padded_value_dim(KvDType dtype, std::int64_t value_dim) {
+  const std::int64_t unit = dtype == KvDType::kI4 ? kValueGroup : 16;
+  return (value_dim + unit - 1) / unit * unit;
+}
+
 KvGeometry::KvGeometry(const KvLayout& layout, std::int64_t layer) : shape(layout.shape(layer)) {
   QUIRE_CHECK(layout.block_size > 0 && layout.block_size % 16 == 0, "KV block size is not a multiple of 16");
   if (shape.num_heads == 0) return;
   QUIRE_CHECK(shape.key_dim > 0 && shape.key_dim % 8 == 0, "head size is not a multiple of 8");
-  padded_dim = (shape.value_dim + 15) / 16 * 16;
-  const std::size_t size = element_size(layout.dtype);
-  const auto tokens = static_cast<std::size_t>(layout.block_size);
-  const std::size_t scales = layout.dtype == KvDType::kI8 ? tokens * sizeof(float) : 0;
-  key_bytes = static_cast<std::size_t>(shape.key_dim) * tokens * size + scales;
-  if (shape.value_dim > 0) value_bytes = static_cast<std::size_t>(padded_dim) * tokens * size + scales;
+  QUIRE_CHECK(layout.dtype != KvDType::kI4 ||
+                  (shape.value_dim > 0 && std::max(shape.key_dim, shape.value_dim) <= kMostInt4HeadDim),
+              "an int4 cache of heads that it does not take");
+  padded_dim = padded_value_dim(layout.dtype, shape.value_dim);
+  key_bytes = head_bytes(layout.dtype, shape.key_dim, layout.block_size, kKeyGroup);
+  if (shape.value_dim > 0) value_bytes = head_bytes(layout.dtype, padded_dim, layout.block_size, kValueGroup);
   layer_bytes = static_cast<std::size_t>(shape.num_heads) * (key_bytes + value_bytes);
 }
 

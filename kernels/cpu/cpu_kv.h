@@ -10,6 +10,9 @@
 
 namespace quire {
 
+// V's size with its padding.
+std::int64_t padded_value_dim(KvDType dtype, std::int64_t value_dim);
+
 // Sizes of one block of one layer.
 struct KvGeometry {
   KvGeometry(const KvLayout& layout, std::int64_t layer);

@@ -108,17 +108,27 @@ struct GemmRange {
   std::int64_t tile_end = 0;
 };
 
-enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8 };
+enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
+
+// int4: this many features of a token and head share a scale and a minimum; a value is minimum + scale * code. What
+// K loses costs more than what V does.
+inline constexpr std::int64_t kKeyGroup = 16;
+inline constexpr std::int64_t kValueGroup = 32;
+
+constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
+  return (head_dim + group - 1) / group;
+}
 
 // One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
-// int8 followed by block_size f32 scales.
+// int8 followed by block_size f32 scales. Of int4, a byte of K holds features 2i and 2i + 1 of a token, a byte of V
+// features i and i + 16 of each 32; f16 scales [groups][block_size] and f16 minima of the same shape follow.
 struct KvHeadView {
   std::byte* base = nullptr;     // of block 0: K of this head
   std::size_t block_stride = 0;  // bytes from one block to the next
   std::size_t value_offset = 0;  // bytes from K to V of the same head
   std::int64_t block_size = 0;
   std::int64_t head_dim = 0;
-  std::int64_t padded_dim = 0;  // V's size rounded up to 16; the padding of V stays zero
+  std::int64_t padded_dim = 0;  // V's size rounded up to 16, of int4 to 32; the padding of V stays zero
   bool value_in_key = false;    // V is the first elements of K; for the masked kernel
   KvElement element = KvElement::kF16;
 };
@@ -207,8 +217,8 @@ struct KernelTable {
 
   void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
   void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
-  AttendKernel attend;         // each query sees all that came before it
-  AttendKernel attend_masked;  // tiles have masks
+  AttendKernel attend;         // each query sees all that came before it; not int4
+  AttendKernel attend_masked;  // tiles may have masks; takes every KvElement
   // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);

@@ -163,6 +163,12 @@ struct Simd {
     return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
              vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
   }
+  static F load_low_nibbles(const std::uint8_t* p) {
+    return each([&](int i) { return Columns::load_low_nibbles(p + 4 * i); });
+  }
+  static F load_high_nibbles(const std::uint8_t* p) {
+    return each([&](int i) { return Columns::load_high_nibbles(p + 4 * i); });
+  }
   static void store_f16(std::uint16_t* p, F a) {
     for_each([&](int i) { vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.of[i]))); });
   }

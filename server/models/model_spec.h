@@ -19,8 +19,11 @@ namespace quire {
 inline constexpr std::size_t kMostModels = 64;
 
 // The types that a KV cache may have, as they are called.
-inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {
-    {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"f32", KvDType::kF32}, {"i8", KvDType::kI8}};
+inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {{"f16", KvDType::kF16},
+                                                                     {"bf16", KvDType::kBF16},
+                                                                     {"f32", KvDType::kF32},
+                                                                     {"i8", KvDType::kI8},
+                                                                     {"i4", KvDType::kI4}};
 std::optional<KvDType> kv_dtype_of(std::string_view name);
 
 // Adapters that one model may have, in memory or not.

@@ -107,6 +107,12 @@ test("a GPU that is not there ends the daemon with one line", () => {
   assert.match(line, /^quire: backend\.device is "cuda:77", and /);
 });
 
+test("a KV cache of a type that the GPU does not keep ends the daemon with one line", () => {
+  const { status, line } = refusal(binary, ["--model", process.env.QUIRE_MODEL, "--kv-cache-dtype", "i4"]);
+  assert.equal(status, 2);
+  assert.match(line, /cuda-emulated\/\d+ keeps no KV cache of the type i4: set kv_cache.dtype to i8, or backend.device to cpu/);
+});
+
 test("a model that the GPU does not compute ends the daemon with one line", () => {
   const families = join(process.env.QUIRE_SOURCE, "deploy/demo-model/families");
   for (const [family, what] of [["hybrid", "recurrent layers"]]) {

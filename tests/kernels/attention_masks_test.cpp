@@ -39,8 +39,10 @@ const MaskCase kCases[] = {
 
 TEST_CASE("masked attention agrees with double precision for every cache type", "[kernels][attention]") {
   for (const LevelBackend& level : level_backends(2)) {
-    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8}) {
+    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8, KvDType::kI4}) {
+      if (!keeps(*level.backend, dtype)) continue;
       for (const MaskCase& test : kCases) {
+        if (dtype == KvDType::kI4 && test.options.value_in_key) continue;  // refused: abilities_test.cpp
         INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
         AttentionScene scene(6, test.heads, dtype, {1, 15, 70, 333}, 16, test.options);
         // On the AMX level, attention of whole contexts in both directions runs on tiles.
@@ -71,20 +73,23 @@ TEST_CASE("masked attention gives the same bits however the rows come", "[kernel
                                                      {{2, 0, 259}, {0, 300, 301}, {1, 3, 5}},
                                                      {{0, 301, 530}, {2, 259, 260}}};
   const std::vector<std::vector<Chunk>> apart = {{{2, 0, 260}}, {{0, 0, 530}}, {{1, 0, 5}}};
+  const auto equal = [](const Matrix& a, const Matrix& b) {
+    return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
+  };
   for (const MaskCase& test : kCases) {
-    AttentionScene scene(8, test.heads, KvDType::kF16, {530, 5, 260}, 16, test.options);
-    const auto equal = [](const Matrix& a, const Matrix& b) {
-      return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
-    };
-    for (const LevelBackend& level : level_backends(1)) {
-      INFO(level.level << ", " << test.name);
-      const Matrix whole = scene.run_in_calls(*level.backend, {scene.everything()});
-      CHECK(equal(whole, scene.run_in_calls(*level.backend, apart)));
-      const auto backends = level_backends(3);
-      Backend& three = *std::ranges::find(backends, level.level, &LevelBackend::level)->backend;
-      CHECK(equal(whole, scene.run_in_calls(three, {scene.everything()})));
-      // A sequence that attends in both directions is computed whole.
-      if (test.options.causal) CHECK(equal(whole, scene.run_in_calls(three, in_chunks)));
+    for (const KvDType dtype : {KvDType::kF16, KvDType::kI4}) {
+      AttentionScene scene(8, test.heads, dtype, {530, 5, 260}, 16, test.options);
+      for (const LevelBackend& level : level_backends(1)) {
+        if (!keeps(*level.backend, dtype) || (dtype == KvDType::kI4 && test.options.value_in_key)) continue;
+        INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
+        const Matrix whole = scene.run_in_calls(*level.backend, {scene.everything()});
+        CHECK(equal(whole, scene.run_in_calls(*level.backend, apart)));
+        const auto backends = level_backends(3);
+        Backend& three = *std::ranges::find(backends, level.level, &LevelBackend::level)->backend;
+        CHECK(equal(whole, scene.run_in_calls(three, {scene.everything()})));
+        // A sequence that attends in both directions is computed whole.
+        if (test.options.causal) CHECK(equal(whole, scene.run_in_calls(three, in_chunks)));
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "tests/kernels/attention_scene.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -16,8 +17,49 @@ float softmax_scale(Heads heads) {
   return 1.0f / std::sqrt(static_cast<float>(heads.head_dim));
 }
 
-// One head's vector as the cache keeps it.
-std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype) {
+// Rotates the blocks of powers of two that a head consists of, in the cache's order of operations.
+template <class T>
+void rotate(std::vector<T>& x) {
+  for (std::size_t begin = 0; begin < x.size();) {
+    const std::size_t size = std::bit_floor(x.size() - begin);
+    for (std::size_t half = 1; half < size; half *= 2) {
+      for (std::size_t i = 0; i < size; ++i) {
+        if ((i & half) != 0) continue;
+        T& a = x[begin + i];
+        T& b = x[begin + i + half];
+        const T sum = a + b;
+        b = a - b;
+        a = sum;
+      }
+    }
+    const T scale = T{1} / std::sqrt(static_cast<T>(size));
+    for (std::size_t i = 0; i < size; ++i)
+      x[begin + i] *= scale;
+    begin += size;
+  }
+}
+
+std::vector<double> rounded_to_int4(std::vector<float> x, std::size_t group) {
+  rotate(x);
+  std::vector<double> out;
+  for (std::size_t begin = 0; begin < x.size(); begin += group) {
+    const auto first = x.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = x.begin() + static_cast<std::ptrdiff_t>(std::min(begin + group, x.size()));
+    const auto [low, high] = std::minmax_element(first, last);
+    const float scale = f16_to_float(float_to_f16((*high - *low) / 15.0f));
+    const float minimum = f16_to_float(float_to_f16(*low));
+    for (auto at = first; at != last; ++at) {
+      const float code = std::clamp(std::floor((*at - minimum) * (1.0f / scale) + 0.5f), 0.0f, 15.0f);
+      out.push_back(static_cast<double>(minimum) + static_cast<double>(scale) * static_cast<double>(code));
+    }
+  }
+  rotate(out);
+  return out;
+}
+
+// One head's vector as the cache keeps it. group: of int4, 16 features of K or 32 of V.
+std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype, std::size_t group = 16) {
+  if (dtype == KvDType::kI4) return rounded_to_int4({x, x + count}, group);
   std::vector<double> out(x, x + count);
   float bound = 0.0f;
   for (std::int64_t i = 0; i < count; ++i)
@@ -207,7 +249,7 @@ std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t 
       const float* key = &from.k.at(tokens[i], kv_head * heads_.head_dim);
       const std::vector<double> value = options_.value_in_key
                                             ? rounded(key, heads_.head_dim, layout_.dtype)
-                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype);
+                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype, 32);
       for (std::int64_t d = 0; d < dim; ++d)
         out[static_cast<std::size_t>(head * dim + d)] += scores[i] / sum * value[static_cast<std::size_t>(d)];
     }

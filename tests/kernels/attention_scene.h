@@ -20,6 +20,10 @@ struct Heads {
   std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 };
 
+inline bool keeps(const Backend& backend, KvDType dtype) {
+  return dtype != KvDType::kI4 || backend.has(Ability::kInt4Cache);
+}
+
 // Which rows of which sequence one call computes.
 struct Chunk {
   std::size_t sequence;

@@ -65,7 +65,7 @@ TEST_CASE("levels of one arithmetic: products of every type have the bits of the
 TEST_CASE("levels of one arithmetic: attention has the bits of the fused scalar level") {
   const std::vector<Chunk> chunks = {{0, 0, 1}, {0, 1, 2}, {1, 0, 300}, {1, 300, 515}};
   each_equal_level([&](const KernelTable& level, const KernelTable& fused) {
-    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8}) {
+    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8, KvDType::kI4}) {
       for (const Heads heads : {Heads{6, 2, 32}, {3, 1, 24}, {4, 4, 128}}) {
         INFO("type " << static_cast<int>(dtype) << ", heads " << heads.num_heads << " of " << heads.head_dim);
         AttentionScene scene(5, heads, dtype, {2, 515});

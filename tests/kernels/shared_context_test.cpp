@@ -113,6 +113,7 @@ TEST_CASE("sequences of random trees of beginnings attend together as they do al
       {{6, 2, 32}, KvDType::kI8, 16, {}},           {{9, 1, 16}, KvDType::kBF16, 48, {}},
       {{8, 2, 16}, KvDType::kF16, 128, with_sinks}, {{8, 2, 16}, KvDType::kF16, 16, capped},
       {{16, 1, 48, 32}, KvDType::kF16, 16, latent}, {{8, 4, 16}, KvDType::kI8, 256, sloped},
+      {{14, 2, 64}, KvDType::kI4, 16, {}},          {{6, 2, 24}, KvDType::kI4, 32, with_sinks},
   };
   for (const int threads : {1, 3}) {
     for (LevelBackend& level : level_backends(threads)) {

@@ -7,6 +7,7 @@
 
 #include "core/base/result.h"
 #include "core/kv/window_pool.h"
+#include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
 
 namespace quire {
@@ -223,6 +224,9 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const ModelInfo& info = model.info();
   const KvSplit split = drafter == nullptr ? info.kv_split : with_drafter(info.kv_split, drafter->info().kv_layout);
   const KvLayout layout = drafter == nullptr ? info.kv_layout : with_drafter(info.kv_layout, drafter->info().kv_layout);
+  KvLayout kept = layout;
+  kept.dtype = options.dtype;
+  require_cache(kept, backend);
   const bool splits = split.window > 0 && split.window < model_len && !(has_tier && block_bytes(split.full) == 0);
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
   const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(layout);

@@ -230,6 +230,7 @@ KernelReport run_kernel_bench(const KernelBenchOptions& options,
       bench.attention(KvDType::kF16, "f16", report.rows);
       bench.attention(KvDType::kBF16, "bf16", report.rows);
       bench.attention(KvDType::kI8, "int8", report.rows);
+      bench.attention(KvDType::kI4, "int4", report.rows);
     }
     if (wants("elementwise")) bench.elementwise(report.rows);
     for (const std::string& type : options.types) {

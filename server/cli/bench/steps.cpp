@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/engine/step_input.h"
+#include "core/model/layers/abilities.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {
@@ -29,6 +30,7 @@ class StepsBench {
     KvLayout layout = model_->kv_layout();
     layout.block_size = kStepsBlockSize;
     layout.dtype = options.kv_dtype;
+    require_cache(layout, *backend_);
     layout.num_blocks = (options.max_streams + 1) * blocks_each_;
     storage_ = backend_->allocate_kv(layout);
     model_->reserve(options.max_prompt + options.max_streams, options.max_streams + 1);

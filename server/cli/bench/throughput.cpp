@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/engine/engine.h"
+#include "core/model/layers/abilities.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {
@@ -47,6 +48,7 @@ class Bench {
     KvLayout layout = model_->kv_layout();
     layout.block_size = KvCacheOptions{}.block_size;
     layout.dtype = options.kv_dtype;
+    require_cache(layout, *backend_);
     const std::int64_t per_sequence = (options.prompt_tokens + options.output_tokens) / layout.block_size + 2;
     layout.num_blocks = most * per_sequence + 1;
     EngineOptions engine;

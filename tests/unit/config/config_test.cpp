@@ -111,6 +111,7 @@ log: {format: json}
   CHECK(config.log.format == "json");
   CHECK(loaded("model: {tool_format: Qwen3-Coder}").serve.model.tool_format == "Qwen3-Coder");
   CHECK(loaded("kv_cache: {host_tier_bytes: 1GiB}").serve.engine.kv_cache.host_tier_bytes == std::int64_t{1} << 30);
+  CHECK(loaded("kv_cache: {dtype: i4}").serve.engine.kv_cache.dtype == KvDType::kI4);
   CHECK(loaded("kv_cache: {disk_tier_path: /var/kv}").serve.engine.kv_cache.disk_tier_path == "/var/kv");
   CHECK(loaded("model: {alias: [a, b]}").serve.model.alias == std::vector<std::string>{"a", "b"});
   CHECK(render_config(loaded("")) == render_config({}));

@@ -97,6 +97,7 @@ TEST_CASE("the model's own drafts change no bit, whatever is asked and however l
           "[engine][model][state][draft]") {
   const int num_requests = 24;
   EngineOptions options = drafting(SpeculationMethod::kNextTokens);
+  options.kv_cache.dtype = GENERATE(KvDType::kF16, KvDType::kI4);
   const Texts plain = texts_of(SpeculationMethod::kNone, 400, options, num_requests);
   CHECK(plain.stats.num_drafts == 0);
   const Texts roomy = texts_of(SpeculationMethod::kNextTokens, 400, options, num_requests);

@@ -49,8 +49,9 @@ TEST_CASE("64 streams of a real model in a pool too small for them say what each
     return request;
   };
   std::vector<std::vector<TokenId>> alone;
+  const KvDType dtype = GENERATE(KvDType::kF16, KvDType::kI4);
   EngineOptions uncached;
-  uncached.kv_cache.enable_prefix_caching = false;
+  uncached.kv_cache = {.dtype = dtype, .enable_prefix_caching = false};
   ServedModel single(path, 100, uncached);
   for (int i = 0; i < 64; ++i) {
     const auto sink = single.submit(stream(i));
@@ -58,6 +59,7 @@ TEST_CASE("64 streams of a real model in a pool too small for them say what each
     alone.push_back(sink->choices[0].tokens);
   }
   EngineOptions options;
+  options.kv_cache.dtype = dtype;
   options.scheduler.max_num_batched_tokens = GENERATE(16, 64, 512);
   ServedModel crowded(path, 60, options);
   std::vector<std::shared_ptr<KeepingSink>> sinks;

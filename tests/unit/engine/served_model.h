@@ -31,7 +31,7 @@ struct ServedModel {
     KvLayout layout = options.num_window_parts > 0 ? model->kv_split().full : model->kv_layout();
     layout.num_blocks = num_blocks;
     layout.block_size = 16;
-    layout.dtype = KvDType::kF16;
+    layout.dtype = options.kv_cache.dtype;
     engine = std::make_unique<Engine>(
         make_executor(*model, *backend, backend->allocate_kv(layout), options, default_deferred_seed(), {}, price),
         std::vector<TokenId>{}, options);

@@ -49,11 +49,14 @@ void check_same(const KeepingSink& got, const KeepingSink& expected) {
 
 TEST_CASE("layers that see a window keep it alone, and say in a crowd what they say with all tokens kept",
           "[engine][model][window]") {
+  const KvDType dtype = GENERATE(KvDType::kF16, KvDType::kI4);
   std::uint64_t num_preemptions = 0;
   for (const std::string family : kWindowed) {
     QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
-    INFO(family);
-    ServedModel single(path, 60, alone());
+    INFO(family << ", type " << static_cast<int>(dtype));
+    EngineOptions by_itself = alone();
+    by_itself.kv_cache.dtype = dtype;
+    ServedModel single(path, 60, by_itself);
     REQUIRE(single.model->kv_split().window > 0);
     std::vector<std::shared_ptr<KeepingSink>> expected;
     for (int i = 0; i < kWindowedStreams; ++i) {
@@ -61,6 +64,7 @@ TEST_CASE("layers that see a window keep it alone, and say in a crowd what they 
       single.run();
     }
     EngineOptions options;
+    options.kv_cache.dtype = dtype;
     options.scheduler.max_num_seqs = 6;
     options.scheduler.max_num_batched_tokens = 48;  // prompts are cut
     constexpr std::int64_t kBlocks = 20;

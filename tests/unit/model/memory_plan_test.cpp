@@ -226,3 +226,19 @@ TEST_CASE("Where a window is no shorter than the context layers keep all tokens"
   CHECK(brief.window_tokens == 0);
   CHECK(brief.kv_block_bytes == measured.kv_block_bytes);
 }
+
+TEST_CASE("A cache of int4 takes less than two fifths of f16's bytes, and no latent attention", "[memory]") {
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const auto needs_of = [&](const std::filesystem::path& path, KvDType dtype) {
+    return memory_needs(*open_model(path), *backend, {.dtype = dtype}, {.max_num_seqs = 4});
+  };
+  const auto demo = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
+  // Heads of 64: codes of 4 bits, 16 bits of scale and 16 of minimum for each 16 features of K and 32 of V.
+  constexpr std::uint64_t kBlockOfLayer = 16 * 2 * ((32 + 4 * 4) + (32 + 2 * 4));
+  CHECK(needs_of(demo, KvDType::kI4).kv_block_bytes == 4 * kBlockOfLayer);
+  CHECK(5 * needs_of(demo, KvDType::kI4).kv_block_bytes < 2 * needs_of(demo, KvDType::kF16).kv_block_bytes);
+  QUIRE_REQUIRE_MATERIAL(latent, "architectures/given/deepseek2/model.gguf");
+  CHECK_NOTHROW(needs_of(latent, KvDType::kI8));
+  CHECK_THROWS_WITH(needs_of(latent, KvDType::kI4),
+                    "a KV cache of the type i4 does not keep latent attention: set kv_cache.dtype to i8");
+}
