@@ -146,8 +146,8 @@ void begin_int4_sums(const KvHeadView& kv, const Places& places, const KnownToke
 }
 
 // weighted[q][..] += probability times scale, times codes, over the vectors of tokens [begin, end), for the columns of
-// kVecs vectors of bytes of one group.
-template <int kCount, int kVecs, bool kLow, bool kHigh>
+// kRowVecs vectors of bytes of one group.
+template <int kCount, int kRowVecs, bool kLow, bool kHigh>
 void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
                         const float* scaled, std::int64_t group, std::int64_t byte, float* weighted) {
   using F = typename Simd::F;
@@ -156,9 +156,9 @@ void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t
     const std::int64_t column = group * kValueGroup + byte + v * Simd::kLanes + (kLow ? half : 1) * kValueGroup / 2;
     return weighted + q * kv.padded_dim + column;
   };
-  F acc[kCount][kVecs][kHalves];
+  F acc[kCount][kRowVecs][kHalves];
   for (int q = 0; q < kCount; ++q) {
-    for (int v = 0; v < kVecs; ++v) {
+    for (int v = 0; v < kRowVecs; ++v) {
       for (int half = 0; half < kHalves; ++half)
         acc[q][v][half] = Simd::load(sums(q, v, half));
     }
@@ -178,14 +178,14 @@ void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t
     const std::int64_t left = places.num_tokens - i * Simd::kLanes;
     const float* stop = p + (left < Simd::kLanes ? left : Simd::kLanes);
     for (; p < stop; ++p, value += row_bytes) {
-      F codes[kVecs][kHalves];
-      for (int v = 0; v < kVecs; ++v) {
+      F codes[kRowVecs][kHalves];
+      for (int v = 0; v < kRowVecs; ++v) {
         if constexpr (kLow) codes[v][0] = Simd::load_low_nibbles(value + v * Simd::kLanes);
         if constexpr (kHigh) codes[v][kHalves - 1] = Simd::load_high_nibbles(value + v * Simd::kLanes);
       }
       for (int q = 0; q < kCount; ++q) {
         const F weight = Simd::set1(p[q * kPartition]);
-        for (int v = 0; v < kVecs; ++v) {
+        for (int v = 0; v < kRowVecs; ++v) {
           for (int half = 0; half < kHalves; ++half)
             acc[q][v][half] = Simd::fma(weight, codes[v][half], acc[q][v][half]);
         }
@@ -193,7 +193,7 @@ void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t
     }
   }
   for (int q = 0; q < kCount; ++q) {
-    for (int v = 0; v < kVecs; ++v) {
+    for (int v = 0; v < kRowVecs; ++v) {
       for (int half = 0; half < kHalves; ++half)
         Simd::store(sums(q, v, half), acc[q][v][half]);
     }
@@ -204,7 +204,7 @@ template <int kCount>
 void weigh_int4_values(const KvHeadView& kv, const Places& places, const KnownTokens& known, std::int64_t begin,
                        std::int64_t end, const float* scores, float* weighted) {
   constexpr int kByteVecs = kValueGroup / 2 / Simd::kLanes;  // of a group
-  constexpr int kVecs = kCount <= 2 ? kByteVecs : 1;
+  constexpr int kRowVecs = kCount <= 2 ? kByteVecs : 1;
   alignas(64) float scaled[kQueryTile * kPartition];
   for (std::int64_t group = 0; group < kv.padded_dim / kValueGroup; ++group) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -216,12 +216,12 @@ void weigh_int4_values(const KvHeadView& kv, const Places& places, const KnownTo
         Simd::store(scaled + at, Simd::mul(Simd::load(scores + at), scale));
       }
     }
-    for (int byte = 0; byte < kValueGroup / 2; byte += kVecs * Simd::kLanes) {
+    for (int byte = 0; byte < kValueGroup / 2; byte += kRowVecs * Simd::kLanes) {
       if constexpr (kCount < 8 || Simd::kValueVecs > 1) {
-        weigh_int4_columns<kCount, kVecs, true, true>(kv, places, begin, end, scaled, group, byte, weighted);
+        weigh_int4_columns<kCount, kRowVecs, true, true>(kv, places, begin, end, scaled, group, byte, weighted);
       } else {
-        weigh_int4_columns<kCount, kVecs, true, false>(kv, places, begin, end, scaled, group, byte, weighted);
-        weigh_int4_columns<kCount, kVecs, false, true>(kv, places, begin, end, scaled, group, byte, weighted);
+        weigh_int4_columns<kCount, kRowVecs, true, false>(kv, places, begin, end, scaled, group, byte, weighted);
+        weigh_int4_columns<kCount, kRowVecs, false, true>(kv, places, begin, end, scaled, group, byte, weighted);
       }
     }
   }
