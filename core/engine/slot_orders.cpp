@@ -9,10 +9,13 @@ void SlotOrders::add(SlotOrder order) {
   std::optional<Error> refused;
   {
     const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      orders_.push_back(std::move(order));
+      return;
+    }
     refused = closed_;
-    if (!refused) orders_.push_back(std::move(order));
   }
-  if (refused) (*order.done)(tl::make_unexpected(*std::move(refused)));
+  (*order.done)(tl::make_unexpected(*std::move(refused)));
 }
 
 bool SlotOrders::has_any() const {

@@ -11,16 +11,18 @@
 #include <numeric>
 #include <system_error>
 
+#include "core/kv/stdio_file.h"
+
 namespace quire {
 
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4C535651;  // "QVSL"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kChainMagic = 0x4C535651;  // "QVSL"
+constexpr std::uint32_t kChainVersion = 1;
 constexpr std::uint64_t kMostSaltBytes = 1 << 16;
 
 // As it lies in the file, in the machine's byte order; a file of another one has another magic.
-struct Head {
+struct ChainHead {
   std::uint64_t checksum;  // of everything after this word
   ChainKey fingerprint;
   std::uint64_t salt_bytes;
@@ -29,16 +31,7 @@ struct Head {
   std::uint32_t magic;
   std::uint32_t version;
 };
-static_assert(sizeof(Head) == 56, "no padding");
-
-struct Closer {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Closer>;
-
-struct StateFreer {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
+static_assert(sizeof(ChainHead) == 56, "no padding");
 
 std::vector<std::uint64_t> sizes_of(const KeptChain& chain) {
   std::vector<std::uint64_t> sizes;
@@ -47,8 +40,8 @@ std::vector<std::uint64_t> sizes_of(const KeptChain& chain) {
   return sizes;
 }
 
-std::uint64_t checksum_of(const Head& head, const KeptChain& chain, const std::vector<std::uint64_t>& sizes) {
-  const std::unique_ptr<XXH3_state_t, StateFreer> state(XXH3_createState());
+std::uint64_t checksum_of(const ChainHead& head, const KeptChain& chain, const std::vector<std::uint64_t>& sizes) {
+  const HashState state(XXH3_createState());
   XXH3_64bits_reset(state.get());
   const auto add = [&](const void* data, std::size_t size) { XXH3_64bits_update(state.get(), data, size); };
   add(reinterpret_cast<const char*>(&head) + sizeof head.checksum, sizeof head - sizeof head.checksum);
@@ -58,14 +51,6 @@ std::uint64_t checksum_of(const Head& head, const KeptChain& chain, const std::v
   for (const BlockPayload& payload : chain.payloads)
     add(payload->data(), payload->size());
   return XXH3_64bits_digest(state.get());
-}
-
-bool write_all(std::FILE* file, const void* data, std::size_t size) {
-  return size == 0 || std::fwrite(data, 1, size, file) == size;
-}
-
-bool read_all(std::FILE* file, void* data, std::size_t size) {
-  return size == 0 || std::fread(data, 1, size, file) == size;
 }
 
 // `left`: of the file; what was read is subtracted. Sizes come from the file.
@@ -84,7 +69,7 @@ Error failed_to_write(std::error_code why) {
 }
 
 // Everything but the head's checksum, which the caller compares.
-bool read_content(std::FILE* file, const Head& head, std::uint64_t left, KeptChain& chain,
+bool read_content(std::FILE* file, const ChainHead& head, std::uint64_t left, KeptChain& chain,
                   std::vector<std::uint64_t>& sizes) {
   if (head.salt_bytes > kMostSaltBytes || head.num_tokens > left / sizeof(TokenId) ||
       head.num_blocks > left / sizeof(std::uint64_t)) {
@@ -111,20 +96,20 @@ bool read_content(std::FILE* file, const Head& head, std::uint64_t left, KeptCha
 
 std::int64_t chain_bytes(const KeptChain& chain) {
   const std::vector<std::uint64_t> sizes = sizes_of(chain);
-  return static_cast<std::int64_t>(sizeof(Head) + chain.salt.size() + chain.tokens.size() * sizeof(TokenId) +
+  return static_cast<std::int64_t>(sizeof(ChainHead) + chain.salt.size() + chain.tokens.size() * sizeof(TokenId) +
                                    sizes.size() * sizeof(std::uint64_t) +
                                    std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
 }
 
 Result<void> write_chain(const std::filesystem::path& path, const KeptChain& chain) {
   const std::vector<std::uint64_t> sizes = sizes_of(chain);
-  Head head{.checksum = 0,
-            .fingerprint = chain.fingerprint,
-            .salt_bytes = chain.salt.size(),
-            .num_tokens = chain.tokens.size(),
-            .num_blocks = sizes.size(),
-            .magic = kMagic,
-            .version = kVersion};
+  ChainHead head{.checksum = 0,
+                 .fingerprint = chain.fingerprint,
+                 .salt_bytes = chain.salt.size(),
+                 .num_tokens = chain.tokens.size(),
+                 .num_blocks = sizes.size(),
+                 .magic = kChainMagic,
+                 .version = kChainVersion};
   head.checksum = checksum_of(head, chain, sizes);
   std::filesystem::path beside = path;
   beside += ".part";
@@ -133,7 +118,7 @@ Result<void> write_chain(const std::filesystem::path& path, const KeptChain& cha
   errno = 0;
   const int descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (descriptor < 0) return tl::make_unexpected(failed_to_write({errno, std::generic_category()}));
-  File file(::fdopen(descriptor, "wb"));
+  StdioFile file(::fdopen(descriptor, "wb"));
   bool written = write_all(file.get(), &head, sizeof head) &&
                  write_all(file.get(), chain.salt.data(), chain.salt.size()) &&
                  write_all(file.get(), chain.tokens.data(), chain.tokens.size() * sizeof(TokenId)) &&
@@ -156,14 +141,14 @@ Result<KeptChain> read_chain(const std::filesystem::path& path, std::int64_t max
     return tl::make_unexpected(
         Error{ErrorKind::kNotFound, "There is no such saved slot", "slot_file_not_found", "filename"});
   }
-  const File file(::fdopen(descriptor, "rb"));
+  const StdioFile file(::fdopen(descriptor, "rb"));
   struct stat status {};
-  Head head{};
+  ChainHead head{};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < std::int64_t{sizeof head} ||
       status.st_size > max_bytes || !read_all(file.get(), &head, sizeof head)) {
     return damaged();
   }
-  if (head.magic != kMagic || head.version != kVersion) return damaged();
+  if (head.magic != kChainMagic || head.version != kChainVersion) return damaged();
   KeptChain chain{.fingerprint = head.fingerprint};
   std::vector<std::uint64_t> sizes;
   const std::uint64_t left = static_cast<std::uint64_t>(status.st_size) - sizeof head;

@@ -12,7 +12,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::size_t kChunk = 4096;  // nodes whose tokens are allocated together
+constexpr std::size_t kNodesPerChunk = 4096;  // nodes whose tokens are allocated together
 
 }  // namespace
 
@@ -30,10 +30,10 @@ void PrefixIndex::add_nodes(std::size_t num_nodes) {
   const std::size_t total = first + num_nodes;
   entries_.reserve(total);
   free_nodes_.reserve(total);
-  tokens_.reserve(total / kChunk + 1);
-  while (tokens_.size() * kChunk < total) {
+  tokens_.reserve(total / kNodesPerChunk + 1);
+  while (tokens_.size() * kNodesPerChunk < total) {
     // Not zeroed: memory is used as nodes are.
-    tokens_.emplace_back(new TokenId[kChunk * static_cast<std::size_t>(block_size_)]);
+    tokens_.emplace_back(new TokenId[kNodesPerChunk * static_cast<std::size_t>(block_size_)]);
   }
   std::vector<PrefixNode> buckets(std::bit_ceil(total), kNoNode);
   std::vector<PrefixNode> alike_buckets(buckets.size(), kNoNode);
@@ -231,7 +231,7 @@ void PrefixIndex::set_below(PrefixNode node, TierKind tier, bool is_there) {
 
 TokenId* PrefixIndex::tokens_at(PrefixNode node) const {
   const auto index = static_cast<std::size_t>(node.value);
-  return &tokens_[index / kChunk][index % kChunk * static_cast<std::size_t>(block_size_)];
+  return &tokens_[index / kNodesPerChunk][index % kNodesPerChunk * static_cast<std::size_t>(block_size_)];
 }
 
 std::span<const TokenId> PrefixIndex::tokens(PrefixNode node) const {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <system_error>
 
+#include "core/kv/stdio_file.h"
+
 namespace quire {
 
 namespace {
@@ -34,17 +36,8 @@ struct Head {
 };
 static_assert(sizeof(Head) == 96, "no padding");
 
-struct Closer {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Closer>;
-
-struct StateFreer {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 std::uint64_t checksum_of(const Head& head, const TierRecord& record) {
-  const std::unique_ptr<XXH3_state_t, StateFreer> state(XXH3_createState());
+  const HashState state(XXH3_createState());
   XXH3_64bits_reset(state.get());
   const auto add = [&](const void* data, std::size_t size) { XXH3_64bits_update(state.get(), data, size); };
   add(reinterpret_cast<const char*>(&head) + sizeof head.checksum, sizeof head - sizeof head.checksum);
@@ -52,14 +45,6 @@ std::uint64_t checksum_of(const Head& head, const TierRecord& record) {
   add(record.tokens.data(), record.tokens.size() * sizeof(TokenId));
   add(record.payload->data(), record.payload->size());
   return XXH3_64bits_digest(state.get());
-}
-
-bool write_all(std::FILE* file, const void* data, std::size_t size) {
-  return size == 0 || std::fwrite(data, 1, size, file) == size;
-}
-
-bool read_all(std::FILE* file, void* data, std::size_t size) {
-  return size == 0 || std::fread(data, 1, size, file) == size;
 }
 
 // Nothing is allocated that the file's size does not justify.
@@ -70,7 +55,7 @@ bool believable(const Head& head, std::uint64_t file_bytes) {
 }
 
 struct Opened {
-  File file;
+  StdioFile file;
   Head head;
   TierRecord record;
 };
@@ -79,7 +64,7 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
   std::error_code error;
   const std::uint64_t file_bytes = std::filesystem::file_size(path, error);
   if (error || file_bytes < sizeof(Head)) return std::nullopt;
-  Opened opened{File(std::fopen(path.c_str(), "rb")), {}, {}};
+  Opened opened{StdioFile(std::fopen(path.c_str(), "rb")), {}, {}};
   if (opened.file == nullptr || !read_all(opened.file.get(), &opened.head, sizeof(Head))) return std::nullopt;
   const Head& head = opened.head;
   if (!believable(head, file_bytes)) return std::nullopt;
@@ -120,7 +105,7 @@ std::error_code write_record(const std::filesystem::path& path, const TierRecord
   std::filesystem::path beside = path;
   beside += ".part";
   errno = 0;
-  File file(std::fopen(beside.c_str(), "wb"));
+  StdioFile file(std::fopen(beside.c_str(), "wb"));
   const bool written = file != nullptr && write_all(file.get(), &head, sizeof head) &&
                        write_all(file.get(), record.salt.data(), record.salt.size()) &&
                        write_all(file.get(), record.tokens.data(), record.tokens.size() * sizeof(TokenId)) &&

@@ -11,8 +11,8 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kRetryAfter = 5;  // seconds, after the disk refused something
-constexpr std::int64_t kTidyEvery = 60;  // seconds
+constexpr std::int64_t kRetrySeconds = 5;  // seconds, after the disk refused something
+constexpr std::int64_t kTidyEvery = 60;    // seconds
 constexpr const char* kInputGone = "input_file_gone";
 
 BatchError unanswered_because(const BatchRecord& record) {
@@ -38,9 +38,9 @@ bool BatchStore::work(std::int64_t now) {
       has_more = has_more || *advanced;
       continue;
     }
-    log::error("batches: {}: {}; tried again in {} s", id, advanced.error().message, kRetryAfter);
+    log::error("batches: {}: {}; tried again in {} s", id, advanced.error().message, kRetrySeconds);
     if (batch.active->record().is_ending()) batch.active->restart_files();
-    batch.active->retry_at = now + kRetryAfter;
+    batch.active->retry_at = now + kRetrySeconds;
   }
   return has_more;
 }

@@ -100,7 +100,8 @@ bool FileStore::load_one(const std::filesystem::path& description) {
   }
   use_.add(stored->owner, stored->bytes + kFileCost);
   ++num_by_owner_[stored->owner];
-  files_.emplace(stored->id, *std::move(stored));
+  std::string id = stored->id;
+  files_.emplace(std::move(id), *std::move(stored));
   return true;
 }
 

@@ -7,7 +7,7 @@
 
 namespace quire {
 
-void answer_json_lines(std::istream& in, std::ostream& out, const LineAnswer& answer) {
+void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandler& answer) {
   using nlohmann::ordered_json;
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;

@@ -7,10 +7,10 @@
 
 namespace quire {
 
-using LineAnswer = std::function<nlohmann::ordered_json(const nlohmann::ordered_json& line)>;
+using JsonLineHandler = std::function<nlohmann::ordered_json(const nlohmann::ordered_json& line)>;
 
 // Answers each line of `in` that is not empty with one line of `out`, at once. {"error": ...} answers what is no JSON,
 // and what `answer` cannot take as the type that it needs.
-void answer_json_lines(std::istream& in, std::ostream& out, const LineAnswer& answer);
+void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandler& answer);
 
 }  // namespace quire

@@ -69,11 +69,11 @@ Response page_file(const RequestHead& head) {
   const std::string_view path = head.path;
   const auto asset = web::find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
   if (!asset) return error_response(404, "not_found", "The page has no file of this name");
-  static const std::string policy = content_policy();
+  static const std::string kPolicy = content_policy();
   Response response{200, std::string(content_type(asset->name)), ""};
-  response.fields = {{"Content-Security-Policy", policy}, {"X-Content-Type-Options", "nosniff"},
-                     {"Referrer-Policy", "no-referrer"},  {"Cache-Control", "no-cache"},
-                     {"Vary", "Accept-Encoding"},         {"ETag", std::string(asset->etag)}};
+  response.fields = {{"Content-Security-Policy", kPolicy}, {"X-Content-Type-Options", "nosniff"},
+                     {"Referrer-Policy", "no-referrer"},   {"Cache-Control", "no-cache"},
+                     {"Vary", "Accept-Encoding"},          {"ETag", std::string(asset->etag)}};
   if (head.field("if-none-match").find(asset->etag) != std::string_view::npos) {
     response.status = 304;
     return response;

@@ -35,7 +35,7 @@ void wait_for(std::chrono::milliseconds time, const std::stop_token& stop) {
   never.wait_for(lock, stop, time, [] { return false; });
 }
 
-tl::unexpected<Error> stopped() {
+tl::unexpected<Error> download_stopped() {
   return failure(ErrorKind::kUnavailable, "stopped", "stopped");
 }
 
@@ -72,7 +72,7 @@ tl::unexpected<Error> BlobDownload::file_error(const char* what) const {
 }
 
 Result<bool> BlobDownload::step() {
-  if (stop_.stop_requested()) return stopped();
+  if (stop_.stop_requested()) return download_stopped();
   Result<void> done;
   switch (phase_) {
     case Phase::kLocking:
@@ -219,10 +219,10 @@ Result<void> BlobDownload::start_over(const std::string& why) {
 Result<void> BlobDownload::retry(const Error& error) {
   source_.reader.reset();
   if (!is_transient(error)) return tl::make_unexpected(error);
-  if (stop_.stop_requested()) return stopped();
+  if (stop_.stop_requested()) return download_stopped();
   log::debug("{}; trying again", error.message);
   if (!retries_.wait(error, stop_)) {
-    return stop_.stop_requested() ? Result<void>(stopped()) : Result<void>(tl::make_unexpected(error));
+    return stop_.stop_requested() ? Result<void>(download_stopped()) : Result<void>(tl::make_unexpected(error));
   }
   phase_ = Phase::kConnecting;
   return {};

@@ -25,7 +25,7 @@ std::string uppered(std::string_view text) {
   return out;
 }
 
-std::string_view name_of(std::string_view path) {
+std::string_view file_name_of(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
@@ -34,7 +34,7 @@ bool is_gguf(std::string_view path) {
 }
 
 bool is_main_gguf(std::string_view path) {
-  const std::string name = uppered(name_of(path));
+  const std::string name = uppered(file_name_of(path));
   return is_gguf(path) && name.find("MMPROJ") == std::string::npos && name.find("IMATRIX") == std::string::npos;
 }
 
@@ -203,7 +203,7 @@ Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::str
   }
   if (is_gguf(wanted)) {
     for (const std::string& path : paths) {
-      if (uppered(path) == word || uppered(name_of(path)) == word) return with_shards(paths, path);
+      if (uppered(path) == word || uppered(file_name_of(path)) == word) return with_shards(paths, path);
     }
     return no_such_choice(paths, wanted);
   }

@@ -12,7 +12,7 @@ namespace quire::hub {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{30'000};
+constexpr std::chrono::milliseconds kHubPatience{30'000};
 constexpr std::size_t kLongestList = std::size_t{32} << 20;
 constexpr std::size_t kMostFiles = 20'000;
 constexpr std::chrono::seconds kLongestRetryAfter{60};
@@ -46,7 +46,7 @@ std::string tag_of(std::string_view text) {
   return std::string(text);
 }
 
-std::string text_member(const Json& object, const char* name) {
+std::string member_text(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
@@ -59,11 +59,11 @@ std::int64_t size_member(const Json& object, const char* name) {
 // One entry of `siblings`; nothing where its path is not usable.
 std::optional<RemoteFile> file_of(const Json& entry) {
   if (!entry.is_object()) return std::nullopt;
-  RemoteFile file{text_member(entry, "rfilename"), size_member(entry, "size"), text_member(entry, "blobId")};
+  RemoteFile file{member_text(entry, "rfilename"), size_member(entry, "size"), member_text(entry, "blobId")};
   const auto large = entry.find("lfs");
   if (large != entry.end() && large->is_object()) {
-    file.checksum = text_member(*large, "sha256");
-    if (file.checksum.empty()) file.checksum = text_member(*large, "oid");
+    file.checksum = member_text(*large, "sha256");
+    if (file.checksum.empty()) file.checksum = member_text(*large, "oid");
     if (const std::int64_t size = size_member(*large, "size"); size >= 0) file.size = size;
   }
   if (!is_checksum(file.checksum)) file.checksum.clear();
@@ -157,7 +157,7 @@ Error HubClient::error_of(int status, const WebReader& reader, const ModelRefere
 }
 
 Result<RemoteRevision> HubClient::list(const ModelReference& model) const {
-  WebReader reader(stop_, kPatience);
+  WebReader reader(stop_, kHubPatience);
   const auto status = reader.open(request_for(
       fmt::format("/api/models/{}/revision/{}?blobs=true", model.repository, escaped(model.revision, false))));
   if (!status) return tl::make_unexpected(unreachable(status.error()));
@@ -167,7 +167,7 @@ Result<RemoteRevision> HubClient::list(const ModelReference& model) const {
   const auto body = parse_json(*text);
   if (!body || !body->is_object()) return bad_answer(hub_.endpoint_text, "the list of files is no JSON object");
   RemoteRevision revision;
-  revision.commit = text_member(*body, "sha");
+  revision.commit = member_text(*body, "sha");
   const auto files = body->find("siblings");
   if (!is_commit(revision.commit) || files == body->end() || !files->is_array() || files->size() > kMostFiles) {
     return bad_answer(hub_.endpoint_text, "the list of files has no commit ('sha') or no files ('siblings')");
@@ -180,7 +180,7 @@ Result<RemoteRevision> HubClient::list(const ModelReference& model) const {
 
 Result<RemoteFile> HubClient::describe(const ModelReference& model, const std::string& commit, RemoteFile file) const {
   if (file.size >= 0 && !file.checksum.empty()) return file;
-  WebReader reader(stop_, kPatience);
+  WebReader reader(stop_, kHubPatience);
   WebRequest request = request_for(file_path(model, commit, file.path));
   request.method = "HEAD";
   request.max_redirects = 0;  // the hub's own answer has the checksum; a storage's may not
@@ -199,7 +199,7 @@ Result<RemoteFile> HubClient::describe(const ModelReference& model, const std::s
 
 Result<OpenFile> HubClient::open(const ModelReference& model, const std::string& commit, const RemoteFile& file,
                                  std::int64_t offset) const {
-  OpenFile opened{std::make_unique<WebReader>(stop_, kPatience)};
+  OpenFile opened{std::make_unique<WebReader>(stop_, kHubPatience)};
   WebRequest request = request_for(file_path(model, commit, file.path));
   if (offset > 0) request.fields.emplace_back("Range", fmt::format("bytes={}-", offset));
   const auto status = opened.reader->open(request);

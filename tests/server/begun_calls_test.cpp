@@ -30,7 +30,7 @@ Json tools() {
 // A text as it grows under a grammar, one byte a token.
 class Writer {
  public:
-  explicit Writer(const Grammar& grammar) : grammar_(grammar), state_(grammar.start()), tried_(grammar.start()) {}
+  explicit Writer(const Grammar& grammar) : state_(grammar.start()), tried_(grammar.start()) {}
 
   const std::string& text() const { return text_; }
   bool may_end() { return allows(kEos); }
@@ -68,7 +68,6 @@ class Writer {
     return (mask[bit / 32] >> (bit % 32) & 1U) != 0;
   }
 
-  const Grammar& grammar_;
   std::unique_ptr<GrammarState> state_;
   std::unique_ptr<GrammarState> tried_;
   std::string text_;

@@ -13,7 +13,7 @@ using namespace quire::test;
 
 namespace {
 
-Json answer(HttpClient& client, const std::string& path, const std::string& body) {
+Json answer_of(HttpClient& client, const std::string& path, const std::string& body) {
   const HttpReply reply = client.post(path, body);
   INFO(reply.body);
   REQUIRE(reply.status == 200);
@@ -44,14 +44,14 @@ TEST_CASE("returned token ids hold the token that ended the text, whole and stre
   HttpClient client(server.port());
   const Json expected{97, 98, kEos.value};
   const std::string chat = R"("messages":[{"role":"user","content":"x"}],"return_token_ids":true})";
-  CHECK(answer(client, "/v1/chat/completions", "{" + chat)["choices"][0]["token_ids"] == expected);
+  CHECK(answer_of(client, "/v1/chat/completions", "{" + chat)["choices"][0]["token_ids"] == expected);
   CHECK(joined_ids(chunks_of(client, "/v1/chat/completions", R"({"stream":true,)" + chat)) == expected);
   const std::string text = R"("prompt":"x","return_token_ids":true)";
-  CHECK(answer(client, "/v1/completions", "{" + text + "}")["choices"][0]["token_ids"] == expected);
+  CHECK(answer_of(client, "/v1/completions", "{" + text + "}")["choices"][0]["token_ids"] == expected);
   CHECK(joined_ids(chunks_of(client, "/v1/completions", R"({"stream":true,)" + text + "}")) == expected);
   // A text that max_tokens cut has no such token.
   const Json cut{97};
-  CHECK(answer(client, "/v1/completions", "{" + text + R"(,"max_tokens":1})")["choices"][0]["token_ids"] == cut);
+  CHECK(answer_of(client, "/v1/completions", "{" + text + R"(,"max_tokens":1})")["choices"][0]["token_ids"] == cut);
 }
 
 TEST_CASE("a field that looks misspelt is named in a header, and only such a one") {
@@ -79,12 +79,12 @@ TEST_CASE("a request's own id ends the response's, and two at once may share it"
   TestServer server(says("ab"));
   HttpClient client(server.port());
   const std::string chat = R"("request_id":"a\"b","messages":[{"role":"user","content":"x"}]})";
-  CHECK(answer(client, "/v1/chat/completions", "{" + chat)["id"] == "chatcmpl-a\"b");
+  CHECK(answer_of(client, "/v1/chat/completions", "{" + chat)["id"] == "chatcmpl-a\"b");
   for (const Json& chunk : chunks_of(client, "/v1/chat/completions", R"({"stream":true,)" + chat))
     CHECK(chunk["id"] == "chatcmpl-a\"b");
-  CHECK(answer(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})")["id"] == "cmpl-r");
+  CHECK(answer_of(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})")["id"] == "cmpl-r");
   const std::string first = server.engine().last_request()->id;
-  answer(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})");
+  answer_of(client, "/v1/completions", R"({"prompt":"x","request_id":"r"})");
   CHECK(server.engine().last_request()->id != first);
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("embeddings are cut to the wanted dimensions and pooled as the model s
   TestServer server({}, test_options(), [](ServedModel& model) { model.info.pooling = Pooling::kMean; });
   HttpClient client(server.port());
   const auto vector = [&](const std::string& fields) {
-    return answer(client, "/v1/embeddings", R"({"input":"x")" + fields + "}")["data"][0]["embedding"]
+    return answer_of(client, "/v1/embeddings", R"({"input":"x")" + fields + "}")["data"][0]["embedding"]
         .get<std::vector<double>>();
   };
   CHECK(vector("").size() == 4);
@@ -123,13 +123,13 @@ TEST_CASE("a prompt is truncated at the end that is asked for") {
   HttpClient client(server.port());
   const std::string asked = R"({"prompt":[97,98,99,100],"return_token_ids":true,"truncate_prompt_tokens":2)";
   const auto kept = [&](const std::string& side) {
-    return answer(client, "/v1/completions", asked + side + "}")["choices"][0]["prompt_token_ids"];
+    return answer_of(client, "/v1/completions", asked + side + "}")["choices"][0]["prompt_token_ids"];
   };
   CHECK(kept("") == Json{99, 100});
   CHECK(kept(R"(,"truncation_side":"left")") == Json{99, 100});
   CHECK(kept(R"(,"truncation_side":"right")") == Json{97, 98});
   CHECK(client.post("/v1/completions", asked + R"(,"truncation_side":"middle"})").status == 400);
-  const Json embedded = answer(client, "/v1/embeddings", R"({"input":"abcdef","truncate_prompt_tokens":3})");
+  const Json embedded = answer_of(client, "/v1/embeddings", R"({"input":"abcdef","truncate_prompt_tokens":3})");
   CHECK(embedded["usage"]["prompt_tokens"] == 3);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("n_predict goes before max_tokens, and less than nothing is up to the 
   HttpClient client(server.port());
   const std::string asked = R"({"prompt":"01234567890123456789","max_tokens":2)";
   const auto text = [&](const std::string& fields) {
-    return answer(client, "/v1/completions", asked + fields + "}")["choices"][0]["text"].get<std::string>();
+    return answer_of(client, "/v1/completions", asked + fields + "}")["choices"][0]["text"].get<std::string>();
   };
   CHECK(text(R"(,"n_predict":3)") == "012");
   CHECK(text(R"(,"n_predict":-1)") == "01234567890123456789");

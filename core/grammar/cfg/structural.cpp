@@ -16,10 +16,6 @@ namespace quire::grammar {
 
 namespace {
 
-Expr everything() {
-  return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
-}
-
 class Structure {
  public:
   Structure(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program)
@@ -96,7 +92,7 @@ class Structure {
   // A text that opens as calls do is calls; any other one is free until its first trigger.
   Expr free() const {
     if (spec_.opening.empty() || spec_.opening_anywhere) return free_from(nullptr);
-    const Dfa unopened = complement(build_full(make_concat({opening_.front(), everything()}), budget_));
+    const Dfa unopened = complement(build_full(make_concat({opening_.front(), make_everything()}), budget_));
     const Expr other = triggers_.empty() ? make_automaton(std::make_shared<Dfa>(unopened)) : free_from(&unopened);
     return make_alternate({make_concat(opening_), other});
   }
@@ -133,12 +129,13 @@ class Structure {
     const Expr any_trigger = make_alternate(texts);
     // Texts in which no trigger ends before the last character.
     const Dfa early =
-        build_full(make_concat({everything(), any_trigger, make_set(CharSet::any()), everything()}), budget_);
-    const Dfa untriggered = complement(build_full(make_concat({everything(), any_trigger, everything()}), budget_));
+        build_full(make_concat({make_everything(), any_trigger, make_set(CharSet::any()), make_everything()}), budget_);
+    const Dfa untriggered =
+        complement(build_full(make_concat({make_everything(), any_trigger, make_everything()}), budget_));
     std::vector<Expr> units;
     std::vector<Expr> first_units;
     for (const Trigger& trigger : triggers) {
-      const Dfa ends = build_full(make_concat({everything(), trigger.text}), budget_);
+      const Dfa ends = build_full(make_concat({make_everything(), trigger.text}), budget_);
       const Dfa until = intersect(ends, complement(early), budget_);
       units.push_back(make_concat({make_automaton(std::make_shared<Dfa>(until)), trigger.after}));
       if (unopened == nullptr) continue;

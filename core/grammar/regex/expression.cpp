@@ -49,6 +49,10 @@ Expr make_repeat(Expr child, std::uint32_t min, std::uint32_t max) {
   return expression;
 }
 
+Expr make_everything() {
+  return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
+}
+
 Expr make_call(std::uint32_t symbol) {
   auto expression = make(Expression::Kind::kCall);
   expression->call = symbol;

@@ -35,6 +35,8 @@ Expr make_set(CharSet set);
 Expr make_concat(std::vector<Expr> children);
 Expr make_alternate(std::vector<Expr> children);
 Expr make_repeat(Expr child, std::uint32_t min, std::uint32_t max);
+// Every text.
+Expr make_everything();
 Expr make_call(std::uint32_t symbol);
 Expr make_automaton(std::shared_ptr<const Dfa> dfa);
 Expr make_anchor(Expression::Kind kind);

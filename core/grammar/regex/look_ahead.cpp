@@ -18,14 +18,10 @@ bool has(const Expression& expression, Kind kind) {
                      [kind](const Expr& child) { return has(*child, kind); });
 }
 
-Expr everything() {
-  return make_repeat(make_set(CharSet::any()), 0, kUnbounded);
-}
-
 // The texts that begin with `condition`, or those that do not. A look-ahead inside the condition sees past its end.
 Dfa begins_with(const Expr& condition, bool negated, Budget& budget) {
   if (has(*condition, Kind::kBegin)) throw Refusal("an anchor inside look-ahead is not supported");
-  const Dfa dfa = build_full(resolve_ahead(condition, everything(), budget), budget);
+  const Dfa dfa = build_full(resolve_ahead(condition, make_everything(), budget), budget);
   return negated ? complement(dfa) : dfa;
 }
 
@@ -49,7 +45,7 @@ Expr guarded_repeat(const Expression& repeat, const Expr& rest, Budget& budget) 
     throw Refusal("look-ahead inside this repetition is not supported");
   }
   const Dfa plain = build_full(make_repeat(body.children[1], repeat.min, kUnbounded), budget);
-  const Dfa found = build_full(make_concat({everything(), condition, everything()}), budget);
+  const Dfa found = build_full(make_concat({make_everything(), condition, make_everything()}), budget);
   return make_automaton(std::make_shared<Dfa>(intersect(plain, complement(found), budget)));
 }
 

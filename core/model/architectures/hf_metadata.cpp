@@ -65,7 +65,7 @@ constexpr KeyPair kIntegers[] = {
     {"q_lora_rank", "attention.q_lora_rank"},
 };
 
-constexpr KeyPair kNumbers[] = {
+constexpr KeyPair kNumberKeys[] = {
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"norm_eps", "attention.layer_norm_rms_epsilon"},
     {"layer_norm_eps", "attention.layer_norm_epsilon"},
@@ -191,7 +191,7 @@ void HfTranslation::copy_common_keys() {
     if (value == nullptr || value->is_array()) continue;
     copy_integer(pair.hf, pair.gguf);
   }
-  for (const KeyPair& pair : kNumbers)
+  for (const KeyPair& pair : kNumberKeys)
     copy_number(pair.hf, pair.gguf);
   if (const auto flag = config_.boolean("norm_topk_prob")) set("expert_weights_norm", *flag);
   // Null switches off what the class has by default.

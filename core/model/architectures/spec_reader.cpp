@@ -15,22 +15,22 @@ namespace quire {
 namespace {
 
 // Keys without effect on what is computed: for other readers, for people, or sizes that the tensors show.
-constexpr std::string_view kHarmless[] = {"translated",
-                                          "context_length",
-                                          "vocab_size",
-                                          "rope.scaling.finetuned",
-                                          "pooling_type",
-                                          "classifier.output_labels",
-                                          "tensor_data_layout",
-                                          "token_type_count",
-                                          "embedding_length_out",
-                                          "dense_2_feat_in",
-                                          "dense_2_feat_out",
-                                          "dense_3_feat_in",
-                                          "dense_3_feat_out",
-                                          "expert_feed_forward_length",
-                                          "expert_shared_feed_forward_length",
-                                          "expert_shared_count"};
+constexpr std::string_view kHarmlessSettings[] = {"translated",
+                                                  "context_length",
+                                                  "vocab_size",
+                                                  "rope.scaling.finetuned",
+                                                  "pooling_type",
+                                                  "classifier.output_labels",
+                                                  "tensor_data_layout",
+                                                  "token_type_count",
+                                                  "embedding_length_out",
+                                                  "dense_2_feat_in",
+                                                  "dense_2_feat_out",
+                                                  "dense_3_feat_in",
+                                                  "dense_3_feat_out",
+                                                  "expert_feed_forward_length",
+                                                  "expert_shared_feed_forward_length",
+                                                  "expert_shared_count"};
 
 // Without experts these say nothing.
 constexpr std::string_view kOfExperts =
@@ -212,7 +212,8 @@ std::int64_t SpecReader::columns_of(std::int64_t layer, std::string_view stem) c
 }
 
 bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) const {
-  if (std::ranges::find(kHarmless, name) != std::end(kHarmless) || contains_word(ignored, name)) return true;
+  if (std::ranges::find(kHarmlessSettings, name) != std::end(kHarmlessSettings) || contains_word(ignored, name))
+    return true;
   for (const std::string_view tower : {"vision.", "audio.", "mm."}) {
     if (name.starts_with(tower)) return true;
   }
@@ -231,7 +232,7 @@ void SpecReader::refuse_unread(std::string_view ignored) const {
     if (!key.starts_with(prefix_)) continue;
     const std::string_view name = key.substr(prefix_.size());
     if (known.contains(name) || says_nothing(name, ignored)) continue;
-    std::string_view nearest = kHarmless[0];
+    std::string_view nearest = kHarmlessSettings[0];
     for (const std::string_view other : known) {
       if (spelling_distance(name, other) < spelling_distance(name, nearest)) nearest = other;
     }

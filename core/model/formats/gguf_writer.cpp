@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::uint64_t kAlignment = 32;
+constexpr std::uint64_t kTensorAlignment = 32;
 
 template <class T>
 void put(std::vector<std::byte>& out, T value) {
@@ -107,7 +107,7 @@ void GgufWriter::declare(std::string_view name, std::span<const std::int64_t> sh
   put(tensor_table_, ggml_type_number(type));
   put(tensor_table_, next_offset_);
   tensor_bytes_.push_back(dtype_bytes(type, num_elements));
-  next_offset_ = (next_offset_ + tensor_bytes_.back() + kAlignment - 1) / kAlignment * kAlignment;
+  next_offset_ = (next_offset_ + tensor_bytes_.back() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
 void GgufWriter::write(std::span<const std::byte> bytes) {
@@ -116,8 +116,8 @@ void GgufWriter::write(std::span<const std::byte> bytes) {
 }
 
 void GgufWriter::pad_to_alignment() {
-  static constexpr std::byte kZeros[kAlignment] = {};
-  write(std::span(kZeros).first((kAlignment - position_ % kAlignment) % kAlignment));
+  static constexpr std::byte kZeros[kTensorAlignment] = {};
+  write(std::span(kZeros).first((kTensorAlignment - position_ % kTensorAlignment) % kTensorAlignment));
 }
 
 void GgufWriter::begin_data() {

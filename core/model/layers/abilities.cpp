@@ -17,9 +17,9 @@ struct Need {
   const char* what;
 };
 
-using Needs = std::initializer_list<Need>;
+using NeedList = std::initializer_list<Need>;
 
-const char* first_lacking(const Needs& needs, const Backend& backend) {
+const char* first_lacking(const NeedList& needs, const Backend& backend) {
   const auto* const found =
       std::ranges::find_if(needs, [&](const Need& need) { return need.needed && !backend.has(need.ability); });
   return found == needs.end() ? nullptr : found->what;

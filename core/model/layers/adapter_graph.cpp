@@ -9,7 +9,7 @@ namespace quire {
 
 namespace {
 
-std::size_t at(std::int64_t index) {
+std::size_t as_index(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
@@ -52,9 +52,9 @@ std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArr
                                                                    std::int64_t end) {
   slice_adapters_.clear();
   for (std::int64_t i = 0; !arrays.adapters.empty() && i < end - first; ++i) {
-    const Adapter* const adapter = arrays.adapters[at(first + i)];
+    const Adapter* const adapter = arrays.adapters[as_index(first + i)];
     if (adapter == nullptr) continue;
-    const AdapterRun run{slice_query_start_[at(i)], slice_query_start_[at(i + 1)], adapter};
+    const AdapterRun run{slice_query_start_[as_index(i)], slice_query_start_[as_index(i + 1)], adapter};
     const bool goes_on = !slice_adapters_.empty() && slice_adapters_.back().adapter == adapter &&
                          slice_adapters_.back().end == run.begin;
     if (goes_on) {
@@ -70,8 +70,8 @@ std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArr
 void Transformer::add_to_logits(const StepArrays& arrays, const ProductInput& in, MatrixView logits) {
   const auto& start = arrays.attention.query_start;
   for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const auto sequence = std::ranges::upper_bound(start, arrays.logit_rows[at(row)]) - start.begin() - 1;
-    const Adapter* const adapter = arrays.adapters[at(sequence)];
+    const auto sequence = std::ranges::upper_bound(start, arrays.logit_rows[as_index(row)]) - start.begin() - 1;
+    const Adapter* const adapter = arrays.adapters[as_index(sequence)];
     if (adapter == nullptr || adapter->of_model(WeightRole::kHead).empty()) continue;
     ProductInput one = in;
     one.x = row_range(in.x, row, 1);

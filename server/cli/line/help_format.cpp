@@ -4,7 +4,7 @@ namespace quire::cli {
 
 namespace {
 
-constexpr std::size_t kWidth = 100;
+constexpr std::size_t kLineWidth = 100;
 constexpr std::size_t kColumn = 30;
 
 // `left` in the first column, the words of `right` wrapped beside it; below it where it is too long.
@@ -21,7 +21,7 @@ std::string two_columns(const std::string& left, const std::string& right) {
   while (at < right.size()) {
     const std::size_t end = std::min(right.find(' ', at), right.size());
     const std::string word = right.substr(at, end - at);
-    if (begun && line.size() + 1 + word.size() > kWidth) {
+    if (begun && line.size() + 1 + word.size() > kLineWidth) {
       out += line + "\n";
       line.assign(kColumn, ' ');
       begun = false;

@@ -10,10 +10,10 @@ using namespace quire::test;
 
 namespace {
 
-constexpr StepPrice kPrice{.fixed = 0.04, .stream = 0.002, .prompt_token = 0.0015};
+constexpr StepPrice kMachinePrice{.fixed = 0.04, .stream = 0.002, .prompt_token = 0.0015};
 constexpr SchedulerPolicy kPolicies[] = {SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair};
 
-// A scheduler whose steps cost what kPrice says.
+// A scheduler whose steps cost what kMachinePrice says.
 class SharedMachine {
  public:
   explicit SharedMachine(SchedulerOptions options = {}, std::int64_t num_blocks = 10'000)
@@ -35,7 +35,7 @@ class SharedMachine {
 
   void step() {
     scheduler_.schedule(plan);
-    seconds = kPrice.seconds(plan.terms);
+    seconds = kMachinePrice.seconds(plan.terms);
     foreground = StepTerms{};
     num_background = num_foreground = 0;
     for (const StepEntry& entry : plan.entries) {
@@ -101,7 +101,7 @@ TEST_CASE("beside streams the background adds a small part to each step, prompts
   for (int i = 0; i < 300; ++i) {
     machine.step();
     REQUIRE(machine.num_foreground == 8);
-    CHECK(machine.seconds <= 1.1 * kPrice.seconds(machine.foreground));
+    CHECK(machine.seconds <= 1.1 * kMachinePrice.seconds(machine.foreground));
     num_background += machine.num_background;
   }
   CHECK(num_background > 200);  // and uses that part

@@ -32,8 +32,8 @@ HarnessOptions with_fake_drafter(int right_percent, std::int64_t num_blocks = 60
 
 // A tiny model of a family, written once.
 std::filesystem::path tiny_model(const std::string& shape, std::uint64_t seed = 1) {
-  static const TemporaryFolder folder;
-  const std::filesystem::path path = folder / (shape + "-" + std::to_string(seed) + ".gguf");
+  static const TemporaryFolder kFolder;
+  const std::filesystem::path path = kFolder / (shape + "-" + std::to_string(seed) + ".gguf");
   if (std::filesystem::exists(path)) return path;
   SynthSpec spec = *find_synth_shape(shape);
   spec.types = *find_synth_types("Q8_0");

@@ -16,14 +16,14 @@ using namespace quire::test;
 namespace {
 
 // Takes events and drops them.
-class DroppingSink final : public OutputSink {
+class CountedSink final : public OutputSink {
  public:
   void send(OutputEvent event) noexcept override { num_tokens += event.tokens.size(); }
   std::size_t num_tokens = 0;
 };
 
-std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_tokens, bool greedy,
-                                        std::shared_ptr<const Grammar> grammar = nullptr) {
+std::shared_ptr<CountedSink> submitted(Engine& engine, int number, int max_tokens, bool greedy,
+                                       std::shared_ptr<const Grammar> grammar = nullptr) {
   Request request = request_of(made_tokens(10 + number, number, 60), max_tokens);
   request.id = std::to_string(number);
   request.key_name = number % 2 == 0 ? "a key with a name too long to lie inside of a string" : "b";
@@ -41,7 +41,7 @@ std::shared_ptr<DroppingSink> submitted(Engine& engine, int number, int max_toke
     request.sampling.penalty_last_n = 64;
   }
   request.grammar = std::move(grammar);
-  auto sink = std::make_shared<DroppingSink>();
+  auto sink = std::make_shared<CountedSink>();
   const Result<void> accepted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
   REQUIRE(accepted);
   return sink;
@@ -111,7 +111,7 @@ TEST_CASE("a step without arrivals and ends allocates nothing", "[engine][steady
   Harness harness(options);
   harness.model.sequences_a_step.reserve(10'000);
   const auto grammar = std::make_shared<EvenGrammar>();
-  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  std::vector<std::shared_ptr<CountedSink>> sinks;
   for (int i = 0; i < 50; ++i)  // 34 of them wait
     sinks.push_back(submitted(harness.engine, i, 600, i % 2 == 0, i % 3 == 0 ? grammar : nullptr));
   CHECK(allocations_of(harness.engine, 40, 200) == 0);
@@ -143,7 +143,7 @@ TEST_CASE("a step with compiled grammars, penalties, windows and DRY allocates n
       grammar(Kind::kRegex, R"((?!cad)([a-d]{3} )*)"),
       grammar(Kind::kEbnf, "root ::= word root | word\nword ::= \"(\" word \")\" | [ab] word | [ab] \" \"\n"),
   };
-  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  std::vector<std::shared_ptr<CountedSink>> sinks;
   for (int i = 0; i < 8; ++i)
     sinks.push_back(submitted(harness.engine, i, 8000, i < 4, grammars[static_cast<std::size_t>(i) % 4]));
   CHECK(allocations_of(harness.engine, 3000, 1000) == 0);
@@ -156,7 +156,7 @@ TEST_CASE("a step of a real model on the CPU allocates nothing either", "[engine
   options.scheduler.max_num_seqs = 8;
   ServedModel served(path, 400, options);
   const auto grammar = std::make_shared<EvenGrammar>();
-  std::vector<std::shared_ptr<DroppingSink>> sinks;
+  std::vector<std::shared_ptr<CountedSink>> sinks;
   for (int i = 0; i < 8; ++i)
     sinks.push_back(submitted(*served.engine, i, 400, i % 2 == 0, i % 3 == 0 ? grammar : nullptr));
   CHECK(allocations_of(*served.engine, 40, 300) == 0);

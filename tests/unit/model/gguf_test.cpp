@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
 
-void require_refused(const std::vector<std::byte>& bytes, const std::string& reason) {
+void require_gguf_refused(const std::vector<std::byte>& bytes, const std::string& reason) {
   std::string message;
   try {
     GgufFile::parse(bytes, "test.gguf");
@@ -90,51 +90,53 @@ TEST_CASE("A GGUF file's tensors point at their bytes", "[gguf]") {
 }
 
 TEST_CASE("A GGUF file that lies is refused with one line that says where", "[gguf]") {
-  require_refused({}, "the file ends within the magic number");
-  require_refused(GgufBytes().raw("GGML").zeros(40).bytes(), "does not begin with 'GGUF'");
-  require_refused(GgufBytes().header(0, 0, 1).bytes(), "version 1 is not supported");
-  require_refused(GgufBytes().header(0, 0, 3U << 24).bytes(), "big-endian");
-  require_refused(GgufBytes().header(kHuge, 0).bytes(), "claims 18446744073709551615 tensors");
-  require_refused(GgufBytes().header(0, kHuge).bytes(), "claims 18446744073709551615 metadata keys");
-  require_refused(GgufBytes().header(60000, 0).zeros(100).bytes(), "more than its bytes can describe");
-  require_refused(GgufBytes().header(0, 1).u64(kHuge).bytes(), "a key claims");
-  require_refused(GgufBytes().header(0, 1).text("").u32(kGgufU8).u32(0).bytes(), "key is empty");
-  require_refused(GgufBytes().header(0, 2).key("k", kGgufU32).u32(1).key("k", kGgufU32).u32(2).bytes(),
-                  "'k' occurs twice");
-  require_refused(one_key(13).zeros(64).bytes(), "unknown value type 13");
-  require_refused(one_key(kGgufBool).zeros(0).put(std::uint8_t{7}).bytes(), "the boolean 7");
-  require_refused(one_key(kGgufString).u64(kHuge).bytes(), "the file ends within a string");
-  require_refused(one_key(kGgufU64).u32(1).bytes(), "the file ends within a value");
-  require_refused(one_key(kGgufArray).u32(kGgufU64).u64(kHuge / 8).bytes(), "claims an array of");
-  require_refused(one_key(kGgufArray).u32(kGgufU8).u64(100).zeros(99).bytes(), "claims an array of 100 elements");
-  require_refused(one_key(kGgufArray).u32(kGgufString).u64(2).zeros(8).bytes(), "claims an array of 2 elements");
-  require_refused(one_key(kGgufArray).u32(kGgufArray).u64(1).zeros(64).bytes(), "array of arrays");
-  require_refused(one_key(kGgufArray).u32(77).u64(1).zeros(64).bytes(), "unknown type 77");
-  require_refused(GgufBytes().header(0, 1).key("a\nb\x01", 99).bytes(), "a\\x0ab\\x01");
+  require_gguf_refused({}, "the file ends within the magic number");
+  require_gguf_refused(GgufBytes().raw("GGML").zeros(40).bytes(), "does not begin with 'GGUF'");
+  require_gguf_refused(GgufBytes().header(0, 0, 1).bytes(), "version 1 is not supported");
+  require_gguf_refused(GgufBytes().header(0, 0, 3U << 24).bytes(), "big-endian");
+  require_gguf_refused(GgufBytes().header(kHuge, 0).bytes(), "claims 18446744073709551615 tensors");
+  require_gguf_refused(GgufBytes().header(0, kHuge).bytes(), "claims 18446744073709551615 metadata keys");
+  require_gguf_refused(GgufBytes().header(60000, 0).zeros(100).bytes(), "more than its bytes can describe");
+  require_gguf_refused(GgufBytes().header(0, 1).u64(kHuge).bytes(), "a key claims");
+  require_gguf_refused(GgufBytes().header(0, 1).text("").u32(kGgufU8).u32(0).bytes(), "key is empty");
+  require_gguf_refused(GgufBytes().header(0, 2).key("k", kGgufU32).u32(1).key("k", kGgufU32).u32(2).bytes(),
+                       "'k' occurs twice");
+  require_gguf_refused(one_key(13).zeros(64).bytes(), "unknown value type 13");
+  require_gguf_refused(one_key(kGgufBool).zeros(0).put(std::uint8_t{7}).bytes(), "the boolean 7");
+  require_gguf_refused(one_key(kGgufString).u64(kHuge).bytes(), "the file ends within a string");
+  require_gguf_refused(one_key(kGgufU64).u32(1).bytes(), "the file ends within a value");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufU64).u64(kHuge / 8).bytes(), "claims an array of");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufU8).u64(100).zeros(99).bytes(), "claims an array of 100 elements");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufString).u64(2).zeros(8).bytes(), "claims an array of 2 elements");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufArray).u64(1).zeros(64).bytes(), "array of arrays");
+  require_gguf_refused(one_key(kGgufArray).u32(77).u64(1).zeros(64).bytes(), "unknown type 77");
+  require_gguf_refused(GgufBytes().header(0, 1).key("a\nb\x01", 99).bytes(), "a\\x0ab\\x01");
 }
 
 TEST_CASE("A GGUF file whose tensors lie is refused", "[gguf]") {
-  require_refused(one_tensor({1, 1, 1, 1, 1}, 0, 0).zeros(64).bytes(), "claims 5 dimensions");
-  require_refused(one_tensor({4, 0}, 0, 0).zeros(64).bytes(), "claims the dimension 0");
-  require_refused(one_tensor({1ULL << 40, 1ULL << 40}, 0, 0).zeros(64).bytes(), "claims the dimension");
-  require_refused(one_tensor({1ULL << 63, 2}, 0, 0).zeros(64).bytes(), "claims the dimension");
-  require_refused(one_tensor({1ULL << 55}, 0, 0).align().zeros(64).bytes(), "is it truncated?");
-  require_refused(one_tensor({4, 2}, 0, 0).align().zeros(31).bytes(), "needs 32 bytes and the file has 31 left");
-  require_refused(one_tensor({4, 2}, 0, 4).align().zeros(64).bytes(), "not a multiple of the alignment");
-  require_refused(one_tensor({4, 2}, 0, 64).align().zeros(64).bytes(), "begins at 64 of 64");
-  require_refused(one_tensor({4, 2}, 0, kHuge - 31).align().zeros(64).bytes(), "begins at");
-  require_refused(one_tensor({33}, 8, 0).align().zeros(64).bytes(), "rows of 33 elements");
-  require_refused(GgufBytes().header(1, 0).tensor("", {4}, 0, 0).align().zeros(64).bytes(), "no name");
-  require_refused(GgufBytes().header(2, 0).tensor("t", {4}, 0, 0).tensor("t", {4}, 0, 32).align().zeros(64).bytes(),
-                  "'t' occurs twice");
-  require_refused(GgufBytes().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {4}, 0, 32).align().zeros(64).bytes(),
-                  "'a' and 'b' overlap");
+  require_gguf_refused(one_tensor({1, 1, 1, 1, 1}, 0, 0).zeros(64).bytes(), "claims 5 dimensions");
+  require_gguf_refused(one_tensor({4, 0}, 0, 0).zeros(64).bytes(), "claims the dimension 0");
+  require_gguf_refused(one_tensor({1ULL << 40, 1ULL << 40}, 0, 0).zeros(64).bytes(), "claims the dimension");
+  require_gguf_refused(one_tensor({1ULL << 63, 2}, 0, 0).zeros(64).bytes(), "claims the dimension");
+  require_gguf_refused(one_tensor({1ULL << 55}, 0, 0).align().zeros(64).bytes(), "is it truncated?");
+  require_gguf_refused(one_tensor({4, 2}, 0, 0).align().zeros(31).bytes(), "needs 32 bytes and the file has 31 left");
+  require_gguf_refused(one_tensor({4, 2}, 0, 4).align().zeros(64).bytes(), "not a multiple of the alignment");
+  require_gguf_refused(one_tensor({4, 2}, 0, 64).align().zeros(64).bytes(), "begins at 64 of 64");
+  require_gguf_refused(one_tensor({4, 2}, 0, kHuge - 31).align().zeros(64).bytes(), "begins at");
+  require_gguf_refused(one_tensor({33}, 8, 0).align().zeros(64).bytes(), "rows of 33 elements");
+  require_gguf_refused(GgufBytes().header(1, 0).tensor("", {4}, 0, 0).align().zeros(64).bytes(), "no name");
+  require_gguf_refused(
+      GgufBytes().header(2, 0).tensor("t", {4}, 0, 0).tensor("t", {4}, 0, 32).align().zeros(64).bytes(),
+      "'t' occurs twice");
+  require_gguf_refused(
+      GgufBytes().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {4}, 0, 32).align().zeros(64).bytes(),
+      "'a' and 'b' overlap");
   for (const std::uint32_t alignment : {0U, 1U, 4U, 24U, 1U << 21}) {
-    require_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufU32).u32(alignment).bytes(),
-                    "general.alignment");
+    require_gguf_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufU32).u32(alignment).bytes(),
+                         "general.alignment");
   }
-  require_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufString).text("32").bytes(),
-                  "general.alignment");
+  require_gguf_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufString).text("32").bytes(),
+                       "general.alignment");
 }
 
 TEST_CASE("Every truncation of a GGUF file is refused", "[gguf]") {

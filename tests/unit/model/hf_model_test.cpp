@@ -26,7 +26,7 @@ Logits logits_of(const std::filesystem::path& path) {
 }
 
 // The largest difference as a part of the largest logit.
-double difference(const Logits& a, const Logits& b) {
+double logits_difference(const Logits& a, const Logits& b) {
   REQUIRE(a.size() == b.size());
   float scale = 0.0F;
   float worst = 0.0F;
@@ -45,7 +45,7 @@ void check_both_forms(const SynthSpec& spec, const HfDirectoryOptions& options, 
   const TemporaryFolder folder;
   write_synthetic_gguf(spec, folder / "model.gguf", {});
   write_hf_directory(folder / "model.gguf", spec.config, options, folder / "hf");
-  CHECK(difference(logits_of(folder / "model.gguf"), logits_of(folder / "hf")) < limit);
+  CHECK(logits_difference(logits_of(folder / "model.gguf"), logits_of(folder / "hf")) < limit);
 }
 
 }  // namespace

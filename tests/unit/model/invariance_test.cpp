@@ -18,7 +18,7 @@ std::shared_ptr<const LoadedModel> small_model(const TemporaryFolder& folder, co
   return open_model(folder / "model.gguf");
 }
 
-std::vector<std::int32_t> tokens(std::int32_t count, std::int32_t first) {
+std::vector<std::int32_t> tokens_from(std::int32_t count, std::int32_t first) {
   std::vector<std::int32_t> ids;
   for (std::int32_t i = 0; i < count; ++i)
     ids.push_back((first + i * 37) % 380);
@@ -30,7 +30,7 @@ std::vector<std::int32_t> tokens(std::int32_t count, std::int32_t first) {
 TEST_CASE("Logits are the same bits however a prompt is cut into steps", "[model][invariance]") {
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");
-  const auto ids = tokens(70, 3);
+  const auto ids = tokens_from(70, 3);
   for (const std::string& isa : supported_isa_levels()) {
     INFO(isa);
     ModelRunner runner(*model, isa, KvDType::kF16);
@@ -47,7 +47,7 @@ TEST_CASE("A step longer than a slice gives the same bits, for every sequence in
   const auto model = small_model(folder, "Q4_K");
   ModelRunner runner(*model, "scalar", KvDType::kF16);
   // The first slice of 512 rows ends within the second sequence, the second one within the third.
-  const std::vector<std::vector<std::int32_t>> sequences{tokens(200, 1), tokens(600, 2), tokens(300, 5)};
+  const std::vector<std::vector<std::int32_t>> sequences{tokens_from(200, 1), tokens_from(600, 2), tokens_from(300, 5)};
   const std::vector<Logits> together = runner.append_together(sequences);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     runner.reset();
@@ -59,7 +59,7 @@ TEST_CASE("The head multiplies the rows whose logits are wanted, and no others",
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");
   ModelRunner runner(*model, "scalar");
-  const auto ids = tokens(600, 4);  // more than a slice
+  const auto ids = tokens_from(600, 4);  // more than a slice
   const std::vector<float> last = runner.append_for_last(ids);
   CHECK(runner.take_recording().back().size() == 1);
   runner.reset();
@@ -71,7 +71,7 @@ TEST_CASE("An interrupted pass ends after a slice, and what it computed has the 
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");
   ModelRunner runner(*model, "scalar");
-  const auto ids = tokens(70, 3);
+  const auto ids = tokens_from(70, 3);
   const Logits whole = runner.append(ids);
   runner.reset();
   const std::atomic<bool> interrupt = true;
@@ -87,7 +87,7 @@ TEST_CASE("A pass that an arrival cuts counts whole slices, and what it computed
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");
   ModelRunner runner(*model, "scalar");
-  const auto ids = tokens(70, 3);
+  const auto ids = tokens_from(70, 3);
   const Logits whole = runner.append(ids);
   runner.reset();
   std::atomic<bool> interrupt = true;
@@ -106,7 +106,7 @@ TEST_CASE("Rows that carry embeddings compute what rows with those tokens comput
   const TemporaryFolder folder;
   const auto model = small_model(folder, "Q8_0");
   ModelRunner runner(*model, "scalar");
-  auto ids = tokens(40, 3);
+  auto ids = tokens_from(40, 3);
   const Logits expected = runner.append(ids);
   std::vector<float> embeddings;
   const std::vector<std::int32_t> rows{1, 2, 17, 39};
@@ -129,7 +129,7 @@ TEST_CASE("Hidden states are those that the logits are made of", "[model]") {
   const TemporaryFolder folder;
   const auto model = small_model(folder, "F32");
   ModelRunner runner(*model, "scalar");
-  const auto ids = tokens(5, 9);
+  const auto ids = tokens_from(5, 9);
   const Logits hidden = runner.append_hidden(ids);
   REQUIRE(hidden.size() == 5);
   CHECK(std::ssize(hidden[0]) == runner.model().hidden_size());
