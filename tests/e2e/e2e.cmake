@@ -36,9 +36,9 @@ set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_env
 
 # The scripts that compare texts, on a daemon whose device completes late, in an order that tries everything, with two
 # steps in flight and poison where results are not ready.
-add_executable(quire_deferred ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
+add_executable(quire_deferred ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
-target_link_libraries(quire_deferred PRIVATE quire_config quire_server)
+target_link_libraries(quire_deferred PRIVATE quire_main)
 # All scripts run on it with `ctest -C long -L long` (`make long`). Texts are drafted only where one step is in flight.
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
@@ -52,9 +52,9 @@ foreach(script ${e2e_tests})
 endforeach()
 
 # A daemon with an emulated GPU.
-add_executable(quire_on_emulated ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
+add_executable(quire_on_emulated ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
 set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
-target_link_libraries(quire_on_emulated PRIVATE quire_config quire_server quire_emulated)
+target_link_libraries(quire_on_emulated PRIVATE quire_main quire_emulated)
 add_test(NAME e2e_gpu COMMAND ${NODE} --test gpu.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
 set_tests_properties(e2e_gpu PROPERTIES FIXTURES_REQUIRED e2e_packages ENVIRONMENT "${e2e_environment}")
 set_property(TEST e2e_gpu APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_FILE:quire_on_emulated>")
@@ -62,6 +62,6 @@ set_property(TEST e2e_gpu APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_F
 set_tests_properties(e2e_gpu PROPERTIES LABELS "e2e;long")
 
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.
-add_executable(quire_scripted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/server/main.cpp ${CMAKE_CURRENT_LIST_DIR}/agents/scripted_executor_for.cpp)
+add_executable(quire_scripted EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/agents/scripted_executor_for.cpp)
 set_target_properties(quire_scripted PROPERTIES OUTPUT_NAME quire-scripted)
-target_link_libraries(quire_scripted PRIVATE quire_config quire_server)
+target_link_libraries(quire_scripted PRIVATE quire_main)
