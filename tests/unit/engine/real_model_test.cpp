@@ -51,7 +51,8 @@ TEST_CASE("64 streams of a real model in a pool too small for them say what each
   std::vector<std::vector<TokenId>> alone;
   const KvDType dtype = GENERATE(KvDType::kF16, KvDType::kI4);
   EngineOptions uncached;
-  uncached.kv_cache = {.dtype = dtype, .enable_prefix_caching = false};
+  uncached.kv_cache.dtype = dtype;
+  uncached.kv_cache.enable_prefix_caching = false;
   ServedModel single(path, 100, uncached);
   for (int i = 0; i < 64; ++i) {
     const auto sink = single.submit(stream(i));

@@ -230,7 +230,9 @@ TEST_CASE("Where a window is no shorter than the context layers keep all tokens"
 TEST_CASE("A cache of int4 takes less than two fifths of f16's bytes, and no latent attention", "[memory]") {
   const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
   const auto needs_of = [&](const std::filesystem::path& path, KvDType dtype) {
-    return memory_needs(*open_model(path), *backend, {.dtype = dtype}, {.max_num_seqs = 4});
+    KvCacheOptions options;
+    options.dtype = dtype;
+    return memory_needs(*open_model(path), *backend, options, {.max_num_seqs = 4});
   };
   const auto demo = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
   // Heads of 64: codes of 4 bits, 16 bits of scale and 16 of minimum for each 16 features of K and 32 of V.
