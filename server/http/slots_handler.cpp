@@ -115,10 +115,14 @@ void order_slot(const std::shared_ptr<SlotTask>& task, const std::function<void(
   SlotOrder order{
       .what = task->what, .slot = task->slot, .max_bytes = task->max_bytes, .chain = std::move(task->chain)};
   const auto report = [task, done](Result<KeptChain> result) {
+    std::optional<Error> error;
+    if (result) {
+      task->chain = *std::move(result);
+    } else {
+      error = std::move(result).error();
+    }
     task->has_ended = true;
-    if (!result) return done(std::move(result).error());
-    task->chain = *std::move(result);
-    done(std::nullopt);
+    done(std::move(error));
   };
   order.done = std::make_shared<const std::function<void(Result<KeptChain>)>>(report);
   if (const auto running = task->running.lock()) {

@@ -42,7 +42,7 @@ TEST_CASE("masked attention agrees with double precision for every cache type", 
     for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8, KvDType::kI4}) {
       if (!keeps(*level.backend, dtype)) continue;
       for (const MaskCase& test : kCases) {
-        if (dtype == KvDType::kI4 && test.options.value_in_key) continue;  // refused: abilities_test.cpp
+        if (dtype == KvDType::kI4 && test.options.value_in_key) continue;  // refused: memory_plan_test.cpp
         INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
         AttentionScene scene(6, test.heads, dtype, {1, 15, 70, 333}, 16, test.options);
         // On the AMX level, attention of whole contexts in both directions runs on tiles.
