@@ -96,7 +96,8 @@ class LineCall {
   }
 
   asio::awaitable<std::optional<Error>> wake(const SleepingModel& asleep) {
-    const auto mailbox = std::make_shared<Mailbox>(executor_);
+    const MailboxReader reader(executor_);
+    const std::shared_ptr<Mailbox> mailbox = reader.mailbox();
     control_.set_mailbox(mailbox);
     const ModelWaker::Done done = [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); };
     if (asleep.adapter != nullptr) {

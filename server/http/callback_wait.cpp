@@ -19,7 +19,8 @@ asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& tra
                                               std::function<void(std::function<void(std::optional<Error>)>)> begin,
                                               std::optional<std::chrono::milliseconds> longest) {
   // Nothing is ever put into it: it is interrupted by the first caller.
-  const auto mailbox = std::make_shared<Mailbox>(transport.executor());
+  const MailboxReader reader(transport.executor());
+  const std::shared_ptr<Mailbox> mailbox = reader.mailbox();
   WaitResult waited;
   asio::steady_timer timer(transport.executor());
   state.live.add(mailbox);

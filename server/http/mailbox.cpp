@@ -21,21 +21,29 @@ class MailboxSink final : public OutputSink {
 
 }  // namespace
 
+// Under the lock, so that close() waits for it.
+void Mailbox::signal() {
+  if (arrived_) arrived_->try_send(boost::system::error_code());
+}
+
 void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
-  bool wake = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (interrupted_) return;
-    wake = mail_.empty();
-    try {
-      mail_.push_back(Mail{index, std::move(event)});
-    } catch (const std::bad_alloc&) {
-      interrupted_ = true;
-      error_ = no_memory_;
-    }
+  const std::lock_guard lock(mutex_);
+  if (interrupted_) return;
+  const bool wake = mail_.empty();
+  try {
+    mail_.push_back(Mail{index, std::move(event)});
+  } catch (const std::bad_alloc&) {
+    interrupted_ = true;
+    error_ = no_memory_;
   }
   // One signal per emptying: a reader that is behind finds everything in one go.
-  if (wake) arrived_.try_send(boost::system::error_code());
+  if (wake) signal();
+}
+
+void Mailbox::close() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  arrived_.reset();
 }
 
 bool Mailbox::interrupted() const {
@@ -44,21 +52,17 @@ bool Mailbox::interrupted() const {
 }
 
 void Mailbox::interrupt(std::optional<Error> error) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (interrupted_) return;
-    interrupted_ = true;
-    if (error) error_ = std::make_shared<const Error>(*std::move(error));
-  }
-  arrived_.try_send(boost::system::error_code());
+  const std::lock_guard lock(mutex_);
+  if (interrupted_) return;
+  interrupted_ = true;
+  if (error) error_ = std::make_shared<const Error>(*std::move(error));
+  signal();
 }
 
 void Mailbox::nudge() {
-  {
-    const std::lock_guard lock(mutex_);
-    nudged_ = true;
-  }
-  arrived_.try_send(boost::system::error_code());
+  const std::lock_guard lock(mutex_);
+  nudged_ = true;
+  signal();
 }
 
 asio::awaitable<Mailbox::Batch> Mailbox::take() {
@@ -75,7 +79,7 @@ asio::awaitable<Mailbox::Batch> Mailbox::take() {
         co_return batch;
       }
     }
-    co_await arrived_.async_receive(asio::as_tuple(asio::use_awaitable));
+    co_await arrived_->async_receive(asio::as_tuple(asio::use_awaitable));
   }
 }
 

@@ -1,6 +1,7 @@
 // Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
-// once. put() and interrupt(): Any thread. take(): One thread at a time. Invariant: put() never blocks on the reader
-// and never fails: an event for which there is no memory becomes the error that ends the operation.
+// once. put() and interrupt(): Any thread. take(): One thread at a time. Invariants: put() never blocks on the reader
+// and never fails: an event for which there is no memory becomes the error that ends the operation; once the reader is
+// gone, and perhaps its event loop, what is put is dropped.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -22,12 +23,15 @@ struct Mail {
 
 class Mailbox {
  public:
-  explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(executor, 1) {}
+  explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(std::in_place, executor, 1) {}
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
   // Ends all waits: with an error for the client, or without one where the client has disconnected.
   void interrupt(std::optional<Error> error);
+
+  // The reader goes: nothing of the event loop is held from now on.
+  void close();
 
   // Ends one wait, with an empty batch where no event came.
   void nudge();
@@ -44,13 +48,31 @@ class Mailbox {
   static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index);
 
  private:
+  void signal();
+
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
   bool interrupted_ = false;
   bool nudged_ = false;
   SharedError error_;
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
-  boost::asio::experimental::concurrent_channel<void(boost::system::error_code)> arrived_;
+  using Arrived = boost::asio::experimental::concurrent_channel<void(boost::system::error_code)>;
+  std::optional<Arrived> arrived_;  // none: closed
+};
+
+// The reading end of a mailbox of its own, which others write to. Closes it when it goes. One thread.
+class MailboxReader {
+ public:
+  explicit MailboxReader(const boost::asio::any_io_executor& executor)
+      : mailbox_(std::make_shared<Mailbox>(executor)) {}
+  ~MailboxReader() { mailbox_->close(); }
+  MailboxReader(const MailboxReader&) = delete;
+  MailboxReader& operator=(const MailboxReader&) = delete;
+
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+
+ private:
+  const std::shared_ptr<Mailbox> mailbox_;
 };
 
 }  // namespace quire

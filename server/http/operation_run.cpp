@@ -23,7 +23,7 @@ OperationRun::OperationRun(ServerState& state, const asio::any_io_executor& exec
     : state_(state),
       executor_(executor),
       operation_(operation),
-      mailbox_(std::make_shared<Mailbox>(executor)),
+      reader_(executor),
       open_(operation.requests().size(), false),
       last_tokens_(operation.requests().size()),
       model_(operation.summary().model),
@@ -75,7 +75,7 @@ Result<void> OperationRun::submit_next() {
     auto held = lease_->hold(num_sequences_ + request->num_choices);
     if (!held) return held;
   }
-  Submission submission{request, Mailbox::sink(mailbox_, index)};
+  Submission submission{request, Mailbox::sink(mailbox(), index)};
   submission.continues_list = index > 0 || request->is_background;
   submission.ticket = place_.take(operation_.queue());
   place_ = {};
@@ -134,12 +134,12 @@ void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
 
 asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) {
   Progress progress;
-  if (num_sequences_ == 0 && !mailbox_->interrupted()) {
+  if (num_sequences_ == 0 && !mailbox()->interrupted()) {
     asio::steady_timer retry(executor_);
     retry.expires_after(kListRetry);
     co_await retry.async_wait(asio::as_tuple(asio::use_awaitable));
   } else {
-    Mailbox::Batch batch = co_await mailbox_->take();
+    Mailbox::Batch batch = co_await mailbox()->take();
     if (batch.interrupted) {
       progress.interrupted = true;
       progress.error = std::move(batch.error);

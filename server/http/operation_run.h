@@ -64,7 +64,7 @@ class OperationRun {
   boost::asio::awaitable<Progress> advance(std::string& out);
   void abort();
 
-  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+  const std::shared_ptr<Mailbox>& mailbox() const { return reader_.mailbox(); }
   const OperationTimes& times() const { return times_; }
 
  private:
@@ -77,7 +77,7 @@ class OperationRun {
   ServerState& state_;
   const boost::asio::any_io_executor executor_;
   Operation& operation_;
-  std::shared_ptr<Mailbox> mailbox_;
+  MailboxReader reader_;
   QuotaTable::Lease* lease_ = nullptr;  // null: nothing is counted
   ReservedPlace place_;
   std::int64_t list_window_ = 1;

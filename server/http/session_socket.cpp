@@ -47,12 +47,12 @@ struct SocketInbox {
   SocketInbox(const std::shared_ptr<Transport>& transport, BodyBudget& budget, std::string client,
               const WebSocketLimits& limits, std::shared_ptr<ResponseStore> responses)
       : socket(transport, budget, std::move(client), limits),
-        woken(std::make_shared<Mailbox>(transport->executor())),
+        reader(transport->executor()),
         taken(transport->executor()),
         store(std::move(responses)) {}
 
   WebSocket socket;
-  std::shared_ptr<Mailbox> woken;  // by a message, the connection's end, or a drain, which interrupts it
+  MailboxReader reader;  // woken by a message, the connection's end, or a drain, which interrupts it
   std::optional<WebSocket::Message> message;
   asio::steady_timer taken;
   std::shared_ptr<Mailbox> running;      // of the request that is answered; null: none
@@ -67,7 +67,7 @@ asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
     auto message = co_await inbox->socket.read();
     if (!message) break;
     inbox->message = std::move(message);
-    inbox->woken->nudge();
+    inbox->reader.mailbox()->nudge();
     while (inbox->message && !inbox->has_ended) {
       inbox->taken.expires_at(asio::steady_timer::time_point::max());
       co_await inbox->taken.async_wait(kUseTuple);
@@ -75,7 +75,7 @@ asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
   }
   inbox->has_ended = true;
   if (inbox->running) inbox->running->interrupt(std::nullopt);
-  inbox->woken->nudge();
+  inbox->reader.mailbox()->nudge();
 }
 
 }  // namespace
@@ -105,8 +105,8 @@ asio::awaitable<bool> Session::serve_socket() {
   count(101);
   note_end();
   if (!accepted) co_return false;
-  state_.sockets.add(inbox->woken);
-  const std::shared_ptr<void> left(nullptr, [this, inbox](void*) { state_.sockets.remove(inbox->woken); });
+  state_.sockets.add(inbox->reader.mailbox());
+  const std::shared_ptr<void> left(nullptr, [this, inbox](void*) { state_.sockets.remove(inbox->reader.mailbox()); });
   asio::co_spawn(transport_->executor(), read_messages(inbox), asio::detached);
   co_await answer_messages(*inbox);
   inbox->has_ended = true;
@@ -119,12 +119,12 @@ asio::awaitable<void> Session::answer_messages(SocketInbox& inbox) {
   // After which a client opens another connection, so that connections follow the servers of a fleet.
   const auto until = Clock::now() + options().timeout.socket;
   while (!inbox.has_ended) {
-    if (inbox.woken->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
+    if (inbox.reader.mailbox()->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
       co_await inbox.socket.close(CloseReason::kGoingAway, "the server shuts down");
       co_return;
     }
     if (!inbox.message) {
-      co_await inbox.woken->take();
+      co_await inbox.reader.mailbox()->take();
       continue;
     }
     WebSocket::Message message = std::move(*inbox.message);
