@@ -44,7 +44,7 @@ lint:
 
 # Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit.
 tidy: build/check/build.ninja
-	tests/lint/tidy.sh build/check
+	@deploy/heartbeat.sh "still checking names" tests/lint/tidy.py build/check
 
 check: build/check/build.ninja
 	$(NINJA) -C build/check

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a machine checks of how the tree reads, without compiling it: format, forbidden includes, sizes. Exit 1 and one line per
-# finding. Naming and function length are tidy.sh's.
+# finding. Naming and function length are tidy.py's.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 failed=0

@@ -170,7 +170,9 @@ QuantConfig read_compressed_tensors(const json& config, const JsonObject& object
   const json* groups = object.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->size() != 1)
     object.fail("'config_groups' is not one group; only one is supported");
-  const auto& [name, group] = *groups->items().begin();
+  const json::const_iterator only = groups->begin();
+  const std::string& name = only.key();
+  const json& group = *only;
   const JsonObject named(group, "quantization_config: " + printable(name));
   if (!group.is_object()) object.fail("'config_groups' holds no object");
   refuse_others(group, named, kGroupKeys);
