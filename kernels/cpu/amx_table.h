@@ -21,7 +21,7 @@ constexpr KernelTable make_amx_table(const char* name) {
   table.gemm_scratch = amx_scratch;
   table.round_row = round_row_in_blocks;
   table.turn_rows = turn_rows_in_blocks;
-  table.nibbles = NibbleOrder::kByColumn;
+  table.panel_form = PanelForm::kNibblesByColumn;
   constexpr DType kFloatTypes[] = {DType::kF16, DType::kBF16, DType::kF8};
   for (const DType type : kFloatTypes)
     table.activation[index_of(type)] = Activation::kHalves;

@@ -50,8 +50,8 @@ std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
   return bytes;
 }
 
-CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles,
-                     ThreadPool* pool, std::span<const std::byte> packed) {
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
+                     std::span<const std::byte> packed) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
   for (const WeightSource& source : parts) {
@@ -76,7 +76,7 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
     const std::size_t stride = parts_[i].layout.bytes;
     const std::int64_t count = num_panels(parts[i].rows);
     const auto pack = [&](int, std::int64_t panel) {
-      pack_panel(parts[i], panel, nibbles, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
+      pack_panel(parts[i], panel, form, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
     };
     for (std::int64_t panel = 0; packed.empty() && pool == nullptr && panel < count; ++panel)
       pack(0, panel);

@@ -31,7 +31,7 @@ class CpuLinear final : public Linear {
 
   // Packs the parts, without a pool on the caller's thread. With `packed`, of packed_bytes(parts), it takes that
   // instead and keeps a view of it.
-  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, NibbleOrder nibbles, ThreadPool* pool,
+  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
             std::span<const std::byte> packed = {});
   static std::size_t packed_bytes(std::span<const WeightSource> parts);
 

@@ -44,8 +44,9 @@ struct LookupTable {
 constexpr LookupTable lookup_table(PackedFormat format) {
   LookupTable out{};
   const CodeValues values = code_values(format.table);
+  const int zero = Columns::kSignedBytes ? 0 : format.zero;
   for (int i = 0; i < 16; ++i)
-    out.of[i] = static_cast<std::uint8_t>(values.of[i] + format.zero);
+    out.of[i] = static_cast<std::uint8_t>(values.of[i] + zero);
   return out;
 }
 template <class P>
@@ -164,14 +165,49 @@ template <class P>
   }
 }
 
+// Of vectors [vec, vec + kCount) of a panel. Those of quarters are read together.
+template <class P, int kCount, class Level = Columns>
+[[gnu::always_inline]] inline void load_scales_of(const std::byte* header, const std::byte* entry, int vec,
+                                                  ScalesOf<P>* out) {
+  if constexpr (P::kScales == ScaleForm::kHalf && Level::kLanes == 4 && kCount % 2 == 0) {
+    for (int v = 0; v < kCount; v += 2) {
+      typename Level::F two[2];
+      Level::load_f16_pair(halves(entry) + (vec + v) * Level::kLanes, two);
+      out[v] = {two[0], Level::zero()};
+      out[v + 1] = {two[1], Level::zero()};
+    }
+  } else if constexpr (P::kScales == ScaleForm::kPair8 && Level::kLanes == 4 && kCount == 4) {
+    typename Level::F scales[kVecs];
+    typename Level::F minima[kVecs];
+    Level::load_u8_panel(octets(entry), scales);
+    Level::load_u8_panel(octets(entry) + 16, minima);
+    for (int v = 0; v < kVecs; ++v) {
+      const typename Level::F d = Level::load_f16(halves(header) + v * Level::kLanes);
+      const typename Level::F m = Level::load_f16(halves(header) + 16 + v * Level::kLanes);
+      out[v] = {Level::mul(d, scales[v]), Level::sub(Level::zero(), Level::mul(m, minima[v]))};
+    }
+  } else {
+    for (int v = 0; v < kCount; ++v)
+      out[v] = load_scales<P>(header, entry, vec + v);
+  }
+}
+
 constexpr int log2_of(int power) {
   return power <= 1 ? 0 : 1 + log2_of(power / 2);
 }
 
+// Whether quants come to the dot product with their zero subtracted.
+template <class P, class W>
+constexpr bool is_centred() {
+  if (P::kZero == 0 || (Columns::kSignedBytes && P::kTable)) return true;
+  if constexpr (requires { W::kCentred; }) return W::kCentred;
+  return P::kDotBits == 8 && Columns::kCentred8;
+}
+
 // Minus the zero times the sum of activations: of all, or of half `half`.
-template <class P>
+template <class P, class W>
 constexpr DotStart start_of(int half) {
-  if (P::kZero == 0 || (P::kDotBits == 8 && Columns::kCentred8)) return {};
+  if (is_centred<P, W>()) return {};
   if (P::kHalves) return {3 + half, log2_of(P::kZero) - 5};
   if (P::kZero == 16) return {1, 0};
   if (P::kZero == 128) return {2, 0};
@@ -187,8 +223,8 @@ template <class P, int kPanels, int kRows, class W>
   F sum[kRows][kPanels];
   if constexpr (P::kHalves) {
     F high[kRows][kPanels];
-    Columns::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P>(0), sum);
-    Columns::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P>(1), high);
+    Columns::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P, W>(0), sum);
+    Columns::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P, W>(1), high);
     for (int r = 0; r < kRows; ++r) {
       const F scale = Columns::set1(x[r].scale);
       for (int p = 0; p < kPanels; ++p) {
@@ -202,7 +238,7 @@ template <class P, int kPanels, int kRows, class W>
       }
     }
   } else {
-    Columns::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P>(0), sum);
+    Columns::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P, W>(0), sum);
     // The product of the scales does not wait for the sum.
     for (int r = 0; r < kRows; ++r) {
       const F scale = Columns::set1(x[r].scale);
@@ -233,10 +269,24 @@ template <class P, int kPanels, int kRows, class W>
   Columns::store_partial(out, value, valid);
 }
 
+// The bytes of all sixteen columns, for levels whose vectors are a quarter of them.
+template <class P>
+struct WholePanel {
+  const std::byte* quants;
+  const std::byte* line(int group) const { return quants + 64 * group; }
+  typename Columns::B operator()(int column, int group) const {
+    return Columns::load_bytes(line(group) + column * kVecBytes);
+  }
+};
+
 // kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
 template <class P, int kRows, int kPanels, int kVec, int kSpan>
 [[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
   using F = typename Columns::F;
+  // Short vectors of one row go together: their weights lie side by side.
+  constexpr int kTogether = kRows == 1 && kPanels == 1 && Columns::kLanes == 4 ? kSpan : 1;
+  constexpr int kStride =
+      kTogether > 1 ? kRows : kSpan * kRows;  // of `acc` from one of them, or of the panels, to the next
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
   const std::byte* quants[kPanels];
@@ -258,14 +308,22 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
     }
 #pragma GCC unroll 1
     for (int g = 0; g < P::kGroups; ++g) {
-      for (int v = 0; v < kSpan; ++v) {
-        ScalesOf<P> s[kPanels];
-        for (int p = 0; p < kPanels; ++p)
-          s[p] = load_scales<P>(header[p], meta[p], kVec + v);
-        const auto quants_of = [&](int p, int group) {
-          return quant_group<P>(quants[p] + (kVec + v) * kVecBytes, group);
-        };
-        accumulate<P, kPanels, kRows>(&acc[0][v][0], kSpan * kRows, quants_of, s, x);
+      for (int v = 0; v < kSpan; v += kTogether) {
+        ScalesOf<P> s[kPanels * kTogether];
+        if constexpr (kTogether > 1) {
+          load_scales_of<P, kTogether>(header[0], meta[0], 0, s);
+        } else {
+          for (int p = 0; p < kPanels; ++p)
+            s[p] = load_scales<P>(header[p], meta[p], kVec + v);
+        }
+        if constexpr (kTogether == 4 && P::kBits == 8) {
+          accumulate<P, 4, kRows>(&acc[0][0][0], kStride, WholePanel<P>{quants[0]}, s, x);
+        } else {
+          const auto quants_of = [&](int c, int group) {
+            return quant_group<P>(quants[c / kTogether] + (kVec + v + c % kTogether) * kVecBytes, group);
+          };
+          accumulate<P, kPanels * kTogether, kRows>(&acc[0][v][0], kStride, quants_of, s, x);
+        }
       }
       for (int p = 0; p < kPanels; ++p) {
         if (kVec == 0) {

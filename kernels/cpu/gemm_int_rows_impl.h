@@ -12,26 +12,35 @@ namespace {
 constexpr std::int64_t kChunkBlocks = 16;
 constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking of a chunk
 
-// One block times one vector of columns, as the arithmetic wants it.
+// One block times the vectors of columns that are multiplied together, as the arithmetic wants it.
 template <class P>
 struct Unpacked {
-  typename Columns::B quants[8];
-  ScalesOf<P> scales;
+  static constexpr int kSpan = Columns::kGemmVecs;
+  typename Columns::B quants[8][kSpan];
+  ScalesOf<P> scales[kSpan];
 };
 
 template <class P>
 struct RowsScratch {
-  float sums[kTilesAtOnce * kRowTile * Columns::kGemmPanels * kPanelCols];  // [row][panel][column]
-  Unpacked<P> blocks[kChunkBlocks * kVecs * Columns::kGemmPanels];          // [block][panel][vector]
+  float sums[kTilesAtOnce * kRowTile * Columns::kGemmPanels * kPanelCols];               // [row][panel][column]
+  Unpacked<P> blocks[kChunkBlocks * kVecs / Columns::kGemmVecs * Columns::kGemmPanels];  // [block][panel][vectors]
 };
 
 inline std::size_t rows_scratch_bytes() {
   return sizeof(RowsScratch<Packed<DType::kQ2_K>>);  // has the most scales
 }
 
+// Whether unpacked groups are brought into an order of the level's own.
+template <class Level = Columns>
+constexpr bool orders_groups() {
+  return requires {
+    requires Level::kOrdersGroups;
+  };
+}
+
 // Eight bits need no unpacking.
 template <class P>
-constexpr bool kInPlace = P::kBits == 8 && P::kGroups == 1;
+constexpr bool kInPlace = P::kBits == 8 && P::kGroups == 1 && !orders_groups();
 
 // Blocks [begin, begin + count) of kPanels panels.
 template <class P, int kPanels>
@@ -49,23 +58,58 @@ struct Chunk {
   }
 };
 
+// One vector, with its zero subtracted where the level's bytes are signed.
+template <class P, class Level = Columns>
+[[gnu::always_inline]] inline typename Level::B stored_group(const std::byte* q, int g) {
+  const typename Level::B quants = quant_group<P>(q, g);
+  if constexpr (Level::kSignedBytes && !P::kTable && P::kBits != 8 && P::kZero != 0) {
+    return quants - static_cast<std::uint8_t>(P::kZero);
+  } else {
+    return quants;
+  }
+}
+
+// All is read before the first of it is written, which the compiler takes for what is read next.
+template <class P, class Level = Columns>
+[[gnu::always_inline]] inline void unpack_block(const std::byte* header, const std::byte* meta, const std::byte* quants,
+                                                int part, Unpacked<P>& out) {
+  constexpr int kSpan = Columns::kGemmVecs;
+  typename Columns::B made[8][kSpan];
+  for (int v = 0; v < kSpan; ++v) {
+    for (int group = 0; group < 8; ++group)
+      made[group][v] = stored_group<P>(quants + (part * kSpan + v) * kVecBytes, group);
+  }
+  for (int group = 0; group < 8; group += 2) {
+    for (int v = 0; v < kSpan; ++v) {
+      if constexpr (orders_groups<Level>()) {
+        Level::order_groups(made[group][v], made[group + 1][v]);
+        out.quants[group + v][0] = made[group][v];
+        out.quants[group + v][1] = made[group + 1][v];
+      } else {
+        out.quants[group][v] = made[group][v];
+        out.quants[group + 1][v] = made[group + 1][v];
+      }
+    }
+  }
+  load_scales_of<P, kSpan>(header, meta, part * kSpan, out.scales);
+}
+
 template <class P, int kPanels>
 void unpack(const Chunk<P, kPanels>& chunk, Unpacked<P>* out) {
+  constexpr int kSpan = Columns::kGemmVecs;
+  constexpr int kParts = kVecs / kSpan;
   for (int p = 0; p < kPanels; ++p) {
     const std::byte* meta = chunk.meta[p];
     const std::byte* quants = chunk.quants[p];
-    Unpacked<P>* to = out + p * kVecs;
+    Unpacked<P>* to = out + p * kParts;
     for (std::int64_t b = 0; b < chunk.count; b += P::kGroups) {
       const std::byte* header = meta;
       meta += P::kHeader;
 #pragma GCC unroll 1
       for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
-        for (int v = 0; v < kVecs; ++v) {
-          for (int group = 0; group < 8; ++group)
-            to[v].quants[group] = quant_group<P>(quants + v * kVecBytes, group);
-          to[v].scales = load_scales<P>(header, meta, v);
-        }
-        to += kPanels * kVecs;
+        for (int part = 0; part < kParts; ++part)
+          unpack_block<P>(header, meta, quants, part, to[part]);
+        to += kPanels * kParts;
       }
     }
   }
@@ -81,10 +125,11 @@ struct Ahead {
 template <class P, int kPanels>
 [[gnu::always_inline]] inline void ask_for_block(const Ahead& ahead, std::int64_t block) {
   const std::byte* from = ahead.from + block * P::kQuantBytes;
-  for (std::int64_t line = 0; line < ahead.lines; ++line) {
+  std::int64_t line = 0;
+  do {
     for (int p = 0; p < kPanels; ++p)
       __builtin_prefetch(from + static_cast<std::size_t>(p) * ahead.panel_bytes + 64 * line);
-  }
+  } while (++line < ahead.lines);
 }
 
 template <class P, int kPanels>
@@ -96,11 +141,30 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
   }
 }
 
+// The quants of one block as they lie in memory: read where they are used, so that all rows take a vector before the
+// next is loaded, and few registers hold them.
+template <class P, int kPanels>
+struct StoredQuants {
+  static constexpr int kSpan = Columns::kGemmVecs;
+  static constexpr bool kCentred = Columns::kSignedBytes || (P::kDotBits == 8 && Columns::kCentred8);
+  static constexpr int kGroupBytes = (kInPlace<P> ? kVecs : kSpan) * kVecBytes;
+  const std::byte* of_panel[kPanels];
+
+  [[gnu::always_inline]] const std::byte* address(int column, int group) const {
+    return of_panel[column / kSpan] + group * kGroupBytes + column % kSpan * kVecBytes;
+  }
+  [[gnu::always_inline]] typename Columns::B operator()(int column, int group) const {
+    return Columns::load_bytes(address(column, group));
+  }
+};
+
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
 template <class P, int kRows, int kPanels>
-void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Unpacked<P>* unpacked,
-                    const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
+[[gnu::noinline]] void multiply_chunk(const Chunk<P, kPanels>& of, const Ahead& next, const Unpacked<P>* unpacked,
+                                      const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
   using F = typename Columns::F;
+  const Chunk<P, kPanels> chunk = of;  // in registers
+  const Ahead ahead = next;
   constexpr int kSpan = Columns::kGemmVecs;
   constexpr int kColumns = kPanels * kSpan;
   for (int first_vec = 0; first_vec < kVecs; first_vec += kSpan) {
@@ -113,26 +177,33 @@ void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& ahead, const Un
       for (int r = 0; r < kRows; ++r)
         acc[c][r] = first ? Columns::zero() : Columns::load(sums_of(r, c));
     }
+    const std::int64_t lines = first_vec == 0 ? ahead.lines : 0;
     const ActBlock* x = tile;
-    for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows) {
-      if (first_vec == 0) ask_for_block<P, kPanels>(ahead, b);
-      const auto unpacked_of = [&](int c) -> const Unpacked<P>& {
-        return unpacked[(b * kPanels + c / kSpan) * kVecs + vec_of(c)];
-      };
-      // Read where they are used: all rows take a vector before the next is loaded, and few registers hold them.
-      const auto quants_of = [&](int c, int group) {
+    const Unpacked<P>* blocks = unpacked + first_vec / kSpan;
+    for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows, blocks += kPanels * kVecs / kSpan) {
+      if (lines > 0) ask_for_block<P, kPanels>(ahead, b);
+      StoredQuants<P, kPanels> quants;
+      ScalesOf<P> copied[kColumns];
+      const ScalesOf<P>* s = copied;
+      for (int p = 0; p < kPanels; ++p) {
+        const Unpacked<P>& block = blocks[p * (kVecs / kSpan)];
         if constexpr (kInPlace<P>) {
-          return quant_group<P>(chunk.quants[c / kSpan] + b * P::kQuantBytes + vec_of(c) * kVecBytes, group);
+          quants.of_panel[p] = chunk.quants[p] + b * P::kQuantBytes + first_vec * kVecBytes;
         } else {
-          return unpacked_of(c).quants[group];
+          quants.of_panel[p] = reinterpret_cast<const std::byte*>(block.quants);
         }
-      };
-      ScalesOf<P> s[kColumns];
-      for (int c = 0; c < kColumns; ++c) {
-        const std::byte* entry = chunk.meta[c / kSpan] + b * P::kEntry;
-        s[c] = kInPlace<P> ? load_scales<P>(nullptr, entry, vec_of(c)) : unpacked_of(c).scales;
+        if (!kInPlace<P> && kPanels == 1) {
+          s = block.scales;  // in memory until the sums are there
+          continue;
+        }
+        if constexpr (kInPlace<P>) {
+          load_scales_of<P, kSpan>(nullptr, chunk.meta[p] + b * P::kEntry, first_vec, copied + p * kSpan);
+        } else {
+          for (int v = 0; v < kSpan; ++v)
+            copied[p * kSpan + v] = block.scales[v];
+        }
       }
-      accumulate<P, kColumns, kRows>(&acc[0][0], kRows, quants_of, s, x);
+      accumulate<P, kColumns, kRows>(&acc[0][0], kRows, quants, s, x);
     }
     for (int c = 0; c < kColumns; ++c) {
       for (int r = 0; r < kRows; ++r)
@@ -166,17 +237,28 @@ class RowsProduct {
       multiply_rows(chunk, next, begin);
       chunk = next;
     }
-    float* sums = scratch_.sums;
-    for (std::int64_t row = row_begin_; row < row_end_; ++row) {
-      for (int p = 0; p < kPanels; ++p) {
-        for (int v = 0; v < kVecs; ++v, sums += Columns::kLanes)
-          write_out(args_, row, (panel + p) * kPanelCols + v * Columns::kLanes, Columns::load(sums));
-      }
-    }
+    write_rows(panel);
   }
 
  private:
   std::int64_t first_count() const { return step_ < num_blocks_ ? step_ : num_blocks_; }
+
+  void write_rows(std::int64_t panel) {
+    const float* sums = scratch_.sums;
+    const std::int64_t col = panel * kPanelCols;
+    const bool as_it_is = args_.scale == 1.0f && args_.bias == nullptr && !args_.accumulate && !args_.past_caches &&
+                          col + kPanels * kPanelCols <= args_.out_cols;
+    for (std::int64_t row = row_begin_; row < row_end_; ++row) {
+      float* out = args_.out + row * args_.out_stride + col;
+      for (int v = 0; v < kPanels * kVecs; ++v, sums += Columns::kLanes) {
+        if (as_it_is) {
+          Columns::store(out + v * Columns::kLanes, Columns::load(sums));
+        } else {
+          write_out(args_, row, col + v * Columns::kLanes, Columns::load(sums));
+        }
+      }
+    }
+  }
 
   void multiply_rows(const Chunk<P, kPanels>& chunk, const Chunk<P, kPanels>& next, std::int64_t begin) {
     constexpr std::int64_t kLines = P::kQuantBytes / 64;

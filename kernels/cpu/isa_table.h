@@ -48,7 +48,7 @@ constexpr KernelTable make_table(const char* name) {
       .name = name,
       .rates = rate_table(),
       .activation = {},
-      .nibbles = NibbleOrder::kByFeature,
+      .panel_form = Columns::kSignedBytes ? PanelForm::kSignedBytes : PanelForm::kByFeature,
       .gemm_scratch = rows_scratch_bytes,
       .quantize_row = quantize_row,
       .spread_row = spread_row,

@@ -52,10 +52,11 @@ enum class Activation : std::uint8_t {
   kPairs,   // bf16, pairs of features of sixteen rows side by side
 };
 
-// In what order 16 columns times 32 features of four bits lie in a panel.
-enum class NibbleOrder : std::uint8_t {
-  kByFeature,  // groups of four features, columns side by side
-  kByColumn,   // one column after the other, each in the order of nibble_place
+// How 16 columns times 32 features of codes lie in a panel.
+enum class PanelForm : std::uint8_t {
+  kByFeature,        // groups of four features, columns side by side
+  kNibblesByColumn,  // the same, but codes of four bits one column after the other, each in the order of nibble_place
+  kSignedBytes,      // by feature, codes of eight bits with their zero of 128 subtracted
 };
 
 // Which of the 32 nibbles of a column a feature is, by columns: features 4 to 7 of each eight are in the second half.
@@ -193,7 +194,7 @@ struct KernelTable {
   const char* name;
   RateTable rates;
   Activation activation[kNumWeightTypes];  // by DType
-  NibbleOrder nibbles;                     // of its packed weights
+  PanelForm panel_form;                    // of its packed weights
   std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
   // Pack one row of activations; null where no type wants them. out: the first block or feature of the row among the
   // `tile_rows` rows of its tile; of halves, all rows of the operation.

@@ -1,6 +1,6 @@
 // Weights of four bits to bf16 by tables: a column has no more than sixteen values in a block of 32 features, which are
-// computed and rounded once and then looked up. For panels whose nibbles lie by column (NibbleOrder::kByColumn). Two
-// implementations with the same bits: over any Simd of sixteen lanes, and for AVX-512 VBMI and BF16. Any thread;
+// computed and rounded once and then looked up. For panels whose nibbles lie by column (PanelForm::kNibblesByColumn).
+// Two implementations with the same bits: over any Simd of sixteen lanes, and for AVX-512 VBMI and BF16. Any thread;
 // internal linkage. Invariant: a value is the code's meaning less the zero times scale, or quant * scale + offset by
 // one fused multiply-add where the zero is 0, rounded to bf16.
 #pragma once

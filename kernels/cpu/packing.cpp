@@ -58,12 +58,12 @@ void pack_float8(const QuantGroup& group, std::size_t column, std::byte* out) {
 }
 
 // Bit planes first, then nibbles: group g of four features is the low or high half of bytes [64 * (g / 2), + 64). Eight
-// quants, two groups, are handled at a time as bytes of one word.
-void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::byte* out) {
+// quants, two groups, are handled at a time as bytes of one word. flipped: the bits of whole bytes that change.
+void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::uint8_t flipped, std::byte* out) {
   auto* bytes = reinterpret_cast<std::uint8_t*>(out) + 4 * column;
   if (bits == 8) {
-    for (std::size_t g = 0; g < 8; ++g)
-      std::memcpy(bytes + 64 * g, &group.quants[4 * g], 4);
+    for (std::size_t i = 0; i < kSubBlock; ++i)
+      bytes[64 * (i / 4) + i % 4] = static_cast<std::uint8_t>(group.quants[i] ^ flipped);
     return;
   }
   if (bits < 4) return pack_few_bits(bits, group, bytes);
@@ -97,14 +97,15 @@ void pack_nibbles_by_column(const QuantGroup& group, std::size_t column, std::by
   }
 }
 
-void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, NibbleOrder nibbles,
+void pack_quantised(const WeightSource& source, std::int64_t first_row, std::size_t columns, PanelForm form,
                     std::byte* out) {
   const PackedFormat format = packed_format(source.type);
   const DTypeInfo& info = dtype_info(source.type);
   const std::int64_t block_groups = info.block_size / kSubBlock;
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
   const std::size_t quant_bytes = 64 * static_cast<std::size_t>(format.bits);
-  const bool by_column = format.bits == 4 && !format.has_halves() && nibbles == NibbleOrder::kByColumn;
+  const bool by_column = format.bits == 4 && !format.has_halves() && form == PanelForm::kNibblesByColumn;
+  const std::uint8_t flipped = form == PanelForm::kSignedBytes ? 0x80 : 0;
   std::byte* meta = out;
   std::byte* header = out;
   std::byte* quants = out + panel_layout(source.type, source.cols).quants_offset;
@@ -130,7 +131,7 @@ void pack_quantised(const WeightSource& source, std::int64_t first_row, std::siz
       if (by_column) {
         pack_nibbles_by_column(group, column, quants);
       } else {
-        pack_quants(format.bits, group, column, quants);
+        pack_quants(format.bits, group, column, flipped, quants);
       }
     }
   }
@@ -153,10 +154,10 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-void pack_rows(const WeightSource& source, std::int64_t first_row, std::size_t columns, NibbleOrder nibbles,
+void pack_rows(const WeightSource& source, std::int64_t first_row, std::size_t columns, PanelForm form,
                std::byte* out) {
   if (is_quantised(source.type)) {
-    pack_quantised(source, first_row, columns, nibbles, out);
+    pack_quantised(source, first_row, columns, form, out);
   } else {
     pack_float(source, first_row, columns, out);
   }
@@ -175,18 +176,17 @@ PanelLayout panel_layout(DType type, std::int64_t cols) {
   return {round_up(meta) + num_blocks * 64 * static_cast<std::size_t>(format.bits), round_up(meta)};
 }
 
-void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibbles, std::byte* out) {
+void pack_panel(const WeightSource& source, std::int64_t panel, PanelForm form, std::byte* out) {
   const std::int64_t first_row = panel * kPanelCols;
   const std::int64_t left = source.rows - first_row;
   const auto columns = static_cast<std::size_t>(left < kPanelCols ? left : kPanelCols);
   std::memset(out, 0, panel_layout(source.type, source.cols).bytes);
-  if (source.maker == nullptr) return pack_rows(source, first_row, columns, nibbles, out);
+  if (source.maker == nullptr) return pack_rows(source, first_row, columns, form, out);
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
   std::vector<std::byte> made(columns * row_bytes);
   for (std::size_t i = 0; i < columns; ++i)
     source.maker->make_row(source.first_row + first_row + static_cast<std::int64_t>(i), &made[i * row_bytes]);
-  pack_rows({.type = source.type, .rows = kPanelCols, .cols = source.cols, .data = made.data()}, 0, columns, nibbles,
-            out);
+  pack_rows({.type = source.type, .rows = kPanelCols, .cols = source.cols, .data = made.data()}, 0, columns, form, out);
 }
 
 }  // namespace quire

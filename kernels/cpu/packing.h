@@ -9,8 +9,9 @@
 namespace quire {
 
 // Changes with every change of the layout: weights packed by one version mean nothing to another.
-constexpr const char* packing_name(NibbleOrder nibbles) {
-  return nibbles == NibbleOrder::kByColumn ? "panels of 16, nibbles by column, version 1" : "panels of 16, version 1";
+constexpr const char* packing_name(PanelForm form) {
+  if (form == PanelForm::kNibblesByColumn) return "panels of 16, nibbles by column, version 1";
+  return form == PanelForm::kSignedBytes ? "panels of 16, signed bytes, version 1" : "panels of 16, version 1";
 }
 
 struct PanelLayout {
@@ -21,7 +22,7 @@ struct PanelLayout {
 PanelLayout panel_layout(DType type, std::int64_t cols);
 
 // Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`; rows beyond the source's are zeros.
-void pack_panel(const WeightSource& source, std::int64_t panel, NibbleOrder nibbles, std::byte* out);
+void pack_panel(const WeightSource& source, std::int64_t panel, PanelForm form, std::byte* out);
 
 inline std::int64_t num_panels(std::int64_t rows) {
   return (rows + kPanelCols - 1) / kPanelCols;

@@ -20,6 +20,7 @@ struct Simd {
 #else
   static constexpr bool kCentred8 = true;
 #endif
+  static constexpr bool kSignedBytes = false;
   static constexpr int kGemmVecs = 2;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 1;

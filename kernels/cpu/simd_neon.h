@@ -55,6 +55,11 @@ struct NeonColumns : NeonDot {
   static void store_partial(float* p, F a, std::int64_t n) { store_first<NeonColumns>(p, a, n); }
   static F from_f16(uint16x4_t a) { return vcvt_f32_f16(vreinterpret_f16_u16(a)); }
   static F load_f16(const std::uint16_t* p) { return from_f16(vld1_u16(p)); }
+  static void load_f16_pair(const std::uint16_t* p, F* out) {
+    const float16x8_t both = vreinterpretq_f16_u16(vld1q_u16(p));
+    out[0] = vcvt_f32_f16(vget_low_f16(both));
+    out[1] = vcvt_high_f32_f16(both);
+  }
   static F load_bf16(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
   static uint8x8_t load_four(const void* p) {
     std::uint32_t four;
@@ -66,6 +71,16 @@ struct NeonColumns : NeonDot {
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(load_four(p))))));
   }
   static F load_u8(const std::uint8_t* p) { return vcvtq_f32_u32(widen(load_four(p))); }
+  // Sixteen of them.
+  static void load_u8_panel(const std::uint8_t* p, F* out) {
+    const uint8x16_t all = vld1q_u8(p);
+    const uint16x8_t low = vmovl_u8(vget_low_u8(all));
+    const uint16x8_t high = vmovl_high_u8(all);
+    out[0] = vcvtq_f32_u32(vmovl_u16(vget_low_u16(low)));
+    out[1] = vcvtq_f32_u32(vmovl_high_u16(low));
+    out[2] = vcvtq_f32_u32(vmovl_u16(vget_low_u16(high)));
+    out[3] = vcvtq_f32_u32(vmovl_high_u16(high));
+  }
   static F load_half_of_e8m0(const std::uint8_t* p) {
     const uint32x4_t exponent = vqsubq_u32(widen(load_four(p)), vdupq_n_u32(1));
     return vreinterpretq_f32_u32(vshlq_n_u32(exponent, 23));

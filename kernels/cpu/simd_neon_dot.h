@@ -6,49 +6,68 @@
 #include <arm_neon.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/neon_tile.h"
 
 namespace quire {
 namespace {
 
 struct NeonDot {
-#ifdef __ARM_FEATURE_MATMUL_INT8
-  static constexpr bool kCentred8 = false;  // weights stay unsigned
-#else
   static constexpr bool kCentred8 = true;
-#endif
+  static constexpr bool kSignedBytes = true;
 #ifdef __ARM_FEATURE_DOTPROD
   static constexpr int kGemmVecs = 2;
 #else
   static constexpr int kGemmVecs = 1;  // sums of pairs take the registers of the second
 #endif
+#ifdef __ARM_FEATURE_MATMUL_INT8
+  static constexpr bool kOrdersGroups = true;
+  // Two groups of four features of four columns become eight features of columns 0 and 1 and of columns 2 and 3.
+  static void order_groups(uint8x16_t& first, uint8x16_t& second) {
+    const uint32x4_t a = vreinterpretq_u32_u8(first);
+    const uint32x4_t b = vreinterpretq_u32_u8(second);
+    first = vreinterpretq_u8_u32(vzip1q_u32(a, b));
+    second = vreinterpretq_u8_u32(vzip2q_u32(a, b));
+  }
+#endif
 
   template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
   [[gnu::always_inline]] static void dot(const W& weights, const ActBlock* x, DotStart start,
                                          float32x4_t (*out)[kPanels]) {
+#ifdef __ARM_FEATURE_DOTPROD
+    if constexpr (requires { weights.line(0); }) return NeonLine::dot(weights.line(0), x, out);
+    if constexpr (requires { weights.address(0, 0); }) {
+      if constexpr (kRows == 4) {
+        return NeonTile<kBegin, kEnd, W::kGroupBytes>::dot(weights.address(0, 0), x, out);
+      }
+#ifdef __ARM_FEATURE_MATMUL_INT8
+      if constexpr (kRows < 4) return dot_ordered<kBegin, kEnd, kRows>(weights, x, out);
+#endif
+    }
+#endif
     int32x4_t sum[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p)
         sum[r][p] = start.index < 0 ? vdupq_n_s32(0) : vdupq_n_s32(start_value(x[r], start));
     }
 #ifdef __ARM_FEATURE_DOTPROD
-#pragma GCC unroll 2
-    for (int g = kBegin; g < kEnd; g += 4) {
-      int8x16_t activations[kRows];  // of four groups
-      for (int r = 0; r < kRows; ++r)
-        activations[r] = vld1q_s8(x[r].quants + 4 * g);
-      add_group<kBits, 0, kPanels, kRows>(weights, g, activations, sum);
-      add_group<kBits, 1, kPanels, kRows>(weights, g, activations, sum);
-      add_group<kBits, 2, kPanels, kRows>(weights, g, activations, sum);
-      add_group<kBits, 3, kPanels, kRows>(weights, g, activations, sum);
+    int8x16_t activations[kRows][2];
+    for (int r = 0; r < kRows; ++r) {
+      activations[r][0] = vld1q_s8(x[r].quants);
+      activations[r][1] = vld1q_s8(x[r].quants + 16);
     }
+    add_groups<kBegin, kPanels, kRows>(weights, activations, sum, std::make_integer_sequence<int, kEnd - kBegin>());
 #else
     for (int p = 0; p < kPanels; ++p) {
-      int32x4_t pairs[kRows][2] = {};  // sums of two features: of columns 0 and 1, of columns 2 and 3
+      int32x4_t pairs[kRows][2];  // sums of two features: of columns 0 and 1, of columns 2 and 3
       add_products<kBits, kBegin, kEnd, kRows>([&](int g) { return weights(p, g); }, x, pairs);
-      for (int r = 0; r < kRows; ++r)
-        sum[r][p] = vaddq_s32(sum[r][p], vpaddq_s32(pairs[r][0], pairs[r][1]));
+      for (int r = 0; r < kRows; ++r) {
+        const int32x4_t all = vpaddq_s32(pairs[r][0], pairs[r][1]);
+        sum[r][p] = start.index < 0 ? all : vaddq_s32(sum[r][p], all);
+        asm volatile("" : "+w"(sum[r][p]));  // one vector after the other, or registers run out
+      }
     }
 #endif
     for (int r = 0; r < kRows; ++r) {
@@ -67,9 +86,7 @@ struct NeonDot {
     return vdupq_n_s32(value);
   }
   static int32x4_t multiply_bytes(int32x4_t sum, int32x4_t a, int32x4_t b) {
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-    return vusdotq_s32(sum, vreinterpretq_u8_s32(a), vreinterpretq_s8_s32(b));
-#elif defined(__ARM_FEATURE_DOTPROD)
+#if defined(__ARM_FEATURE_DOTPROD)
     return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
 #else
     return vpadalq_s16(sum, vmull_high_s8(vreinterpretq_s8_s32(veorq_s32(a, sum)), vreinterpretq_s8_s32(b)));
@@ -77,25 +94,43 @@ struct NeonDot {
   }
 
  private:
-  // Quants below 128 are the same signed; those of eight bits have their 128 subtracted.
-  template <int kBits>
-  [[gnu::always_inline]] static int8x16_t as_signed(uint8x16_t quants) {
-    return vreinterpretq_s8_u8(kBits == 8 ? veorq_u8(quants, vdupq_n_u8(0x80)) : quants);
-  }
-
 #ifdef __ARM_FEATURE_DOTPROD
-  template <int kBits, int kLane, int kPanels, int kRows, class W>
-  [[gnu::always_inline]] static void add_group(const W& weights, int g, const int8x16_t* x, int32x4_t (*sum)[kPanels]) {
-    for (int p = 0; p < kPanels; ++p) {
 #ifdef __ARM_FEATURE_MATMUL_INT8
-      const uint8x16_t w = weights(p, g + kLane);
-      for (int r = 0; r < kRows; ++r)
-        sum[r][p] = vusdotq_laneq_s32(sum[r][p], w, x[r], kLane);
-#else
-      const int8x16_t w = as_signed<kBits>(weights(p, g + kLane));
-      for (int r = 0; r < kRows; ++r)
-        sum[r][p] = vdotq_laneq_s32(sum[r][p], w, x[r], kLane);
+  // One or two rows, of which SMMLA takes two: a single one is the second as well.
+  template <int kBegin, int kEnd, int kRows, class W>
+  [[gnu::always_inline]] static void dot_ordered(const W& weights, const ActBlock* x, float32x4_t (*out)[2]) {
+    static_assert(kRows <= 2);
+    int32x4_t sum[2][2] = {};
+    for (int g = kBegin; g < kEnd; g += 2) {
+      const int8x8_t last = vld1_s8(x[kRows - 1].quants + 4 * g);
+      const int8x16_t pair = vcombine_s8(kRows == 1 ? last : vld1_s8(x[0].quants + 4 * g), last);
+      for (int p = 0; p < 2; ++p) {
+        sum[p][0] = vmmlaq_s32(sum[p][0], pair, vreinterpretq_s8_u8(weights(0, g + p)));
+        sum[p][1] = vmmlaq_s32(sum[p][1], pair, vreinterpretq_s8_u8(weights(1, g + p)));
+      }
+    }
+    for (int p = 0; p < 2; ++p) {
+      const int64x2_t a = vreinterpretq_s64_s32(sum[p][0]);
+      const int64x2_t b = vreinterpretq_s64_s32(sum[p][1]);
+      out[0][p] = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip1q_s64(a, b)));
+      if constexpr (kRows == 2) out[1][p] = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip2q_s64(a, b)));
+    }
+  }
 #endif
+
+  template <int kBegin, int kPanels, int kRows, class W, int... kOffsets>
+  [[gnu::always_inline]] static void add_groups(const W& weights, const int8x16_t (*x)[2], int32x4_t (*sum)[kPanels],
+                                                std::integer_sequence<int, kOffsets...>) {
+    (add_group<kBegin + kOffsets, kPanels, kRows>(weights, x, sum), ...);
+  }
+  template <int kGroup, int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void add_group(const W& weights, const int8x16_t (*x)[2], int32x4_t (*sum)[kPanels]) {
+    int8x16_t w[kPanels];
+    for (int p = 0; p < kPanels; ++p)
+      w[p] = vreinterpretq_s8_u8(weights(p, kGroup));
+    for (int p = 0; p < kPanels; ++p) {
+      for (int r = 0; r < kRows; ++r)
+        sum[r][p] = vdotq_laneq_s32(sum[r][p], w[p], x[r][kGroup / 4], kGroup % 4);
     }
   }
 #else
@@ -105,30 +140,27 @@ struct NeonDot {
     constexpr int kMost = 32767 / ((kBits == 8 ? 128 : (1 << kBits) - 1) * 127);
     constexpr int kTimes = kMost < kEnd - kBegin ? kMost : kEnd - kBegin;
     static_assert((kEnd - kBegin) % kTimes == 0);
-#pragma GCC unroll 4
+    int32x4_t four[kRows];  // groups of four features: as many bytes of each row
+#pragma GCC unroll 8
     for (int begin = kBegin; begin < kEnd; begin += kTimes) {
       int16x8_t low[kRows];
       int16x8_t high[kRows];
 #pragma GCC unroll 8
       for (int g = begin; g < begin + kTimes; ++g) {
-        const int8x16_t w = as_signed<kBits>(weights(g));
+        const int8x16_t w = vreinterpretq_s8_u8(weights(g));
         for (int r = 0; r < kRows; ++r) {
-          const int8x16_t four = four_of(x[r].quants + 4 * g);
-          low[r] = g == begin ? vmull_s8(vget_low_s8(w), vget_low_s8(four))
-                              : vmlal_s8(low[r], vget_low_s8(w), vget_low_s8(four));
-          high[r] = g == begin ? vmull_high_s8(w, four) : vmlal_high_s8(high[r], w, four);
+          if (g % 4 == 0) four[r] = vld1q_s32(reinterpret_cast<const std::int32_t*>(x[r].quants) + g);
+          const int8x16_t same = vreinterpretq_s8_s32(vdupq_laneq_s32(four[r], g % 4));
+          low[r] = g == begin ? vmull_s8(vget_low_s8(w), vget_low_s8(same))
+                              : vmlal_s8(low[r], vget_low_s8(w), vget_low_s8(same));
+          high[r] = g == begin ? vmull_high_s8(w, same) : vmlal_high_s8(high[r], w, same);
         }
       }
       for (int r = 0; r < kRows; ++r) {
-        pairs[r][0] = vpadalq_s16(pairs[r][0], low[r]);
-        pairs[r][1] = vpadalq_s16(pairs[r][1], high[r]);
+        pairs[r][0] = begin == kBegin ? vpaddlq_s16(low[r]) : vpadalq_s16(pairs[r][0], low[r]);
+        pairs[r][1] = begin == kBegin ? vpaddlq_s16(high[r]) : vpadalq_s16(pairs[r][1], high[r]);
       }
     }
-  }
-  [[gnu::always_inline]] static int8x16_t four_of(const std::int8_t* x) {
-    std::int32_t four;
-    __builtin_memcpy(&four, x, sizeof four);
-    return vreinterpretq_s8_s32(vdupq_n_s32(four));
   }
 #endif
 };
