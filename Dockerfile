@@ -1,15 +1,18 @@
 # Quire as a container: built on Debian 12, shipped as one binary, the libraries it needs and the demo model, nothing else.
 #   docker build -t quire .
 #   docker run --read-only -p 8080:8080 -v /models:/models:ro quire --model /models/my.gguf
+# For both kinds of machine, cross-built, without emulation: docker build --platform linux/amd64,linux/arm64 -t quire .
 ARG BASE=debian:bookworm
 
-FROM ${BASE} AS build
+FROM --platform=$BUILDPLATFORM ${BASE} AS build
+ARG TARGETARCH
 WORKDIR /src
 COPY Makefile ./
 COPY deploy/install-packages.sh deploy/heartbeat.sh deploy/
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make && make packages
+COPY deploy/arm64 deploy/arm64
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make && make packages-for TARGETARCH=$TARGETARCH
 COPY . .
-RUN make build && strip build/release/quire && deploy/container/collect-rootfs.sh build/release/quire /rootfs
+RUN make rootfs TARGETARCH=$TARGETARCH ROOTFS=/rootfs
 
 # The same with the CUDA backend: docker build --target cuda -t quire:cuda . && docker run --gpus all -p 8080:8080 quire:cuda
 # It serves on the processor where there is no GPU.

@@ -18,7 +18,7 @@ export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
 .PHONY: run test build build-cuda lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
-  packages test-packages \
+  packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short clean
 
@@ -97,15 +97,44 @@ test-packages:
 
 # Cross build for arm64 and the operation tests on every level of it, under qemu. The short form, of what has the bits of another level,
 # is for continuous integration.
+ARM64_PROGRAMS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
 ARM64_PACKAGES := libc6-dev libstdc++-12-dev $(filter lib%-dev prometheus-cpp-dev zlib1g-dev nlohmann-json3-dev,$(PACKAGES)) catch2
-ARM64_TESTS := kernel_tests|isa_symbols
-check-arm64-short: ARM64_TESTS := arm64_kernels|isa_symbols
-check-arm64 check-arm64-short: | test-packages
+ARM64_SHORT := arm64_kernels|isa_symbols|arm64_counts
+arm64-packages: packages
 	@deploy/install-packages.sh g++-12-aarch64-linux-gnu qemu-user-static
 	@deploy/arm64/sysroot.sh build/arm64-root $(ARM64_PACKAGES)
-	@test -f build/arm64/build.ninja || cmake --preset arm64
-	$(NINJA) -C build/arm64 kernel_tests
-	ctest --test-dir build/arm64 --output-on-failure --parallel 2 -R '^($(ARM64_TESTS))$$'
+
+build/arm64/build.ninja: | test-packages arm64-packages
+	cmake --preset arm64
+
+check-arm64-short: build/arm64/build.ninja
+	$(NINJA) -C build/arm64 kernel_tests count_product
+	ctest --test-dir build/arm64 --output-on-failure --parallel 2 -R '^($(ARM64_SHORT))$$'
+
+# Every test program under qemu, a daemon whose texts are compared with this machine's, and the Debian package.
+check-arm64: build/arm64/build.ninja build
+	$(NINJA) -C build/arm64 $(ARM64_PROGRAMS) count_product quire quire_pages
+	ctest --test-dir build/arm64 --output-on-failure --parallel 2 -R '^($(ARM64_SHORT)|$(subst $(space),|,$(ARM64_PROGRAMS)))$$'
+	tests/arm64/texts.py build/release/quire build/arm64/quire build/arm64-root
+	cpack --config build/arm64/CPackConfig.cmake -B build
+
+# For the container, on either kind of machine: the target's architecture is this machine's or, from x86-64, arm64.
+HERE := $(shell dpkg --print-architecture)
+TARGETARCH ?= $(HERE)
+ROOTFS ?= build/rootfs
+ifeq ($(TARGETARCH),$(HERE))
+packages-for: packages
+rootfs: build
+	strip -o build/quire-$(TARGETARCH) build/release/quire
+	deploy/container/collect-rootfs.sh build/quire-$(TARGETARCH) $(ROOTFS)
+else
+packages-for: arm64-packages
+rootfs: arm64-packages
+	@test -f build/arm64-release/build.ninja || cmake --preset arm64-release
+	@$(NINJA) -C build/arm64-release quire
+	aarch64-linux-gnu-strip -o build/quire-$(TARGETARCH) build/arm64-release/quire
+	deploy/container/collect-rootfs.sh build/quire-$(TARGETARCH) $(ROOTFS) build/arm64-root
+endif
 
 # build/quire_*.deb
 deb: build
@@ -136,7 +165,7 @@ fuzz: build/fuzz/build.ninja
 
 # What takes root, the network and minutes: the chart rendered, the container image built and run.
 check-deploy: test-packages build
-	deploy/install-packages.sh buildah debootstrap golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev
+	deploy/install-packages.sh buildah debootstrap qemu-user-static golang-go golang-github-masterminds-sprig-dev golang-github-ghodss-yaml-dev
 	tests/deploy/helm.sh build/release/quire
 	deploy/container/check-image.sh
 

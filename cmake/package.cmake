@@ -53,7 +53,16 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
   WORLD_EXECUTE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(CMAKE_CROSSCOMPILING)  # dpkg-shlibdeps knows the libraries of this machine only
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/package-depends.cmake CONTENT "execute_process(COMMAND
+    ${PROJECT_SOURCE_DIR}/deploy/arm64/debian-depends.sh $<TARGET_FILE:quire> OUTPUT_VARIABLE CPACK_DEBIAN_PACKAGE_DEPENDS
+    OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+")
+  set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_BINARY_DIR}/package-depends.cmake)
+else()
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "daemon that serves large language models over HTTP
  Quire answers OpenAI's and Anthropic's APIs from GGUF and safetensors models,
  with continuous batching over a paged KV cache. The package has a small demo

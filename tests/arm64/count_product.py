@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Counts the instructions of products on arm64's levels, per byte of weights, one by one under qemu.
-Usage: count_product.py BUILD SYSROOT. Prints a table; functions of the product alone are counted, not what packs its inputs."""
+Usage: count_product.py BUILD SYSROOT. Prints a table; functions of the product alone are counted, not what packs its inputs.
+Exit 1 where a count is over 1.25 times what it takes by hand (tests/performance.md), or over what is known to be beyond that."""
 import os
 import re
 import subprocess
@@ -8,6 +9,16 @@ import sys
 import tempfile
 
 PRODUCT = re.compile(r"gemm_int|int_rows|int_few_rows|multiply_chunk|unpack<|RowsProduct|int_block")
+
+
+# By hand, of one row and of 32 (tests/performance.md).
+BY_HAND = {
+    "neon": {"Q8_0": (0.285, 10.1), "Q4_0": (0.549, 15.6), "Q4_K": (0.656, 16.7)},
+    "dotprod": {"Q8_0": (0.154, 3.50), "Q4_0": (0.365, 6.90), "Q4_K": (0.490, 7.80)},
+    "i8mm": {"Q8_0": (0.154, 2.67), "Q4_0": (0.365, 5.35), "Q4_K": (0.490, 6.19)},
+}
+ALLOWED = 1.25
+BEYOND = {("i8mm", "Q8_0", 32): 1.34, ("i8mm", "Q4_0", 32): 1.28}
 
 
 def product_functions(program):
@@ -47,14 +58,18 @@ def main():
     build, root = sys.argv[1:3]
     program = os.path.join(build, "tests", "count_product")
     ranges = product_functions(program)
-    print("| level | type | 1 row | 32 rows |\n| --- | --- | --- | --- |")
+    print("| level | type | 1 row | by hand | 32 rows | by hand |\n| --- | --- | --- | --- | --- | --- |")
+    failed = False
     for level in ["neon", "dotprod", "i8mm"]:
         for kind in ["Q8_0", "Q4_0", "Q4_K"]:
             cells = []
-            for rows in [1, 32]:
+            for rows, hand in zip([1, 32], BY_HAND[level][kind]):
                 instructions, num_bytes = count(program, root, ranges, level, kind, rows)
-                cells.append(f"{instructions / num_bytes:.3f}")
+                counted = instructions / num_bytes
+                cells += [f"{counted:.3g}", f"{hand:.3g}"]
+                failed |= counted > hand * BEYOND.get((level, kind, rows), ALLOWED)
             print(f"| {level} | {kind} | " + " | ".join(cells) + " |", flush=True)
+    sys.exit(1 if failed else 0)
 
 
 main()
