@@ -3,8 +3,9 @@
 #   make test   installs what is missing, builds and passes every check
 PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev libedit-dev prometheus-cpp-dev \
-  zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
-TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium
+  libhiredis-dev libzmq3-dev cppzmq-dev zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
+TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium \
+  redis-server python3-zmq python3-msgpack
 
 space := $(subst ,, )
 # Counts the steps and the seconds, and is never silent for more than five.
@@ -98,7 +99,7 @@ test-packages:
 # Cross build for arm64 and the operation tests on every level of it, under qemu. The short form, of what has the bits of another level,
 # is for continuous integration.
 ARM64_PROGRAMS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
-ARM64_PACKAGES := libc6-dev libstdc++-12-dev $(filter lib%-dev prometheus-cpp-dev zlib1g-dev nlohmann-json3-dev,$(PACKAGES)) catch2
+ARM64_PACKAGES := libc6-dev libstdc++-12-dev $(filter lib%-dev cppzmq-dev prometheus-cpp-dev zlib1g-dev nlohmann-json3-dev,$(PACKAGES)) catch2
 ARM64_SHORT := arm64_kernels|isa_symbols|arm64_counts
 arm64-packages: packages
 	@deploy/install-packages.sh g++-12-aarch64-linux-gnu qemu-user-static

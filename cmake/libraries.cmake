@@ -10,6 +10,8 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
@@ -56,7 +58,8 @@ quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT)
+quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
+  PkgConfig::HIREDIS PkgConfig::ZMQ)
 
 # Most of a sanitizer build, with the least arithmetic: -O1 would take half as long again.
 if(QUIRE_SANITIZE)

@@ -10,5 +10,6 @@ namespace quire {
 std::vector<ConfigKey> model_keys();   // model.*
 std::vector<ConfigKey> models_keys();  // models, which has no section
 std::vector<ConfigKey> pull_keys();    // server.pull.*
+std::vector<ConfigKey> fleet_keys();   // kv_cache.shared.*, kv_cache.events.*
 
 }  // namespace quire

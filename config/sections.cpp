@@ -20,6 +20,8 @@ const std::vector<ConfigSection>& config_sections() {
       {"scheduler", "The composition of the engine's steps."},
       {"speculation", "Drafted tokens that the model verifies, several in a step."},
       {"kv_cache", "The KV cache: memory for keys and values."},
+      {"kv_cache.shared", "A store that several daemons share KV blocks through."},
+      {"kv_cache.events", "What changes in the prefix cache, published for routers."},
       {"engine", "The engine loop."},
       {"queue", "Limits of the waiting queue; a request that would exceed one is refused immediately."},
       {"backend", "The hardware."},

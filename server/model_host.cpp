@@ -9,6 +9,9 @@
 
 #include "core/base/log.h"
 #include "core/model/layers/drafted_model.h"
+#include "server/fleet/event_publisher.h"
+#include "server/fleet/model_content.h"
+#include "server/fleet/redis_store.h"
 
 namespace quire {
 
@@ -57,6 +60,22 @@ bool wants_next_tokens(const HostedModelSpec& spec) {
   return spec.engine.speculation.method == SpeculationMethod::kNextTokens;
 }
 
+// The same for daemons on several machines: by what the files hold, and what else decides what is computed from them.
+std::string shared_version_of(const HostedModelSpec& spec, const std::function<bool()>& interrupted) {
+  const std::string drafter =
+      spec.model.draft_model.empty() ? "" : content_version(spec.model.draft_model, interrupted);
+  return content_version(spec.model.path, interrupted) + '|' + drafter + '|' +
+         std::to_string(spec.engine.scheduler.max_model_len) + '|' + std::to_string(wants_next_tokens(spec) ? 1 : 0);
+}
+
+// "{model}" in the topic stands for the model's name.
+std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& spec) {
+  constexpr std::string_view kModel = "{model}";
+  std::string topic = options.topic;
+  if (const std::size_t at = topic.find(kModel); at != std::string::npos) topic.replace(at, kModel.size(), spec.name);
+  return topic;
+}
+
 // A model's files, mapped and checked, and the backend that will compute it.
 class OpenedHost final : public OpenedModel {
  public:
@@ -98,9 +117,22 @@ class OpenedHost final : public OpenedModel {
 
 }  // namespace
 
-ModelOpener open_hosts(const BackendOptions& backend) {
-  return [backend, turns = std::make_shared<StepTurns>()](const HostedModelSpec& spec) {
+ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& shared_store,
+                       const CacheEventOptions& cache_events) {
+  std::shared_ptr<CacheEventPublisher> publisher;
+  if (!cache_events.endpoint.empty()) publisher = std::make_shared<CacheEventPublisher>(cache_events);
+  SharedStoreFactory store;
+  if (!shared_store.url.empty()) {
+    store = [shared_store](std::function<void()> ready) {
+      return std::make_unique<RedisStore>(shared_store, std::move(ready));
+    };
+  }
+  return [backend, store, publisher, cache_events, turns = std::make_shared<StepTurns>()](const HostedModelSpec& spec) {
     HostedModelSpec hosted = spec;
+    hosted.engine.shared_store = store;
+    if (publisher != nullptr) {
+      hosted.engine.cache_events = std::make_shared<ModelEvents>(publisher, topic_of(cache_events, spec));
+    }
     hosted.engine.turns = turns;
     return std::make_unique<OpenedHost>(hosted, backend);
   };
@@ -121,6 +153,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   const auto ends = loaded_->tokenizer()->end_of_generation();
   EngineOptions engine = spec.engine;
   engine.model_version = version + drafter_version;  // a block's bytes are of both
+  if (engine.shared_store) engine.model_version = shared_version_of(spec, interrupted);
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),

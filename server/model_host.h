@@ -6,12 +6,17 @@
 
 #include "core/grammar/compiler.h"
 #include "kernels/registry.h"
+#include "server/fleet/event_options.h"
+#include "server/fleet/redis_options.h"
 #include "server/models/running_model.h"
 
 namespace quire {
 
-// Opens models whose engines take turns on this backend's compute threads.
-ModelOpener open_hosts(const BackendOptions& backend);
+// Opens models whose engines take turns on this backend's compute threads, and share KV blocks through the store where
+// its options name one, and publish what changes in their prefix caches where those name an endpoint. Throws
+// StartupError for an endpoint that cannot be used.
+ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& shared_store = {},
+                       const CacheEventOptions& cache_events = {});
 
 class ModelHost final : public RunningModel {
  public:

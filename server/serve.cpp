@@ -165,13 +165,15 @@ std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
 
 int serve(const ServeOptions& options, ConfigSource source) {
   check_exposure(options.server);
+  check_store_options(options.shared_store);
   make_slot_folder(options.server.slots);
   raise_descriptor_limit();
   map_large_buffers();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
   hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
-  LiveModels models(open_hosts(options.backend), [backend = options.backend] { return device_memory(backend); });
+  LiveModels models(open_hosts(options.backend, options.shared_store, options.cache_events),
+                    [backend = options.backend] { return device_memory(backend); });
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());

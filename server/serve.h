@@ -8,6 +8,8 @@
 #include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "kernels/registry.h"
+#include "server/fleet/event_options.h"
+#include "server/fleet/redis_options.h"
 #include "server/http/server_options.h"
 #include "server/models/model_spec.h"
 
@@ -22,6 +24,8 @@ struct ServeOptions {
   ServerOptions server;
   EngineOptions engine;
   BackendOptions backend;
+  RedisStoreOptions shared_store;
+  CacheEventOptions cache_events;
   Isolation isolation = Isolation::kAuto;
 };
 

@@ -103,17 +103,27 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                                        .block_size = kv_.block_size()},
                                        [this] { queue.wake(); });
   }
+  const auto block_bytes = static_cast<std::int64_t>(executor_->storage().block_bytes());
+  if (kv_.prefix_caching() && options.shared_store) {
+    shared_ = std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = root_key(kv_.index().identity()),
+                                                             .block_size = kv_.block_size(),
+                                                             .block_bytes = block_bytes,
+                                                             .extra_bytes = extra_bytes(*executor_)},
+                                           options.shared_store([this] { queue.wake(); }));
+  }
   keeps_slots = options.keeps_slots && kv_.prefix_caching();
   if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs);
-  if (host_ != nullptr || disk_ != nullptr || keeps_slots) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, static_cast<std::int64_t>(executor_->storage().block_bytes()),
-                                              extra_bytes(*executor_), host_.get(), disk_.get());
+  if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
+    lower_tier_ = std::make_unique<LowerTier>(kv_, block_bytes, extra_bytes(*executor_), host_.get(), disk_.get(),
+                                              LowerTierOptions{}, shared_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
   if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;
   if (disk_) stats_.disk_tier_bytes = tiers.disk_tier_bytes;
+  if (options_.cache_events != nullptr) kv_.mutable_index().log().set_sink(options_.cache_events.get());
+  stats_.has_shared_store = shared_ != nullptr ? 1 : 0;
   board.publish(stats_);
 }
 

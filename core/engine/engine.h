@@ -19,7 +19,9 @@
 #include "core/engine/slot_orders.h"
 #include "core/engine/step_trace.h"
 #include "core/engine/step_turns.h"
+#include "core/kv/cache_events.h"
 #include "core/kv/kv_options.h"
+#include "core/kv/shared_store.h"
 #include "core/model/layers/model.h"
 #include "core/request/speculation_options.h"
 #include "core/sched/scheduler_options.h"
@@ -31,10 +33,12 @@ struct EngineOptions {
   KvCacheOptions kv_cache;  // the storage's layout decides block size and number of blocks
   QueueOptions queue;
   // Tells one model's KV blocks from another's on disk (its file's name, size and time will do); needed with a disk
-  // tier.
+  // tier. With a shared store: its content.
   std::string model_version;
-  SpeculationOptions speculation;     // of requests that say nothing else
-  DrafterFactory make_drafter;        // in place of the methods' own drafters; empty: those
+  SharedStoreFactory shared_store;               // of blocks that other processes use too; empty: there is none
+  std::shared_ptr<CacheEventSink> cache_events;  // takes what changes in the prefix cache; null: it is not recorded
+  SpeculationOptions speculation;                // of requests that say nothing else
+  DrafterFactory make_drafter;                   // in place of the methods' own drafters; empty: those
   std::int64_t num_states = 0;        // of a model with recurrent layers, snapshots among them; 0: three a sequence
   std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: these keep as much as the others
   std::int64_t max_json_spaces = 40;  // of a run of whitespace in JSON that a grammar asks for

@@ -32,6 +32,7 @@
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/lower_tier.h"
+#include "core/kv/shared_tier.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {
@@ -166,6 +167,7 @@ class Engine::Impl {
   Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
   std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
   std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
+  std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
   Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) =

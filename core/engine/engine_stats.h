@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/kv/shared_store.h"
 #include "core/request/speculation_options.h"
 
 namespace quire {
@@ -33,6 +34,9 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
+  std::uint64_t num_blocks_named = 0;  // full ones in the pool, which are found by their content
+  std::uint64_t num_event_losses = 0;  // times that changes of those were lost on their way to the subscribers
+  std::uint64_t names_digest = 0;      // of those: their hashes, combined by exclusive or
   // Parts of blocks, which layers with a window keep; 0: the model has none, or they keep as much as the others.
   std::int64_t num_parts = 0;
   std::int64_t num_parts_used = 0;  // seen by a sequence through its window
@@ -43,6 +47,8 @@ struct EngineStats {
   std::int64_t host_tier_bytes_used = 0;
   std::int64_t disk_tier_bytes = 0;
   std::int64_t disk_tier_bytes_used = 0;
+  std::uint64_t has_shared_store = 0;  // 1: there is one
+  SharedStoreStats shared_store;
   double predicted_step_s = 0.0;    // of the step that runs; 0: not yet known
   std::uint64_t awaits_others = 0;  // 1: what there is to do waits for another engine's step, or for the disk
   double tokens_per_second = 0.0;   // computed lately while there was work, prompt and generated

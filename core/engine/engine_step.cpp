@@ -396,11 +396,19 @@ void Engine::Impl::publish() {
   stats_.num_blocks_used = pool.num_referenced();
   stats_.num_blocks_cached = pool.num_cached();
   stats_.num_blocks_used_peak = pool.peak_referenced();
+  kv_.mutable_index().flush_events();
+  stats_.num_blocks_named = kv_.index().log().num_blocks();
+  stats_.num_event_losses = kv_.index().log().num_losses();
+  stats_.names_digest = kv_.index().log().digest();
   stats_.num_parts_used = kv_.window().num_pinned();
   stats_.num_parts_cached = kv_.window().num_cached();
   stats_.num_parts_used_peak = kv_.window().peak_pinned();
   if (host_) stats_.host_tier_bytes_used = host_->num_bytes();
   if (disk_) stats_.disk_tier_bytes_used = disk_->num_bytes();
+  if (shared_) {
+    stats_.shared_store = shared_->stats();
+    stats_.shared_store.num_waiting += lower_tier_->num_to_publish();
+  }
   stats_.prefix_cache_queries = scheduler_.prefix_queries();
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();

@@ -32,7 +32,7 @@ struct BlockMove {
   StateId source = kNoState;
   BlockPayload bytes{};                        // the block's, then the state's or the part's
   std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
-  bool is_for_disk = false;                    // of kOffload: written to the disk once it is filled
+  std::uint8_t records = 0;                    // of kOffload: bits of TierKind, where it is written once it is filled
   std::uint64_t chain = 0;                     // of ChainTransfer, the chain that it belongs to; 0: none
 };
 

@@ -27,6 +27,7 @@ struct BlockTable {
   std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
+  bool is_looked_up = false;  // the shared store was asked what it has of its prefix
   CacheClass cache_class = CacheClass::kPlain;  // of its blocks, once they are released
 };
 

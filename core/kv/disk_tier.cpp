@@ -160,8 +160,6 @@ void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arriv
     folder_.remove(event.key);
     forget(index, node);
   }
-  index.drop_user(node);
-  index.forget_unused(node);
 }
 
 bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {

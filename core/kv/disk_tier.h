@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/kv/prefix_index.h"
+#include "core/kv/record_tier.h"
 #include "core/kv/tier_folder.h"
 #include "core/kv/tier_order.h"
 
@@ -26,7 +26,7 @@ struct DiskTierOptions {
   std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
 };
 
-class DiskTier {
+class DiskTier final : public RecordTier {
  public:
   // `ready` is called on the folder's thread when receive() may have something to give. Throws StartupError where the
   // folder cannot be used.
@@ -34,35 +34,19 @@ class DiskTier {
 
   // False until what an earlier process left is known: nothing is taken or read before.
   bool is_loaded() const { return is_loaded_; }
-  bool contains(PrefixNode node) const { return order_.contains(node); }
-  bool is_readable(PrefixNode node) const { return order_.is_there(node); }
-  void touch(PrefixNode node) { order_.touch(node); }
-  // Of a node that is here.
-  std::int64_t payload_bytes(PrefixNode node) const { return writings_.at(node).payload_bytes; }
-
-  // Whether a record with so large a payload would be taken now.
-  bool can_take(std::int64_t payload_bytes);
-  // Begins to write a full node that is not here, or of which a smaller payload is; false where the tier then has
-  // nothing of it: there is no room, or no memory.
-  bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload);
-  // Begins to read a readable node, which stays in the tree until it has arrived. Where memory fails, that is thrown
-  // and nothing has changed.
-  void read(PrefixIndex& index, PrefixNode node);
-
-  struct Arrived {
-    PrefixNode node;
-    BlockPayload payload;  // null: the record was damaged or is gone
-    double seconds = 0.0;  // that reading took
-  };
-  // What the folder did since; at most kMostEvents of it. True where more may be waiting. What has arrived without
-  // memory to hand it over comes with a later call.
-  bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
-
+  bool contains(PrefixNode node) const override { return order_.contains(node); }
+  bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
+  void touch(PrefixNode node) override { order_.touch(node); }
+  std::int64_t payload_bytes(PrefixNode node) const override { return writings_.at(node).payload_bytes; }
+  bool can_take(std::int64_t payload_bytes) override;
+  bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
+  void read(PrefixIndex& index, PrefixNode node) override;
+  bool receive(PrefixIndex& index, std::vector<Arrived>& arrived) override;
   // Until the folder has done what it was asked; false where `until` came first.
-  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) {
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) override {
     return folder_.wait_idle(until);
   }
-  void drop_writes() { folder_.drop_writes(); }  // what waits to be written is lost
+  void drop_writes() override { folder_.drop_writes(); }
   bool can_write() const { return folder_.can_write(); }
   std::int64_t num_bytes() const { return order_.num_bytes(); }
   std::int64_t num_records() const { return order_.size(); }

@@ -62,6 +62,7 @@ void KvCache::close(BlockTable& table) {
   QUIRE_CHECK(table.blocks.empty(), "blocks are released before their table is closed");
   index_.release_root(table.root);
   table.keys.clear();
+  table.is_looked_up = false;
   table.is_open = false;
 }
 
@@ -260,6 +261,7 @@ void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const
     QUIRE_CHECK(sole_owner, "only its one owner fills a block");
     if (node == kNoNode) node = index_.insert(table.node, key, content);
     index_.set_block(node, own);
+    if (listener_ != nullptr) listener_->after_entry(node);
   }
   put_on(node, snapshot);
   table.node = node;
@@ -321,6 +323,7 @@ void KvCache::put_on(PrefixNode node, const Snapshot& snapshot) {
   }
   index_.set_snapshot(node, snapshot.state, snapshot.num_tokens);
   states_.move(snapshot.state, node);
+  if (listener_ != nullptr && snapshot.num_tokens == block_size_) listener_->after_entry(node);
 }
 
 PrefixNode KvCache::node_for_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,

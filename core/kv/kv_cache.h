@@ -68,6 +68,9 @@ class KvCacheListener {
   virtual void before_snapshot_leaves(PrefixNode node) = 0;
   // In the moment before a block loses the part for windows that was worth keeping.
   virtual void before_part_leaves(PrefixNode node) = 0;
+  // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
+  // a recurrent state that will stand after all of its tokens, or its part for windows.
+  virtual void after_entry(PrefixNode node) noexcept = 0;
   // A table whose prefix is being restored is closed.
   virtual void before_close(BlockTable& table) = 0;
   // A running sequence lacks blocks: frees those that are only held to be handed over; false where there are none.
@@ -159,6 +162,8 @@ class KvCache {
         std::max<std::int64_t>(0, num_full * block_size_ - window_tokens_ + 1) / block_size_;
     return std::min(first_seen, std::max<std::int64_t>(0, num_full - 1));
   }
+  // Whether a state will stand there once copies that are due are done.
+  bool awaits_state(PrefixNode node) const { return index_.snapshot_tokens(node) == block_size_; }
   // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
   bool has_state_after(PrefixNode node) const;
   // A place for such a state, whose content the caller writes at once; kNoState without room.
@@ -230,6 +235,7 @@ class KvCache {
   };
   Snapshot take_off(PrefixNode node);
   void put_on(PrefixNode node, const Snapshot& snapshot);
+  void keep_part(BlockId block);
   // Where the state after num_computed tokens is kept, after how many tokens of that node; kNoNode where it cannot be.
   PrefixNode node_for_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                                std::int32_t& num_tokens);

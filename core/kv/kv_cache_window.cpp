@@ -172,14 +172,21 @@ void KvCache::hand_over_part(BlockId from, BlockId to) {
     QUIRE_CHECK(pool_.num_references(from) == 1, "only its one owner fills a block");
     parts_.move(from, to);
   }
-  if (is_kept) parts_.keep(to);
+  if (is_kept) keep_part(to);
+}
+
+void KvCache::keep_part(BlockId block) {
+  if (parts_.is_kept(block)) return;
+  parts_.keep(block);
+  const PrefixNode node = index_.node_of(block);
+  if (listener_ != nullptr && node != kNoNode && parts_.is_kept(block)) listener_->after_entry(node);
 }
 
 void KvCache::keep_window(BlockTable& table, std::int64_t position) {
   if (!has_window()) return;
   const std::int64_t end = std::min<std::int64_t>(blocks_for(position), table.pinned_end);
   for (std::int64_t i = std::max<std::int64_t>(first_kept(position), table.pinned_begin); i < end; ++i)
-    parts_.keep(table.blocks[place(i)]);
+    keep_part(table.blocks[place(i)]);
 }
 
 // What becomes available stays the table's, as far as it is going to need it again.
@@ -197,7 +204,7 @@ void KvCache::unpin_behind(BlockTable& table, std::int64_t num_computed) {
 // The last ones are needed if the conversation continues: the table was the last to use them, and they are kept.
 void KvCache::unpin_all(BlockTable& table) {
   for (; table.pinned_begin < table.pinned_end; ++table.pinned_begin) {
-    parts_.keep(table.blocks[place(table.pinned_begin)]);
+    keep_part(table.blocks[place(table.pinned_begin)]);
     parts_.unpin(table.blocks[place(table.pinned_begin)]);
   }
   table.pinned_begin = table.pinned_end = 0;

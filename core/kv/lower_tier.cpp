@@ -1,8 +1,7 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
-#include <limits>
-#include <memory>
+#include <new>
 #include <utility>
 
 #include "kernels/check.h"
@@ -16,17 +15,10 @@ constexpr double kRefused = 0.99;  // what is left of a price each time that it 
 // A restore that takes longer than computing would, and than this, is given up.
 constexpr std::chrono::milliseconds kLeastPatience{100};
 constexpr std::chrono::milliseconds kPatience{2'000};  // where it is not known what computing takes
-constexpr int kMostCleaned = 32;                       // cached blocks that a step looks at
 constexpr std::size_t kMovesOfRoom = 3;  // for a load a block, a part and a state may leave, and each be kept below
 
 void follow(double& average, double value) {
   average = average == 0.0 ? value : average + kNewest * (value - average);
-}
-
-// So that `count` more elements take no memory.
-template <class Element>
-void grow(std::vector<Element>& elements, std::size_t count) {
-  if (elements.capacity() < elements.size() + count) elements.reserve(2 * elements.size() + count);
 }
 
 LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tokens) {
@@ -39,17 +31,23 @@ LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tok
 }  // namespace
 
 LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
-                     const LowerTierOptions& options)
+                     const LowerTierOptions& options, SharedTier* shared)
     : kv_(kv),
       index_(kv.mutable_index()),
       host_(host),
       disk_(disk),
+      shared_(shared),
       options_(options),
       block_bytes_(block_bytes),
       extra_bytes_(extra_bytes),
       chain_(kv, block_bytes, extra_bytes),
       bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
   due_copies_.reserve(static_cast<std::size_t>(kv_.states().num_states()));
+  if (disk_ != nullptr) sources_.push_back({disk_});
+  if (shared_ != nullptr) {
+    sources_.push_back({shared_});
+    to_publish_.reserve(kMostToPublish);
+  }
   kv_.set_listener(this);
 }
 
@@ -58,6 +56,8 @@ LowerTier::~LowerTier() {
     chain_.give_up(Error{ErrorKind::kUnavailable, "The server is shutting down", "server_draining", {}});
   while (!restores_.empty())
     finish(restores_.begin());
+  for (const PrefixNode node : to_publish_)
+    index_.drop_user(node);
   kv_.set_listener(nullptr);
 }
 
@@ -78,10 +78,11 @@ bool LowerTier::begin_restore(BlockTable& table, std::span<const TokenId> tokens
                   .tokens = tokens,
                   .limit = limit,
                   .compute_seconds = compute_seconds,
-                  .give_up = now + patience(compute_seconds, limit)};
+                  .give_up = now + patience(compute_seconds, limit),
+                  .began = now};
   if (disk_ == nullptr || disk_->is_loaded()) {
     restore.num_blocks = num_blocks_to_restore(restore);
-    if (restore.num_blocks == 0) return false;
+    if (!look_up(restore) && restore.num_blocks == 0) return false;
   }
   kv_.reserve(restore.held, limit);
   restores_.push_back(std::move(restore));
@@ -102,9 +103,11 @@ PrefixNode LowerTier::child(const Restore& restore, PrefixNode node, std::int64_
 std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
   const double compute = restore.compute_seconds * kv_.block_size();
   const bool refuses_host = compute > 0.0 && load_seconds_ > compute;
-  const bool refuses_disk = compute > 0.0 && read_seconds_ > compute;
   if (refuses_host && measures_) load_seconds_ *= kRefused;
-  if (refuses_disk) read_seconds_ *= kRefused;
+  for (Source& source : sources_) {
+    source.is_refused = compute > 0.0 && source.read_seconds > compute;
+    if (source.is_refused) source.read_seconds *= kRefused;
+  }
   PrefixNode node = restore.table->root;
   bool is_below = false;         // something of the prefix so far
   std::int64_t last_below = -1;  // the last block of it whose extra is below alone
@@ -115,7 +118,7 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
     node = child(restore, node, index);
     if (node == kNoNode) break;
     const auto is_kept = [&](bool with_extra) {
-      return (!refuses_host && is_on_host(node, with_extra)) || (!refuses_disk && is_on_disk(node, with_extra));
+      return (!refuses_host && is_on_host(node, with_extra)) || source_of(node, with_extra, true) != nullptr;
     };
     if (index_.block(node) == kNoBlock) {
       if (!is_kept(false)) break;
@@ -138,9 +141,17 @@ bool LowerTier::is_on_host(PrefixNode node, bool with_extra) const {
   return !with_extra || has_extra(std::ssize(*host_->payload(node)));
 }
 
-bool LowerTier::is_on_disk(PrefixNode node, bool with_extra) const {
-  if (disk_ == nullptr || !disk_->is_readable(node)) return false;
-  return !with_extra || has_extra(disk_->payload_bytes(node));
+bool LowerTier::has_record(const RecordTier& tier, PrefixNode node, bool with_extra) const {
+  return tier.is_readable(node) && (!with_extra || has_extra(tier.payload_bytes(node)));
+}
+
+const LowerTier::Source* LowerTier::source_of(PrefixNode node, bool with_extra, bool if_cheap) const {
+  const Source* cheapest = nullptr;
+  for (const Source& source : sources_) {
+    if ((if_cheap && source.is_refused) || !has_record(*source.tier, node, with_extra)) continue;
+    if (cheapest == nullptr || source.read_seconds < cheapest->read_seconds) cheapest = &source;
+  }
+  return cheapest;
 }
 
 bool LowerTier::pool_has_extra(PrefixNode node) const {
@@ -160,42 +171,63 @@ bool LowerTier::lacks_extra(const Restore& restore, PrefixNode node, std::int64_
 void LowerTier::begin_step(Clock::time_point now) {
   bytes_in_ = bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
   is_moving_ = false;
-  if (disk_ != nullptr) receive();
+  receive();
   for (auto restore = restores_.begin(); restore != restores_.end();) {
     bool has_ended = now >= restore->give_up;
-    if (has_ended) refuse_disk(*restore);
-    if (!has_ended && restore->num_blocks == 0 && disk_->is_loaded()) {
+    if (has_ended) refuse_readers(*restore);
+    if (has_ended) give_up_look_up(*restore, now);
+    const bool is_known = restore->look_up == 0 && (disk_ == nullptr || disk_->is_loaded());
+    if (!has_ended && restore->num_blocks == 0 && is_known) {
       restore->num_blocks = num_blocks_to_restore(*restore);
       has_ended = restore->num_blocks == 0;
     }
-    if (!has_ended && restore->num_blocks > 0) has_ended = try_to_advance(*restore);
+    if (!has_ended && is_known && restore->num_blocks > 0) has_ended = try_to_advance(*restore);
     restore = has_ended ? finish(restore) : std::next(restore);
   }
   drop_unwanted();
   if (chain_.add_moves(moves_, bytes_in_, bytes_out_)) is_moving_ = true;
+  publish_new();
   clean_oldest();
 }
 
-// The disk does not get on: for a while nothing more is asked of it.
-void LowerTier::refuse_disk(const Restore& restore) {
-  if (!reading_.empty()) read_seconds_ = 2.0 * std::max(read_seconds_, restore.compute_seconds * kv_.block_size());
+// What is read does not come: for a while nothing more is asked of there.
+void LowerTier::refuse_readers(const Restore& restore) {
+  for (Source& source : sources_) {
+    const bool is_read =
+        std::ranges::any_of(reading_, [&](const auto& each) { return each.second.tier == source.tier; });
+    if (is_read) source.read_seconds = 2.0 * std::max(source.read_seconds, restore.compute_seconds * kv_.block_size());
+  }
 }
 
 void LowerTier::receive() {
+  for (Source& source : sources_)
+    receive(source);
+  if (shared_ != nullptr) receive_look_ups();
+}
+
+void LowerTier::receive(Source& source) {
   received_.clear();
-  is_moving_ = disk_->receive(index_, received_);
-  for (DiskTier::Arrived& each : received_) {
+  if (source.tier->receive(index_, received_)) is_moving_ = true;
+  for (RecordTier::Arrived& each : received_) {
     const std::uint64_t restore = reading_.extract(each.node).mapped().restore;
-    if (each.payload == nullptr) continue;
-    const std::int64_t num_bytes = std::ssize(*each.payload);
-    if (num_bytes != block_bytes_ && !has_extra(num_bytes)) continue;
-    follow(read_seconds_, of_block(each.seconds, num_bytes));
-    try {
-      arrived_.emplace(each.node, Waiting{std::move(each.payload), restore});
-    } catch (const std::bad_alloc&) {  // it is asked for again
-      continue;
-    }
-    index_.add_user(each.node);
+    if (note_arrived(source, each, restore)) continue;
+    index_.drop_user(each.node);
+    index_.forget_unused(each.node);
+  }
+}
+
+// False where that adds nothing that uses the node: it is damaged, was here already, or memory fails.
+bool LowerTier::note_arrived(Source& source, RecordTier::Arrived& arrived, std::uint64_t restore) {
+  if (arrived.payload == nullptr) return false;
+  const std::int64_t num_bytes = std::ssize(*arrived.payload);
+  if (num_bytes != block_bytes_ && !has_extra(num_bytes)) return false;
+  follow(source.read_seconds, of_block(arrived.seconds, num_bytes));
+  try {
+    const auto [place, is_new] = arrived_.try_emplace(arrived.node, Waiting{arrived.payload, restore});
+    if (!is_new) place->second = {std::move(arrived.payload), restore};
+    return is_new;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 }
 
@@ -261,7 +293,7 @@ bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& p
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   if (kv_.has_window() && kv_.available().parts <= kv_.capacity().parts / 16) return false;
   const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
-  grow(moves_, 1 + kMovesOfRoom + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
+  reserve_moves(1 + kMovesOfRoom + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
   BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
   if (!hold(restore, node, &load)) return false;
   if (with_extra && !kv_.has_window()) {
@@ -299,10 +331,12 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
     if (move.bytes == nullptr) continue;
     if (move.chain != 0) chain_.note_done(move);
     (move.kind == BlockMove::Kind::kLoad ? bytes_in : bytes_out) += std::ssize(*move.bytes);
-    if (!move.is_for_disk) continue;
+    if (move.records == 0) continue;
     outgoing_.erase(move.node);
     outgoing_bytes_ -= std::ssize(*move.bytes);
-    disk_->put(index_, move.node, move.bytes);
+    for (const Source& source : sources_) {
+      if ((move.records & bit_of(source)) != 0) source.tier->put(index_, move.node, move.bytes);
+    }
     index_.drop_user(move.node);
     index_.forget_unused(move.node);
   }
@@ -312,33 +346,33 @@ void LowerTier::finish_moves(std::span<const BlockMove> moves, const MoveTimes& 
   if (bytes_out > 0 && times.offload_s > 0.0) follow(offload_seconds_, of_block(times.offload_s, bytes_out));
 }
 
-// Reads the next blocks from the disk, up to the bytes allowed in flight. False where the very next is not available.
+// Reads the next blocks, up to the bytes allowed in flight. False where the very next is not available.
 bool LowerTier::read_ahead(const Restore& restore) {
-  if (disk_ == nullptr) return false;
+  if (sources_.empty()) return false;
   const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
   PrefixNode node = next;
   for (std::int64_t index = restore.held.num_entered; node != kNoNode;) {
     const bool with_extra = lacks_extra(restore, node, index);
+    const Source* const source = source_of(node, with_extra);
     const bool is_to_be_read = (with_extra || index_.block(node) == kNoBlock) &&
-                               payload_of(node, with_extra) == nullptr && is_on_disk(node, with_extra) &&
-                               !reading_.contains(node);
+                               payload_of(node, with_extra) == nullptr && source != nullptr && !reading_.contains(node);
     if (is_to_be_read) {
       const std::int64_t in_flight = num_bytes_in_flight();
-      const std::int64_t num_bytes = disk_->payload_bytes(node);
+      const std::int64_t num_bytes = source->tier->payload_bytes(node);
       if (in_flight > 0 && in_flight + num_bytes > options_.max_bytes_in_flight) break;
-      const auto [reading, is_new] = reading_.emplace(node, Reading{restore.id, num_bytes});
+      const auto [reading, is_new] = reading_.emplace(node, Reading{restore.id, num_bytes, source->tier});
       try {
-        disk_->read(index_, node);
+        source->tier->read(index_, node);
       } catch (const std::bad_alloc&) {
         reading_.erase(reading);
         throw;
       }
-      disk_->touch(node);
+      source->tier->touch(node);
     }
     if (++index >= restore.num_blocks) break;
     node = child(restore, node, index);
   }
-  return reading_.contains(next) || is_on_disk(next, lacks_extra(restore, next, restore.held.num_entered));
+  return reading_.contains(next) || source_of(next, lacks_extra(restore, next, restore.held.num_entered)) != nullptr;
 }
 
 std::int64_t LowerTier::num_bytes_in_flight() const {
@@ -388,102 +422,6 @@ std::optional<double> LowerTier::swap_seconds() const {
 void LowerTier::set_swap_seconds(double of_block) {
   load_seconds_ = offload_seconds_ = of_block / 2.0;
   measures_ = false;
-}
-
-void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
-  if (what == WhenEvicted::kForgotten) {
-    if (measures_) offload_seconds_ *= kRefused;
-  } else {
-    keep_below(node);
-  }
-}
-
-// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
-void LowerTier::keep_below(PrefixNode node, bool uses_host) {
-  if (!index_.is_full(node)) return;
-  const bool with_extra = extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
-  const std::int64_t num_bytes = payload_bytes(with_extra);
-  const bool to_host = uses_host && host_ != nullptr && !is_on_host(node, with_extra);
-  const bool is_on_its_way =
-      outgoing_.contains(node) || (disk_ != nullptr && disk_->contains(node) && !disk_->is_readable(node));
-  const bool to_disk = disk_ != nullptr && !is_on_its_way && !is_on_disk(node, with_extra) && can_write(num_bytes);
-  if (host_ != nullptr && host_->contains(node)) host_->touch(node);
-  if (disk_ != nullptr && disk_->contains(node)) disk_->touch(node);
-  if ((!to_host && !to_disk) || bytes_out_ < block_bytes_) return;
-  try {
-    move_out(node, with_extra, to_host, to_disk);
-  } catch (const std::bad_alloc&) {  // it is not kept, but recomputed
-  }
-}
-
-// One copy for both. It is filled before anything that comes after it in the step reads it.
-void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk) {
-  const std::int64_t num_bytes = payload_bytes(with_extra);
-  const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
-  grow(moves_, 1);
-  index_.reserve_nodes();
-  if (to_disk) outgoing_.insert(node);
-  bytes_out_ -= num_bytes;
-  moves_.push_back({.kind = BlockMove::Kind::kOffload,
-                    .node = node,
-                    .block = index_.block(node),
-                    .state = with_extra && !kv_.has_window() ? index_.snapshot(node) : kNoState,
-                    .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
-                    .bytes = content,
-                    .unfilled = content.get(),
-                    .is_for_disk = to_disk});
-  if (to_disk) {
-    outgoing_bytes_ += num_bytes;
-    index_.add_user(node);
-  }
-  if (!to_host) return;
-  const auto left = [&](PrefixNode leaving) {
-    index_.set_below(leaving, TierKind::kHost, false);
-    index_.forget_unused(leaving);
-  };
-  const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes(node), content, left);
-  index_.set_below(node, TierKind::kHost, is_kept);
-}
-
-// Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
-// blocks at once finds them clean. In the host tier no more than fit into it: they would push each other out in every
-// step, and an idle engine would never come to rest.
-void LowerTier::clean_oldest() {
-  const BlockPool& pool = kv_.pool();
-  if (pool.num_free() > pool.num_blocks() / 8) return;
-  std::int64_t host_room = host_ != nullptr ? host_->max_bytes() : std::numeric_limits<std::int64_t>::max();
-  BlockId block = pool.oldest_cached();
-  for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
-    const PrefixNode node = index_.node_of(block);
-    const bool leaves_content = !pool.is_forgettable(block);
-    if (leaves_content) host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
-    if (leaves_content) keep_below(node, host_room >= 0);
-    block = pool.next_cached(block);
-  }
-}
-
-void LowerTier::before_close(BlockTable& table) {
-  const auto closing =
-      std::find_if(restores_.begin(), restores_.end(), [&](const Restore& each) { return each.table == &table; });
-  finish(closing);
-}
-
-bool LowerTier::give_way() {
-  bool gave_way = false;
-  for (auto restore = restores_.begin(); restore != restores_.end();) {
-    const bool holds = !restore->held.blocks.empty();
-    restore = holds ? finish(restore) : std::next(restore);
-    gave_way = gave_way || holds;
-  }
-  if (chain_.holds_blocks()) {
-    give_up_chain({ErrorKind::kUnavailable,
-                   "Running requests needed the room. Please retry later.",
-                   "kv_cache_full",
-                   {},
-                   std::chrono::seconds(1)});
-    gave_way = true;
-  }
-  return gave_way;
 }
 
 }  // namespace quire

@@ -1,11 +1,11 @@
-// LowerTier: decides which blocks move between the KV cache and the tiers below it, host memory and disk; a step's
-// executor moves them. Engine thread only; never waits for the disk. What the pool evicts is kept in both (a preempted
-// sequence is so swapped out, no more than the blocks that are needed), unless it is cheaper to recompute; what a
-// request could use comes back before it is started, if that is cheaper than computing it. Prices are averages of what
-// was measured; one that is refused falls by a hundredth each time, so that it is tried again. With a block goes its
-// extra: the recurrent state that stands behind it, or its part for windows where that is worth keeping. Invariants: a
-// step moves max_bytes_per_step in and as many out, or one block; max_bytes_in_flight are being read or wait to be
-// copied; a node is read once, however many wait for it.
+// LowerTier: decides which blocks move between the KV cache and the tiers below it: host memory, disk, shared store; a
+// step's executor moves them. Engine thread only; never waits for a file or socket. What the pool evicts is kept in all
+// of them, unless computing it again costs less; what is new in the pool goes to the shared store at once; what a
+// request could use comes back before it is started, where that costs less than computing it. Prices are averages of
+// what was measured; one that is refused falls by a hundredth each time. With a block goes its extra: the recurrent
+// state behind it, or its part for windows where that is worth keeping. Invariants: a step moves max_bytes_per_step in
+// and as many out, or one block; max_bytes_in_flight are being read or wait to be copied; a node is read once at a
+// time.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,7 @@
 #include "core/kv/disk_tier.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/shared_tier.h"
 
 namespace quire {
 
@@ -39,7 +40,7 @@ class LowerTier : public KvCacheListener {
   // All must outlive it; a null tier is not there. extra_bytes: of a recurrent state, or of a part for windows; 0: the
   // model has neither.
   LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
-            const LowerTierOptions& options = {});
+            const LowerTierOptions& options = {}, SharedTier* shared = nullptr);
   ~LowerTier() override;
 
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
@@ -47,20 +48,23 @@ class LowerTier : public KvCacheListener {
   // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
   bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
                Clock::time_point now = Clock::now());
-  // Before a step is planned: takes what the disk did, and brings back a step's share.
+  // Before a step is planned: takes what disk and store did, and brings back a step's share.
   void begin_step(Clock::time_point now = Clock::now());
   // Once the step is planned: all that moves with it, in order, into the empty `moves`. It must stay until
   // finish_moves().
   void take_moves(std::vector<BlockMove>& moves);
-  // The step is done, and its moves took so long (0: not known): what was offloaded is handed to the disk.
+  // The step is done, and its moves took so long (0: not known): what was offloaded is handed to disk and store.
   void finish_moves(std::span<const BlockMove> moves, const MoveTimes& times);
 
-  // Whether the next begin_step() has something to do without waiting for the disk.
+  // Whether the next begin_step() has something to do without waiting for disk or store.
   bool is_moving() const { return is_moving_; }
   bool is_restoring() const { return !restores_.empty(); }
-  // When a restore is given up that the disk does not get on with.
+  // When a restore is given up whose blocks do not come.
   std::optional<Clock::time_point> next_deadline() const;
   std::uint64_t num_restored() const { return num_restored_; }  // blocks
+
+  // Blocks that are new in the pool and on their way to the shared store, but not yet given to it.
+  std::uint64_t num_to_publish() const { return to_publish_.size() + outgoing_.size(); }
 
   // What moving a block to the host tier and back costs; 0: not yet known. Nothing: there is no such tier.
   std::optional<double> swap_seconds() const;
@@ -68,18 +72,19 @@ class LowerTier : public KvCacheListener {
   void set_swap_seconds(double of_block);
 
   // Whether the disk takes another block now.
-  bool has_disk_room() const { return disk_ != nullptr && can_write(block_bytes_); }
+  bool has_disk_room() const { return disk_ != nullptr && can_write(*disk_, block_bytes_); }
   // Moves what is cached to the disk, of the pool's next `num_blocks` as much as there is room and a step's share;
   // false once all of it has been looked at (and the next call starts from the beginning).
   bool persist_some(std::int64_t num_blocks);
   // Only at the engine's end, which waits for the disk: for room, false where `until` comes first or it takes nothing;
-  // then for all to be written. What has not been at `until` is dropped.
+  // then for all to be written, in the store too. What has not been at `until` is dropped.
   bool wait_for_room(Clock::time_point until);
   void end_persisting(Clock::time_point until);
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
   void before_snapshot_leaves(PrefixNode node) override { keep_below(node); }
   void before_part_leaves(PrefixNode node) override { keep_below(node); }
+  void after_entry(PrefixNode node) noexcept override;
   void before_close(BlockTable& table) override;
   bool give_way() override;
 
@@ -100,11 +105,22 @@ class LowerTier : public KvCacheListener {
     std::int64_t limit;
     double compute_seconds;
     Clock::time_point give_up;
-    std::int64_t num_blocks = 0;  // of the prompt; 0: not known before the disk is loaded
+    Clock::time_point began{};
+    std::int64_t num_blocks = 0;  // of the prompt; 0: not known before the disk is loaded, or the store has answered
+    std::uint64_t look_up = 0;    // that the store was asked and has not answered; 0: none
+    std::int64_t first_looked_up = 0;
     BlockTable held{};            // what has come, so that it stays until the rest has
     std::int64_t num_copied = 0;  // of held, blocks that were not in the pool
   };
   using Restores = std::list<Restore>;
+  struct Source {
+    RecordTier* tier;
+    double read_seconds = 0.0;  // of a block; 0: not yet known
+    bool is_refused = false;    // by the restore that is being looked at: computing costs less
+  };
+  std::uint8_t bit_of(const Source& source) const {
+    return static_cast<std::uint8_t>(source.tier == shared_ ? TierKind::kShared : TierKind::kDisk);
+  }
 
   std::int64_t num_blocks_to_restore(const Restore& restore);
   bool begin_restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
@@ -115,12 +131,16 @@ class LowerTier : public KvCacheListener {
   bool may_hold_more(const Restore& restore) const;
   bool lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const;
   bool is_on_host(PrefixNode node, bool with_extra) const;
-  bool is_on_disk(PrefixNode node, bool with_extra) const;
+  // Where the node can be read, the cheapest first; null: nowhere.
+  const Source* source_of(PrefixNode node, bool with_extra, bool if_cheap = false) const;
+  bool has_record(const RecordTier& tier, PrefixNode node, bool with_extra) const;
   BlockPayload payload_of(PrefixNode node, bool with_extra) const;
   bool hold(Restore& restore, PrefixNode node, BlockMove* load = nullptr);
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
+  // So that `count` more moves take no memory.
+  void reserve_moves(std::size_t count);
   void move_due_copies();
-  void move_out(PrefixNode node, bool with_extra, bool to_host, bool to_disk);
+  void move_out(PrefixNode node, bool with_extra, bool to_host, std::uint8_t records);
   std::int64_t payload_bytes(bool with_extra) const { return with_extra ? block_bytes_ + extra_bytes_ : block_bytes_; }
   std::int64_t token_bytes(PrefixNode node) const {
     return static_cast<std::int64_t>(index_.tokens(node).size_bytes());
@@ -129,7 +149,7 @@ class LowerTier : public KvCacheListener {
   double of_block(double seconds, std::int64_t num_bytes) const {
     return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
   }
-  bool can_write(std::int64_t num_bytes) const { return disk_->can_take(outgoing_bytes_ + num_bytes); }
+  bool can_write(RecordTier& tier, std::int64_t num_bytes) const { return tier.can_take(outgoing_bytes_ + num_bytes); }
   bool has_extra(std::int64_t bytes) const { return extra_bytes_ > 0 && bytes == block_bytes_ + extra_bytes_; }
   // Whether the pool has a node's extra, where the model has any.
   bool pool_has_extra(PrefixNode node) const;
@@ -137,16 +157,30 @@ class LowerTier : public KvCacheListener {
   std::int64_t first_with_extra(std::int64_t num_blocks) const;
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
-  void refuse_disk(const Restore& restore);
+  void refuse_readers(const Restore& restore);
   void receive();
+  void receive(Source& source);
+  bool note_arrived(Source& source, RecordTier::Arrived& arrived, std::uint64_t restore);
   void drop_unwanted();
   void keep_below(PrefixNode node, bool uses_host = true);
   void clean_oldest();
+  bool takes_extra(PrefixNode node) const;
+  std::uint8_t records_to_write(PrefixNode node, bool with_extra) const;
+
+  // lower_tier_shared.cpp
+  bool look_up(Restore& restore);
+  void receive_look_ups();
+  void enter_found(Restore& restore, const KeyLookUp& answer);
+  void publish_new();
+  bool publish(PrefixNode node);
+  void give_up_look_up(const Restore& restore, Clock::time_point now);
 
   KvCache& kv_;
   PrefixIndex& index_;
   HostTier* const host_;
   DiskTier* const disk_;
+  SharedTier* const shared_;
+  std::vector<Source> sources_;  // disk, then store, as far as they are there
   const LowerTierOptions options_;
   const std::int64_t block_bytes_;
   const std::int64_t extra_bytes_;
@@ -155,6 +189,7 @@ class LowerTier : public KvCacheListener {
   struct Reading {
     std::uint64_t restore;  // which asked for it
     std::int64_t num_bytes;
+    const RecordTier* tier;
   };
   std::unordered_map<PrefixNode, Reading> reading_;
   struct Waiting {
@@ -162,10 +197,10 @@ class LowerTier : public KvCacheListener {
     std::uint64_t restore;
   };
   std::unordered_map<PrefixNode, Waiting> arrived_;  // read, not yet copied
-  std::vector<DiskTier::Arrived> received_;
+  std::vector<RecordTier::Arrived> received_;
   std::vector<BlockCopy> due_copies_;
   std::vector<BlockMove> moves_;             // of the next step
-  std::unordered_set<PrefixNode> outgoing_;  // to the disk, with a step that is not done
+  std::unordered_set<PrefixNode> outgoing_;  // to disk or store, with a step that is not done
   std::int64_t outgoing_bytes_ = 0;
   std::int64_t bytes_in_ = 0;  // left to be moved in this step
   std::int64_t bytes_out_ = 0;
@@ -173,8 +208,11 @@ class LowerTier : public KvCacheListener {
   std::uint64_t next_restore_ = 1;
   std::uint64_t num_restored_ = 0;
   std::int64_t next_to_persist_ = 0;
-  double read_seconds_ = 0.0;  // of a block from disk; 0: not yet known
-  double load_seconds_ = 0.0;  // of a block from host memory
+  static constexpr std::size_t kMostToPublish = 4096;
+  std::vector<PrefixNode> to_publish_;  // used by it; room for the most
+  KeyLookUps answers_;
+  double look_up_seconds_ = 0.0;  // until the store has answered; 0: not yet known
+  double load_seconds_ = 0.0;     // of a block from host memory
   double offload_seconds_ = 0.0;
   bool measures_ = true;
 };

@@ -1,4 +1,5 @@
-// LowerTier: what is written to the disk at an engine's end and while it is idle, and the chains of saved slots.
+// LowerTier: what is written to the disk at an engine's end and while it is idle, the chains of saved slots, and what
+// gives way to others.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -29,7 +30,9 @@ bool LowerTier::wait_for_room(Clock::time_point until) {
 }
 
 void LowerTier::end_persisting(Clock::time_point until) {
-  if (disk_ != nullptr && !disk_->wait_idle(until)) disk_->drop_writes();
+  for (const Source& source : sources_) {
+    if (!source.tier->wait_idle(until)) source.tier->drop_writes();
+  }
 }
 
 void LowerTier::save_chain(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes,
@@ -47,6 +50,30 @@ void LowerTier::save_chain(std::string salt, std::vector<TokenId> tokens, std::i
 void LowerTier::restore_chain(KeptChain chain, ChainTransfer::Done done) {
   chain_.restore(std::move(chain), std::move(done));
   is_moving_ = is_moving_ || chain_.is_moving();
+}
+
+void LowerTier::before_close(BlockTable& table) {
+  const auto closing =
+      std::find_if(restores_.begin(), restores_.end(), [&](const Restore& each) { return each.table == &table; });
+  finish(closing);
+}
+
+bool LowerTier::give_way() {
+  bool gave_way = false;
+  for (auto restore = restores_.begin(); restore != restores_.end();) {
+    const bool holds = !restore->held.blocks.empty();
+    restore = holds ? finish(restore) : std::next(restore);
+    gave_way = gave_way || holds;
+  }
+  if (chain_.holds_blocks()) {
+    give_up_chain({ErrorKind::kUnavailable,
+                   "Running requests needed the room. Please retry later.",
+                   "kv_cache_full",
+                   {},
+                   std::chrono::seconds(1)});
+    gave_way = true;
+  }
+  return gave_way;
 }
 
 }  // namespace quire

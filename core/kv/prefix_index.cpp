@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "kernels/check.h"
@@ -211,6 +212,10 @@ void PrefixIndex::set_block(PrefixNode node, BlockId block) {
   QUIRE_CHECK(follows_pooled, "a node enters the pool after its parent");
   if (!is_root(holder.parent)) ++entry(holder.parent).num_pooled_children;
   holder.block = block;
+  if (is_full(node)) {
+    const ChainKey* const parent = is_root(holder.parent) ? nullptr : &key_of(holder.parent);
+    log_.note_stored(holder.key, parent, tokens(node));
+  }
   node_of_block_[static_cast<std::size_t>(block.value)] = node;
 }
 
@@ -221,6 +226,29 @@ void PrefixIndex::clear_block(PrefixNode node) {
   if (!is_root(holder.parent)) --entry(holder.parent).num_pooled_children;
   node_of_block_[static_cast<std::size_t>(holder.block.value)] = kNoNode;
   holder.block = kNoBlock;
+  if (is_full(node)) log_.note_removed(holder.key);
+}
+
+// Parents before children.
+template <class Name>
+void PrefixIndex::name_pooled(Name&& name) const {
+  std::vector<PrefixNode> pooled;
+  for (const PrefixNode node : node_of_block_) {
+    if (node != kNoNode && is_full(node)) pooled.push_back(node);
+  }
+  std::ranges::sort(pooled, {}, [this](PrefixNode node) { return position(node); });
+  for (const PrefixNode node : pooled) {
+    const PrefixNode parent = this->parent(node);
+    name(key_of(node), is_root(parent) ? nullptr : &key_of(parent), tokens(node));
+  }
+}
+
+void PrefixIndex::flush_events() noexcept {
+  try {
+    log_.flush([this](auto&& name) { name_pooled(name); });
+  } catch (const std::bad_alloc&) {
+    log_.lose();
+  }
 }
 
 void PrefixIndex::set_below(PrefixNode node, TierKind tier, bool is_there) {

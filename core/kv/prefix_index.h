@@ -16,6 +16,7 @@
 
 #include "core/base/ids.h"
 #include "core/kv/block_pool.h"
+#include "core/kv/cache_events.h"
 #include "core/kv/chain_key.h"
 
 namespace quire {
@@ -28,7 +29,7 @@ inline constexpr PrefixNode kNoNode{std::numeric_limits<std::int32_t>::min()};
 using StateId = Id<struct StateTag, std::int32_t>;
 inline constexpr StateId kNoState{-1};
 
-enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2 };
+enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2, kShared = 4 };
 
 class PrefixIndex {
  public:
@@ -73,6 +74,10 @@ class PrefixIndex {
   void set_below(PrefixNode node, TierKind tier, bool is_there);  // may leave the node unused
   bool is_below(PrefixNode node, TierKind tier) const { return (entry(node).below & static_cast<int>(tier)) != 0; }
   bool is_below(PrefixNode node) const { return entry(node).below != 0; }
+  // What full blocks the pool holds, and the changes of it; flush_events() at the end of a step.
+  CacheEventLog& log() { return log_; }
+  const CacheEventLog& log() const { return log_; }
+  void flush_events() noexcept;
   // The state that a sequence has after the node's first snapshot_tokens() tokens; kNoState where none is kept.
   void set_snapshot(PrefixNode node, StateId state, std::int32_t num_tokens);
   StateId snapshot(PrefixNode node) const { return entry(node).snapshot; }
@@ -144,6 +149,9 @@ class PrefixIndex {
   void forget_root_if_unused(PrefixNode root);
   void check_node(PrefixNode node) const;
 
+  template <class Name>
+  void name_pooled(Name&& name) const;
+
   const std::int32_t block_size_;
   const BlockHash hash_;
   const std::string identity_;
@@ -157,6 +165,7 @@ class PrefixIndex {
   std::vector<Root> roots_;
   std::vector<PrefixNode> free_roots_;
   std::unordered_map<std::string, PrefixNode> root_of_salt_;
+  CacheEventLog log_;
 };
 
 template <class Visit>

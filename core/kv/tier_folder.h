@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/base/thread_role.h"
-#include "core/kv/tier_record.h"
+#include "core/kv/tier_event.h"
 
 namespace quire {
 
@@ -30,24 +30,6 @@ struct TierFolderOptions {
   std::int64_t max_queued_bytes = 0;        // waiting to be written; more is not taken
   std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
 };
-
-// What happened, or is asked for: a request becomes the event that says what became of it, so that this takes no
-// memory.
-struct TierEvent {
-  enum class Kind : std::uint8_t {
-    kFound,    // `record`, without its payload, of file_bytes: left by an earlier process, or by the one that wrote
-    kLoaded,   // all that there was has been found
-    kWritten,  // the record `key` is there
-    kLost,     // it could not be written
-    kRead,     // `record` is what was asked for; without payload where it is not there, or damaged
-  };
-  Kind kind;
-  ChainKey key{};
-  TierRecord record{};
-  std::int64_t file_bytes = 0;
-  double seconds = 0.0;  // that reading took
-};
-using TierEvents = std::list<TierEvent>;
 
 class TierFolder {
  public:

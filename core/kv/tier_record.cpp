@@ -47,6 +47,34 @@ std::uint64_t checksum_of(const Head& head, const TierRecord& record) {
   return XXH3_64bits_digest(state.get());
 }
 
+Head head_of(const TierRecord& record) {
+  Head head{.checksum = 0,
+            .fingerprint = record.fingerprint,
+            .key = record.key,
+            .parent = record.parent,
+            .number = record.number,
+            .payload_bytes = record.payload->size(),
+            .magic = kMagic,
+            .version = kVersion,
+            .salt_bytes = static_cast<std::uint32_t>(record.salt.size()),
+            .num_tokens = static_cast<std::uint32_t>(record.tokens.size()),
+            .position = record.position};
+  head.checksum = checksum_of(head, record);
+  return head;
+}
+
+// Of what is believable: all but the payload, empty.
+TierRecord record_of(const Head& head) {
+  TierRecord record{.fingerprint = head.fingerprint,
+                    .key = head.key,
+                    .parent = head.parent,
+                    .number = head.number,
+                    .position = static_cast<std::uint32_t>(head.position)};
+  record.salt.resize(head.salt_bytes);
+  record.tokens.resize(head.num_tokens);
+  return record;
+}
+
 // Nothing is allocated that the file's size does not justify.
 bool believable(const Head& head, std::uint64_t file_bytes) {
   if (head.magic != kMagic || head.version != kVersion || head.position > UINT32_MAX) return false;
@@ -68,13 +96,7 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
   if (opened.file == nullptr || !read_all(opened.file.get(), &opened.head, sizeof(Head))) return std::nullopt;
   const Head& head = opened.head;
   if (!believable(head, file_bytes)) return std::nullopt;
-  opened.record.fingerprint = head.fingerprint;
-  opened.record.key = head.key;
-  opened.record.parent = head.parent;
-  opened.record.number = head.number;
-  opened.record.position = static_cast<std::uint32_t>(head.position);
-  opened.record.salt.resize(head.salt_bytes);
-  opened.record.tokens.resize(head.num_tokens);
+  opened.record = record_of(head);
   if (!read_all(opened.file.get(), opened.record.salt.data(), head.salt_bytes) ||
       !read_all(opened.file.get(), opened.record.tokens.data(), head.num_tokens * sizeof(TokenId))) {
     return std::nullopt;
@@ -89,19 +111,34 @@ std::int64_t record_bytes(const TierRecord& record) {
                                    (record.payload == nullptr ? 0 : record.payload->size()));
 }
 
+std::string record_head(const TierRecord& record) {
+  const Head head = head_of(record);
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes += record.salt;
+  bytes.append(reinterpret_cast<const char*>(record.tokens.data()), record.tokens.size() * sizeof(TokenId));
+  return bytes;
+}
+
+std::optional<TierRecord> parse_record(std::span<const std::byte> bytes) {
+  Head head;
+  if (bytes.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (!believable(head, bytes.size())) return std::nullopt;
+  TierRecord record = record_of(head);
+  bytes = bytes.subspan(sizeof head);
+  const auto take = [&bytes](void* to, std::size_t size) {
+    if (size > 0) std::memcpy(to, bytes.data(), size);
+    bytes = bytes.subspan(size);
+  };
+  take(record.salt.data(), record.salt.size());
+  take(record.tokens.data(), record.tokens.size() * sizeof(TokenId));
+  record.payload = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  if (checksum_of(head, record) != head.checksum) return std::nullopt;
+  return record;
+}
+
 std::error_code write_record(const std::filesystem::path& path, const TierRecord& record) {
-  Head head{.checksum = 0,
-            .fingerprint = record.fingerprint,
-            .key = record.key,
-            .parent = record.parent,
-            .number = record.number,
-            .payload_bytes = record.payload->size(),
-            .magic = kMagic,
-            .version = kVersion,
-            .salt_bytes = static_cast<std::uint32_t>(record.salt.size()),
-            .num_tokens = static_cast<std::uint32_t>(record.tokens.size()),
-            .position = record.position};
-  head.checksum = checksum_of(head, record);
+  const Head head = head_of(record);
   std::filesystem::path beside = path;
   beside += ".part";
   errno = 0;

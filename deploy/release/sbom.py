@@ -11,7 +11,7 @@ import sys
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 NAMESPACE = "https://quire.invalid/spdx"
 # Of the Makefile's packages, those whose text becomes part of the binary; the others are tools or are loaded as libraries.
-COMPILED_IN = re.compile(r"^(libboost.*|nlohmann-json3-dev|libspdlog-dev|libcli11-dev|libexpected-dev|libjs-.*|node-dompurify)$")
+COMPILED_IN = re.compile(r"^(libboost.*|nlohmann-json3-dev|libspdlog-dev|libcli11-dev|libexpected-dev|cppzmq-dev|libjs-.*|node-dompurify)$")
 
 
 def output(*command):

@@ -1,8 +1,11 @@
 #include "server/http/admin_handlers.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "server/api/common/errors.h"
+#include "server/api/common/json.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -59,6 +62,22 @@ Result<AdminTask> admin_trace(ServerState& state, const Call& call) {
     return perfetto_json(steps, state.request_trace.stop(), began);
   };
   return AdminTask{.wait = std::chrono::seconds(seconds), .finish = finish};
+}
+
+Result<AdminTask> admin_cache(ServerState& state, const Call&) {
+  const auto table = state.models();
+  if (!table) return tl::make_unexpected(still_starting());
+  Json list = Json::array();
+  for (const TableEntry& entry : table->entries()) {
+    if (!entry.running) continue;
+    const EngineStats stats = entry.running->stats();
+    list.push_back({{"model", entry.name},
+                    {"block_size", entry.running->cache_config().block_size},
+                    {"blocks", stats.num_blocks_named},
+                    {"digest", fmt::format("{:016x}", stats.names_digest)}});
+  }
+  std::string body = dump_json({{"object", "list"}, {"data", std::move(list)}});
+  return AdminTask{.finish = [body = std::move(body)]() -> Result<std::string> { return body; }};
 }
 
 }  // namespace quire

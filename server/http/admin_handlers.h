@@ -1,4 +1,4 @@
-// Handlers of /admin/reload and /admin/trace. They run on the admin thread; stateless, so any thread.
+// Handlers of /admin/reload, /admin/trace and /admin/cache. They run on the admin thread; stateless, so any thread.
 #pragma once
 
 #include "server/api/common/operation.h"
@@ -10,5 +10,8 @@ namespace quire {
 Result<AdminTask> admin_reload(ServerState& state, const Call& call);
 // POST /admin/trace?seconds=N: records the engines of all ready models for N seconds, in Perfetto's format.
 Result<AdminTask> admin_trace(ServerState& state, const Call& call);
+// GET /admin/cache: how many full blocks each ready model's pool holds, and the exclusive or of their hashes, for those
+// who follow kv_cache.events.
+Result<AdminTask> admin_cache(ServerState& state, const Call& call);
 
 }  // namespace quire

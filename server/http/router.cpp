@@ -43,6 +43,7 @@ constexpr Route kRoutes[] = {
     {"/metrics", "GET", &metrics_response, Access::kMetrics},
     {"/admin/reload", "POST", &admin_reload, Access::kAdmin},
     {"/admin/trace", "POST", &admin_trace, Access::kAdmin},
+    {"/admin/cache", "GET", &admin_cache, Access::kAdmin},
     {"/admin/models", "GET", &admin_list_models, Access::kAdmin},
     {"/admin/models/load", "POST", &admin_load_model, Access::kAdmin},
     {"/admin/models/unload", "POST", &admin_unload_model, Access::kAdmin},

@@ -111,6 +111,11 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
   const EngineStats stats = entry.running->stats();
   const EngineView::Reading view = entry.running->view();
   const CacheConfig cache = entry.running->cache_config();
+  if (stats.has_shared_store != 0) {
+    json["shared_store"] = {{"up", stats.shared_store.is_up != 0},
+                            {"blocks_read", stats.shared_store.num_read},
+                            {"blocks_written", stats.shared_store.num_written}};
+  }
   json["running"] = stats.num_running;
   json["waiting"] = stats.num_waiting;
   json["pool"] = {{"block_size", cache.block_size},

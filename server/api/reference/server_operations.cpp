@@ -146,6 +146,12 @@ constexpr OperationRow kServerRows[] = {
      .tag = "Admin",
      .members = "is_sleeping",
      .audience = Audience::kAdmin},
+    {.method = "GET",
+     .paths = "/admin/cache",
+     .text = "of each ready model how many full blocks its KV pool holds, and the exclusive or of their hashes, which "
+             "kv_cache.events names",
+     .tag = "Admin",
+     .audience = Audience::kAdmin},
     {.method = "POST",
      .paths = "/admin/reload",
      .text = "the configuration read again",

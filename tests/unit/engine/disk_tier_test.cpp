@@ -97,6 +97,10 @@ class Owner {
     Payloads payloads;
     for (const DiskTier::Arrived& each : arrived)
       payloads.push_back(each.payload != nullptr ? *each.payload : std::vector<std::byte>());
+    for (const DiskTier::Arrived& each : arrived) {
+      index.drop_user(each.node);
+      index.forget_unused(each.node);
+    }
     return payloads;
   }
 

@@ -93,8 +93,8 @@ inline void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, st
 
 // A cache of a model with recurrent layers: six blocks of four tokens and two states, over host memory or a disk.
 struct TieredStates {
-  explicit TieredStates(HostTier* host, DiskTier* disk)
-      : tier(kv, kSmallBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk) {}
+  explicit TieredStates(HostTier* host, DiskTier* disk, SharedTier* shared = nullptr)
+      : tier(kv, kSmallBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk, {}, shared) {}
 
   // Computes a prompt of whole blocks from where its state is found, and keeps its state; the tokens computed.
   std::int64_t serve(const std::vector<TokenId>& prompt) {

@@ -1,0 +1,65 @@
+#include "core/kv/cache_events.h"
+
+#include <new>
+#include <utility>
+
+namespace quire {
+
+void CacheEventLog::note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept {
+  ++num_blocks_;
+  digest_ ^= key.low;
+  record_stored(key, parent, tokens);
+}
+
+void CacheEventLog::record_stored(const ChainKey& key, const ChainKey* parent,
+                                  std::span<const TokenId> tokens) noexcept {
+  if (sink_ == nullptr || is_lost_) return;
+  try {
+    const bool goes_on = parent != nullptr && !events_.empty() && events_.back().kind == CacheEvent::Kind::kStored &&
+                         events_.back().hashes.back() == parent->low;
+    if (!goes_on) {
+      if (events_.size() >= kMostEvents) throw std::bad_alloc();
+      events_.push_back({.kind = CacheEvent::Kind::kStored});
+      if (parent != nullptr) events_.back().parent = parent->low;
+    }
+    events_.back().hashes.push_back(key.low);
+    events_.back().tokens.insert(events_.back().tokens.end(), tokens.begin(), tokens.end());
+  } catch (const std::bad_alloc&) {
+    lose();
+  }
+}
+
+void CacheEventLog::note_removed(const ChainKey& key) noexcept {
+  --num_blocks_;
+  digest_ ^= key.low;
+  if (sink_ == nullptr || is_lost_) return;
+  try {
+    if (events_.empty() || events_.back().kind != CacheEvent::Kind::kRemoved) {
+      if (events_.size() >= kMostEvents) throw std::bad_alloc();
+      events_.push_back({.kind = CacheEvent::Kind::kRemoved});
+    }
+    events_.back().hashes.push_back(key.low);
+  } catch (const std::bad_alloc&) {
+    lose();
+  }
+}
+
+void CacheEventLog::set_sink(CacheEventSink* sink) {
+  sink_ = sink;
+  is_lost_ = true;
+}
+
+// False where the sink has no room yet, or memory fails.
+bool CacheEventLog::begin_again() noexcept {
+  if (!sink_->has_room()) return false;
+  events_.clear();
+  try {
+    events_.push_back({.kind = CacheEvent::Kind::kCleared});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  is_lost_ = false;
+  return true;
+}
+
+}  // namespace quire

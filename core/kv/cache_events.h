@@ -1,0 +1,86 @@
+// CacheEventLog: which full blocks the pool holds, as a count and a digest, and what changed, for those who route by
+// prefix. Engine thread only; the sink takes a step's events without waiting.
+// Invariants: events are in the order in which the pool changed; where some are lost, because memory failed or the sink
+// had no room, the next ones begin with all being cleared and name all that is there: a subscriber that applies them
+// knows again what the pool holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/kv/chain_key.h"
+
+namespace quire {
+
+struct CacheEvent {
+  enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
+  Kind kind;
+  std::vector<std::uint64_t> hashes{};    // of the blocks; those stored follow each other in one chain
+  std::optional<std::uint64_t> parent{};  // of the first block stored; nothing: it begins a prompt
+  std::vector<TokenId> tokens{};          // of the blocks stored
+};
+using CacheEvents = std::vector<CacheEvent>;
+
+class CacheEventSink {
+ public:
+  virtual ~CacheEventSink() = default;
+  // Takes the events of a step; false where there is no room, and they are lost.
+  virtual bool publish(CacheEvents events) noexcept = 0;
+  virtual bool has_room() const noexcept = 0;
+};
+
+class CacheEventLog {
+ public:
+  // A block of this content came into the pool, or is to be named again. parent: null for the first of a prompt.
+  void note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept;
+  void note_removed(const ChainKey& key) noexcept;
+  // From now on what changes is recorded for `sink`, which must outlive this; what is there counts as lost.
+  void set_sink(CacheEventSink* sink);
+  // What was recorded is lost.
+  void lose() {
+    is_lost_ = true;
+    ++num_losses_;
+  }
+  // At the end of a step. `name_all` calls note_stored() for each block of the pool, parents before children.
+  template <class NameAll>
+  void flush(NameAll&& name_all);
+
+  std::uint64_t num_blocks() const { return num_blocks_; }
+  std::uint64_t num_losses() const { return num_losses_; }
+  std::uint64_t digest() const { return digest_; }  // the hashes, combined by exclusive or
+
+ private:
+  // More of a step than this is lost: an engine's step changes far less.
+  static constexpr std::size_t kMostEvents = 1 << 16;
+
+  void record_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept;
+  bool begin_again() noexcept;
+
+  CacheEventSink* sink_ = nullptr;
+  CacheEvents events_;
+  std::uint64_t num_blocks_ = 0;
+  std::uint64_t digest_ = 0;
+  std::uint64_t num_losses_ = 0;
+  bool is_lost_ = false;
+};
+
+template <class NameAll>
+void CacheEventLog::flush(NameAll&& name_all) {
+  if (sink_ == nullptr) return;
+  if (is_lost_) {
+    if (!begin_again()) return;
+    name_all([this](const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) {
+      record_stored(key, parent, tokens);
+    });
+  }
+  if (events_.empty() || is_lost_) return;
+  CacheEvents events;
+  events.swap(events_);
+  if (!sink_->publish(std::move(events))) lose();
+}
+
+}  // namespace quire

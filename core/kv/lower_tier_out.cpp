@@ -1,0 +1,109 @@
+// LowerTier: what is kept below as it leaves the pool, or before it does.
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "core/kv/lower_tier.h"
+
+namespace quire {
+
+namespace {
+
+constexpr double kForgottenPrice = 0.99;  // what is left of a price each time that it was too high
+constexpr int kMostCleaned = 32;          // cached blocks that a step looks at
+
+}  // namespace
+
+void LowerTier::reserve_moves(std::size_t count) {
+  if (moves_.capacity() < moves_.size() + count) moves_.reserve(2 * moves_.size() + count);
+}
+
+void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
+  if (what == WhenEvicted::kForgotten) {
+    if (measures_) offload_seconds_ *= kForgottenPrice;
+  } else {
+    keep_below(node);
+  }
+}
+
+bool LowerTier::takes_extra(PrefixNode node) const {
+  return extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
+}
+
+// The record tiers that lack the node, or have it without its extra, and take it.
+std::uint8_t LowerTier::records_to_write(PrefixNode node, bool with_extra) const {
+  std::uint8_t records = 0;
+  if (outgoing_.contains(node)) return records;
+  for (const Source& source : sources_) {
+    RecordTier& tier = *source.tier;
+    const bool is_on_its_way = tier.contains(node) && !tier.is_readable(node);
+    if (!is_on_its_way && !has_record(tier, node, with_extra) && can_write(tier, payload_bytes(with_extra)))
+      records |= bit_of(source);
+  }
+  return records;
+}
+
+// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
+void LowerTier::keep_below(PrefixNode node, bool uses_host) {
+  if (!index_.is_full(node)) return;
+  const bool with_extra = takes_extra(node);
+  const bool to_host = uses_host && host_ != nullptr && !is_on_host(node, with_extra);
+  const std::uint8_t records = records_to_write(node, with_extra);
+  if (host_ != nullptr && host_->contains(node)) host_->touch(node);
+  for (const Source& source : sources_) {
+    if (source.tier->contains(node)) source.tier->touch(node);
+  }
+  if ((!to_host && records == 0) || bytes_out_ < block_bytes_) return;
+  try {
+    move_out(node, with_extra, to_host, records);
+  } catch (const std::bad_alloc&) {  // it is not kept, but recomputed
+  }
+}
+
+// One copy for all. It is filled before anything that comes after it in the step reads it.
+void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, std::uint8_t records) {
+  const std::int64_t num_bytes = payload_bytes(with_extra);
+  const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
+  reserve_moves(1);
+  index_.reserve_nodes();
+  if (records != 0) outgoing_.insert(node);
+  bytes_out_ -= num_bytes;
+  moves_.push_back({.kind = BlockMove::Kind::kOffload,
+                    .node = node,
+                    .block = index_.block(node),
+                    .state = with_extra && !kv_.has_window() ? index_.snapshot(node) : kNoState,
+                    .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
+                    .bytes = content,
+                    .unfilled = content.get(),
+                    .records = records});
+  if (records != 0) {
+    outgoing_bytes_ += num_bytes;
+    index_.add_user(node);
+  }
+  if (!to_host) return;
+  const auto left = [&](PrefixNode leaving) {
+    index_.set_below(leaving, TierKind::kHost, false);
+    index_.forget_unused(leaving);
+  };
+  const bool is_kept = host_->put(node, index_.parent(node), num_bytes + token_bytes(node), content, left);
+  index_.set_below(node, TierKind::kHost, is_kept);
+}
+
+// Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
+// blocks at once finds them clean. In the host tier no more than fit into it: they would push each other out in every
+// step, and an idle engine would never come to rest.
+void LowerTier::clean_oldest() {
+  const BlockPool& pool = kv_.pool();
+  if (pool.num_free() > pool.num_blocks() / 8) return;
+  std::int64_t host_room = host_ != nullptr ? host_->max_bytes() : std::numeric_limits<std::int64_t>::max();
+  BlockId block = pool.oldest_cached();
+  for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
+    const PrefixNode node = index_.node_of(block);
+    const bool leaves_content = !pool.is_forgettable(block);
+    if (leaves_content) host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
+    if (leaves_content) keep_below(node, host_room >= 0);
+    block = pool.next_cached(block);
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,154 @@
+#include "core/kv/shared_tier.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace quire {
+
+SharedTier::SharedTier(const SharedTierOptions& options, std::unique_ptr<SharedStore> store)
+    : options_(options), store_(std::move(store)) {}
+
+bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
+  const std::int64_t num_bytes = std::ssize(*payload);
+  if (!can_take(num_bytes) || index.is_ambiguous(node)) return contains(node);
+  if (contains(node) && (!is_readable(node) || this->payload_bytes(node) >= num_bytes)) return true;
+  try {
+    const PrefixNode parent = index.parent(node);
+    const std::span<const TokenId> tokens = index.tokens(node);
+    TierEvents write;
+    // The salt is part of the root's key, and may be a secret of a client: it is not written.
+    write.push_back({.kind = TierEvent::Kind::kWritten,
+                     .key = index.key_of(node),
+                     .record = {.fingerprint = options_.fingerprint,
+                                .key = index.key_of(node),
+                                .parent = index.key_of(parent),
+                                .position = static_cast<std::uint32_t>(index.position(node)),
+                                .tokens = {tokens.begin(), tokens.end()},
+                                .payload = std::move(payload)},
+                     .only_if_absent = options_.extra_bytes > 0 && num_bytes == options_.block_bytes});
+    if (contains(node)) order_.remove(node);
+    if (remember(index, node, num_bytes, false)) store_->write(std::move(write));
+  } catch (const std::bad_alloc&) {  // it is not kept
+  }
+  if (contains(node)) return true;
+  strike(index, node);
+  return false;
+}
+
+// All memory is taken before anything is said to be there. False where others that are needed fill it.
+bool SharedTier::remember(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes, bool is_there) {
+  while (order_.num_bytes() >= options_.max_known) {
+    const PrefixNode leaving = order_.next_to_leave();
+    if (leaving == kNoNode) return false;
+    forget(index, leaving);
+  }
+  nodes_[index.key_of(node)] = node;
+  payload_bytes_[node] = payload_bytes;
+  order_.add(node, index.parent(node), 1, is_there);
+  index.set_below(node, TierKind::kShared, true);
+  return true;
+}
+
+bool SharedTier::add_found(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes) {
+  if (contains(node)) {
+    if (is_readable(node)) payload_bytes_[node] = payload_bytes;
+    return true;
+  }
+  if (index.is_ambiguous(node)) return false;
+  // What leaves to make room may be all that keeps the node.
+  index.add_user(node);
+  bool is_known = false;
+  try {
+    is_known = remember(index, node, payload_bytes, true);
+  } catch (const std::bad_alloc&) {
+    strike(index, node);
+  }
+  index.drop_user(node);
+  return is_known;
+}
+
+std::optional<std::int64_t> SharedTier::payload_in(std::int64_t record_bytes) const {
+  const std::int64_t head = quire::record_bytes({}) + options_.block_size * static_cast<std::int64_t>(sizeof(TokenId));
+  const std::int64_t payload = record_bytes - head;
+  const bool is_right = payload == options_.block_bytes || payload == options_.block_bytes + options_.extra_bytes;
+  return is_right && record_bytes > 0 ? std::optional(payload) : std::nullopt;
+}
+
+void SharedTier::read(PrefixIndex& index, PrefixNode node) {
+  TierEvents read;
+  read.push_back({.kind = TierEvent::Kind::kRead, .key = index.key_of(node)});
+  read.front().record.fingerprint = options_.fingerprint;
+  reading_[index.key_of(node)] = node;
+  store_->read(std::move(read));
+  index.add_user(node);
+}
+
+std::uint64_t SharedTier::look_up(std::vector<ChainKey> keys) {
+  KeyLookUps look_up;
+  look_up.push_back({.id = num_look_ups_ + 1, .fingerprint = options_.fingerprint, .keys = std::move(keys)});
+  store_->look_up(std::move(look_up));
+  return ++num_look_ups_;
+}
+
+// A store that failed may have lost what it had: what is needed is asked for, and what is new written, as if it were
+// another one.
+void SharedTier::forget_if_failed(PrefixIndex& index) {
+  const std::uint64_t num_failures = store_->stats().num_failures;
+  if (std::exchange(num_failures_, num_failures) == num_failures) return;
+  for (PrefixNode node = order_.next_to_leave(); node != kNoNode; node = order_.next_to_leave())
+    forget(index, node);
+}
+
+bool SharedTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
+  forget_if_failed(index);
+  const std::size_t num_before = events_.size();
+  store_->take_events(events_, kMostEvents);
+  const bool has_more = events_.size() == num_before + kMostEvents;
+  for (; !events_.empty(); events_.pop_front()) {
+    try {
+      if (arrived.size() == arrived.capacity()) arrived.reserve(2 * arrived.size() + 1);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    take_event(index, events_.front(), arrived);
+  }
+  return has_more;
+}
+
+void SharedTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
+  if (event.kind == TierEvent::Kind::kRead) return take_read(index, event, arrived);
+  const auto known = nodes_.find(event.key);
+  if (known == nodes_.end()) return;
+  const PrefixNode node = known->second;
+  if (event.kind == TierEvent::Kind::kWritten) {
+    order_.set_there(node);
+  } else {
+    forget(index, node);
+  }
+}
+
+void SharedTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
+  const PrefixNode node = reading_.extract(event.key).mapped();
+  const std::span<const TokenId> tokens = index.tokens(node);
+  const TierRecord& record = event.record;
+  const bool is_right = record.payload != nullptr && record.fingerprint == options_.fingerprint &&
+                        record.key == event.key && record.parent == index.key_of(index.parent(node)) &&
+                        std::equal(tokens.begin(), tokens.end(), record.tokens.begin(), record.tokens.end());
+  arrived.push_back({node, is_right ? record.payload : nullptr, event.seconds});
+  if (!is_right && order_.is_there(node)) forget(index, node);
+}
+
+void SharedTier::forget(PrefixIndex& index, PrefixNode node) {
+  order_.remove(node);
+  strike(index, node);
+  index.forget_unused(node);
+}
+
+void SharedTier::strike(PrefixIndex& index, PrefixNode node) {
+  nodes_.erase(index.key_of(node));
+  payload_bytes_.erase(node);
+  index.set_below(node, TierKind::kShared, false);
+}
+
+}  // namespace quire

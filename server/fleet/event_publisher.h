@@ -1,0 +1,85 @@
+// CacheEventPublisher: publishes what changes in the prefix caches as vLLM does: ZeroMQ messages of a topic, a number
+// of eight bytes and a batch in MessagePack, and again to those who ask for them from a number on. publish(): any
+// thread; never waits: what does not fit into the queue is lost and counted. Its thread `kv-events` owns the sockets.
+// Invariant: batches are numbered in the order of publish(), lost ones too, so that a subscriber sees the gap.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/kv/cache_events.h"
+#include "server/fleet/event_options.h"
+
+namespace quire {
+
+class CacheEventPublisher {
+ public:
+  // Throws StartupError for an endpoint that cannot be used.
+  explicit CacheEventPublisher(const CacheEventOptions& options);
+  ~CacheEventPublisher();  // sends what is queued
+  CacheEventPublisher(const CacheEventPublisher&) = delete;
+  CacheEventPublisher& operator=(const CacheEventPublisher&) = delete;
+
+  // False where it is lost.
+  bool publish(const std::string& topic, CacheEvents events) noexcept;
+  bool has_room() const noexcept;
+  std::uint64_t num_published() const { return num_published_.load(std::memory_order_relaxed); }
+  // Those published to it so far, lost ones too: the next one's number.
+  std::uint64_t num_taken() const {
+    const std::lock_guard lock(mutex_);
+    return next_number_;
+  }
+  std::uint64_t num_lost() const { return num_lost_.load(std::memory_order_relaxed); }
+  // Those that the options name, with the ports that were bound where they asked for any.
+  const std::string& endpoint() const { return endpoint_; }
+  const std::string& replay_endpoint() const { return replay_endpoint_; }
+
+ private:
+  struct Batch {
+    std::uint64_t number = 0;
+    std::string topic;
+    double time = 0.0;  // seconds since 1970
+    CacheEvents events;
+  };
+  struct Sockets;
+
+  void run();
+  void send(const Batch& batch);
+  void answer_replay();
+  void wake() noexcept;
+
+  const CacheEventOptions options_;
+  std::string endpoint_;
+  std::string replay_endpoint_;
+  std::unique_ptr<Sockets> sockets_;                          // the thread's, once it runs
+  std::deque<std::pair<std::uint64_t, std::string>> sent_{};  // the thread's: numbers and payloads
+  const int wake_;                                            // an eventfd
+  mutable std::mutex mutex_;
+  std::deque<Batch> queue_;
+  std::uint64_t next_number_ = 0;
+  bool is_stopping_ = false;
+  std::atomic<std::uint64_t> num_published_{0};
+  std::atomic<std::uint64_t> num_lost_{0};
+  std::thread thread_;
+};
+
+// One model's events on their way to the publisher. Engine thread only.
+class ModelEvents final : public CacheEventSink {
+ public:
+  ModelEvents(std::shared_ptr<CacheEventPublisher> publisher, std::string topic)
+      : publisher_(std::move(publisher)), topic_(std::move(topic)) {}
+  bool publish(CacheEvents events) noexcept override { return publisher_->publish(topic_, std::move(events)); }
+  bool has_room() const noexcept override { return publisher_->has_room(); }
+
+ private:
+  const std::shared_ptr<CacheEventPublisher> publisher_;
+  const std::string topic_;
+};
+
+}  // namespace quire

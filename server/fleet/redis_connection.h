@@ -1,0 +1,90 @@
+// RedisConnection: one connection to a Redis or Valkey server: its name is looked up, it is connected, secured,
+// authenticated, and then takes commands, whose replies come in their order. One thread at a time: that of its context.
+// Invariants: `up` is called at most once, `failed` exactly once unless close() comes first, and nothing is called
+// after either; each command's `done` is called once, with null where the connection failed before its reply. A
+// connection on which nothing moves for `patience` while a reply is due, or that is not up by then, has failed.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/kv/tier_record.h"
+#include "server/fleet/redis_url.h"
+#include "server/fleet/resp_reader.h"
+
+namespace quire {
+
+// One command as the protocol writes it: `head`, the bytes of `payload` where there are any, `tail`.
+struct RedisCommand {
+  std::string head;
+  BlockPayload payload{};
+  std::string tail{};
+};
+
+// A command of these words.
+RedisCommand redis_command(const std::vector<std::string>& words);
+
+class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Done = std::function<void(const RespReply*)>;
+  struct Events {
+    std::function<void()> up;
+    std::function<void(const std::string& why)> failed;
+  };
+
+  // tls: null for a plain connection; it must outlive this one.
+  RedisConnection(boost::asio::io_context& context, const RedisUrl& url, boost::asio::ssl::context* tls,
+                  std::chrono::milliseconds patience, std::size_t max_reply_bytes, Events events);
+  void start();
+  void close();
+  void call(RedisCommand command, Done done);
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+  using Failure = boost::system::error_code;
+
+  void connect(const Tcp::resolver::results_type& addresses);
+  void secure();
+  void greet();
+  void read();
+  void take_replies();
+  void write();
+  void watch();
+  void note_progress() { moved_at_ = Clock::now(); }
+  void fail(const std::string& why);
+  bool failed(const char* what, const Failure& error);
+  // Calls then(self, arguments...) unless the connection is closed by then.
+  template <class Then>
+  auto bound(Then then);
+  template <class Use>
+  void with_stream(Use&& use);
+
+  const RedisUrl url_;
+  boost::asio::ssl::context* const secure_context_;
+  const std::chrono::milliseconds patience_;
+  Events events_;
+  Tcp::resolver resolver_;
+  Tcp::socket socket_;
+  std::optional<boost::asio::ssl::stream<Tcp::socket&>> tls_;
+  boost::asio::steady_timer timer_;
+  RespReader reader_;
+  std::vector<char> received_;
+  std::deque<RedisCommand> to_write_;
+  std::deque<RedisCommand> writing_;
+  std::deque<Done> awaiting_;
+  Clock::time_point moved_at_ = Clock::now();
+  bool is_up_ = false;
+  bool is_closed_ = false;
+};
+
+}  // namespace quire

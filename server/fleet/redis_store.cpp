@@ -1,0 +1,398 @@
+#include "server/fleet/redis_store.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+namespace {
+
+// Of records that are being written: what is read does not wait behind more.
+constexpr std::int64_t kMostBytesOnTheWire = std::int64_t{4} << 20;
+// A connection that stood so long ends the doubling of pauses.
+constexpr std::chrono::seconds kLongEnough{10};
+constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // of a record beside its payload
+
+RedisUrl url_of(const RedisStoreOptions& options) {
+  auto url = parse_redis_url(options.url);
+  if (!url) {
+    throw StartupError(
+        "kv_cache.shared.url: it is not redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with special characters "
+        "of "
+        "the password written as %XX");
+  }
+  return *std::move(url);
+}
+
+std::optional<asio::ssl::context> tls_of(const RedisStoreOptions& options, const RedisUrl& url) {
+  if (!url.secure) return std::nullopt;
+  asio::ssl::context context(asio::ssl::context::tls_client);
+  ::SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  context.set_verify_mode(asio::ssl::verify_peer);
+  boost::system::error_code failed;
+  if (options.ca.empty()) {
+    context.set_default_verify_paths(failed);
+  } else {
+    context.load_verify_file(options.ca, failed);
+  }
+  if (failed) throw StartupError(fmt::format("kv_cache.shared.ca: '{}': {}", options.ca, failed.message()));
+  return context;
+}
+
+// A write that takes the record's bytes from where they are.
+RedisCommand set_command(const std::string& name, const TierEvent& write, std::chrono::milliseconds lifetime) {
+  const std::string record = record_head(write.record);
+  const auto ttl = std::chrono::ceil<std::chrono::seconds>(lifetime);
+  const std::size_t num_words = 3 + (write.only_if_absent ? 1 : 0) + (ttl.count() > 0 ? 2 : 0);
+  RedisCommand command{.head = fmt::format("*{}\r\n$3\r\nSET\r\n${}\r\n{}\r\n${}\r\n", num_words, name.size(), name,
+                                           record.size() + write.record.payload->size()),
+                       .payload = write.record.payload,
+                       .tail = "\r\n"};
+  command.head += record;
+  if (write.only_if_absent) command.tail += "$2\r\nNX\r\n";
+  if (ttl.count() > 0) {
+    const std::string seconds = std::to_string(ttl.count());
+    command.tail += fmt::format("$2\r\nEX\r\n${}\r\n{}\r\n", seconds.size(), seconds);
+  }
+  return command;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+void check_store_options(const RedisStoreOptions& options) {
+  if (!options.url.empty()) tls_of(options, url_of(options));
+}
+
+RedisStore::RedisStore(const RedisStoreOptions& options, std::function<void()> ready)
+    : options_(options),
+      url_(url_of(options)),
+      ready_(std::move(ready)),
+      tls_(tls_of(options, url_)),
+      again_(context_),
+      pause_(options.first_pause) {
+  asio::post(context_, [this] { connect(); });
+  thread_ = std::thread([this] { run(); });
+}
+
+RedisStore::~RedisStore() {
+  context_.stop();
+  thread_.join();
+}
+
+void RedisStore::run() {
+  pthread_setname_np(pthread_self(), "kv-net");
+  const auto keeps_running = asio::make_work_guard(context_);
+  while (!context_.stopped()) {
+    try {
+      context_.run();
+    } catch (const std::exception& error) {  // memory, or a thread for looking up a name
+      if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
+      try {
+        note_failed(error.what());
+      } catch (const std::exception&) {  // it is not connected again; what is asked is answered as not there
+      }
+    }
+  }
+  if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
+}
+
+bool RedisStore::can_take(std::int64_t payload_bytes) {
+  if (!is_up()) return false;
+  const std::lock_guard lock(mutex_);
+  return num_queued_bytes_ + payload_bytes <= options_.max_bytes_in_flight && Clock::now() >= refused_until_;
+}
+
+// Where memory fails, the next one wakes the thread.
+void RedisStore::wake() noexcept {
+  try {
+    asio::post(context_, [this] { pump(); });
+  } catch (const std::exception&) {
+  }
+}
+
+void RedisStore::write(TierEvents write) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    num_queued_bytes_ += std::ssize(*write.front().record.payload);
+    ++num_asked_;
+    ++stats_.num_waiting;
+    writes_.splice(writes_.end(), write);
+  }
+  wake();
+}
+
+void RedisStore::read(TierEvents read) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ++num_asked_;
+    reads_.splice(reads_.end(), read);
+  }
+  wake();
+}
+
+void RedisStore::look_up(KeyLookUps look_up) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ++num_asked_;
+    look_ups_.splice(look_ups_.end(), look_up);
+  }
+  wake();
+}
+
+void RedisStore::take_events(TierEvents& out, std::size_t most) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto end = std::next(events_.begin(), static_cast<std::ptrdiff_t>(std::min(most, events_.size())));
+  out.splice(out.end(), events_, events_.begin(), end);
+}
+
+void RedisStore::take_look_ups(KeyLookUps& out) noexcept {
+  const std::lock_guard lock(mutex_);
+  out.splice(out.end(), answers_);
+}
+
+bool RedisStore::wait_idle(std::chrono::steady_clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, until, [this] { return num_asked_ == 0; });
+}
+
+void RedisStore::drop_writes() {
+  const std::lock_guard lock(mutex_);
+  for (TierEvent& write : writes_) {
+    num_queued_bytes_ -= std::ssize(*write.record.payload);
+    write.record.payload.reset();
+    write.kind = TierEvent::Kind::kLost;
+    --num_asked_;
+    --stats_.num_waiting;
+    ++stats_.num_lost;
+  }
+  events_.splice(events_.end(), writes_);
+}
+
+SharedStoreStats RedisStore::stats() const {
+  const std::lock_guard lock(mutex_);
+  SharedStoreStats stats = stats_;
+  stats.is_up = is_up() ? 1 : 0;
+  return stats;
+}
+
+void RedisStore::connect() {
+  connection_ = std::make_shared<RedisConnection>(
+      context_, url_, tls_ ? &*tls_ : nullptr, options_.patience,
+      static_cast<std::size_t>(options_.max_bytes_in_flight + kMostHeadBytes),
+      RedisConnection::Events{.up = [this] { note_up(); },
+                              .failed = [this](const std::string& why) { note_failed(why); }});
+  connection_->start();
+}
+
+void RedisStore::note_up() {
+  up_at_ = Clock::now();
+  is_up_.store(true, std::memory_order_relaxed);
+  said_down_ = false;
+  log::info("kv_cache.shared: {} answers; KV blocks are shared through it", url_.place());
+  ready_();  // the engine says so
+  pump();
+}
+
+void RedisStore::note_failed(const std::string& why) {
+  connection_ = nullptr;
+  const bool was_up = is_up_.exchange(false, std::memory_order_relaxed);
+  if (was_up && Clock::now() - up_at_ >= kLongEnough) pause_ = options_.first_pause;
+  if (!std::exchange(said_down_, true)) {
+    log::warn(
+        "kv_cache.shared: {} is not used: {}; requests are served without it, and it is tried again from time to "
+        "time",
+        url_.place(), why);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.num_failures;
+  }
+  fail_queued();
+  again_.expires_after(pause_);
+  pause_ = std::min(2 * pause_, options_.longest_pause);
+  again_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) connect();
+  });
+}
+
+// What waits is answered as not there.
+void RedisStore::fail_queued() {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_.splice(asked_.end(), reads_);
+    asked_.splice(asked_.end(), writes_);
+    looking_up_.splice(looking_up_.end(), look_ups_);
+    for (TierEvent& event : asked_) {
+      const bool is_read = event.kind == TierEvent::Kind::kRead;
+      if (!is_read) num_queued_bytes_ -= std::ssize(*event.record.payload);
+      if (!is_read) event.kind = TierEvent::Kind::kLost;
+      ++(is_read ? stats_.num_missed : stats_.num_lost);
+      event.record = {};
+    }
+    for (KeyLookUp& look_up : looking_up_)
+      look_up.record_bytes.clear();
+    events_.splice(events_.end(), asked_);
+    answers_.splice(answers_.end(), looking_up_);
+    num_asked_ = 0;
+    stats_.num_waiting = 0;
+  }
+  bytes_on_the_wire_ = 0;
+  changed_.notify_all();
+  ready_();
+}
+
+void RedisStore::pump() {
+  if (!is_up()) return fail_queued();
+  while (is_up() && send_next()) {
+  }
+}
+
+// Reads and look-ups first; writes as far as few bytes of them wait for replies.
+bool RedisStore::send_next() {
+  enum class Next { kNothing, kLookUp, kRead, kWrite } next = Next::kNothing;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!look_ups_.empty()) {
+      looking_up_.splice(looking_up_.end(), look_ups_, look_ups_.begin());
+      next = Next::kLookUp;
+    } else if (!reads_.empty()) {
+      asked_.splice(asked_.end(), reads_, reads_.begin());
+      next = Next::kRead;
+    } else if (!writes_.empty() && bytes_on_the_wire_ < kMostBytesOnTheWire) {
+      asked_.splice(asked_.end(), writes_, writes_.begin());
+      next = Next::kWrite;
+    }
+  }
+  if (next == Next::kLookUp) send_look_up(std::prev(looking_up_.end()));
+  if (next == Next::kRead) send_read(std::prev(asked_.end()));
+  if (next == Next::kWrite) send_write(std::prev(asked_.end()));
+  return next != Next::kNothing;
+}
+
+// A failed connection answers with null: note_failed() then answers all that is asked.
+void RedisStore::send_read(TierEvents::iterator read) {
+  connection_->call(redis_command({"GET", name_of(read->record.fingerprint, read->key)}),
+                    [this, read, sent = Clock::now()](const RespReply* reply) {
+                      if (reply != nullptr) take_read(read, *reply, sent);
+                    });
+}
+
+// A reply's own time: from the one before it, or from the question where that came later.
+void RedisStore::take_read(TierEvents::iterator read, const RespReply& reply, Clock::time_point sent) {
+  read->seconds = seconds_since(std::max(sent, last_reply_));
+  last_reply_ = Clock::now();
+  std::optional<TierRecord> record;
+  if (reply.kind == RespReply::Kind::kText) record = parse_record(std::as_bytes(std::span(reply.text)));
+  const bool is_right = record && record->key == read->key && record->fingerprint == read->record.fingerprint;
+  read->record = is_right ? *std::move(record) : TierRecord{};
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.bytes_read += reply.text.size();
+    ++(is_right ? stats_.num_read : stats_.num_missed);
+  }
+  post(read);
+  note_refusal(reply);
+}
+
+void RedisStore::send_write(TierEvents::iterator write) {
+  bytes_on_the_wire_ += std::ssize(*write->record.payload);
+  connection_->call(set_command(name_of(write->record.fingerprint, write->key), *write, options_.ttl),
+                    [this, write](const RespReply* reply) {
+                      if (reply != nullptr) take_write(write, *reply);
+                    });
+}
+
+void RedisStore::take_write(TierEvents::iterator write, const RespReply& reply) {
+  const std::int64_t num_bytes = std::ssize(*write->record.payload);
+  const bool is_written = reply.kind != RespReply::Kind::kError;
+  bytes_on_the_wire_ -= num_bytes;
+  write->record.payload.reset();
+  write->kind = is_written ? TierEvent::Kind::kWritten : TierEvent::Kind::kLost;
+  {
+    const std::lock_guard lock(mutex_);
+    num_queued_bytes_ -= num_bytes;
+    --stats_.num_waiting;
+    ++(is_written ? stats_.num_written : stats_.num_lost);
+    if (is_written) stats_.bytes_written += static_cast<std::uint64_t>(num_bytes);
+    if (!is_written) refused_until_ = Clock::now() + options_.refusal_pause;
+  }
+  if (!is_written && !std::exchange(said_refused_, true)) {
+    log::warn("kv_cache.shared: {} refuses writes ({}); it is read, and written again every {} s", url_.place(),
+              reply.text, std::chrono::duration_cast<std::chrono::seconds>(options_.refusal_pause).count());
+  }
+  if (is_written && std::exchange(said_refused_, false))
+    log::info("kv_cache.shared: {} takes writes again", url_.place());
+  if (!is_written) drop_writes();
+  post(write);
+  pump();
+}
+
+// The sizes are asked for in one go, and are there with the last of them.
+void RedisStore::send_look_up(KeyLookUps::iterator asked) {
+  asked->record_bytes.reserve(asked->keys.size());
+  const Clock::time_point sent = Clock::now();
+  for (const ChainKey& key : asked->keys) {
+    connection_->call(redis_command({"STRLEN", name_of(asked->fingerprint, key)}),
+                      [this, asked, sent](const RespReply* reply) {
+                        if (reply != nullptr) take_size(asked, *reply, sent);
+                      });
+  }
+}
+
+void RedisStore::take_size(KeyLookUps::iterator asked, const RespReply& reply, Clock::time_point sent) {
+  asked->record_bytes.push_back(reply.kind == RespReply::Kind::kNumber ? reply.number : 0);
+  if (asked->record_bytes.size() == asked->keys.size()) {
+    asked->seconds = seconds_since(sent);
+    {
+      const std::lock_guard lock(mutex_);
+      --num_asked_;
+      answers_.splice(answers_.end(), looking_up_, asked);
+    }
+    changed_.notify_all();
+    ready_();
+  }
+  note_refusal(reply);
+}
+
+// A store that refuses to be read is not used; a key of another type is only not there.
+void RedisStore::note_refusal(const RespReply& reply) {
+  if (reply.kind != RespReply::Kind::kError || reply.text.starts_with("WRONGTYPE") || connection_ == nullptr) return;
+  const std::shared_ptr<RedisConnection> connection = std::exchange(connection_, nullptr);
+  connection->close();
+  note_failed("it refuses to be read: " + reply.text);
+}
+
+void RedisStore::post(TierEvents::iterator event) {
+  bool wakes = event->kind == TierEvent::Kind::kRead;
+  {
+    const std::lock_guard lock(mutex_);
+    --num_asked_;
+    events_.splice(events_.end(), asked_, event);
+    wakes = wakes || writes_.empty();  // there is room for more
+  }
+  changed_.notify_all();
+  if (wakes) ready_();
+}
+
+std::string RedisStore::name_of(const ChainKey& fingerprint, const ChainKey& key) const {
+  return fmt::format("{}:{:016x}{:016x}:{:016x}{:016x}", options_.prefix, fingerprint.high, fingerprint.low, key.high,
+                     key.low);
+}
+
+}  // namespace quire

@@ -1,0 +1,100 @@
+// RedisStore: KV records in a Redis or Valkey server that other daemons use too. The engine's thread calls it and waits
+// for nothing; its thread `kv-net` owns the connection. Invariants: what was asked is answered within a second, as not
+// there where the store does not; a store that does not answer in time, or not what the protocol says, is given up for
+// a while that doubles each time, in which nothing waits for it; a record is handed over where its checksum, its key
+// and its fingerprint are right; at most max_bytes_in_flight wait to be written.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/kv/shared_store.h"
+#include "server/fleet/redis_connection.h"
+#include "server/fleet/redis_options.h"
+
+namespace quire {
+
+class RedisStore final : public SharedStore {
+ public:
+  // `ready` is called on the store's thread. Throws StartupError as check_store_options() does; a store that cannot be
+  // reached is none.
+  RedisStore(const RedisStoreOptions& options, std::function<void()> ready);
+  ~RedisStore() override;
+  RedisStore(const RedisStore&) = delete;
+  RedisStore& operator=(const RedisStore&) = delete;
+
+  bool is_up() const override { return is_up_.load(std::memory_order_relaxed); }
+  bool can_take(std::int64_t payload_bytes) override;
+  void write(TierEvents write) noexcept override;
+  void read(TierEvents read) noexcept override;
+  void look_up(KeyLookUps look_up) noexcept override;
+  void take_events(TierEvents& out, std::size_t most) noexcept override;
+  void take_look_ups(KeyLookUps& out) noexcept override;
+  bool wait_idle(std::chrono::steady_clock::time_point until) override;
+  void drop_writes() override;
+  SharedStoreStats stats() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run();
+  void wake() noexcept;
+  // The store's thread only, from here on.
+  void connect();
+  void note_up();
+  void note_failed(const std::string& why);
+  void fail_queued();
+  void pump();
+  bool send_next();
+  void send_read(TierEvents::iterator read);
+  void send_write(TierEvents::iterator write);
+  void send_look_up(KeyLookUps::iterator asked);
+  void take_read(TierEvents::iterator read, const RespReply& reply, Clock::time_point sent);
+  void take_write(TierEvents::iterator write, const RespReply& reply);
+  void take_size(KeyLookUps::iterator asked, const RespReply& reply, Clock::time_point sent);
+  void note_refusal(const RespReply& reply);
+  void post(TierEvents::iterator event);
+  std::string name_of(const ChainKey& fingerprint, const ChainKey& key) const;
+
+  const RedisStoreOptions options_;
+  const RedisUrl url_;
+  const std::function<void()> ready_;
+  std::optional<boost::asio::ssl::context> tls_;
+  boost::asio::io_context context_;
+  boost::asio::steady_timer again_;  // when it is connected again
+  std::shared_ptr<RedisConnection> connection_;
+  std::chrono::milliseconds pause_;
+  Clock::time_point up_at_{};
+  Clock::time_point last_reply_{};
+  std::int64_t bytes_on_the_wire_ = 0;  // of writes without a reply
+  TierEvents asked_;                    // of the store, and not answered
+  KeyLookUps looking_up_;
+  bool said_down_ = false;
+  bool said_refused_ = false;
+
+  std::atomic<bool> is_up_{false};
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  TierEvents reads_;
+  TierEvents writes_;
+  KeyLookUps look_ups_;
+  TierEvents events_;
+  KeyLookUps answers_;
+  std::int64_t num_queued_bytes_ = 0;  // of writes, until their replies
+  std::int64_t num_asked_ = 0;         // and not answered
+  Clock::time_point refused_until_{};
+  SharedStoreStats stats_;
+  std::thread thread_;
+};
+
+}  // namespace quire

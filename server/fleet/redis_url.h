@@ -1,0 +1,26 @@
+// RedisUrl: a parsed URL of redis or rediss: where a store is, and as which user to ask it. Value type; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+struct RedisUrl {
+  bool secure = false;
+  std::string user;      // empty: the default user
+  std::string password;  // empty: no AUTH
+  std::string host;
+  std::string port;
+  std::int32_t database = 0;
+
+  // host:port/database, for messages: without the password.
+  std::string place() const;
+};
+
+// Nothing for anything but redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
+std::optional<RedisUrl> parse_redis_url(std::string_view url);
+
+}  // namespace quire

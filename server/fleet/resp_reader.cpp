@@ -1,0 +1,77 @@
+#include "server/fleet/resp_reader.h"
+
+#include <hiredis/read.h>
+
+#include <new>
+#include <utility>
+
+namespace quire {
+
+namespace {
+
+void* make(RespReply reply) {
+  return new (std::nothrow) RespReply(std::move(reply));
+}
+
+void* make_text(const redisReadTask* task, char* text, std::size_t size) {
+  const bool is_error = task->type == REDIS_REPLY_ERROR;
+  try {
+    return make({.kind = is_error ? RespReply::Kind::kError : RespReply::Kind::kText, .text = std::string(text, size)});
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void* refuse_array(const redisReadTask* /*task*/, int /*num_elements*/) {
+  return nullptr;
+}
+
+void* make_number(const redisReadTask* /*task*/, long long number) {
+  return make({.kind = RespReply::Kind::kNumber, .number = number});
+}
+
+void* make_nothing(const redisReadTask* /*task*/) {
+  return make({});
+}
+
+void drop(void* reply) {
+  delete static_cast<RespReply*>(reply);
+}
+
+redisReader* make_reader(redisReplyObjectFunctions& functions) {
+  redisReader* const reader = redisReaderCreateWithFunctions(&functions);
+  if (reader == nullptr) throw std::bad_alloc();
+  return reader;
+}
+
+}  // namespace
+
+RespReader::RespReader(std::size_t max_bytes)
+    : max_bytes_(max_bytes),
+      functions_(new redisReplyObjectFunctions{.createString = make_text,
+                                               .createArray = refuse_array,
+                                               .createInteger = make_number,
+                                               .createNil = make_nothing,
+                                               .freeObject = drop}),
+      reader_(make_reader(*functions_)) {}
+
+RespReader::~RespReader() {
+  redisReaderFree(reader_);
+}
+
+bool RespReader::feed(std::span<const char> bytes) {
+  if (!why_.empty()) return false;
+  if (redisReaderFeed(reader_, bytes.data(), bytes.size()) != REDIS_OK) why_ = reader_->errstr;
+  if (reader_->len - reader_->pos > max_bytes_) why_ = "a reply is too large";
+  return why_.empty();
+}
+
+std::unique_ptr<RespReply> RespReader::next() {
+  if (!why_.empty()) return nullptr;
+  void* reply = nullptr;
+  if (redisReaderGetReply(reader_, &reply) != REDIS_OK)
+    why_ = "it does not speak the protocol (" + std::string(reader_->errstr) + ")";
+  return std::unique_ptr<RespReply>(static_cast<RespReply*>(reply));
+}
+
+}  // namespace quire

@@ -1,0 +1,44 @@
+// RespReader: replies of a Redis or Valkey server, parsed by hiredis. One thread at a time.
+// Invariant: a reply is text, bytes, a number, nothing or an error, of at most max_bytes; whatever else arrives, arrays
+// too, which no command here is answered with, is a broken protocol and stays one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+struct redisReader;
+struct redisReplyObjectFunctions;
+
+namespace quire {
+
+struct RespReply {
+  enum class Kind : std::uint8_t { kNothing, kText, kNumber, kError };
+  Kind kind = Kind::kNothing;
+  std::string text{};  // of kText and kError
+  std::int64_t number = 0;
+};
+
+class RespReader {
+ public:
+  explicit RespReader(std::size_t max_bytes);
+  ~RespReader();
+  RespReader(const RespReader&) = delete;
+  RespReader& operator=(const RespReader&) = delete;
+
+  // False where what arrived so far cannot be a reply; why() says so.
+  bool feed(std::span<const char> bytes);
+  // The next whole reply; null where there is none yet, or the protocol is broken.
+  std::unique_ptr<RespReply> next();
+  const std::string& why() const { return why_; }  // empty: nothing is wrong
+
+ private:
+  const std::size_t max_bytes_;
+  const std::unique_ptr<redisReplyObjectFunctions> functions_;  // that make replies; hiredis wants them to stay
+  redisReader* const reader_;
+  std::string why_;
+};
+
+}  // namespace quire
