@@ -93,6 +93,8 @@ CacheEventPublisher::CacheEventPublisher(const CacheEventOptions& options)
   endpoint_ = Sockets::open(sockets_->events, options.endpoint, is_bound(options.endpoint), "kv_cache.events.endpoint");
   if (!options.replay_endpoint.empty()) {
     sockets_->replay.emplace(sockets_->context, zmq::socket_type::router);
+    // An answer fits whole: what is above, of a client that asks again before it reads, is dropped.
+    sockets_->replay->set(zmq::sockopt::sndhwm, static_cast<int>(options.buffer_size) + 2);
     replay_endpoint_ =
         Sockets::open(*sockets_->replay, options.replay_endpoint, true, "kv_cache.events.replay_endpoint");
   }

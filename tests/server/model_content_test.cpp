@@ -34,7 +34,7 @@ TEST_CASE("a model is known by its files' bytes, not by their names and times") 
   write("n-00002-of-00002.gguf", "of another model");
   write("m-00002-of-00002.gguf", "two");
   CHECK(version(shard) == sharded);
-  // A directory's files are told apart by their names.
+  // In a directory the names count too.
   write("d/config.json", "x");
   write("d/model.safetensors", "y");
   write("e/config.json", "y");
