@@ -86,18 +86,18 @@ TEST_CASE("long jobs do not hold quick ones up, nor starve") {
 }
 
 TEST_CASE("a quick job runs while every other thread is held by long ones") {
-  TextPool pool(2);
-  pool.start();
   std::promise<void> release;
   const auto released = release.get_future().share();
   std::promise<void> began;
+  std::promise<void> done;
+  TextPool pool(2);  // ends before what its jobs use
+  pool.start();
   pool.post(TextLane::kLong, "key a", [&] {
     began.set_value();
     released.wait();
   });
   began.get_future().wait();
   pool.post(TextLane::kLong, "key a", [] {});
-  std::promise<void> done;
   pool.post(TextLane::kQuick, "key b", [&] { done.set_value(); });
   done.get_future().wait();
   CHECK(pool.stats().num_waiting[static_cast<std::size_t>(TextLane::kLong)] == 1);
